@@ -1,0 +1,36 @@
+// The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
+// compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
+// part of every cache key.
+#ifndef ATTUNE_PARAMS_H
+#define ATTUNE_PARAMS_H
+
+#define ATTUNE_PARAMS_ABI 1
+
+// One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
+// Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
+struct AttuneTensor {
+  void* data;
+  long long stride_batch;
+  long long stride_seq;
+  long long stride_head;
+};
+
+// Attention forward over a whole sequence: O = softmax(scale * Q K^T + mask) V.
+struct AttunePrefillParams {
+  struct AttuneTensor q;   // batch x seqlen_q x heads_q  x head_dim
+  struct AttuneTensor k;   // batch x seqlen_k x heads_kv x head_dim
+  struct AttuneTensor v;   // batch x seqlen_k x heads_kv x head_dim
+  struct AttuneTensor o;   // batch x seqlen_q x heads_q  x head_dim
+  float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
+  float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
+  int batch;
+  int heads_q;
+  int seqlen_q;
+  int seqlen_k;
+  int head_dim;            // at most the variant's; missing columns read as zero
+  int gqa_ratio;           // heads_q / heads_kv
+  int q_blocks;            // ceil(seqlen_q / B_r)
+  int heads_per_group;     // tile order: this many heads (of batch x heads_q) share L2 at a time
+};
+
+#endif

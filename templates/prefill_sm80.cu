@@ -1,0 +1,139 @@
+// FlashAttention-2 forward (arXiv 2307.08691) on mma.sync and cp.async, compute capability 8.0 and newer.
+//
+// A block owns B_r queries of one head; each warp owns B_r / warps of them and the block walks the keys B_c at
+// a time, from the last visible block down so that masking is over first.
+//
+// Which unit limits it, per 16 queries x 64 keys and head_dim D: the two products are 8 * D / 8 mma.sync of
+// m16n8k16, at best one per 8 clocks of a quarter of a multiprocessor on 8.0 (about 6.4 on 9.0); the exponentials
+// are 32 MUFU instructions of 8 clocks. At D = 64 that is 410 against 256 clocks, at D = 128 820 against 256, so
+// tensor cores limit and the softmax has to run in their shadow: two warps share each quarter (4 warps a block, two
+// blocks a multiprocessor) and one multiplies while the other exponentiates. Shared memory delivers 128 bytes a
+// clock: with one 16-row tile a warp, K and V fragments would take as long as the products, so a warp holds two
+// (B_r = 32 * warps) and every fragment read from shared memory is used twice. O and S then take
+// B_r * (D + B_c) / (32 * warps) registers a thread: 192 at D = 128, B_c = 64. Beyond D = 128 only one row tile fits.
+#include "params.h"
+#include "types.h"
+
+namespace variant {
+constexpr Dtype dtype = Dtype::bf16;
+constexpr int head_dim = 128;
+constexpr int B_r = 128;
+constexpr int B_c = 64;
+constexpr int warps = 4;
+constexpr int stages = 1;
+constexpr bool causal = false;
+constexpr int gqa_ratio = 0;
+constexpr int splits = 1;
+constexpr bool async_copy = true;
+constexpr bool eager_load = true;
+constexpr bool swizzle = true;
+constexpr bool Q_in_registers = false;
+constexpr int Q_fragment_tiles = 1;
+constexpr int K_fragment_tiles = 1;
+constexpr int V_fragment_tiles = 1;
+constexpr bool double_buffer = true;
+constexpr Rescale rescale = Rescale::skip_first;
+}  // namespace variant
+
+#include "blocks/copy.cuh"
+#include "blocks/mask.cuh"
+#include "blocks/multiply.cuh"
+#include "blocks/pipeline.cuh"
+#include "blocks/schedule.cuh"
+#include "blocks/softmax.cuh"
+#include "blocks/store.cuh"
+#include "blocks/tile.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/thread.cuh"
+
+constexpr int threads = variant::warps * warp_size;
+constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
+constexpr int key_pairs = variant::B_c / 16;                     // 16-key pieces of a block
+constexpr int head_pairs = variant::head_dim / 16;               // 16-wide pieces of a row
+
+// A knob of 0 loads all fragments at once.
+constexpr int step(int knob, int tiles) { return knob == 0 ? tiles : knob; }
+
+using QTile = Tile<variant::B_r, variant::head_dim, variant::swizzle>;
+using KVTile = Tile<variant::B_c, variant::head_dim, variant::swizzle>;
+using QStream = FragmentStream<QTile, head_pairs, row_tiles, step(variant::Q_fragment_tiles, head_pairs),
+                               variant::double_buffer, true>;
+using KStream = FragmentStream<KVTile, head_pairs, key_pairs, step(variant::K_fragment_tiles, head_pairs),
+                               variant::double_buffer, true>;
+using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fragment_tiles, key_pairs),
+                               variant::double_buffer, false>;
+using Pipeline = KVPipeline<KVTile, threads, variant::stages, variant::async_copy, variant::eager_load>;
+
+static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
+static_assert(variant::splits == 1);
+
+extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ AttunePrefillParams params) {
+  const TileIndex tile = tile_index<variant::causal>(block_index(), params.q_blocks, params.heads_q, params.batch,
+                                                     params.heads_per_group);
+  const int gqa_ratio = variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio;
+  const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
+  const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
+  const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
+  const Matrix O_rows = head_of(params.o, tile.batch, tile.head, params.seqlen_q, params.head_dim);
+
+  const int first_query = tile.q_block * variant::B_r;
+  const int warp_row = warp_index() * (row_tiles * 16);
+  const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+  const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
+  const int unmasked_blocks = blocks_within(mask.limit(first_query), variant::B_c);
+
+  const QTile q_tile{shared_memory()};
+  Pipeline pipeline{q_tile.base + QTile::bytes, K_rows, V_rows, blocks};
+  copy_tile<threads, variant::async_copy>(q_tile, Q_rows, first_query);
+  pipeline.begin();
+
+  const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
+  QStream Q;
+  if constexpr (variant::Q_in_registers) {
+    pipeline.wait_for_Q();
+    Q.advance(q_tile, q_lane, 0);
+  }
+
+  OnlineSoftmax<row_tiles> softmax;
+  float O[row_tiles][head_pairs * 2][4] = {};
+  for (int j = blocks - 1; j >= 0; --j) {
+    float S[row_tiles][key_pairs * 2][4] = {};
+    const KVTile k_tile = pipeline.wait_for_K(j);
+    const u32 k_lane = lane_address_columns_first(k_tile, 0);
+    KStream K;
+    if constexpr (!variant::Q_in_registers) Q.begin(q_tile, q_lane);
+    K.begin(k_tile, k_lane);
+#pragma unroll
+    for (int d = 0; d < head_pairs; ++d) {
+      if constexpr (!variant::Q_in_registers) Q.advance(q_tile, q_lane, d);
+      K.advance(k_tile, k_lane, d);
+      multiply_step<variant::dtype>(S, Q, K, d);
+    }
+
+    if (j >= unmasked_blocks) mask.apply(S, first_query + warp_row, j * variant::B_c);
+    const KVTile v_tile = pipeline.wait_for_V(j);
+    softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
+
+    const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
+    const u32 v_lane = lane_address_rows_first(v_tile, 0);
+    VStream V;
+    V.begin(v_tile, v_lane);
+#pragma unroll
+    for (int k = 0; k < key_pairs; ++k) {
+      V.advance(v_tile, v_lane, k);
+      multiply_step<variant::dtype>(O, P, V, k);
+    }
+  }
+  pipeline.end();
+
+  float inverse_l[row_tiles][2];
+  float lse[row_tiles][2];
+  softmax.finish(inverse_l, lse, params.scale_log2);
+  store_rows<variant::dtype>(O, inverse_l, q_tile, warp_row, O_rows, first_query + warp_row);
+  if (params.lse != nullptr) {
+    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
+    store_lse(lse, head_lse, first_query + warp_row, params.seqlen_q);
+  }
+}

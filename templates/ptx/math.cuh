@@ -1,0 +1,37 @@
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
+#pragma once
+
+#include "types.h"
+
+[[maybe_unused]] constexpr u32 minus_infinity_bits = 0xff800000u;
+
+__device__ __forceinline__ float minus_infinity() { return __uint_as_float(minus_infinity_bits); }
+
+// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// log2 x on the special-function unit.
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The larger of the two; of a number and NaN, the number.
+__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
+
+// Two floats rounded to nearest even and packed, `low` in the lower half.
+template <Dtype dtype>
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 word;
+  if constexpr (dtype == Dtype::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
+  return word;
+}

@@ -1,0 +1,18 @@
+// Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
+#pragma once
+
+using u32 = unsigned int;
+using i64 = long long;
+
+enum class Dtype { fp16, bf16 };
+enum class Rescale { always, skip_first, on_new_max };
+
+// The warp is the unit that ldmatrix and mma are defined over.
+[[maybe_unused]] constexpr int warp_size = 32;
+// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
+[[maybe_unused]] constexpr int chunk = 8;
+[[maybe_unused]] constexpr int chunk_bytes = 16;
+
+struct alignas(16) Chunk {
+  u32 word[4];
+};

@@ -29,8 +29,6 @@ struct AttunePrefillParams {
   int seqlen_k;
   int head_dim;            // at most the variant's; missing columns read as zero
   int gqa_ratio;           // heads_q / heads_kv
-  int q_blocks;            // ceil(seqlen_q / B_r)
-  int heads_per_group;     // tile order: this many heads (of batch x heads_q) share L2 at a time
 };
 
 #endif

@@ -20,7 +20,7 @@ constexpr int head_dim = 128;
 constexpr int B_r = 128;
 constexpr int B_c = 64;
 constexpr int warps = 4;
-constexpr int stages = 1;
+constexpr int stages = 2;
 constexpr bool causal = false;
 constexpr int gqa_ratio = 0;
 constexpr int splits = 1;
@@ -32,7 +32,7 @@ constexpr int Q_fragment_tiles = 1;
 constexpr int K_fragment_tiles = 1;
 constexpr int V_fragment_tiles = 1;
 constexpr bool double_buffer = true;
-constexpr Rescale rescale = Rescale::skip_first;
+constexpr Rescale rescale = Rescale::on_new_max;
 }  // namespace variant
 
 #include "blocks/copy.cuh"
@@ -54,7 +54,7 @@ constexpr int key_pairs = variant::B_c / 16;                     // 16-key piece
 constexpr int head_pairs = variant::head_dim / 16;               // 16-wide pieces of a row
 
 // A knob of 0 loads all fragments at once.
-constexpr int step(int knob, int tiles) { return knob == 0 ? tiles : knob; }
+__device__ constexpr int step(int knob, int tiles) { return knob == 0 ? tiles : knob; }
 
 using QTile = Tile<variant::B_r, variant::head_dim, variant::swizzle>;
 using KVTile = Tile<variant::B_c, variant::head_dim, variant::swizzle>;
@@ -69,25 +69,40 @@ using Pipeline = KVPipeline<KVTile, threads, variant::stages, variant::async_cop
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
 static_assert(variant::splits == 1);
 
+// Writes this warp's rows. Where they go is worked out again here, so that the main loop need not keep it.
+template <int columns>
+__device__ __forceinline__ void store(const AttunePrefillParams& params, const float (&O)[row_tiles][columns][4],
+                                      const float (&inverse_l)[row_tiles][2], const float (&lse)[row_tiles][2]) {
+  const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
+  const u32 warp_row = warp_index() * (row_tiles * 16);
+  const Matrix O_rows = head_of(params.o, tile.batch, tile.head, params.seqlen_q, params.head_dim);
+  const int first_row = tile.q_block * variant::B_r + static_cast<int>(warp_row);
+  store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row, O_rows, first_row);
+  if (params.lse != nullptr) {
+    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
+    store_lse(lse, head_lse, first_row, params.seqlen_q);
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ AttunePrefillParams params) {
-  const TileIndex tile = tile_index<variant::causal>(block_index(), params.q_blocks, params.heads_q, params.batch,
-                                                     params.heads_per_group);
+  const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
+  if (!tile.exists) return;
   const int gqa_ratio = variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio;
   const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
   const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
   const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
-  const Matrix O_rows = head_of(params.o, tile.batch, tile.head, params.seqlen_q, params.head_dim);
 
   const int first_query = tile.q_block * variant::B_r;
-  const int warp_row = warp_index() * (row_tiles * 16);
+  const u32 warp_row = warp_index() * (row_tiles * 16);
   const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
-  const int unmasked_blocks = blocks_within(mask.limit(first_query), variant::B_c);
 
   const QTile q_tile{shared_memory()};
-  Pipeline pipeline{q_tile.base + QTile::bytes, K_rows, V_rows, blocks};
-  copy_tile<threads, variant::async_copy>(q_tile, Q_rows, first_query);
+  Pipeline pipeline(q_tile.base + QTile::bytes, K_rows, V_rows, blocks);
+  TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
+
+  const int first_row = first_query + static_cast<int>(warp_row);
 
   const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
   QStream Q;
@@ -112,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(S, Q, K, d);
     }
 
-    if (j >= unmasked_blocks) mask.apply(S, first_query + warp_row, j * variant::B_c);
+    mask.apply(S, first_row, j * variant::B_c);
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
 
@@ -125,15 +140,12 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       V.advance(v_tile, v_lane, k);
       multiply_step<variant::dtype>(O, P, V, k);
     }
+    pipeline.done_with_V(j);
   }
   pipeline.end();
 
   float inverse_l[row_tiles][2];
   float lse[row_tiles][2];
   softmax.finish(inverse_l, lse, params.scale_log2);
-  store_rows<variant::dtype>(O, inverse_l, q_tile, warp_row, O_rows, first_query + warp_row);
-  if (params.lse != nullptr) {
-    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
-    store_lse(lse, head_lse, first_query + warp_row, params.seqlen_q);
-  }
+  store(params, O, inverse_l, lse);
 }

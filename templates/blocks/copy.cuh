@@ -15,7 +15,7 @@ struct Matrix {
   int rows;
   int columns;
 
-  __device__ __forceinline__ char* at(int row, int column_chunk) const {
+  __device__ __forceinline__ char* at(int row, u32 column_chunk) const {
     return data + row * stride_bytes + column_chunk * chunk_bytes;
   }
 };
@@ -26,32 +26,56 @@ __device__ __forceinline__ Matrix head_of(const AttuneTensor& tensor, int batch,
   return {static_cast<char*>(tensor.data) + elements * 2, tensor.stride_seq * 2, rows, columns};
 }
 
-// Copies the tile that starts at row `first_row`. Threads lie over the tile as `span` chunks side by side, so
-// that a run of threads reads consecutive memory; what lies outside the matrix is never read, so that nothing
-// in padding reaches a product.
-template <int threads, bool async, class TileType>
-__device__ __forceinline__ void copy_tile(const TileType& tile, const Matrix& matrix, int first_row) {
-  constexpr int rows_at_once = threads / TileType::span;
-  const int thread_row = thread_index() / TileType::span;
-  const int thread_chunk = thread_index() % TileType::span;
-  const int rows_left = matrix.rows - first_row;
+// One thread's share in copying the tiles of a matrix, from one tile to the next. Threads lie over a tile as `span`
+// chunks side by side, so that a run of threads reads consecutive memory.
+template <class TileType, int threads, bool async>
+struct TileCopy {
+  static constexpr u32 rows_at_once = threads / TileType::span;
+
+  char* source;  // this thread's first chunk of the next tile to copy
+  i64 stride_bytes;
+  int rows_left;     // of the matrix, from this thread's first row of that tile on
+  int columns_left;  // likewise
+
+  __device__ __forceinline__ TileCopy(const Matrix& matrix, int first_row) {
+    const int thread_row = first_row + static_cast<int>(thread_index() / TileType::span);
+    const u32 thread_chunk = thread_index() % TileType::span;
+    source = matrix.at(thread_row, thread_chunk);
+    stride_bytes = matrix.stride_bytes;
+    rows_left = matrix.rows - thread_row;
+    columns_left = matrix.columns - static_cast<int>(thread_chunk * chunk);
+  }
+
+  // Goes `tiles` tiles down.
+  __device__ __forceinline__ void move(int tiles) {
+    source += tiles * TileType::rows * stride_bytes;
+    rows_left -= tiles * TileType::rows;
+  }
+
+  // Copies the tile. What lies outside the matrix becomes zero and is never read, so that nothing in padding
+  // reaches a product; `whole` promises that all rows exist.
+  template <bool whole>
+  __device__ __forceinline__ void copy(const TileType& tile) const {
+    const u32 thread_row = thread_index() / TileType::span;
+    const u32 thread_chunk = thread_index() % TileType::span;
 #pragma unroll
-  for (int c = 0; c < TileType::chunks; c += TileType::span) {
-    const bool column_exists = (thread_chunk + c) * chunk < matrix.columns;
-    const char* source = matrix.at(first_row + thread_row, thread_chunk + c);
+    for (u32 c = 0; c < TileType::chunks; c += TileType::span) {
+      const bool column_exists = static_cast<int>(c * chunk) < columns_left;
+      const char* from = source + c * chunk_bytes;
 #pragma unroll
-    for (int r = 0; r < TileType::rows; r += rows_at_once) {
-      const int row = thread_row + r;
-      if (TileType::rows % rows_at_once != 0 && row >= TileType::rows) break;
-      const bool exists = column_exists && row < rows_left;
-      if constexpr (async) {
-        cp_async(tile.at(row, thread_chunk + c), source, exists);
-      } else {
-        Chunk data = {};
-        if (exists) data = load_global(source);
-        store_shared(tile.at(row, thread_chunk + c), data);
+      for (u32 r = 0; r < TileType::rows; r += rows_at_once) {
+        if (TileType::rows % rows_at_once != 0 && thread_row + r >= TileType::rows) break;
+        const bool exists = column_exists && (whole || static_cast<int>(r) < rows_left);
+        const u32 address = tile.at(thread_row + r, thread_chunk + c);
+        if constexpr (async) {
+          cp_async(address, from, exists);
+        } else {
+          Chunk data = {};
+          if (exists) data = load_global(from);
+          store_shared(address, data);
+        }
+        from += rows_at_once * stride_bytes;
       }
-      source += rows_at_once * matrix.stride_bytes;
     }
   }
-}
+};

@@ -19,9 +19,11 @@ struct Mask {
   }
 
   // Sets the scores of unseen keys to -inf: accumulators of the rows from `first_row` on, keys from `first_key` on.
+  // Where the first row sees every key, so do all, and nothing is done.
   template <int row_tiles, int columns>
   __device__ __forceinline__ void apply(float (&S)[row_tiles][columns][4], int first_row, int first_key) const {
-    const int lane = lane_index();
+    if (limit(first_row) >= first_key + columns * 8) return;
+    const int lane = static_cast<int>(lane_index());
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
@@ -37,6 +39,5 @@ struct Mask {
   }
 };
 
-// How many blocks of `size` keys, from key 0 on, hold a key below `limit`; and how many lie wholly below it.
+// How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) { return limit > 0 ? (limit + size - 1) / size : 0; }
-__device__ __forceinline__ int blocks_within(int limit, int size) { return limit > 0 ? limit / size : 0; }

@@ -8,9 +8,10 @@
 #include "types.h"
 
 // K and V each have `stages` buffers. Blocks are used from `blocks - 1` down to 0.
-//   eager, one stage:     V(j) is requested before Q K(j), K(j - 1) before the softmax of block j.
+//   eager, one stage:     K(j - 1) is requested after the last use of K(j), V(j - 1) after that of V(j).
 //   eager, more stages:   both are requested stages - 1 blocks ahead; one barrier a block.
 //   lazy:                 each is requested when it is needed, and waited for.
+// Only block `blocks - 1` can reach beyond the matrix; begin() requests it, so that the loop has no rows to check.
 // Every thread makes the same number of copy groups, so that waiting by count works.
 template <class KVTile, int threads, int stages, bool async, bool eager>
 struct KVPipeline {
@@ -18,10 +19,18 @@ struct KVPipeline {
   static_assert(stages == 1 || eager);
   static_assert(!eager || async);
 
+  using Copy = TileCopy<KVTile, threads, async>;
+
   u32 base;
-  Matrix K;
-  Matrix V;
   int blocks;
+  Copy K;  // at the next block to request
+  Copy V;
+
+  __device__ __forceinline__ KVPipeline(u32 base, const Matrix& K_rows, const Matrix& V_rows, int blocks)
+      : base(base),
+        blocks(blocks),
+        K(K_rows, (blocks - 1) * KVTile::rows),
+        V(V_rows, (blocks - 1) * KVTile::rows) {}
 
   __device__ __forceinline__ KVTile k_tile(int j) const { return {base + buffer(j) * KVTile::bytes}; }
   __device__ __forceinline__ KVTile v_tile(int j) const { return {base + (stages + buffer(j)) * KVTile::bytes}; }
@@ -32,19 +41,21 @@ struct KVPipeline {
     if constexpr (ahead) {
 #pragma unroll
       for (int s = 1; s < stages; ++s) {
-        request_K(blocks - s);
-        request_V(blocks - s);
+        request<false>(K, k_tile(blocks - s), blocks - s);
+        request<false>(V, v_tile(blocks - s), blocks - s);
         close_group();
       }
     } else if constexpr (eager) {
-      request_K(blocks - 1);
+      request<false>(K, k_tile(blocks - 1), blocks - 1);
+      close_group();
+      request<false>(V, v_tile(blocks - 1), blocks - 1);
       close_group();
     }
   }
 
   // Until Q is in shared memory and seen by all threads.
   __device__ __forceinline__ void wait_for_Q() {
-    wait<ahead ? stages - 1 : eager ? 1 : 0>();
+    wait<ahead ? stages - 1 : eager ? 2 : 0>();
     block_barrier();
   }
 
@@ -53,17 +64,16 @@ struct KVPipeline {
     if constexpr (ahead) {
       wait<stages - 2>();
       block_barrier();  // also: every thread is done with block j + 1, whose buffers come next
-      request_K(j - (stages - 1));
-      request_V(j - (stages - 1));
+      const int next = j - (stages - 1);
+      request<true>(K, k_tile(next), next);
+      request<true>(V, v_tile(next), next);
       close_group();
     } else if constexpr (eager) {
-      wait<0>();
-      block_barrier();  // also: every thread is done with V(j + 1)
-      request_V(j);
-      close_group();
+      wait<1>();
+      block_barrier();
     } else {
       block_barrier();  // every thread is done with block j + 1
-      request_K(j);
+      request<false>(K, k_tile(j), j);
       close_group();
       wait<0>();
       block_barrier();
@@ -71,15 +81,15 @@ struct KVPipeline {
     return k_tile(j);
   }
 
-  // Until V(j) is there and seen by all threads.
+  // After the last use of K(j) and before the first of V(j): until V(j) is there and seen by all threads.
   __device__ __forceinline__ KVTile wait_for_V(int j) {
     if constexpr (eager && !ahead) {
       wait<0>();
       block_barrier();  // also: every thread is done with K(j)
-      request_K(j - 1);
+      request<true>(K, k_tile(j - 1), j - 1);
       close_group();
     } else if constexpr (!eager) {
-      request_V(j);
+      request<false>(V, v_tile(j), j);
       close_group();
       wait<0>();
       block_barrier();
@@ -87,19 +97,26 @@ struct KVPipeline {
     return v_tile(j);
   }
 
-  // Nothing may still be landing when shared memory gets another use.
-  __device__ __forceinline__ void end() {
-    wait<0>();
+  // After the last use of V(j).
+  __device__ __forceinline__ void done_with_V(int j) {
+    if constexpr (eager && !ahead) {
+      block_barrier();
+      request<true>(V, v_tile(j - 1), j - 1);
+      close_group();
+    }
   }
+
+  // Nothing may still be landing when shared memory gets another use.
+  __device__ __forceinline__ void end() { wait<0>(); }
 
  private:
-  __device__ __forceinline__ static u32 buffer(int j) { return stages == 1 ? 0u : static_cast<u32>(j % stages); }
+  __device__ __forceinline__ static u32 buffer(int j) { return stages == 1 ? 0u : static_cast<u32>(j) % stages; }
 
-  __device__ __forceinline__ void request_K(int j) {
-    if (j >= 0) copy_tile<threads, async>(k_tile(j), K, j * KVTile::rows);
-  }
-  __device__ __forceinline__ void request_V(int j) {
-    if (j >= 0) copy_tile<threads, async>(v_tile(j), V, j * KVTile::rows);
+  template <bool whole>
+  __device__ __forceinline__ static void request(Copy& matrix, const KVTile& tile, int j) {
+    if (j < 0) return;
+    matrix.template copy<whole>(tile);
+    matrix.move(-1);
   }
   __device__ __forceinline__ static void close_group() {
     if constexpr (async) cp_async_commit();

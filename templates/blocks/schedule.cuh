@@ -1,25 +1,25 @@
 // Which tile of the problem a block computes.
 #pragma once
 
+#include "ptx/thread.cuh"
 #include "types.h"
 
 struct TileIndex {
   int batch;
   int head;
   int q_block;
+  bool exists;  // the last group may have fewer heads than the grid is wide
 };
 
-// Blocks start in the order of their index. Heads go in groups whose K and V fit L2 together; within a group the
-// same tile of every head comes before the next tile, and `longest_first` starts with the last tile, which sees the
-// most keys when causal, so that the short ones fill the tail.
+// The grid is heads of a group x tiles of a head x groups of heads, and blocks start in that order. A group is as
+// many (batch, head) pairs as share L2 well; within it the same tile of every head comes before the next tile, and
+// `longest_first` starts with the last tile, which sees the most keys when causal, so that short ones fill the tail.
 template <bool longest_first>
-__device__ __forceinline__ TileIndex tile_index(i64 block, int q_blocks, int heads, int batches, int heads_per_group) {
-  const i64 group_blocks = static_cast<i64>(q_blocks) * heads_per_group;
-  const int group = static_cast<int>(block / group_blocks);
-  const int in_group = static_cast<int>(block - group * group_blocks);
-  const i64 heads_left = static_cast<i64>(heads) * batches - static_cast<i64>(group) * heads_per_group;
-  const int group_heads = heads_left < heads_per_group ? static_cast<int>(heads_left) : heads_per_group;
-  const int q_block = in_group / group_heads;
-  const int head = group * heads_per_group + in_group - q_block * group_heads;
-  return {head / heads, head % heads, longest_first ? q_blocks - 1 - q_block : q_block};
+__device__ __forceinline__ TileIndex tile_index(u32 heads, u32 batches) {
+  const GridIndex block = block_index();
+  const GridIndex grid = grid_size();
+  const u32 head = block.z * grid.x + block.x;
+  const u32 batch = head / heads;
+  return {static_cast<int>(batch), static_cast<int>(head - batch * heads),
+          static_cast<int>(longest_first ? grid.y - 1 - block.y : block.y), batch < batches};
 }

@@ -43,12 +43,15 @@ struct OnlineSoftmax {
         m[i][h] = largest;
         // A row that has seen no key yet keeps -inf; shifting by 0 then gives 2^-inf = 0 and no NaN.
         shift[h] = largest == minus_infinity() ? 0.0f : largest * scale_log2;
-        correction[h] = exp2_approx(before * scale_log2 - shift[h]);
+        correction[h] = before;
         grew = grew || largest != before;
       }
       if (needs_rescale<rescale>(first, grew)) {
 #pragma unroll
-        for (int h = 0; h < 2; ++h) l[i][h] *= correction[h];
+        for (int h = 0; h < 2; ++h) {
+          correction[h] = exp2_approx(correction[h] * scale_log2 - shift[h]);
+          l[i][h] *= correction[h];
+        }
 #pragma unroll
         for (int d = 0; d < out_columns; ++d) {
 #pragma unroll

@@ -13,30 +13,31 @@
 // shared tile, so that global memory is written 16 bytes a lane and row by row.
 template <Dtype dtype, int row_tiles, int columns, class TileType>
 __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][4], const float (&factor)[row_tiles][2],
-                                           const TileType& tile, int tile_row, const Matrix& matrix, int first_row) {
-  const int lane = lane_index();
+                                           const TileType& tile, u32 tile_row, const Matrix& matrix, int first_row) {
+  const u32 lane = lane_index();
   warp_barrier();
 #pragma unroll
-  for (int i = 0; i < row_tiles; ++i) {
+  for (u32 i = 0; i < row_tiles; ++i) {
 #pragma unroll
-    for (int d = 0; d < columns; ++d) {
+    for (u32 d = 0; d < columns; ++d) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
+      for (u32 h = 0; h < 2; ++h) {
         const u32 word = pack<dtype>(O[i][d][2 * h] * factor[i][h], O[i][d][2 * h + 1] * factor[i][h]);
-        store_shared(tile.at(tile_row + i * 16 + h * 8 + lane / 4, d) + static_cast<u32>(lane % 4 * 4), word);
+        store_shared(tile.at(tile_row + i * 16 + h * 8 + lane / 4, d) + lane % 4 * 4, word);
       }
     }
   }
   warp_barrier();
-  constexpr int rows_at_once = warp_size / TileType::span;
+  constexpr u32 rows_at_once = warp_size / TileType::span;
 #pragma unroll
-  for (int c = 0; c < TileType::chunks; c += TileType::span) {
-    const int column_chunk = c + lane % TileType::span;
+  for (u32 c = 0; c < TileType::chunks; c += TileType::span) {
+    const u32 column_chunk = c + lane % TileType::span;
 #pragma unroll
-    for (int r = 0; r < row_tiles * 16; r += rows_at_once) {
-      const int row = r + lane / TileType::span;
-      if (first_row + row < matrix.rows && column_chunk * chunk < matrix.columns) {
-        store_global(matrix.at(first_row + row, column_chunk), load_shared(tile.at(tile_row + row, column_chunk)));
+    for (u32 r = 0; r < row_tiles * 16; r += rows_at_once) {
+      const u32 row = r + lane / TileType::span;
+      const int matrix_row = first_row + static_cast<int>(row);
+      if (matrix_row < matrix.rows && static_cast<int>(column_chunk * chunk) < matrix.columns) {
+        store_global(matrix.at(matrix_row, column_chunk), load_shared(tile.at(tile_row + row, column_chunk)));
       }
     }
   }
@@ -45,12 +46,12 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
 // Writes a warp's rows of LSE; `lse` points at row 0 of the head. One lane of each quad writes.
 template <int row_tiles>
 __device__ __forceinline__ void store_lse(const float (&value)[row_tiles][2], float* lse, int first_row, int rows) {
-  const int lane = lane_index();
+  const u32 lane = lane_index();
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = first_row + i * 16 + h * 8 + lane / 4;
+      const int row = first_row + i * 16 + h * 8 + static_cast<int>(lane / 4);
       if (lane % 4 == 0 && row < rows) store_global(lse + row, value[i][h]);
     }
   }

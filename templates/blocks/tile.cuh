@@ -19,10 +19,11 @@ struct Tile {
 
   u32 base;  // shared address, 128-byte aligned
 
-  // Shared address of a chunk of a row.
-  __device__ __forceinline__ u32 at(int row, int column_chunk) const {
-    const int moved = swizzled ? column_chunk ^ (row / (8 / span) % span) : column_chunk;
-    return base + static_cast<u32>(row * row_bytes + moved * chunk_bytes);
+  // Shared address of a chunk of a row. Unsigned, so that the compiler sees which bits rows a multiple of 8
+  // apart share.
+  __device__ __forceinline__ u32 at(u32 row, u32 column_chunk) const {
+    const u32 moved = swizzled ? column_chunk ^ (row / (8 / span) % span) : column_chunk;
+    return base + row * row_bytes + moved * chunk_bytes;
   }
 
   // The chunk `chunks_right` (even) to the right and `rows_down` (a multiple of 8) below the one at `address`,
@@ -38,14 +39,14 @@ struct Tile {
 // Where this lane points ldmatrix for the 16 x 16 corner at (row, 0): the two 8-row halves as the first and
 // second matrix (A operand; B operand from a tile whose rows are the product's inner dimension), ...
 template <class TileType>
-__device__ __forceinline__ u32 lane_address_rows_first(const TileType& tile, int row) {
-  const int lane = lane_index();
+__device__ __forceinline__ u32 lane_address_rows_first(const TileType& tile, u32 row) {
+  const u32 lane = lane_index();
   return tile.at(row + lane % 16, lane / 16);
 }
 
 // ... or the two 8-column halves (B operand from a tile whose columns are the inner dimension).
 template <class TileType>
-__device__ __forceinline__ u32 lane_address_columns_first(const TileType& tile, int row) {
-  const int lane = lane_index();
+__device__ __forceinline__ u32 lane_address_columns_first(const TileType& tile, u32 row) {
+  const u32 lane = lane_index();
   return tile.at(row + lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }

@@ -1,0 +1,27 @@
+# The libraries Attune uses, under one name each for Debian 12 and Ubuntu 24.04.
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+# Header-only fmt, so that libattune needs nothing but the C++ runtime where it is loaded.
+add_library(attune_fmt INTERFACE)
+target_link_libraries(attune_fmt INTERFACE fmt::fmt-header-only)
+
+# The target is yaml-cpp in 0.7 and yaml-cpp::yaml-cpp from 0.8 on.
+add_library(attune_yaml INTERFACE)
+if(TARGET yaml-cpp::yaml-cpp)
+  target_link_libraries(attune_yaml INTERFACE yaml-cpp::yaml-cpp)
+else()
+  target_link_libraries(attune_yaml INTERFACE yaml-cpp)
+endif()
+
+find_path(ATTUNE_XXHASH_INCLUDE xxhash.h DOC "Folder of xxhash.h")
+if(NOT ATTUNE_XXHASH_INCLUDE)
+  message(FATAL_ERROR "xxhash.h was not found: install libxxhash-dev, or pass -DATTUNE_XXHASH_INCLUDE=<its folder>")
+endif()
+
+find_program(ATTUNE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin
+             DOC "nvcc of the CUDA toolkit")

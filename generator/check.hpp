@@ -1,0 +1,43 @@
+// Which variants make sense, decided before any compiler runs. Each rule is stated here once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/variant.hpp"
+
+namespace attune {
+
+/// What a variant asks of the hardware, by arithmetic alone.
+struct Resources {
+  int threads = 0;                ///< per block
+  int shared_bytes = 0;           ///< dynamic shared memory per block
+  int accumulator_registers = 0;  ///< per thread: O and S, and Q where it stays in registers
+};
+
+Resources resources(const Variant& variant);
+
+/// A rule that a variant breaks: which, the two numbers, and the nearest value that would pass.
+struct Refusal {
+  std::string field;  ///< the key to change, for pointing at the spec's line
+  std::string message;
+};
+
+/// Every rule that the variant breaks whatever the GPU, and on those of its own set; without a set it must
+/// fit the largest one. Empty when it can be built.
+std::vector<Refusal> check(const Variant& variant);
+
+/// Whether the variant's shared memory fits this GPU and the GPU is new enough; empty when it does.
+std::vector<Refusal> check_arch(const Variant& variant, const Arch& arch);
+
+/// The same for a device known by its own limits instead of the table's.
+std::vector<Refusal> check_limits(const Variant& variant, int capability, int shared_per_block);
+
+/// The architectures the variant is for: its own set, or every one that it fits when that is empty.
+std::vector<Arch> target_archs(const Variant& variant);
+
+/// The variant to generate for a shape that nobody tuned: the family's default tile for this
+/// head_dim (1 to 256, rounded up to the granularity), sized to fit `shared_per_block` bytes.
+Variant default_variant(Dtype dtype, int head_dim, bool causal, int shared_per_block);
+
+}  // namespace attune

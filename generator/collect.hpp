@@ -1,0 +1,29 @@
+// From several spec files to one list of sources, each variant once.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generator/emit.hpp"
+
+namespace attune {
+
+/// A variant and the first spec that asked for it.
+struct Wanted {
+  Variant variant;
+  std::string spec;
+};
+
+/// Reads and expands every spec, in order. A variant that several specs ask for comes once, for all of their
+/// GPUs together.
+Result<std::vector<Wanted>> collect(std::span<const std::filesystem::path> specs);
+
+/// Emits the source of every variant.
+Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const TemplateFiles& templates);
+
+/// What generated/ holds: the default variant of every family, and all of one spec, the quickstart.
+Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec);
+
+}  // namespace attune

@@ -1,0 +1,360 @@
+#include "generator/emit.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "generator/check.hpp"
+#include "generator/template_file.hpp"
+
+namespace attune {
+namespace {
+
+constexpr std::size_t line_width = 120;
+constexpr std::string_view block_begin = "namespace variant {";
+constexpr std::string_view block_end = "}  // namespace variant";
+
+/// The three layers of templates/; each may include its own and those before it.
+enum class Layer { root, ptx, blocks };
+
+Layer layer_of(std::string_view path) {
+  if (path.starts_with("blocks/")) return Layer::blocks;
+  return path.find('/') == std::string_view::npos ? Layer::root : Layer::ptx;
+}
+
+/// The constant's C++ type: a choice is an enum of its own name.
+std::string type_text(const Field& field) {
+  if (field.kind == FieldKind::boolean) return "bool";
+  if (field.kind == FieldKind::integer) return "int";
+  std::string type{field.key};
+  type.front() = static_cast<char>(type.front() - 'a' + 'A');
+  return type;
+}
+
+std::string constant_text(const Field& field, int value) {
+  const std::string type = type_text(field);
+  const std::string text = field.kind == FieldKind::integer  ? std::to_string(value)
+                           : field.kind == FieldKind::choice ? fmt::format("{}::{}", type, value_text(field, value))
+                                                             : value_text(field, value);
+  return fmt::format("constexpr {} {} = {};", type, field.key, text);
+}
+
+/// Collects lines and keeps the text free of trailing blanks and of runs of empty lines.
+class Text {
+ public:
+  void line(std::string_view text) {
+    const std::size_t end = text.find_last_not_of(" \t\r");
+    text = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
+    if (text.empty() && (text_.empty() || text_.ends_with("\n\n"))) return;
+    text_ += text;
+    text_ += '\n';
+  }
+
+  void section(std::string_view title) {
+    line("");
+    const std::string head = fmt::format("// --- {} ", title);
+    line(head + std::string(line_width - std::min(line_width, head.size()), '-'));
+  }
+
+  [[nodiscard]] std::string take() && {
+    while (text_.ends_with("\n\n")) text_.pop_back();
+    return std::move(text_);
+  }
+
+ private:
+  std::string text_;
+};
+
+class Emitter {
+ public:
+  Emitter(const Variant& variant, const TemplateFiles& templates, std::string_view spec)
+      : variant_(variant), templates_(templates), spec_(spec), family_(family_of(variant)) {}
+
+  Result<Source> run() && {
+    const std::string path = fmt::format("{}.cu", family_.name);
+    const auto found = templates_.find(path);
+    if (found == templates_.end()) {
+      result_.problems.push_back({{"templates/" + path, 0, 0}, "there is no such template", ""});
+      return std::move(result_);
+    }
+    const TemplateFile kernel(path, found->second);
+    find_block(kernel);
+    visit_includes(kernel, Layer::blocks);
+    check_names(kernel);
+    find_kernel(kernel);
+    if (!result_.ok()) return std::move(result_);
+    result_.value.variant = variant_;
+    result_.value.name = variant_.name();
+    result_.value.text = assemble(kernel);
+    return std::move(result_);
+  }
+
+ private:
+  void problem(Location where, std::string what, std::string fix) {
+    result_.problems.push_back({std::move(where), std::move(what), std::move(fix)});
+  }
+
+  [[nodiscard]] std::vector<std::string> knobs() const { return {family_.keys.begin(), family_.keys.end()}; }
+
+  /// Finds the variant block and checks it against the family's keys.
+  void find_block(const TemplateFile& kernel) {
+    const auto& lines = kernel.lines();
+    const auto begin = std::ranges::find(lines, block_begin);
+    const auto end = std::find(begin, lines.end(), block_end);
+    if (end == lines.end()) {
+      problem(kernel.at(0), "there is no variant block",
+              fmt::format("a block from `{}` to `{}`", block_begin, block_end));
+      return;
+    }
+    block_begin_ = static_cast<std::size_t>(begin - lines.begin());
+    block_end_ = static_cast<std::size_t>(end - lines.begin());
+    for (std::size_t i = block_begin_ + 1; i < block_end_; ++i) read_constant(kernel, i);
+    for (const std::string_view key : family_.keys) {
+      if (!constants_.contains(key)) {
+        problem(kernel.at(block_begin_), fmt::format("the variant block lacks {}", key),
+                constant_text(*find_field(key), variant_.*find_field(key)->member));
+      }
+    }
+  }
+
+  /// One line of the variant block: `constexpr type key = value;`, a comment or nothing.
+  void read_constant(const TemplateFile& kernel, std::size_t index) {
+    const std::string_view code = trimmed(kernel.code_lines()[index]);
+    if (code.empty()) return;
+    const std::size_t type_start = std::min(code.find(' '), code.size());
+    const std::size_t key_start = std::min(code.find(' ', type_start + 1), code.size());
+    const std::size_t key_end = std::min(code.find(" = ", key_start), code.size());
+    if (code.substr(0, type_start) != "constexpr" || key_end == code.size() || !code.ends_with(';')) {
+      problem(kernel.at(index), "only constants may stand in the variant block", "`constexpr int head_dim = 128;`");
+      return;
+    }
+    const std::string_view type = code.substr(type_start + 1, key_start - type_start - 1);
+    const std::string_view key = code.substr(key_start + 1, key_end - key_start - 1);
+    if (std::ranges::find(family_.keys, key) == family_.keys.end()) {
+      const std::string near = nearest_word(std::string{key}, knobs());
+      problem(kernel.at(index), fmt::format("{} has no knob {}", family_.name, key),
+              near.empty() ? fmt::format("knobs are {}", fmt::join(family_.keys, ", "))
+                           : fmt::format("did you mean {}?", near));
+      return;
+    }
+    const std::string expected = type_text(*find_field(key));
+    if (type != expected)
+      problem(kernel.at(index), fmt::format("{} is of type {}", key, type), "its type is " + expected);
+    const auto [first, is_new] = constants_.emplace(key, index);
+    if (!is_new) {
+      problem(kernel.at(index), fmt::format("{} is given again", key),
+              fmt::format("line {} has it", first->second + 1));
+    }
+  }
+
+  /// Follows the includes of one file, depth first, so that every file comes behind those it needs.
+  void visit_includes(const TemplateFile& file, Layer layer) {
+    for (const Include& include : file.includes()) {
+      const auto found = templates_.find(include.path);
+      if (found == templates_.end()) {
+        std::vector<std::string> paths;
+        for (const auto& [path, text] : templates_) paths.push_back(path);
+        const std::string near = nearest_word(include.path, paths);
+        problem(include.where, fmt::format("templates/ has no {}", include.path),
+                near.empty() ? "a path relative to templates/: an emitted file includes nothing"
+                             : fmt::format("did you mean {}?", near));
+      } else if (layer_of(include.path) > layer) {
+        problem(include.where, fmt::format("{} may not be included from here", include.path),
+                "blocks/ builds on ptx/, and both build on the headers beside the templates");
+      } else if (std::ranges::find(open_, include.path) != open_.end()) {
+        problem(
+            include.where,
+            fmt::format("including {} closes a circle: {} -> {}", include.path, fmt::join(open_, " -> "), include.path),
+            "remove one of these includes");
+      } else if (visited_.insert(include.path).second) {
+        const TemplateFile& included =
+            *files_.emplace(include.path, std::make_unique<TemplateFile>(include.path, found->second)).first->second;
+        open_.push_back(include.path);
+        visit_includes(included, layer_of(include.path));
+        open_.pop_back();
+        layers_[static_cast<std::size_t>(layer_of(include.path))].emplace_back(include.path);
+      }
+    }
+  }
+
+  /// Every variant::name exists, every knob is used by the template itself, and nothing waits for a splice.
+  void check_names(const TemplateFile& kernel) {
+    std::set<std::string_view> used;
+    for (const VariantUse& use : kernel.variant_uses()) {
+      used.insert(use.name);
+      check_use(use);
+    }
+    for (const auto& [key, index] : constants_) {
+      if (!used.contains(key))
+        problem(kernel.at(index), fmt::format("unused knob {}", key),
+                fmt::format("the kernel never reads variant::{}", key));
+    }
+    std::ranges::move(kernel.splices(), std::back_inserter(result_.problems));
+    for (const auto& [path, file] : files_) {
+      for (const VariantUse& use : file->variant_uses()) check_use(use);
+      std::ranges::move(file->splices(), std::back_inserter(result_.problems));
+    }
+  }
+
+  void check_use(const VariantUse& use) {
+    if (std::ranges::find(family_.keys, use.name) != family_.keys.end()) return;
+    const std::string near = nearest_word(std::string{use.name}, knobs());
+    problem(use.where, fmt::format("variant::{} does not exist", use.name),
+            near.empty() ? fmt::format("knobs are {}", fmt::join(family_.keys, ", "))
+                         : fmt::format("did you mean variant::{}?", near));
+  }
+
+  /// Finds the one extern "C" kernel, whose name the variant's replaces.
+  void find_kernel(const TemplateFile& kernel) {
+    constexpr std::string_view linkage = "extern \"C\"";
+    const std::string_view code = kernel.code();
+    const std::size_t declared = code.find(linkage);
+    if (declared == std::string_view::npos) {
+      problem(kernel.at(0), "there is no extern \"C\" kernel",
+              fmt::format("extern \"C\" __global__ void {}(...)", family_.name));
+      return;
+    }
+    const std::size_t second = code.find(linkage, declared + 1);
+    if (second != std::string_view::npos)
+      problem(kernel.at_offset(second), "a second extern \"C\" stands here", "one kernel per template");
+    std::vector<std::size_t> names;
+    for (std::size_t i = code.find(family_.name); i != std::string_view::npos; i = code.find(family_.name, i + 1)) {
+      if (i > 0 && !is_word(code[i - 1]) && code.substr(i + family_.name.size()).starts_with('(')) names.push_back(i);
+    }
+    if (names.size() == 1 && names.front() > declared) {
+      kernel_name_ = kernel.at_offset(names.front());
+    } else {
+      problem(names.size() > 1 ? kernel.at_offset(names[1]) : kernel.at_offset(declared),
+              fmt::format("the kernel's name {} occurs {} times before a parenthesis", family_.name, names.size()),
+              "it occurs once, behind extern \"C\"");
+    }
+  }
+
+  [[nodiscard]] std::string assemble(const TemplateFile& kernel) const {
+    Text text;
+    banner(text);
+    text.line("");
+    const auto& lines = kernel.lines();
+    for (std::size_t i = 0; i < kernel.header_lines(); ++i) text.line(lines[i]);
+    layer(text, Layer::root);
+    constants(text);
+    text.line("");
+    text.line("// Instructions. On the CPU these functions have other bodies, given before this file.");
+    text.line("#ifndef ATTUNE_EMULATOR");
+    layer(text, Layer::ptx);
+    text.line("");
+    text.line("#endif  // ATTUNE_EMULATOR");
+    layer(text, Layer::blocks);
+    text.section(fmt::format("{}.cu", family_.name));
+    for (std::size_t i = kernel.header_lines(); i < lines.size(); ++i) {
+      if (kernel.is_dropped(i) || (i >= block_begin_ && i <= block_end_)) continue;
+      text.line(static_cast<int>(i) + 1 == kernel_name_.line ? renamed(lines[i]) : std::string{lines[i]});
+    }
+    return std::move(text).take();
+  }
+
+  [[nodiscard]] std::string renamed(std::string_view line) const {
+    const auto column = static_cast<std::size_t>(kernel_name_.column - 1);
+    return fmt::format("{}{}{}", line.substr(0, column), variant_.name(), line.substr(column + family_.name.size()));
+  }
+
+  void banner(Text& text) const {
+    const Resources needs = resources(variant_);
+    const std::string name = variant_.name();
+    const Field& dtype = *find_field("dtype");
+    std::string spec{spec_};
+    std::ranges::replace_if(
+        spec, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    text.line(fmt::format("// {}", name));
+    text.line(fmt::format("// {}: {}, head_dim up to {}{}.", family_.doc, value_text(dtype, variant_.dtype),
+                          variant_.head_dim, variant_.causal != 0 ? ", causal" : ""));
+    text.line(fmt::format("// Generated by Attune from the spec {} and templates/{}.cu: change those, not this file.",
+                          spec, family_.name));
+    text.line("//");
+    text.line(fmt::format("// {} threads, {} bytes of dynamic shared memory, {} accumulator registers per thread",
+                          needs.threads, needs.shared_bytes, needs.accumulator_registers));
+    text.line(fmt::format("// nvcc {} -gencode arch=compute_{},code=sm_{} -cubin -o {}.cubin {}.cu",
+                          fmt::join(compile_flags(), " "), family_.minimum_capability, family_.minimum_capability, name,
+                          name));
+  }
+
+  void layer(Text& text, Layer which) const {
+    for (const std::string& path : layers_[static_cast<std::size_t>(which)]) {
+      text.section(path);
+      const TemplateFile& file = *files_.at(path);
+      for (std::size_t i = 0; i < file.lines().size(); ++i) {
+        if (!file.is_dropped(i)) text.line(file.lines()[i]);
+      }
+    }
+  }
+
+  void constants(Text& text) const {
+    text.section("the variant");
+    std::vector<std::string> lines;
+    for (const std::string_view key : family_.keys) {
+      const Field& field = *find_field(key);
+      lines.push_back(constant_text(field, variant_.*field.member));
+    }
+    const std::size_t width = std::ranges::max_element(lines, {}, &std::string::size)->size();
+    text.line(block_begin);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const Field& field = *find_field(family_.keys[i]);
+      // A 0 that stands for a word is explained by it.
+      const bool word = field.kind == FieldKind::integer && variant_.*field.member == 0;
+      text.line(fmt::format("{:<{}}  // {}{}", lines[i], width, word ? fmt::format("{}: ", field.choices[0]) : "",
+                            field.doc));
+    }
+    text.line(block_end);
+  }
+
+  const Variant& variant_;
+  const TemplateFiles& templates_;
+  std::string_view spec_;
+  const Family& family_;
+  Result<Source> result_;
+  std::size_t block_begin_ = 0;
+  std::size_t block_end_ = 0;
+  Location kernel_name_;
+  std::map<std::string_view, std::size_t> constants_;                        ///< key to line index
+  std::map<std::string, std::unique_ptr<TemplateFile>, std::less<>> files_;  ///< the included ones
+  std::set<std::string> visited_;
+  std::vector<std::string> open_;                   ///< includes being followed, outermost first
+  std::array<std::vector<std::string>, 3> layers_;  ///< paths in dependency order
+};
+
+}  // namespace
+
+Result<TemplateFiles> read_templates(const std::filesystem::path& folder) {
+  Result<TemplateFiles> result;
+  const auto problem = [&](const std::filesystem::path& path, std::string what, std::string fix) {
+    result.problems.push_back({{path.string(), 0, 0}, std::move(what), std::move(fix)});
+  };
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::recursive_directory_iterator{}; entry.increment(error)) {
+    const std::filesystem::path& path = entry->path();
+    const std::string extension = path.extension().string();
+    if (!entry->is_regular_file() || (extension != ".cu" && extension != ".cuh" && extension != ".h")) continue;
+    std::ifstream stream(path, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(stream), {}};
+    if (!stream) problem(path, "the file cannot be read", "check its permissions");
+    result.value.emplace(path.lexically_relative(folder).generic_string(), std::move(text));
+  }
+  if (error) problem(folder, "the folder cannot be read: " + error.message(), "the templates/ folder of Attune");
+  if (result.ok() && result.value.empty())
+    problem(folder, "the folder holds no templates", "the templates/ folder of Attune");
+  return result;
+}
+
+Result<Source> emit(const Variant& variant, const TemplateFiles& templates, std::string_view spec) {
+  return Emitter(variant, templates, spec).run();
+}
+
+std::vector<std::string> compile_flags() { return {"-std=c++20"}; }
+
+}  // namespace attune

@@ -1,0 +1,278 @@
+#include "generator/spec.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "generator/yaml_tree.hpp"
+
+namespace attune {
+namespace {
+
+/// More than a person reads; a hostile file could have a hundred thousand.
+constexpr std::size_t max_problems = 200;
+
+/// A word of the file for a message: short, and on one line.
+std::string quote(std::string_view word) {
+  constexpr std::size_t shown = 40;
+  std::string text{word.substr(0, shown)};
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  return fmt::format("'{}{}'", text, word.size() > shown ? "..." : "");
+}
+
+std::vector<std::string> to_strings(std::span<const std::string_view> words) { return {words.begin(), words.end()}; }
+
+template <class Range>
+std::vector<std::string> names_of(const Range& range) {
+  std::vector<std::string> names;
+  for (const auto& element : range) names.emplace_back(element.name);
+  return names;
+}
+
+/// "did you mean B_r?" when something is near, else what there is.
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates, std::string_view kind) {
+  const std::string near = nearest_word(std::string{word}, candidates);
+  if (!near.empty()) return fmt::format("did you mean {}?", near);
+  return fmt::format("{} {}", kind, fmt::join(candidates, ", "));
+}
+
+class SpecReader {
+ public:
+  explicit SpecReader(const std::string& file) {
+    result_.value.file = file;
+    result_.value.name = std::filesystem::path(file).stem().string();
+  }
+
+  Result<Spec> read(const YamlNode& root) && {
+    Spec& spec = result_.value;
+    if (root.kind != YamlNode::Kind::mapping) {
+      problem(root.where, fmt::format("the spec is {}", kind_text(root.kind)),
+              "a mapping that begins with `template: <name>`");
+      return std::move(result_);
+    }
+    spec.common.where = root.where;
+    read_template(root);
+    read_mapping(root, [&](const YamlNode& key, const YamlNode& value) {
+      if (key.text == "arch") {
+        read_arch(value);
+      } else if (key.text == "variants") {
+        read_rows(key, value, spec.rows);
+      } else if (key.text == "exclude") {
+        read_rows(key, value, spec.excludes);
+      } else if (key.text != "template") {
+        read_field(key, value, spec.common);
+      }
+    });
+    return std::move(result_);
+  }
+
+ private:
+  void problem(const Location& where, std::string what, std::string fix) {
+    if (result_.problems.size() < max_problems) {
+      result_.problems.push_back({where, std::move(what), std::move(fix)});
+    } else if (result_.problems.size() == max_problems) {
+      result_.problems.push_back(
+          {where, fmt::format("there are more than {} problems", max_problems), "the first ones come first"});
+    }
+  }
+
+  [[nodiscard]] const Family& family() const { return families()[static_cast<std::size_t>(result_.value.family)]; }
+
+  /// Calls `use(key, value)` for every entry whose key is a word that did not occur before.
+  template <class Use>
+  void read_mapping(const YamlNode& mapping, const Use& use) {
+    std::map<std::string_view, int> lines;
+    for (std::size_t i = 0; i + 1 < mapping.children.size(); i += 2) {
+      const YamlNode& key = mapping.children[i];
+      if (key.kind != YamlNode::Kind::scalar) {
+        problem(key.where, fmt::format("a key is {}", kind_text(key.kind)), "a key is a single word");
+        continue;
+      }
+      const auto [first, is_new] = lines.emplace(key.text, key.where.line);
+      if (is_new) {
+        use(key, mapping.children[i + 1]);
+      } else {
+        problem(key.where, fmt::format("{} is given again, first on line {}", quote(key.text), first->second),
+                "keep one, or one list of values");
+      }
+    }
+  }
+
+  // Which keys exist depends on the template, so it is read before the others.
+  void read_template(const YamlNode& root) {
+    const std::vector<std::string> names = names_of(families());
+    for (std::size_t i = 0; i + 1 < root.children.size(); i += 2) {
+      if (root.children[i].kind != YamlNode::Kind::scalar || root.children[i].text != "template") continue;
+      const YamlNode& value = root.children[i + 1];
+      const auto found = std::ranges::find(names, value.text);
+      if (value.kind != YamlNode::Kind::scalar) {
+        problem(value.where, fmt::format("template is {}", kind_text(value.kind)),
+                "one template per spec: " + names.front());
+      } else if (found == names.end()) {
+        problem(value.where, fmt::format("there is no template {}", quote(value.text)),
+                suggestion(value.text, names, "templates are"));
+      } else {
+        result_.value.family = static_cast<int>(found - names.begin());
+      }
+      return;
+    }
+    problem(root.where, "the key template is missing",
+            fmt::format("add `template: {}`", fmt::join(names, "` or `template: ")));
+  }
+
+  void read_arch(const YamlNode& value) {
+    if (value.kind == YamlNode::Kind::scalar && value.text == "any") return;
+    if (value.kind == YamlNode::Kind::scalar) {
+      read_arch_name(value);
+    } else if (value.kind == YamlNode::Kind::list && !value.children.empty()) {
+      for (const YamlNode& item : value.children) read_arch_name(item);
+    } else {
+      problem(value.where,
+              fmt::format("arch is {}", value.kind == YamlNode::Kind::list ? "an empty list" : kind_text(value.kind)),
+              "any, a name as sm_90, or a list of names");
+    }
+  }
+
+  void read_arch_name(const YamlNode& item) {
+    const std::vector<std::string> names = names_of(all_archs());
+    const auto found = std::ranges::find(names, item.text);
+    if (item.kind != YamlNode::Kind::scalar) {
+      problem(item.where, fmt::format("a value of arch is {}", kind_text(item.kind)), "a name as sm_90");
+    } else if (item.text == "any") {
+      problem(item.where, "'any' stands among the names of arch", "any alone, or names alone");
+    } else if (found == names.end()) {
+      problem(item.where, fmt::format("there is no arch {}", quote(item.text)),
+              suggestion(item.text, names, "any, or some of"));
+    } else {
+      const ArchSet bit = 1U << static_cast<unsigned>(found - names.begin());
+      if ((result_.value.arch & bit) != 0) {
+        problem(item.where, fmt::format("{} stands twice in arch", item.text), "name it once");
+      }
+      result_.value.arch |= bit;
+    }
+  }
+
+  void read_rows(const YamlNode& key, const YamlNode& value, std::vector<Settings>& rows) {
+    if (value.kind != YamlNode::Kind::list || value.children.empty()) {
+      problem(value.where,
+              fmt::format("{} is {}", key.text,
+                          value.kind == YamlNode::Kind::list ? "an empty list" : kind_text(value.kind)),
+              "a list of rows as `- {head_dim: 64, B_r: 128}`");
+      return;
+    }
+    if (value.children.size() > max_variants) {
+      problem(value.where, fmt::format("{} has {} rows", key.text, value.children.size()),
+              fmt::format("at most {}", max_variants));
+      return;
+    }
+    for (const YamlNode& row : value.children) {
+      if (row.kind != YamlNode::Kind::mapping || row.children.empty()) {
+        problem(row.where,
+                fmt::format("a row of {} is {}", key.text,
+                            row.kind == YamlNode::Kind::mapping ? "an empty mapping" : kind_text(row.kind)),
+                "a mapping of keys to values as `{head_dim: 64, B_r: 128}`");
+        continue;
+      }
+      Settings& settings = rows.emplace_back();
+      settings.where = row.where;
+      read_mapping(row, [&](const YamlNode& field, const YamlNode& setting) {
+        if (std::ranges::find(top_keys, field.text) != top_keys.end()) {
+          problem(field.where, fmt::format("{} stands in a row of {}", field.text, key.text),
+                  "it belongs to the top level");
+        } else {
+          read_field(field, setting, settings);
+        }
+      });
+    }
+  }
+
+  void read_field(const YamlNode& key, const YamlNode& value, Settings& settings) {
+    const Field* field = find_field(key.text);
+    const auto known = family().keys;
+    if (field == nullptr || std::ranges::find(known, key.text) == known.end()) {
+      std::vector<std::string> candidates = to_strings(known);
+      if (&settings == &result_.value.common) candidates.insert(candidates.end(), top_keys.begin(), top_keys.end());
+      problem(key.where, fmt::format("unknown key {}", quote(key.text)), suggestion(key.text, candidates, "keys are"));
+      return;
+    }
+    Choice choice;
+    choice.where = key.where;
+    if (value.kind == YamlNode::Kind::scalar) {
+      read_value(*field, value, choice);
+    } else if (value.kind == YamlNode::Kind::list && !value.children.empty()) {
+      for (const YamlNode& item : value.children) read_value(*field, item, choice);
+    } else {
+      problem(value.where,
+              fmt::format("{} is {}", key.text,
+                          value.kind == YamlNode::Kind::list ? "an empty list" : kind_text(value.kind)),
+              fmt::format("{}, or a list of such values", accepted_values(*field)));
+    }
+    settings.keys.emplace(key.text, std::move(choice));
+  }
+
+  void read_value(const Field& field, const YamlNode& item, Choice& choice) {
+    if (item.kind != YamlNode::Kind::scalar) {
+      problem(item.where, fmt::format("a value of {} is {}", field.key, kind_text(item.kind)), accepted_values(field));
+      return;
+    }
+    const std::optional<int> value = parse_value(field, item.text);
+    if (!value) {
+      const std::string near = nearest_value(field, item.text);
+      problem(
+          item.where, fmt::format("{} is not a value of {}", quote(item.text), field.key),
+          near.empty() ? accepted_values(field) : fmt::format("did you mean {}? ({})", near, accepted_values(field)));
+    } else if (std::ranges::find(choice.values, *value) != choice.values.end()) {
+      problem(item.where, fmt::format("{} stands twice in {}", item.text, field.key), "name it once");
+    } else {
+      choice.values.push_back(*value);
+    }
+  }
+
+  static constexpr std::array<std::string_view, 4> top_keys{"template", "arch", "variants", "exclude"};
+
+  Result<Spec> result_;
+};
+
+Result<Spec> whole_file_problem(const std::string& file, std::string what, std::string fix) {
+  Result<Spec> result;
+  result.problems.push_back({{file, 0, 0}, std::move(what), std::move(fix)});
+  return result;
+}
+
+Result<Spec> too_large(const std::string& file) {
+  return whole_file_problem(file, fmt::format("the file is larger than {} bytes", max_spec_bytes),
+                            "a spec is a page of text; is this one?");
+}
+
+}  // namespace
+
+Result<Spec> parse_spec(std::string_view text, const std::string& file) {
+  if (text.size() > max_spec_bytes) return too_large(file);
+  Result<YamlNode> tree = parse_yaml(text, file, max_spec_depth);
+  if (!tree.ok()) return {{}, std::move(tree.problems)};
+  return SpecReader(file).read(tree.value);
+}
+
+Result<Spec> read_spec(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status))
+    return whole_file_problem(file, "there is no such file", "a path to a .yaml spec");
+  if (std::filesystem::is_directory(status))
+    return whole_file_problem(file, "this is a folder", "a path to a .yaml spec");
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return whole_file_problem(file, "the file cannot be read", "check its permissions");
+  // A device or a pipe may have no end: read no more than it takes to know that it is too large.
+  std::string text(max_spec_bytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) return whole_file_problem(file, "reading the file failed", "check the disk");
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return parse_spec(text, file);
+}
+
+}  // namespace attune

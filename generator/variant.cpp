@@ -1,0 +1,179 @@
+#include "generator/variant.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "generator/diagnostic.hpp"
+
+namespace attune {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::array dtype_words{"fp16"sv, "bf16"sv};
+constexpr std::array rescale_words{"always"sv, "skip_first"sv, "on_new_max"sv};
+constexpr std::array any_word{"any"sv};
+constexpr std::array whole_word{"whole"sv};
+constexpr std::span<const std::string_view> no_words{};
+
+constexpr Field integer(std::string_view key, int Variant::*member, int minimum, int maximum, int step,
+                        std::span<const std::string_view> word_of_zero, std::string_view tag, bool always_named,
+                        std::string_view doc) {
+  return {key, FieldKind::integer, member, minimum, maximum, step, word_of_zero, tag, always_named, doc};
+}
+
+constexpr Field boolean(std::string_view key, int Variant::*member, std::string_view tag, std::string_view doc) {
+  return {key, FieldKind::boolean, member, 0, 1, 1, no_words, tag, false, doc};
+}
+
+constexpr Field choice(std::string_view key, int Variant::*member, std::span<const std::string_view> words,
+                       std::string_view tag, bool always_named, std::string_view doc) {
+  return {key, FieldKind::choice, member, 0, static_cast<int>(words.size()) - 1, 1, words, tag, always_named, doc};
+}
+
+// A boolean's tag stands for the value that is not its default, so it never needs the value beside it.
+constexpr std::array field_table{
+    choice("dtype", &Variant::dtype, dtype_words, "", true, "storage type of Q, K, V and O"),
+    integer("head_dim", &Variant::head_dim, 16, 256, 16, no_words, "d", true,
+            "D, elements per row of Q, K and V; smaller ones are zero-filled"),
+    integer("B_r", &Variant::B_r, 16, 256, 16, no_words, "r", true, "rows of Q that one thread block computes"),
+    integer("B_c", &Variant::B_c, 16, 256, 16, no_words, "c", true, "rows of K and V in one step of the main loop"),
+    // 16 warps of 16 rows are B_r's maximum, and their 512 threads stay inside the 1,024 of a block.
+    integer("warps", &Variant::warps, 1, 16, 1, no_words, "w", true,
+            "warps per thread block, each with B_r / warps rows of Q"),
+    integer("stages", &Variant::stages, 1, 4, 1, no_words, "s", true, "K/V blocks that shared memory holds at a time"),
+    boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
+    integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
+            "heads of Q per head of K and V; any: taken from the launch"),
+    integer("splits", &Variant::splits, 1, 256, 1, no_words, "splits", false,
+            "parts of the keys computed by separate thread blocks"),
+    boolean("async_copy", &Variant::async_copy, "sync", "global to shared memory by cp.async, else through registers"),
+    boolean("eager_load", &Variant::eager_load, "lazy", "request the next K/V block ahead, else where it is used"),
+    boolean("swizzle", &Variant::swizzle, "noswizzle", "XOR swizzle of shared memory against bank conflicts"),
+    boolean("Q_in_registers", &Variant::Q_in_registers, "qreg", "load Q's fragments once and keep them in registers"),
+    integer("Q_fragment_tiles", &Variant::Q_fragment_tiles, 1, 16, 1, whole_word, "q", false,
+            "16-wide tiles of Q along head_dim whose fragments load at a time"),
+    integer("K_fragment_tiles", &Variant::K_fragment_tiles, 1, 16, 1, whole_word, "k", false,
+            "16-wide tiles of K along head_dim whose fragments load at a time"),
+    integer("V_fragment_tiles", &Variant::V_fragment_tiles, 1, 16, 1, whole_word, "v", false,
+            "16-wide tiles of V along B_c whose fragments load at a time"),
+    boolean("double_buffer", &Variant::double_buffer, "singlebuffer",
+            "load the next tiles' fragments before the mma of the current ones"),
+    choice("rescale", &Variant::rescale, rescale_words, "rescale_", false,
+           "when the online softmax multiplies O and l by exp2(m_old - m_new)"),
+};
+
+constexpr std::array prefill_keys = [] {
+  std::array<std::string_view, field_table.size()> keys{};
+  std::ranges::transform(field_table, keys.begin(), &Field::key);
+  return keys;
+}();
+
+constexpr std::array family_table{
+    Family{"prefill_sm80", 80, prefill_keys, "FlashAttention-2 forward on mma.sync tensor cores"},
+};
+
+/// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
+std::optional<int> parse_decimal(std::string_view word) {
+  const std::string_view digits = word.substr(word.starts_with('-') ? 1 : 0);
+  if (digits.empty() || (digits.front() == '0' && word != "0")) return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size()) return std::nullopt;
+  return value;
+}
+
+bool has_key(const Family& family, std::string_view key) {
+  return std::ranges::find(family.keys, key) != family.keys.end();
+}
+
+}  // namespace
+
+std::span<const Field> fields() { return field_table; }
+
+const Field* find_field(std::string_view key) {
+  const auto found = std::ranges::find(field_table, key, &Field::key);
+  return found == field_table.end() ? nullptr : &*found;
+}
+
+std::string value_text(const Field& field, int value) {
+  switch (field.kind) {
+    case FieldKind::boolean:
+      return value != 0 ? "true" : "false";
+    case FieldKind::choice:
+      if (value >= 0 && value < static_cast<int>(field.choices.size())) {
+        return std::string{field.choices[static_cast<std::size_t>(value)]};
+      }
+      break;
+    case FieldKind::integer:
+      if (value == 0 && !field.choices.empty()) return std::string{field.choices[0]};
+      break;
+  }
+  return std::to_string(value);
+}
+
+bool is_legal(const Field& field, int value) {
+  if (field.kind == FieldKind::integer && value == 0) return !field.choices.empty();
+  return value >= field.minimum && value <= field.maximum && value % field.step == 0;
+}
+
+std::optional<int> parse_value(const Field& field, std::string_view word) {
+  if (field.kind == FieldKind::boolean) {
+    if (word == "true") return 1;
+    if (word == "false") return 0;
+    return std::nullopt;
+  }
+  const auto found = std::ranges::find(field.choices, word);
+  if (found != field.choices.end()) return static_cast<int>(found - field.choices.begin());
+  if (field.kind == FieldKind::choice) return std::nullopt;
+  const std::optional<int> value = parse_decimal(word);
+  return value && *value > 0 && is_legal(field, *value) ? value : std::nullopt;
+}
+
+std::string nearest_value(const Field& field, std::string_view word) {
+  const std::optional<int> number = field.kind == FieldKind::integer ? parse_decimal(word) : std::nullopt;
+  if (!number) return nearest_word(std::string{word}, accepted_words(field));
+  const int inside = std::clamp(*number, field.minimum, field.maximum);
+  const int below = inside / field.step * field.step;
+  return std::to_string(inside - below <= field.step / 2 ? below : below + field.step);
+}
+
+std::vector<std::string> accepted_words(const Field& field) {
+  if (field.kind == FieldKind::boolean) return {"false", "true"};
+  return {field.choices.begin(), field.choices.end()};
+}
+
+std::string accepted_values(const Field& field) {
+  if (field.kind == FieldKind::integer) {
+    const std::string range =
+        field.step == 1 ? fmt::format("a whole number from {} to {}", field.minimum, field.maximum)
+                        : fmt::format("a multiple of {} from {} to {}", field.step, field.minimum, field.maximum);
+    return field.choices.empty() ? range : fmt::format("{} or {}", field.choices[0], range);
+  }
+  const std::vector<std::string> words = accepted_words(field);
+  std::string text = words.front();
+  for (std::size_t i = 1; i < words.size(); ++i) text += (i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
+std::span<const Family> families() { return family_table; }
+
+const Family& family_of(const Variant& variant) { return family_table.at(static_cast<std::size_t>(variant.family)); }
+
+std::string Variant::name() const {
+  static constexpr Variant defaults{};
+  const Family& family = family_of(*this);
+  std::string name{family.name};
+  for (const Field& field : field_table) {
+    const int value = this->*field.member;
+    if (!has_key(family, field.key) || (!field.always_named && value == defaults.*field.member)) continue;
+    name += '_';
+    name += field.tag;
+    if (field.kind != FieldKind::boolean) name += value_text(field, value);
+  }
+  return name;
+}
+
+}  // namespace attune

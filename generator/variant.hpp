@@ -1,0 +1,115 @@
+// A Variant is one fully resolved kernel; the field table below it is the one place that says which
+// fields a variant has, what they may be and what they mean.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "generator/arch.hpp"
+
+namespace attune {
+
+enum class Dtype : int { fp16 = 0, bf16 = 1 };
+
+/// How the online softmax treats the running output when a block brings no larger maximum.
+enum class Rescale : int {
+  always = 0,      ///< multiply O and l in every block
+  skip_first = 1,  ///< not in the first block, where O is still zero
+  on_new_max = 2,  ///< only when some row of the warp has a new maximum
+};
+
+/// One fully resolved kernel. Every field is an int so that one table can describe them all; choices
+/// hold the index of their name, booleans 0 or 1.
+struct Variant {
+  int family = 0;    ///< index into families(): the template
+  ArchSet arch = 0;  ///< meant for these; not part of the name, the source does not change
+  int dtype = static_cast<int>(Dtype::bf16);
+  int head_dim = 128;
+  int B_r = 128;
+  int B_c = 64;
+  int warps = 4;
+  int stages = 2;
+  int causal = 0;
+  int gqa_ratio = 0;  ///< 0: any
+  int splits = 1;
+  int async_copy = 1;
+  int eager_load = 1;
+  int swizzle = 1;
+  int Q_in_registers = 0;
+  int Q_fragment_tiles = 1;
+  int K_fragment_tiles = 1;
+  int V_fragment_tiles = 1;
+  int double_buffer = 1;
+  int rescale = static_cast<int>(Rescale::on_new_max);
+
+  auto operator<=>(const Variant&) const = default;
+
+  /// `prefill_sm80_bf16_d128_r128_c64_w4_s1_causal`: the fields every kernel has, then whatever
+  /// differs from its default. Distinct variants (arch apart) have distinct names.
+  [[nodiscard]] std::string name() const;
+};
+
+enum class FieldKind { integer, boolean, choice };
+
+/// One row of the table that parsing, naming, hashing, the constants block, --help and the JSON
+/// Schema are all made from.
+struct Field {
+  std::string_view key;  ///< YAML key and name of the constant
+  FieldKind kind;
+  int Variant::*member;
+  int minimum;  ///< integers only
+  int maximum;
+  int step;                                   ///< value must be a multiple of this
+  std::span<const std::string_view> choices;  ///< names of 0, 1, 2, ... (choice); name of 0 (integer), or empty
+  std::string_view tag;  ///< how it shows in a name: "d" gives d128, "" the word alone; a boolean shows only its tag
+  bool always_named;     ///< false: named only when it differs from the default
+  std::string_view doc;  ///< one line
+};
+
+/// The table, in the order of the name. `template` and `arch` are not in it: the one selects the
+/// table's subset, the other does not change the kernel.
+std::span<const Field> fields();
+
+/// The field of that key, or null.
+const Field* find_field(std::string_view key);
+
+/// A value as the spec would write it ("bf16", "true", "any", "128").
+std::string value_text(const Field& field, int value);
+
+/// The value a spec's word stands for, or nothing.
+std::optional<int> parse_value(const Field& field, std::string_view word);
+
+/// Whether the table allows this value, the other fields apart.
+bool is_legal(const Field& field, int value);
+
+/// The words among a field's values ("fp16", "bf16"; "any"; "false", "true"); empty when all are numbers.
+std::vector<std::string> accepted_words(const Field& field);
+
+/// The accepted value that a wrong word most likely stands for: a word by its spelling, a number by its
+/// distance; "" when none is near.
+std::string nearest_value(const Field& field, std::string_view word);
+
+/// What a person may write for this field, for messages: "fp16 or bf16", "a multiple of 16 from 16 to 256".
+std::string accepted_values(const Field& field);
+
+/// A kernel family, one file in templates/.
+struct Family {
+  std::string_view name;                   ///< "prefill_sm80": templates/<name>.cu
+  int minimum_capability;                  ///< 80
+  std::span<const std::string_view> keys;  ///< the fields its kernels have
+  std::string_view doc;
+};
+
+/// Every kernel family, in the order of Variant::family.
+std::span<const Family> families();
+
+/// The family of this variant.
+const Family& family_of(const Variant& variant);
+
+}  // namespace attune

@@ -1,0 +1,75 @@
+// Compiled kernels on disk: <root>/v<format>/<arch>/<variant name>-<hash>/{kernel.cu, kernel.cubin, meta.json}.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/compile.hpp"
+#include "runtime/files.hpp"
+
+namespace attune {
+
+/// Everything that can change the machine code of a kernel.
+struct CacheKey {
+  std::string name;  ///< of the variant
+  std::string arch;  ///< "sm_90"
+  std::string hash;  ///< 128 bits in hex over source, flags, arch, compiler version and params ABI
+};
+
+/// `compiler` tells builds of the compiler apart: Compiler::identity().
+CacheKey cache_key(const Source& source, int capability, const std::string& compiler);
+
+/// $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else $HOME/.cache/attune; empty (no caching) when none is set.
+std::filesystem::path default_cache_root();
+
+struct CacheEntry {
+  std::filesystem::path folder;
+  std::string name;
+  std::string arch;
+  std::string hash;
+  long long bytes = 0;
+  bool valid = false;
+  std::string problem;  ///< why it is not valid
+};
+
+/// Where a cache says, in one line, what it dropped or could not do.
+using CacheLog = std::function<void(const std::string&)>;
+
+/// Writes the line to stderr after "attune: ".
+void log_to_stderr(const std::string& line);
+
+/// One cache folder, shared by any number of threads and processes. An empty root means no caching.
+class Cache {
+ public:
+  explicit Cache(std::filesystem::path root, CacheLog log = log_to_stderr);
+
+  /// The kernel if the cache holds it whole. An altered or cut entry is dropped, said once through `log`.
+  std::optional<Compiled> find(const CacheKey& key) const;
+
+  /// The kernel from the cache, or from `build` and then in the cache. One builder per key at a time,
+  /// across processes; the others wait for it and read its result. A folder that cannot be written only
+  /// costs the caching.
+  Compiled find_or_build(const CacheKey& key, const Source& source, const std::function<Compiled()>& build) const;
+
+  [[nodiscard]] std::vector<CacheEntry> list() const;  ///< each entry checked
+  std::size_t clear() const;                           ///< entries removed
+  [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+
+ private:
+  [[nodiscard]] std::filesystem::path folder_of(const CacheKey& key) const;
+  void drop(const std::filesystem::path& folder, const std::string& problem) const;
+  [[nodiscard]] std::optional<FileLock> lock_for_building(const std::filesystem::path& folder) const;
+  void publish(const CacheKey& key, const Source& source, const Compiled& compiled) const;
+  void say_unwritable(const std::string& reason) const;
+
+  std::filesystem::path root_;
+  CacheLog log_;
+  std::shared_ptr<std::atomic<bool>> said_unwritable_;  ///< shared by copies: said once
+};
+
+}  // namespace attune

@@ -1,0 +1,107 @@
+// The extern "C" surface: nothing but Registry behind a status code and a message.
+#include <fmt/format.h>
+
+#include <new>
+#include <string>
+
+#include "attune/attune.h"
+#include "runtime/error.hpp"
+#include "runtime/registry.hpp"
+
+struct attune_registry {
+  attune::Registry registry;
+};
+
+namespace {
+
+/// The last failure of this thread. Thread-local state is what the C ABI promises.
+std::string& last_error() {
+  thread_local std::string message;
+  return message;
+}
+
+attune_status fail(attune_status status, const char* message) noexcept {
+  try {
+    last_error() = message;
+  } catch (const std::bad_alloc&) {
+    last_error().clear();
+  }
+  return status;
+}
+
+/// Runs the body; turns whatever it throws into a status and a message.
+template <class Body>
+attune_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return ATTUNE_OK;
+  } catch (const attune::Error& error) {
+    return fail(error.status(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(ATTUNE_INTERNAL_ERROR, "out of host memory");
+  } catch (const std::exception& error) {
+    return fail(ATTUNE_INTERNAL_ERROR, error.what());
+  } catch (...) {
+    return fail(ATTUNE_INTERNAL_ERROR, "unknown failure");
+  }
+}
+
+void require(const void* pointer, const char* name) {
+  if (pointer == nullptr) throw attune::Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{} is null", name));
+}
+
+attune::RegistryOptions options_of(const attune_options* options) {
+  attune::RegistryOptions result;
+  if (options == nullptr) return result;
+  if (options->struct_size < sizeof(attune_options)) {
+    throw attune::Error(ATTUNE_INVALID_ARGUMENT,
+                        fmt::format("attune_options.struct_size is {}; it must be sizeof(attune_options), at least {}",
+                                    options->struct_size, sizeof(attune_options)));
+  }
+  const auto policy = static_cast<int>(options->compile_policy);
+  if (policy < ATTUNE_COMPILE_MISSING || policy > ATTUNE_COMPILE_EXACT) {
+    throw attune::Error(ATTUNE_INVALID_ARGUMENT,
+                        fmt::format("attune_options.compile_policy is {}; it must be 0 (missing), 1 (never) or 2 "
+                                    "(exact)",
+                                    policy));
+  }
+  result.policy = options->compile_policy;
+  if (options->cache_dir != nullptr) result.cache_root = options->cache_dir;
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* attune_version(void) { return ATTUNE_VERSION; }
+
+const char* attune_last_error(void) { return last_error().c_str(); }
+
+attune_status attune_registry_create(const attune_options* options, attune_registry** registry) {
+  return guarded([&] {
+    require(registry, "registry");
+    *registry = nullptr;
+    *registry = new attune_registry{attune::Registry(options_of(options))};
+  });
+}
+
+void attune_registry_destroy(attune_registry* registry) { delete registry; }
+
+attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.prepare(*args);
+  });
+}
+
+attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.prefill(*args, stream);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,36 @@
+// Compiling sources with NVRTC, several at a time, and the table of what came out.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "generator/arch.hpp"
+#include "runtime/cli/text.hpp"
+#include "runtime/compile.hpp"
+
+namespace attune::cli {
+
+/// One source for one architecture: what the compiler made of it, or why it did not.
+struct Built {
+  const Source* source = nullptr;
+  Arch arch{};
+  Compiled compiled;
+  std::string error;  ///< empty when it compiled
+
+  [[nodiscard]] bool ok() const { return error.empty(); }
+};
+
+/// Compiles every source for each of the architectures that it fits, on `jobs` threads (0: all cores). In the order
+/// of the sources. `sources` must outlive the result.
+std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& sources, const std::vector<Arch>& archs,
+                         int jobs);
+
+/// Registers, shared memory, spills, code size and seconds, one row for each.
+std::string resource_table(const std::vector<Built>& built);
+nlohmann::ordered_json resource_json(const std::vector<Built>& built);
+
+/// Prints the log of whatever did not compile; whether all did.
+bool report_failures(const std::vector<Built>& built);
+
+}  // namespace attune::cli

@@ -1,0 +1,76 @@
+// attune compile: spec -> cubins, with a resource table.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "runtime/cli/build.hpp"
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/cli/specs.hpp"
+
+namespace attune::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> specs;
+  std::vector<std::string> archs;
+  std::string out;
+  int jobs = 0;
+  bool json = false;
+};
+
+Exit compile(const Options& options) {
+  const std::optional<Request> request = load_specs(options.specs);
+  if (!request) return Exit::bad_usage;
+  const std::optional<std::vector<Source>> sources = emit_sources(*request);
+  if (!sources) return Exit::bad_usage;
+  if (!options.json) fmt::print("{}", cost_report(*request));
+
+  const Found<Compiler> compiler = find_compiler();
+  if (!compiler) {
+    fmt::print(stderr, "attune: {}\n", compiler.problem);
+    return Exit::machine_lacks;
+  }
+  const std::vector<Built> built = build(*compiler, *sources, resolve_archs(options.archs), options.jobs);
+  if (built.empty()) {
+    fmt::print(stderr, "attune: no variant fits the architectures asked for\n");
+    return Exit::bad_usage;
+  }
+  if (!options.out.empty()) {
+    for (const Built& one : built) {
+      if (!one.ok()) continue;
+      const std::string file = fmt::format("{}.{}.cubin", one.source->name, one.arch.name);
+      write_output(std::filesystem::path(options.out) / file, one.compiled.cubin);
+    }
+  }
+  if (options.json) {
+    print_json({{"nvrtc", compiler->version()}, {"kernels", resource_json(built)}});
+  } else {
+    fmt::print("\nNVRTC {}\n{}", compiler->version(), resource_table(built));
+    if (!options.out.empty()) fmt::print("cubins are in {}\n", options.out);
+  }
+  return report_failures(built) ? Exit::done : Exit::check_failed;
+}
+
+}  // namespace
+
+Command compile_command(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("compile", "Compile a spec with NVRTC and print what each kernel uses");
+  add_spec_argument(*app, options->specs);
+  add_arch_option(*app, options->archs, "Architectures [default: this machine's GPU, else sm_80 and sm_90]");
+  app->add_option("--out", options->out, "Folder for <variant>.<arch>.cubin; made if need be")->option_text("DIR");
+  app->add_option("--jobs", options->jobs, "Compilations at a time [default: one for each core]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  app->add_flag("--json", options->json, "Print the table as JSON");
+  app->footer(R"(Needs libnvrtc (part of the CUDA toolkit), no GPU and no nvcc.
+Examples:
+  attune compile specs/quickstart.yaml
+  attune compile specs/*.yaml --arch sm_86 --arch sm_120 --out cubins)");
+  return {.app = app, .run = [options] { return compile(*options); }};
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,158 @@
+// attune doctor: what this machine has, and what to do about the rest.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "runtime/cache.hpp"
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/cli/text.hpp"
+#include "runtime/error.hpp"
+#include "runtime/registry.hpp"
+
+namespace attune::cli {
+namespace {
+
+/// One thing that Attune uses.
+struct Finding {
+  std::string what;
+  bool ok = false;
+  bool required = true;  ///< to run kernels; a build-time tool is not
+  std::string detail{};
+  std::string remedy{};  ///< what to do when it is missing
+};
+
+std::vector<Finding> find_driver_and_gpu() {
+  Finding driver{.what = "driver", .remedy = "install an NVIDIA driver for CUDA 12.0 or newer (525.60 or newer)"};
+  Finding gpu{.what = "GPU", .remedy = "an NVIDIA GPU of compute capability 8.0 (Ampere) or newer runs the kernels"};
+  try {
+    const Driver opened;
+    driver.ok = true;
+    driver.detail = fmt::format("supports CUDA {}", opened.version());
+    for (int i = 0; i < opened.device_count(); ++i) {
+      const Device device = opened.device(i);
+      gpu.ok = gpu.ok || device.capability >= 80;
+      gpu.detail += fmt::format("{}{} ({}.{}, {} multiprocessors, {} shared memory a block)", i > 0 ? ", " : "",
+                                device.name, device.capability / 10, device.capability % 10, device.multiprocessors,
+                                bytes_text(device.shared_per_block));
+    }
+    if (gpu.detail.empty()) gpu.detail = "the driver reports none";
+  } catch (const Error& error) {
+    driver.detail = error.what();
+    gpu.detail = "cannot be seen without the driver";
+  }
+  return {gpu, driver};
+}
+
+Finding find_nvrtc() {
+  Finding finding{.what = "NVRTC",
+                  .remedy =
+                      "install the CUDA toolkit (or its libnvrtc) and put its lib64 into LD_LIBRARY_PATH; it "
+                      "compiles kernels that are not embedded"};
+  const Found<Compiler> compiler = find_compiler();
+  finding.ok = static_cast<bool>(compiler);
+  finding.detail = compiler ? fmt::format("{} at {}", compiler->version(), compiler->path()) : compiler.problem;
+  return finding;
+}
+
+/// Looks where the build does.
+Finding find_nvcc() {
+  Finding finding{.what = "nvcc",
+                  .required = false,
+                  .detail = "not in PATH, $CUDA_HOME/bin or /usr/local/cuda/bin",
+                  .remedy =
+                      "install the CUDA toolkit (13.0 or newer) and build again; it compiles the kernels that "
+                      "are embedded in the library"};
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no other thread runs yet
+    return std::string(value == nullptr ? "" : value);
+  };
+  std::vector<std::filesystem::path> folders;
+  std::istringstream path(variable("PATH"));
+  for (std::string folder; std::getline(path, folder, ':');) folders.emplace_back(folder);
+  if (!variable("CUDA_HOME").empty()) folders.push_back(std::filesystem::path(variable("CUDA_HOME")) / "bin");
+  folders.emplace_back("/usr/local/cuda/bin");
+  for (const std::filesystem::path& folder : folders) {
+    const std::filesystem::path candidate = folder / "nvcc";
+    if (::access(candidate.c_str(), X_OK) == 0) {
+      finding.ok = true;
+      finding.detail = candidate.string();
+      break;
+    }
+  }
+  return finding;
+}
+
+Finding find_cache() {
+  Finding finding{.what = "cache folder",
+                  .remedy =
+                      "set ATTUNE_CACHE_DIR to a folder that can be written; without one every process compiles "
+                      "again"};
+  const std::filesystem::path root = default_cache_root();
+  // Nothing is made just to look: the nearest folder that exists decides.
+  std::filesystem::path existing = root;
+  std::error_code ignored;
+  while (!existing.empty() && !std::filesystem::exists(existing, ignored) && existing != existing.parent_path()) {
+    existing = existing.parent_path();
+  }
+  finding.ok =
+      !root.empty() && std::filesystem::is_directory(existing, ignored) && ::access(existing.c_str(), W_OK | X_OK) == 0;
+  if (root.empty()) {
+    finding.detail = "neither ATTUNE_CACHE_DIR, XDG_CACHE_HOME nor HOME is set";
+  } else if (!finding.ok) {
+    finding.detail = fmt::format("{} cannot be written", root.string());
+  } else {
+    finding.detail =
+        fmt::format("{}, {}", root.string(), counted(static_cast<long long>(Cache(root).list().size()), "kernel"));
+  }
+  return finding;
+}
+
+Finding find_embedded() {
+  const std::size_t count = embedded_kernels().size();
+  return {.what = "embedded kernels",
+          .ok = count > 0,
+          .required = false,
+          .detail = count > 0 ? std::to_string(count) : "none: built without nvcc",
+          .remedy = "install the CUDA toolkit and build again; until then NVRTC compiles each kernel at first use"};
+}
+
+Exit doctor(bool json) {
+  std::vector<Finding> findings = find_driver_and_gpu();
+  for (Finding (*look)() : {find_nvrtc, find_nvcc, find_cache, find_embedded}) findings.push_back(look());
+  const bool complete = std::ranges::all_of(findings, [](const Finding& f) { return f.ok || !f.required; });
+  if (json) {
+    auto rows = nlohmann::ordered_json::array();
+    for (const Finding& f : findings) {
+      rows.push_back({{"what", f.what},
+                      {"ok", f.ok},
+                      {"required", f.required},
+                      {"detail", f.detail},
+                      {"remedy", f.ok ? "" : f.remedy}});
+    }
+    print_json({{"complete", complete}, {"findings", rows}});
+  } else {
+    for (const Finding& f : findings) {
+      fmt::print("{:<17} {:<8} {}\n", f.what, f.ok ? "OK" : "missing", f.detail);
+      if (!f.ok) fmt::print("{:<17} {:<8} -> {}\n", "", "", f.remedy);
+    }
+  }
+  return complete ? Exit::done : Exit::machine_lacks;
+}
+
+}  // namespace
+
+Command doctor_command(CLI::App& root) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* app = root.add_subcommand("doctor", "GPU, driver, NVRTC, nvcc and cache folder: what is here, what to do");
+  app->add_flag("--json", *json, "Print the findings as JSON");
+  app->footer("Exit code 3 when something that running kernels needs is missing.");
+  return {.app = app, .run = [json] { return doctor(*json); }};
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,70 @@
+// attune generate: spec -> sources and a manifest.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "generator/cost.hpp"
+#include "generator/manifest.hpp"
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/cli/specs.hpp"
+#include "runtime/cli/text.hpp"
+
+namespace attune::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> specs;
+  std::string out;
+  bool json = false;
+};
+
+Exit generate(const Options& options) {
+  const std::optional<Request> request = load_specs(options.specs);
+  if (!request) return Exit::bad_usage;
+  const std::optional<std::vector<Source>> sources = emit_sources(*request);
+  if (!sources) return Exit::bad_usage;
+  fmt::print(options.json ? stderr : stdout, "{}", cost_report(*request));
+
+  const std::string manifest = manifest_json(request->wanted);
+  const std::filesystem::path folder = options.out;
+  std::size_t bytes = 0;
+  for (const Source& source : *sources) {
+    write_output(folder / (source.name + ".cu"), source.text);
+    bytes += source.text.size();
+  }
+  write_output(folder / "manifest.json", manifest);
+
+  if (options.json) {
+    const Cost cost = estimate(request->variants());
+    print_json({{"out", options.out},
+                {"variants", sources->size()},
+                {"refused", refusals_json(*request)},
+                {"estimated_seconds", cost.seconds},
+                {"estimated_bytes", cost.bytes},
+                {"kernels", nlohmann::ordered_json::parse(manifest)["kernels"]}});
+  } else {
+    fmt::print("wrote {} ({}) and manifest.json to {}\n", counted(static_cast<long long>(sources->size()), "source"),
+               bytes_text(static_cast<double>(bytes)), options.out);
+  }
+  return Exit::done;
+}
+
+}  // namespace
+
+Command generate_command(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("generate", "Emit the CUDA sources of a spec, and a manifest");
+  add_spec_argument(*app, options->specs);
+  app->add_option("--out", options->out, "Folder for the sources and manifest.json; made if need be")
+      ->required()
+      ->option_text("DIR REQUIRED");
+  app->add_flag("--json", options->json, "Print the manifest and the estimate as JSON");
+  app->footer(R"(Says what the spec will cost before it writes anything; writes nothing if any spec is bad.
+Example:
+  attune generate specs/quickstart.yaml --out kernels)");
+  return {.app = app, .run = [options] { return generate(*options); }};
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,109 @@
+// What it takes to run a kernel on its own: device memory, events, a loaded kernel, a problem in device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/cli/machine.hpp"
+#include "runtime/cli/problems.hpp"
+#include "runtime/plan.hpp"
+
+namespace attune::cli {
+
+/// Device memory that goes when this goes.
+class DeviceBuffer {
+ public:
+  DeviceBuffer(const Driver& driver, std::size_t bytes);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&&) = delete;
+  DeviceBuffer(const DeviceBuffer&) = delete;
+
+  [[nodiscard]] void* data() const { return data_; }
+
+  template <class T>
+  void upload(const std::vector<T>& values) const {
+    if (!values.empty()) driver_->copy_to_device(data_, values.data(), values.size() * sizeof(T));
+  }
+  template <class T>
+  void download(std::vector<T>& values) const {
+    if (!values.empty()) driver_->copy_to_host(values.data(), data_, values.size() * sizeof(T));
+  }
+
+ private:
+  const Driver* driver_;
+  void* data_;
+};
+
+class DeviceEvent {
+ public:
+  explicit DeviceEvent(const Driver& driver) : driver_(&driver), event_(driver.create_event()) {}
+  ~DeviceEvent();
+  DeviceEvent(DeviceEvent&& other) noexcept;
+  DeviceEvent& operator=(DeviceEvent&&) = delete;
+  DeviceEvent(const DeviceEvent&) = delete;
+
+  void record() const { driver_->record(event_, nullptr); }
+  [[nodiscard]] double seconds_since(const DeviceEvent& start) const;
+
+ private:
+  const Driver* driver_;
+  void* event_;
+};
+
+/// A kernel in the current context.
+class LoadedKernel {
+ public:
+  /// `image` is a cubin or a fatbin.
+  LoadedKernel(const Gpu& gpu, std::string_view image, const Variant& variant, const std::string& name);
+  ~LoadedKernel();
+  LoadedKernel(LoadedKernel&& other) noexcept;
+  LoadedKernel& operator=(LoadedKernel&&) = delete;
+  LoadedKernel(const LoadedKernel&) = delete;
+
+  [[nodiscard]] const Variant& variant() const { return variant_; }
+  [[nodiscard]] KernelHandle handle() const { return handle_; }
+
+ private:
+  const Driver* driver_;
+  Variant variant_;
+  KernelHandle handle_;
+};
+
+/// Q, K, V, O and LSE of one problem in device memory, batch x seqlen x heads x head_dim. O and LSE start poisoned
+/// and end in guards that no kernel may touch.
+class DeviceProblem {
+ public:
+  DeviceProblem(const Gpu& gpu, const Problem& problem, const HostInputs& inputs);
+
+  /// Overwrites O, LSE and their guards with NaN.
+  void poison() const;
+
+  /// Queues one launch on the default stream; nothing when the problem has no rows.
+  void launch(const LoadedKernel& kernel) const;
+
+  struct Output {
+    std::vector<std::uint16_t> o;
+    std::vector<float> lse;
+    bool guards_intact = true;
+  };
+  /// Waits for the GPU and fetches O and LSE.
+  [[nodiscard]] Output fetch() const;
+
+  /// Bytes of device memory that one launch touches.
+  [[nodiscard]] static std::size_t bytes(const Problem& problem);
+
+ private:
+  const Gpu* gpu_;
+  Problem problem_;
+  DeviceBuffer q_;
+  DeviceBuffer k_;
+  DeviceBuffer v_;
+  DeviceBuffer o_;
+  DeviceBuffer lse_;
+};
+
+}  // namespace attune::cli

@@ -1,0 +1,98 @@
+// attune list: the kernels that are embedded in the library.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "generator/check.hpp"
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/cli/text.hpp"
+#include "runtime/registry.hpp"
+
+namespace attune::cli {
+namespace {
+
+std::vector<std::string_view> arch_names(const Variant& variant) {
+  std::vector<std::string_view> names;
+  for (const Arch& arch : target_archs(variant)) names.push_back(arch.name);
+  return names;
+}
+
+/// "any" when nothing new enough is left out.
+std::string archs_text(const Variant& variant) {
+  const std::vector<std::string_view> names = arch_names(variant);
+  const auto new_enough = std::ranges::count_if(
+      all_archs(), [&](const Arch& arch) { return arch.capability >= family_of(variant).minimum_capability; });
+  return names.size() == static_cast<std::size_t>(new_enough) ? "any" : fmt::format("{}", fmt::join(names, " "));
+}
+
+std::string field_text(const Variant& variant, std::string_view key) {
+  const Field& field = *find_field(key);
+  return value_text(field, variant.*field.member);
+}
+
+void print_list_json() {
+  auto rows = nlohmann::ordered_json::array();
+  for (const EmbeddedKernel& kernel : embedded_kernels()) {
+    const Resources asked = resources(kernel.variant);
+    rows.push_back({{"name", kernel.name},
+                    {"dtype", field_text(kernel.variant, "dtype")},
+                    {"head_dim", kernel.variant.head_dim},
+                    {"B_r", kernel.variant.B_r},
+                    {"B_c", kernel.variant.B_c},
+                    {"causal", kernel.variant.causal != 0},
+                    {"threads", asked.threads},
+                    {"shared_bytes", asked.shared_bytes},
+                    {"archs", arch_names(kernel.variant)},
+                    {"bytes", kernel.fatbin.size()}});
+  }
+  print_json({{"kernels", rows}});
+}
+
+Exit list(bool json) {
+  if (json) {
+    print_list_json();
+    return Exit::done;
+  }
+  if (embedded_kernels().empty()) {
+    fmt::print(
+        "No kernels are embedded: this attune was built without nvcc. Kernels are compiled by NVRTC when first "
+        "needed.\n");
+    return Exit::done;
+  }
+  Table table({{"name"},
+               {"dtype"},
+               {"head_dim", Align::right},
+               {"tile"},
+               {"mask"},
+               {"threads", Align::right},
+               {"shared", Align::right},
+               {"bytes", Align::right},
+               {"GPUs"}});
+  double total = 0;
+  for (const EmbeddedKernel& kernel : embedded_kernels()) {
+    const Variant& variant = kernel.variant;
+    const Resources asked = resources(variant);
+    table.add({std::string(kernel.name), field_text(variant, "dtype"), std::to_string(variant.head_dim),
+               fmt::format("{} x {}", variant.B_r, variant.B_c), variant.causal != 0 ? "causal" : "full",
+               std::to_string(asked.threads), bytes_text(asked.shared_bytes),
+               bytes_text(static_cast<double>(kernel.fatbin.size())), archs_text(variant)});
+    total += static_cast<double>(kernel.fatbin.size());
+  }
+  fmt::print("{}{}, {} compressed\n", table.text(),
+             counted(static_cast<long long>(embedded_kernels().size()), "kernel"), bytes_text(total));
+  return Exit::done;
+}
+
+}  // namespace
+
+Command list_command(CLI::App& root) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* app = root.add_subcommand("list", "The kernels embedded in the library");
+  app->add_flag("--json", *json, "Print the list as JSON");
+  app->footer("A problem that none of them serves is generated and compiled by NVRTC when first met (attune explain).");
+  return {.app = app, .run = [json] { return list(*json); }};
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,82 @@
+#include "runtime/cli/machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/error.hpp"
+
+namespace attune::cli {
+namespace {
+
+void describe_arch_option(CLI::Option* option, const std::string& description) {
+  std::vector<std::string> known;
+  for (const Arch& arch : all_archs()) known.emplace_back(arch.name);
+  option->description(fmt::format("{}; of {}", description, fmt::join(known, ", ")))
+      ->option_text("ARCH")
+      ->check([known](const std::string& name) {
+        return std::ranges::find(known, name) != known.end()
+                   ? std::string()
+                   : fmt::format("unknown architecture '{}'; known: {}", name, fmt::join(known, ", "));
+      });
+}
+
+}  // namespace
+
+Found<Gpu> find_gpu() {
+  try {
+    auto gpu = std::make_unique<Gpu>();
+    if (gpu->driver.device_count() == 0) return {.value = nullptr, .problem = "the NVIDIA driver reports no GPU"};
+    gpu->device = gpu->driver.device(0);
+    gpu->driver.make_current(0);
+    return {.value = std::move(gpu), .problem = {}};
+  } catch (const Error& error) {
+    return {.value = nullptr, .problem = error.what()};
+  }
+}
+
+Found<Compiler> find_compiler() {
+  try {
+    return {.value = std::make_unique<Compiler>(), .problem = {}};
+  } catch (const Error& error) {
+    return {.value = nullptr, .problem = error.what()};
+  }
+}
+
+void add_arch_option(CLI::App& app, std::string& name, const std::string& description) {
+  describe_arch_option(app.add_option("--arch", name), description);
+}
+
+void add_arch_option(CLI::App& app, std::vector<std::string>& names, const std::string& description) {
+  describe_arch_option(app.add_option("--arch", names), description);
+}
+
+std::vector<Arch> resolve_archs(const std::vector<std::string>& names) {
+  std::vector<Arch> archs;
+  for (const std::string& name : names) archs.push_back(*find_arch(name));
+  if (!archs.empty()) return archs;
+  if (const Found<Gpu> gpu = find_gpu()) return {arch_of(gpu->device)};
+  return {*find_arch("sm_80"), *find_arch("sm_90")};
+}
+
+Arch arch_of(const Device& device) {
+  const auto known = std::ranges::find(all_archs(), device.capability, &Arch::capability);
+  if (known != all_archs().end()) return *known;
+  return {.name = "this GPU",
+          .capability = device.capability,
+          .shared_per_block = device.shared_per_block,
+          .shared_per_sm = device.shared_per_sm};
+}
+
+Device device_of(const Arch& arch) {
+  Device device;
+  device.name = std::string(arch.name);
+  device.capability = arch.capability;
+  device.multiprocessors = 108;
+  device.shared_per_block = arch.shared_per_block;
+  device.shared_per_sm = arch.shared_per_sm;
+  device.l2_bytes = 40LL << 20;
+  return device;
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,50 @@
+// What the machine under the tool has: a GPU, a compiler.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "generator/arch.hpp"
+#include "runtime/compile.hpp"
+#include "runtime/driver.hpp"
+
+namespace attune::cli {
+
+/// Something that may be missing, and why it is.
+template <class T>
+struct Found {
+  std::unique_ptr<T> value;
+  std::string problem;  ///< why there is none
+
+  explicit operator bool() const { return value != nullptr; }
+  T* operator->() const { return value.get(); }
+  T& operator*() const { return *value; }
+};
+
+/// The first GPU, its context current on this thread.
+struct Gpu {
+  Driver driver;
+  Device device;
+};
+
+Found<Gpu> find_gpu();
+Found<Compiler> find_compiler();
+
+/// Adds --arch, once or (for a list) any number of times; an unknown name is bad usage.
+void add_arch_option(CLI::App& app, std::string& name, const std::string& description);
+void add_arch_option(CLI::App& app, std::vector<std::string>& names, const std::string& description);
+
+/// Those named; else the GPU's of this machine; else sm_80 and sm_90.
+std::vector<Arch> resolve_archs(const std::vector<std::string>& names);
+
+/// The table's entry for a GPU; for one newer than the table, its own limits.
+Arch arch_of(const Device& device);
+
+/// An architecture of the table as a device that is not here, for planning. Its number of multiprocessors and L2
+/// size are those of a common card.
+Device device_of(const Arch& arch);
+
+}  // namespace attune::cli

@@ -1,0 +1,21 @@
+// What the tool hands over: JSON on stdout, files written whole.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "runtime/cli/specs.hpp"
+
+namespace attune::cli {
+
+/// Indented, with a newline at the end, on stdout.
+void print_json(const nlohmann::ordered_json& json);
+
+/// `{variant, reasons}` for each refused combination.
+nlohmann::ordered_json refusals_json(const Request& request);
+
+/// Writes beside, then renames: nobody meets half a file. Makes the folder. Throws std::filesystem::filesystem_error.
+void write_output(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace attune::cli

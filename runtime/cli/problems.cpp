@@ -1,0 +1,156 @@
+#include "runtime/cli/problems.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "generator/variant.hpp"
+
+namespace attune::cli {
+namespace {
+
+/// splitmix64 (Steele, Lea, Flood 2014): unlike the distributions of <random>, the same on every machine.
+std::uint64_t next_random(std::uint64_t& state) {
+  state += 0x9e3779b97f4a7c15U;
+  std::uint64_t z = state;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+/// In (0, 1].
+double next_uniform(std::uint64_t& state) { return (static_cast<double>(next_random(state) >> 11) + 1) * 0x1p-53; }
+
+}  // namespace
+
+void ProblemOptions::add_sizes(CLI::App& app) {
+  const std::string group = "Problem";
+  app.add_option("--batch", batch, "Sequences")->capture_default_str()->group(group);
+  app.add_option("--heads-q", heads_q, "Query heads")->capture_default_str()->group(group);
+  app.add_option("--heads-kv", heads_kv, "Key/value heads; must divide --heads-q [default: --heads-q]")->group(group);
+  app.add_option("--seqlen-q", seqlen_q, "Queries of each sequence")->capture_default_str()->group(group);
+  app.add_option("--seqlen-k", seqlen_k, "Keys of each sequence [default: --seqlen-q]")->group(group);
+}
+
+void ProblemOptions::add_choices(CLI::App& app) {
+  const std::string group = "Problem";
+  app.add_option("--dtype", dtype, "fp16 or bf16")
+      ->check(CLI::IsMember({"fp16", "bf16"}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--head-dim", head_dim, "Head dimension, a multiple of 8 up to 256 [default: 128]")->group(group);
+  app.add_flag("--causal", causal, "Query i sees keys j <= i + seqlen_k - seqlen_q")->group(group);
+}
+
+bool ProblemOptions::given(const CLI::App& app) {
+  constexpr std::array names{"--batch", "--heads-q", "--heads-kv", "--seqlen-q", "--seqlen-k"};
+  return std::ranges::any_of(names, [&](const char* name) { return app.count(name) > 0; });
+}
+
+bool ProblemOptions::choices_given(const CLI::App& app) {
+  constexpr std::array names{"--dtype", "--head-dim", "--causal"};
+  return std::ranges::any_of(names, [&](const char* name) { return app.count(name) > 0; });
+}
+
+Problem ProblemOptions::problem() const {
+  return {.dtype = dtype == "fp16" ? Dtype::fp16 : Dtype::bf16,
+          .batch = batch,
+          .heads_q = heads_q,
+          .heads_kv = heads_kv.value_or(heads_q),
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k.value_or(seqlen_q),
+          .head_dim = head_dim.value_or(128),
+          .causal = causal};
+}
+
+Problem ProblemOptions::problem_for(const Variant& variant) const {
+  Problem result = problem();
+  result.dtype = static_cast<Dtype>(variant.dtype);
+  result.head_dim = variant.head_dim;
+  result.causal = variant.causal != 0;
+  if (variant.gqa_ratio > 0 && !heads_kv && heads_q % variant.gqa_ratio == 0) {
+    result.heads_kv = heads_q / variant.gqa_ratio;
+  }
+  return result;
+}
+
+bool report_unsound(const Problem& problem) {
+  const std::vector<std::string> problems = problems_of(problem);
+  for (const std::string& text : problems) fmt::print(stderr, "attune: {}\n", text);
+  return problems.empty();
+}
+
+std::size_t query_elements(const Problem& problem) {
+  return static_cast<std::size_t>(problem.batch) * problem.seqlen_q * problem.heads_q * problem.head_dim;
+}
+
+std::size_t key_elements(const Problem& problem) {
+  return static_cast<std::size_t>(problem.batch) * problem.seqlen_k * problem.heads_kv * problem.head_dim;
+}
+
+std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed) {
+  // Box and Muller for the first million, then the same again shifted: large inputs must not take minutes to draw.
+  constexpr std::size_t period = (std::size_t{1} << 20) - 3;
+  std::vector<std::uint16_t> values(count);
+  std::uint64_t state = seed;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i < period) {
+      const double radius = std::sqrt(-2 * std::log(next_uniform(state)));
+      values[i] = to_storage(dtype, static_cast<float>(radius * std::cos(2 * std::numbers::pi * next_uniform(state))));
+    } else {
+      values[i] = values[i - period];
+    }
+  }
+  return values;
+}
+
+HostInputs::HostInputs(const Problem& problem, std::uint64_t seed)
+    : q(random_values(problem.dtype, query_elements(problem), 3 * seed)),
+      k(random_values(problem.dtype, key_elements(problem), 3 * seed + 1)),
+      v(random_values(problem.dtype, key_elements(problem), 3 * seed + 2)) {}
+
+HostTensor contiguous(const std::vector<std::uint16_t>& values, const Problem& problem, int seqlen, int heads) {
+  const long long dim = problem.head_dim;
+  return {.data = values.data(), .stride_batch = dim * heads * seqlen, .stride_seq = dim * heads, .stride_head = dim};
+}
+
+double usual_scale(const Problem& problem) { return 1 / std::sqrt(static_cast<double>(problem.head_dim)); }
+
+Expected expected_output(const Problem& problem, const HostInputs& inputs) {
+  const HostTensor q = contiguous(inputs.q, problem, problem.seqlen_q, problem.heads_q);
+  const HostTensor k = contiguous(inputs.k, problem, problem.seqlen_k, problem.heads_kv);
+  const HostTensor v = contiguous(inputs.v, problem, problem.seqlen_k, problem.heads_kv);
+  const double scale = usual_scale(problem);
+  return {.reference = reference_attention(problem, q, k, v, scale), .naive = naive_attention(problem, q, k, v, scale)};
+}
+
+std::vector<Problem> small_problems(const Variant& variant) {
+  struct Shape {
+    int batch, ratio, heads_kv, seqlen_q, seqlen_k, less_dim;
+  };
+  constexpr std::array<Shape, 8> shapes{{{2, 1, 3, 128, 128, 0},
+                                         {1, 4, 1, 113, 203, 8},
+                                         {2, 2, 2, 257, 61, 0},
+                                         {1, 1, 1, 1, 1, 0},
+                                         {1, 8, 1, 1, 331, 0},
+                                         {1, 3, 2, 200, 512, 24},
+                                         {1, 1, 2, 67, 0, 0},
+                                         {1, 6, 1, 383, 383, 0}}};
+  std::vector<Problem> problems;
+  for (const Shape& shape : shapes) {
+    const int ratio = variant.gqa_ratio > 0 ? variant.gqa_ratio : shape.ratio;
+    problems.push_back({.dtype = static_cast<Dtype>(variant.dtype),
+                        .batch = shape.batch,
+                        .heads_q = ratio * shape.heads_kv,
+                        .heads_kv = shape.heads_kv,
+                        .seqlen_q = shape.seqlen_q,
+                        .seqlen_k = shape.seqlen_k,
+                        .head_dim = std::max(8, variant.head_dim - shape.less_dim),
+                        .causal = variant.causal != 0});
+  }
+  return problems;
+}
+
+}  // namespace attune::cli

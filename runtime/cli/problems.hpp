@@ -1,0 +1,78 @@
+// The problems a person can name on the command line, and the random inputs that stand in for theirs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/problem.hpp"
+#include "runtime/reference.hpp"
+
+namespace attune::cli {
+
+/// --batch, --heads-q, --heads-kv, --seqlen-q, --seqlen-k and, where asked for, --dtype, --head-dim and --causal.
+struct ProblemOptions {
+  int batch = 1;
+  int heads_q = 16;
+  std::optional<int> heads_kv;  ///< default: heads_q
+  int seqlen_q = 1024;
+  std::optional<int> seqlen_k;  ///< default: seqlen_q
+  std::optional<int> head_dim;
+  std::string dtype = "bf16";
+  bool causal = false;
+
+  /// The sizes that do not depend on a variant.
+  void add_sizes(CLI::App& app);
+
+  /// The choices that a variant otherwise makes.
+  void add_choices(CLI::App& app);
+
+  /// Whether any of the sizes, or any of the choices, was given on the command line.
+  [[nodiscard]] static bool given(const CLI::App& app);
+  [[nodiscard]] static bool choices_given(const CLI::App& app);
+
+  [[nodiscard]] Problem problem() const;
+
+  /// The same sizes for a variant's own dtype, head_dim and mask.
+  [[nodiscard]] Problem problem_for(const Variant& variant) const;
+};
+
+/// Prints what no kernel could serve about this problem to stderr; whether it is sound.
+bool report_unsound(const Problem& problem);
+
+/// Elements of Q or O, and of K or V.
+std::size_t query_elements(const Problem& problem);
+std::size_t key_elements(const Problem& problem);
+
+/// Normally distributed storage values, the same for the same seed on every machine.
+std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed);
+
+/// Q, K and V of a problem in host memory, batch x seqlen x heads x head_dim.
+struct HostInputs {
+  std::vector<std::uint16_t> q;
+  std::vector<std::uint16_t> k;
+  std::vector<std::uint16_t> v;
+
+  HostInputs(const Problem& problem, std::uint64_t seed);
+};
+
+/// A contiguous batch x seqlen x heads x head_dim tensor over these values.
+HostTensor contiguous(const std::vector<std::uint16_t>& values, const Problem& problem, int seqlen, int heads);
+
+/// 1 / sqrt(head_dim)
+double usual_scale(const Problem& problem);
+
+/// The reference and the naive result for these inputs.
+struct Expected {
+  ReferenceOutput reference;
+  ReferenceOutput naive;
+};
+Expected expected_output(const Problem& problem, const HostInputs& inputs);
+
+/// A few small problems that visit a variant's corners: exact and smaller head_dim, one row, odd and prime lengths,
+/// longer K than Q and the reverse, no keys, and groups of query heads as the variant allows.
+std::vector<Problem> small_problems(const Variant& variant);
+
+}  // namespace attune::cli

@@ -1,0 +1,43 @@
+// Tables and numbers as people read them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace attune::cli {
+
+enum class Align { left, right };
+
+struct Column {
+  std::string title;
+  Align align = Align::left;
+};
+
+/// A table of words, each column as wide as its widest cell.
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// One cell for each column.
+  void add(std::vector<std::string> cells);
+
+  [[nodiscard]] bool empty() const { return rows_.empty(); }
+
+  /// The title line and the rows, each ending in a newline.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// "1.5 KB", "12.0 MB"; whole bytes below 1 KB (1024).
+std::string bytes_text(double bytes);
+
+/// "0.42 ms", "1.3 s", "2.1 min"
+std::string seconds_text(double seconds);
+
+/// "1 variant", "3 variants"
+std::string counted(long long count, const std::string& noun);
+
+}  // namespace attune::cli

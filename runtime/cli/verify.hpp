@@ -1,0 +1,35 @@
+// Launching a kernel on problems whose answers the reference knows.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/cli/build.hpp"
+#include "runtime/cli/gpu.hpp"
+
+namespace attune::cli {
+
+/// How one variant did.
+struct Verdict {
+  struct Disagreement {
+    Problem problem;
+    std::string what;
+  };
+  std::string variant;
+  int problems = 0;
+  double worst = 0;  ///< largest error as a part of its tolerance
+  std::vector<Disagreement> disagreements;
+
+  [[nodiscard]] bool ok() const { return disagreements.empty(); }
+};
+
+Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed);
+
+std::string verdict_table(const std::vector<Verdict>& verdicts);
+nlohmann::ordered_json verdict_json(const std::vector<Verdict>& verdicts);
+
+/// Prints every disagreement to stderr.
+void report_disagreements(const std::vector<Verdict>& verdicts);
+
+}  // namespace attune::cli

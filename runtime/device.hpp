@@ -1,0 +1,29 @@
+// What a launch has to know about a GPU.
+#pragma once
+
+#include <compare>
+#include <string>
+
+namespace attune {
+
+struct Device {
+  int ordinal = 0;
+  std::string name;
+  int capability = 0;  ///< 10 * major + minor
+  int multiprocessors = 0;
+  int shared_per_block = 0;  ///< opt-in maximum, bytes
+  int shared_per_sm = 0;
+  long long l2_bytes = 0;
+};
+
+/// The thread blocks of a launch; they start with x running fastest, then y.
+struct Grid {
+  unsigned x = 0;
+  unsigned y = 0;
+  unsigned z = 0;
+
+  auto operator<=>(const Grid&) const = default;
+  [[nodiscard]] unsigned long long blocks() const { return static_cast<unsigned long long>(x) * y * z; }
+};
+
+}  // namespace attune

@@ -1,0 +1,62 @@
+// The file operations that the cache is made of: whole reads, durable writes, a lock between processes.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace attune {
+
+/// A file descriptor that is closed when it goes.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor();
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool open() const { return fd_ >= 0; }
+  int release();
+
+ private:
+  int fd_;
+};
+
+/// The bytes of a regular file of at most `limit` bytes; nothing when it is anything else.
+std::optional<std::string> read_file(const std::filesystem::path& path, std::size_t limit);
+
+/// Writes a new file and waits until it is on the disk. Throws std::filesystem::filesystem_error.
+void write_file_durably(const std::filesystem::path& path, std::string_view bytes);
+
+/// Waits until a folder's entries are on the disk; a file system that cannot is not an error.
+void sync_folder(const std::filesystem::path& path);
+
+/// A new, empty folder whose name starts with `prefix`. Throws std::filesystem::filesystem_error.
+std::filesystem::path make_unique_folder(const std::filesystem::path& prefix);
+
+/// Holds a lock file exclusively, between threads and processes alike. The kernel of the operating system
+/// frees it when its holder dies; the file is removed when its holder is done.
+class FileLock {
+ public:
+  /// Takes the lock, waiting at most so long; nothing if another still holds it then. Throws
+  /// std::filesystem::filesystem_error where no lock can be made (no such folder, read-only, no flock).
+  static std::optional<FileLock> acquire(const std::filesystem::path& path, double seconds);
+
+  FileLock(FileLock&&) noexcept = default;
+  FileLock& operator=(FileLock&&) = delete;
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock();
+
+ private:
+  FileLock(std::filesystem::path path, FileDescriptor fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+};
+
+}  // namespace attune

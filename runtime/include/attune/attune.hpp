@@ -1,0 +1,162 @@
+// Attune for C++20: attune.h with values, ownership and exceptions. Header only; link to libattune.
+//
+//   namespace at = attune::api;
+//   at::Attention attention;                                        // needs no GPU yet
+//   attention({.shape = {.dtype = at::Dtype::bf16, .batch = 2, .seqlen_q = 1024, .seqlen_k = 1024,
+//                        .heads_q = 32, .heads_kv = 8, .head_dim = 128, .causal = true},
+//              .q = at::bshd(q, 1024, 32, 128),
+//              .k = at::bshd(k, 1024, 8, 128),
+//              .v = at::bshd(v, 1024, 8, 128),
+//              .o = at::bshd(o, 1024, 32, 128)},
+//             stream);
+#ifndef ATTUNE_ATTUNE_HPP
+#define ATTUNE_ATTUNE_HPP
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "attune/attune.h"
+
+namespace attune::api {
+
+/// A call that failed: why in words, and as a status.
+class Error : public std::runtime_error {
+ public:
+  Error(attune_status status, const std::string& message) : std::runtime_error(message), status_(status) {}
+  [[nodiscard]] attune_status status() const noexcept { return status_; }
+
+ private:
+  attune_status status_;
+};
+
+enum class Dtype { fp16 = ATTUNE_FP16, bf16 = ATTUNE_BF16 };
+
+/// When to compile a kernel in process.
+enum class Compile {
+  missing = ATTUNE_COMPILE_MISSING,  ///< only when no embedded kernel serves the problem
+  never = ATTUNE_COMPILE_NEVER,
+  exact = ATTUNE_COMPILE_EXACT,  ///< a kernel of exactly this head_dim, unless one is embedded
+};
+
+struct Options {
+  Compile compile = Compile::missing;
+  std::string cache_dir = {};  ///< empty: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune
+};
+
+/// A tensor batch x seqlen x heads x head_dim in device memory, 16-byte aligned. Strides in elements,
+/// multiples of 8; the last dimension is contiguous.
+using Tensor = attune_tensor;
+
+/// batch x seqlen x heads x head_dim, contiguous.
+[[nodiscard]] constexpr Tensor bshd(void* data, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
+  return {data, seqlen * heads * head_dim, heads * head_dim, head_dim};
+}
+
+/// batch x heads x seqlen x head_dim, contiguous.
+[[nodiscard]] constexpr Tensor bhsd(void* data, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
+  return {data, heads * seqlen * head_dim, head_dim, seqlen * head_dim};
+}
+
+/// One operand of a contiguous batch x seqlen x all_heads x head_dim buffer that packs Q, K and V along its
+/// heads: the operand whose heads start at `first_head`.
+[[nodiscard]] inline Tensor packed(void* data, std::int64_t seqlen, std::int64_t all_heads, std::int64_t head_dim,
+                                   std::int64_t first_head) {
+  constexpr std::int64_t bytes_per_element = 2;
+  Tensor tensor = bshd(data, seqlen, all_heads, head_dim);
+  if (data != nullptr) tensor.data = static_cast<char*>(data) + first_head * head_dim * bytes_per_element;
+  return tensor;
+}
+
+/// What is computed, pointers apart.
+struct Shape {
+  Dtype dtype = Dtype::bf16;
+  std::int32_t batch = 1;
+  std::int32_t seqlen_q = 1;
+  std::int32_t seqlen_k = 1;
+  std::int32_t heads_q = 1;
+  std::int32_t heads_kv = 1;    ///< divides heads_q
+  std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
+  bool causal = false;          ///< query i sees keys j <= i + seqlen_k - seqlen_q
+};
+
+/// One call: O = softmax(softmax_scale * Q K^T + mask) V.
+struct Prefill {
+  Shape shape;
+  Tensor q{};
+  Tensor k{};
+  Tensor v{};
+  Tensor o{};
+  float* lse = nullptr;                               ///< batch x heads_q x seqlen_q, natural log; may be null
+  std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
+
+  /// The same for the C ABI.
+  [[nodiscard]] attune_prefill_args args() const {
+    attune_prefill_args result{};
+    result.struct_size = sizeof(result);
+    result.dtype = static_cast<attune_dtype>(shape.dtype);
+    result.q = q;
+    result.k = k;
+    result.v = v;
+    result.o = o;
+    result.lse = lse;
+    result.batch = shape.batch;
+    result.seqlen_q = shape.seqlen_q;
+    result.seqlen_k = shape.seqlen_k;
+    result.heads_q = shape.heads_q;
+    result.heads_kv = shape.heads_kv;
+    result.head_dim = shape.head_dim;
+    result.softmax_scale = softmax_scale        ? *softmax_scale
+                           : shape.head_dim > 0 ? 1 / std::sqrt(static_cast<float>(shape.head_dim))
+                                                : 1;
+    result.causal = shape.causal ? 1 : 0;
+    return result;
+  }
+};
+
+/// A registry of kernels, ready to be called. Thread-safe; no lock and no allocation once a problem's
+/// kernel has been loaded. Destroy it after the work it launched has finished.
+class Attention {
+ public:
+  /// Throws Error. Needs no GPU: the driver is opened on first need.
+  explicit Attention(const Options& options = {}) {
+    attune_options raw{};
+    raw.struct_size = sizeof(raw);
+    raw.compile_policy = static_cast<attune_compile_policy>(options.compile);
+    raw.cache_dir = options.cache_dir.empty() ? nullptr : options.cache_dir.c_str();
+    attune_registry* registry = nullptr;
+    check(attune_registry_create(&raw, &registry));
+    registry_.reset(registry);
+  }
+
+  /// Launches on `stream` (a CUstream or cudaStream_t; null is the legacy default stream) of the current CUDA
+  /// context and returns once the kernel is queued. May be captured in a graph. Throws Error.
+  void operator()(const Prefill& call, void* stream = nullptr) const {
+    const attune_prefill_args args = call.args();
+    check(attune_prefill(registry_.get(), &args, stream));
+  }
+
+  /// Everything the call does short of the launch: before a graph capture or a first request. Throws Error.
+  void prepare(const Prefill& call) const {
+    const attune_prefill_args args = call.args();
+    check(attune_prefill_prepare(registry_.get(), &args));
+  }
+
+ private:
+  struct Destroy {
+    void operator()(attune_registry* registry) const { attune_registry_destroy(registry); }
+  };
+
+  static void check(attune_status status) {
+    if (status != ATTUNE_OK) throw Error(status, attune_last_error());
+  }
+
+  std::unique_ptr<attune_registry, Destroy> registry_;
+};
+
+}  // namespace attune::api
+
+#endif

@@ -1,0 +1,137 @@
+#include "runtime/plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "generator/check.hpp"
+#include "runtime/error.hpp"
+
+namespace attune {
+namespace {
+
+// Of a grid (CUDA programming guide 13, "Compute Capabilities").
+constexpr long long max_grid_x = std::numeric_limits<int>::max();
+constexpr long long max_grid_yz = 65535;
+constexpr int bytes_per_element = 2;  // fp16 and bf16
+
+long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+/// (batch, query head) pairs.
+long long heads_of(const Problem& problem) { return static_cast<long long>(problem.heads_q) * problem.batch; }
+
+long long q_blocks_of(const Variant& variant, const Problem& problem) {
+  return ceil_div(problem.seqlen_q, variant.B_r);
+}
+
+/// What no grid can hold; empty when one can.
+std::vector<std::string> grid_refusals(const Variant& variant, const Problem& problem) {
+  std::vector<std::string> result;
+  if (q_blocks_of(variant, problem) > max_grid_yz) {
+    result.push_back(fmt::format("grid: seqlen_q is {}; a kernel of B_r {} takes up to {}", problem.seqlen_q,
+                                 variant.B_r, max_grid_yz * variant.B_r));
+  }
+  if (heads_of(problem) > max_grid_x) {
+    result.push_back(fmt::format("grid: batch {} x heads_q {} is more than {}; split the batch", problem.batch,
+                                 problem.heads_q, max_grid_x));
+  }
+  return result;
+}
+
+/// Whether the variant's set of GPUs has this one. A GPU that no table knows yet runs whatever fits it.
+bool meant_for(const Variant& variant, int capability) {
+  const auto archs = all_archs();
+  const auto known = std::ranges::find(archs, capability, &Arch::capability);
+  if (variant.arch == 0 || known == archs.end()) return true;
+  return (variant.arch >> (known - archs.begin()) & 1U) != 0;
+}
+
+/// How many (batch, query head) pairs run side by side, whole K/V heads at a time. Measured on an H200: with the full
+/// mask all tiles are equal, and the fewer K/V heads share L2 the better, down to a quarter of it. With the causal mask
+/// tiles shrink from the last to the first, and a group must be wide enough that short ones fill its tail: as many K/V
+/// heads as fit three quarters of L2, and never fewer than half the multiprocessors.
+long long heads_per_group(const Problem& problem, const Device& device) {
+  const long long ratio = problem.heads_q / problem.heads_kv;
+  const long long heads = heads_of(problem);
+  const long long bytes_per_kv_head = 2LL * problem.seqlen_k * problem.head_dim * bytes_per_element;
+  if (bytes_per_kv_head == 0) return heads;
+  const long long kv_heads =
+      problem.causal ? std::max<long long>(device.l2_bytes * 3 / 4 / bytes_per_kv_head, device.multiprocessors / 2)
+                     : device.l2_bytes / 4 / bytes_per_kv_head;
+  const long long fewest = ceil_div(ceil_div(heads, max_grid_yz), ratio);  // more groups than that no grid can hold
+  return std::min(heads, std::max({kv_heads, fewest, 1LL}) * ratio);
+}
+
+Grid grid_of(const Variant& variant, const Problem& problem, const Device& device) {
+  const long long heads = heads_of(problem);
+  const long long q_blocks = q_blocks_of(variant, problem);
+  if (heads == 0 || q_blocks == 0) return {};
+  const long long group = heads_per_group(problem, device);
+  return {.x = static_cast<unsigned>(group),
+          .y = static_cast<unsigned>(q_blocks),
+          .z = static_cast<unsigned>(ceil_div(heads, group))};
+}
+
+}  // namespace
+
+std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device) {
+  std::vector<std::string> result;
+  const auto choice = [](const char* key, int value) { return value_text(*find_field(key), value); };
+  if (variant.dtype != static_cast<int>(problem.dtype)) {
+    result.push_back(fmt::format("dtype: the kernel takes {}, the problem has {}", choice("dtype", variant.dtype),
+                                 choice("dtype", static_cast<int>(problem.dtype))));
+  }
+  if ((variant.causal != 0) != problem.causal) {
+    result.push_back(fmt::format("causal: the kernel has {}, the problem {}", choice("causal", variant.causal),
+                                 choice("causal", problem.causal ? 1 : 0)));
+  }
+  if (problem.head_dim > variant.head_dim) {
+    result.push_back(
+        fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, problem.head_dim));
+  }
+  if (variant.gqa_ratio != 0 && problem.heads_q != static_cast<long long>(variant.gqa_ratio) * problem.heads_kv) {
+    result.push_back(fmt::format("gqa_ratio: the kernel is for {}, the problem has {} query and {} K/V heads",
+                                 variant.gqa_ratio, problem.heads_q, problem.heads_kv));
+  }
+  if (!meant_for(variant, device.capability)) {
+    result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
+                                 device.capability % 10));
+  }
+  for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
+    result.push_back(refusal.field + ": " + refusal.message);
+  }
+  for (std::string& refusal : grid_refusals(variant, problem)) result.push_back(std::move(refusal));
+  return result;
+}
+
+std::vector<Considered> consider(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
+  std::vector<Considered> result;
+  result.reserve(candidates.size());
+  for (const Variant& variant : candidates) result.push_back({variant, refusals(variant, problem, device)});
+  return result;
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
+  std::optional<Variant> best;
+  for (const Variant& variant : candidates) {
+    const bool better = !best || variant.head_dim < best->head_dim;
+    if (better && refusals(variant, problem, device).empty()) best = variant;
+  }
+  return best;
+}
+
+Plan plan(const Variant& variant, const Problem& problem, const Device& device) {
+  if (const auto reasons = grid_refusals(variant, problem); !reasons.empty()) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}", fmt::join(reasons, "; ")));
+  }
+  const Resources needs = resources(variant);
+  return {.variant = variant,
+          .grid = grid_of(variant, problem, device),
+          .threads = needs.threads,
+          .shared_bytes = needs.shared_bytes};
+}
+
+}  // namespace attune

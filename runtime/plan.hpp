@@ -1,0 +1,40 @@
+// From a problem to the one variant that serves it, and the launch facts that follow.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device.hpp"
+#include "runtime/problem.hpp"
+
+namespace attune {
+
+/// Everything a launch needs besides pointers; decided once per problem.
+struct Plan {
+  Variant variant;
+  Grid grid;  ///< heads of a group x tiles of B_r queries x groups (templates/blocks/schedule.cuh); empty: no launch
+  int threads = 0;
+  int shared_bytes = 0;
+};
+
+/// One candidate and, when it cannot serve the problem, why.
+struct Considered {
+  Variant variant;
+  std::vector<std::string> refusals;  ///< empty: it could serve
+};
+
+/// Why this variant cannot serve this problem on this device; empty when it can.
+std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device);
+
+/// The best of the candidates: those that serve, by least padding of head_dim, then by the order given.
+std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
+
+/// All candidates with their refusals, in the order given.
+std::vector<Considered> consider(std::span<const Variant> candidates, const Problem& problem, const Device& device);
+
+/// The launch facts of one variant for one problem.
+Plan plan(const Variant& variant, const Problem& problem, const Device& device);
+
+}  // namespace attune

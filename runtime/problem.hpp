@@ -1,0 +1,31 @@
+// What a caller has: the operation, its shapes and its element type, no pointers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/variant.hpp"
+
+namespace attune {
+
+/// One dense forward attention (prefill) problem.
+struct Problem {
+  Dtype dtype = Dtype::bf16;
+  int batch = 1;
+  int heads_q = 1;
+  int heads_kv = 1;
+  int seqlen_q = 1;
+  int seqlen_k = 1;
+  int head_dim = 128;
+  bool causal = false;
+
+  auto operator<=>(const Problem&) const = default;
+
+  /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"
+  [[nodiscard]] std::string text() const;
+};
+
+/// What stops this problem from being served by any kernel, each naming the field and the value.
+std::vector<std::string> problems_of(const Problem& problem);
+
+}  // namespace attune

@@ -1,0 +1,56 @@
+// Attention in float64 on the CPU, one row at a time as the definition reads: what kernels are held to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/problem.hpp"
+
+namespace attune {
+
+/// One operand in host memory: batch x seqlen x heads x head_dim, storage type of the problem, strides in
+/// elements, last dimension contiguous.
+struct HostTensor {
+  const std::uint16_t* data = nullptr;
+  long long stride_batch = 0;
+  long long stride_seq = 0;
+  long long stride_head = 0;
+};
+
+/// O as batch x seqlen_q x heads_q x head_dim (contiguous) and LSE as batch x heads_q x seqlen_q, natural log.
+struct ReferenceOutput {
+  std::vector<double> o;
+  std::vector<double> lse;
+};
+
+/// softmax(scale * Q K^T + mask) V in float64 on `threads` threads (0: all cores). Causal is aligned bottom
+/// right. A row with no visible key gives O = 0 and LSE = -infinity.
+ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q, const HostTensor& k,
+                                    const HostTensor& v, double scale, int threads = 0);
+
+/// The same formula done naively in the storage type: S, P and O rounded to it at every step, sums in
+/// fp32. Its distance from float64 is the unit in which tolerances are counted.
+ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, const HostTensor& k, const HostTensor& v,
+                                double scale, int threads = 0);
+
+/// How an output compares with the reference.
+struct Comparison {
+  double max_error = 0;    ///< max |out - reference| over O
+  double naive_error = 0;  ///< max |naive - reference| over O
+  double lse_error = 0;    ///< max |lse - reference| over finite rows
+  double tolerance = 0;    ///< 2 * naive_error, and never below one ulp of the largest |reference|
+  double lse_tolerance = 0;
+  long long unwritten = 0;  ///< NaN where the reference is finite
+  bool agrees = false;
+};
+
+/// Compares storage-type O (contiguous, batch x seqlen_q x heads_q x head_dim) and fp32 LSE (may be null)
+/// with the reference.
+Comparison compare(const Problem& problem, const std::uint16_t* o, const float* lse, const ReferenceOutput& reference,
+                   const ReferenceOutput& naive);
+
+/// Rounds to the nearest storage value, ties to even.
+std::uint16_t to_storage(Dtype dtype, float value);
+float from_storage(Dtype dtype, std::uint16_t bits);
+
+}  // namespace attune

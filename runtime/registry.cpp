@@ -1,0 +1,253 @@
+#include "runtime/registry.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "generator/emit.hpp"
+#include "runtime/arguments.hpp"
+#include "runtime/error.hpp"
+
+namespace attune {
+namespace {
+
+/// A kernel in memory, and the device it was loaded for.
+struct Loaded {
+  Variant variant;
+  KernelHandle kernel;
+  Device device;
+};
+
+/// What decides which kernel serves a call, in 64 bits.
+std::uint64_t key_of(const Problem& problem, int ordinal) {
+  auto key = static_cast<std::uint64_t>(ordinal);
+  key = key << 2 | static_cast<std::uint64_t>(problem.dtype);
+  key = key << 1 | (problem.causal ? 1U : 0U);
+  key = key << 9 | static_cast<std::uint64_t>(problem.head_dim);
+  return key << 32 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
+}
+
+/// Which kernel serves which key; never changed once it is published.
+struct Table {
+  struct Row {
+    std::uint64_t key;
+    const Loaded* loaded;
+  };
+  std::vector<Row> rows;  ///< ascending by key
+
+  [[nodiscard]] const Loaded* find(std::uint64_t key) const {
+    const auto row = std::ranges::lower_bound(rows, key, {}, &Row::key);
+    return row != rows.end() && row->key == key ? row->loaded : nullptr;
+  }
+
+  [[nodiscard]] Table with(Row row) const {
+    Table result = *this;
+    result.rows.insert(std::ranges::lower_bound(result.rows, row.key, {}, &Row::key), row);
+    return result;
+  }
+};
+
+/// Smallest head_dim that a kernel of exactly this problem's head_dim can have.
+int exact_head_dim(const Problem& problem, const Device& device) {
+  return default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block).head_dim;
+}
+
+std::string lines_of(const std::vector<Diagnostic>& problems) {
+  std::vector<std::string> lines;
+  lines.reserve(problems.size());
+  for (const Diagnostic& problem : problems) lines.push_back(problem.text());
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+const EmbeddedKernel* choose_embedded(const Problem& problem, const Device& device) {
+  const auto kernels = embedded_kernels();
+  std::vector<Variant> variants;
+  variants.reserve(kernels.size());
+  for (const EmbeddedKernel& kernel : kernels) variants.push_back(kernel.variant);
+  const auto best = choose(variants, problem, device);
+  if (!best) return nullptr;
+  return &*std::ranges::find(kernels, *best, &EmbeddedKernel::variant);
+}
+
+}  // namespace
+
+struct Registry::State {
+  explicit State(RegistryOptions options) : policy(options.policy), cache(std::move(options.cache_root)) {}
+
+  ~State() {
+    for (const auto& loaded : kernels) driver_owner->unload(loaded->kernel);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  const attune_compile_policy policy;
+  const Cache cache;
+
+  // Read without the lock; what they point to lives until the registry goes.
+  std::atomic<const Driver*> driver = nullptr;
+  std::atomic<const Table*> table = nullptr;
+
+  // Everything below is changed under the lock only.
+  std::mutex mutex;
+  std::unique_ptr<Driver> driver_owner;
+  std::unique_ptr<Compiler> compiler;
+  std::map<int, Device> devices;
+  std::vector<std::unique_ptr<Loaded>> kernels;
+  std::vector<std::unique_ptr<const Table>> tables;  ///< the last one is published, the others may still be read
+
+  const Driver& open_driver();
+  const Loaded& kernel_for(const Problem& problem, const Driver& driver);
+  const Loaded& load(const Problem& problem, const Driver& driver, int ordinal);
+  const Loaded& load_best(const Problem& problem, const Driver& driver, const Device& device);
+  const Loaded* load_embedded(const EmbeddedKernel& embedded, const Driver& driver, const Device& device);
+  const Loaded& load_generated(const Problem& problem, const Driver& driver, const Device& device);
+  const Loaded* already_loaded(const Variant& variant, int ordinal) const;
+  const Loaded& keep(const Variant& variant, KernelHandle kernel, const Device& device);
+  const Compiler& open_compiler();
+};
+
+const Driver& Registry::State::open_driver() {
+  if (const Driver* opened = driver.load(std::memory_order_acquire)) return *opened;
+  const std::lock_guard lock(mutex);
+  if (driver_owner == nullptr) driver_owner = std::make_unique<Driver>();
+  driver.store(driver_owner.get(), std::memory_order_release);
+  return *driver_owner;
+}
+
+const Compiler& Registry::State::open_compiler() {
+  if (compiler == nullptr) compiler = std::make_unique<Compiler>();
+  return *compiler;
+}
+
+const Loaded& Registry::State::kernel_for(const Problem& problem, const Driver& opened) {
+  const std::optional<int> ordinal = opened.current_device();
+  if (!ordinal) {
+    throw Error(ATTUNE_NO_DEVICE,
+                "no CUDA context is current on this thread; call cudaSetDevice (and, before CUDA 12, cudaFree(0)) or "
+                "cuCtxSetCurrent first");
+  }
+  const std::uint64_t key = key_of(problem, *ordinal);
+  const Table* published = table.load(std::memory_order_acquire);
+  const Loaded* found = published != nullptr ? published->find(key) : nullptr;
+  return found != nullptr ? *found : load(problem, opened, *ordinal);
+}
+
+const Loaded& Registry::State::load(const Problem& problem, const Driver& opened, int ordinal) {
+  const std::lock_guard lock(mutex);
+  const std::uint64_t key = key_of(problem, ordinal);
+  const Table* published = table.load(std::memory_order_relaxed);
+  if (published != nullptr) {
+    if (const Loaded* found = published->find(key)) return *found;  // another thread was first
+  }
+  if (!devices.contains(ordinal)) devices.emplace(ordinal, opened.device(ordinal));
+  const Device& device = devices.at(ordinal);
+
+  const Loaded* loaded = &load_best(problem, opened, device);
+  const Table::Row row{key, loaded};
+  tables.push_back(std::make_unique<const Table>(published != nullptr ? published->with(row) : Table{{row}}));
+  table.store(tables.back().get(), std::memory_order_release);
+  return *loaded;
+}
+
+const Loaded* Registry::State::already_loaded(const Variant& variant, int ordinal) const {
+  const auto same = [&](const auto& loaded) { return loaded->variant == variant && loaded->device.ordinal == ordinal; };
+  const auto found = std::ranges::find_if(kernels, same);
+  return found == kernels.end() ? nullptr : found->get();
+}
+
+const Loaded& Registry::State::keep(const Variant& variant, KernelHandle kernel, const Device& device) {
+  try {
+    kernels.push_back(std::make_unique<Loaded>(Loaded{variant, kernel, device}));
+  } catch (...) {
+    driver_owner->unload(kernel);
+    throw;
+  }
+  return *kernels.back();
+}
+
+/// Embedded or generated, as the policy says.
+const Loaded& Registry::State::load_best(const Problem& problem, const Driver& opened, const Device& device) {
+  const EmbeddedKernel* best = choose_embedded(problem, device);
+  const bool padded = best != nullptr && best->variant.head_dim > exact_head_dim(problem, device);
+  if (best != nullptr && !(padded && policy == ATTUNE_COMPILE_EXACT)) {
+    if (const Loaded* loaded = load_embedded(*best, opened, device)) return *loaded;
+    best = nullptr;
+  }
+  try {
+    return load_generated(problem, opened, device);
+  } catch (const Error& error) {
+    if (error.status() != ATTUNE_NOT_COMPILED) throw;
+    // No compiler here: a kernel that pads head_dim gives the same numbers.
+    if (best != nullptr) {
+      if (const Loaded* loaded = load_embedded(*best, opened, device)) return *loaded;
+    }
+    throw Error(ATTUNE_NOT_COMPILED, fmt::format("none of the {} embedded kernels serves {} on {}; {}",
+                                                 embedded_kernels().size(), problem.text(), device.name, error.what()));
+  }
+}
+
+/// Null when the image has no code for this GPU.
+const Loaded* Registry::State::load_embedded(const EmbeddedKernel& embedded, const Driver& opened,
+                                             const Device& device) {
+  if (const Loaded* loaded = already_loaded(embedded.variant, device.ordinal)) return loaded;
+  try {
+    const int shared_bytes = resources(embedded.variant).shared_bytes;
+    const KernelHandle kernel = opened.load(embedded.fatbin, std::string(embedded.name), shared_bytes, device.ordinal);
+    return &keep(embedded.variant, kernel, device);
+  } catch (const Error& error) {
+    if (error.status() != ATTUNE_UNSUPPORTED) throw;
+    return nullptr;
+  }
+}
+
+/// A kernel of exactly the problem's head_dim: generated, then from the disk or from NVRTC.
+const Loaded& Registry::State::load_generated(const Problem& problem, const Driver& opened, const Device& device) {
+  const Variant variant = default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block);
+  if (const auto reasons = refusals(variant, problem, device); !reasons.empty()) {
+    throw Error(ATTUNE_UNSUPPORTED,
+                fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
+                            device.capability / 10, device.capability % 10, fmt::join(reasons, "; ")));
+  }
+  if (policy == ATTUNE_COMPILE_NEVER) {
+    throw Error(ATTUNE_NOT_COMPILED, "the compile policy is ATTUNE_COMPILE_NEVER");
+  }
+  if (const Loaded* loaded = already_loaded(variant, device.ordinal)) return *loaded;
+  const Result<Source> source = emit(variant, embedded_templates(), "made at run time");
+  if (!source.ok()) throw Error(ATTUNE_INTERNAL_ERROR, lines_of(source.problems));
+  const Compiler& nvrtc = open_compiler();
+  const CacheKey key = cache_key(source.value, device.capability, nvrtc.identity());
+  const Compiled compiled =
+      cache.find_or_build(key, source.value, [&] { return nvrtc.compile(source.value, device.capability); });
+  const KernelHandle kernel =
+      opened.load(compiled.cubin, source.value.name, resources(variant).shared_bytes, device.ordinal);
+  return keep(variant, kernel, device);
+}
+
+Registry::Registry(RegistryOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+
+Registry::~Registry() = default;
+
+void Registry::prepare(const attune_prefill_args& args) {
+  const Problem problem = check_arguments(args);
+  const Driver& driver = state_->open_driver();
+  // Loaded in another context of this device before: this context still has to get its code.
+  driver.warm(state_->kernel_for(problem, driver).kernel);
+}
+
+void Registry::prefill(const attune_prefill_args& args, void* stream) {
+  const Problem problem = check_arguments(args);
+  if (is_empty(problem)) return;
+  const Driver& driver = state_->open_driver();
+  const Loaded& loaded = state_->kernel_for(problem, driver);
+  const Plan launch = plan(loaded.variant, problem, loaded.device);
+  const AttunePrefillParams params = make_params(args, problem);
+  driver.launch(loaded.kernel, launch.grid, launch.threads, launch.shared_bytes, stream, &params);
+}
+
+}  // namespace attune

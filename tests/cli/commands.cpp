@@ -1,0 +1,149 @@
+// Each subcommand on good input. What depends on the machine (a GPU, NVRTC) is held to the exit code for it.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/cli/machine.hpp"
+#include "tests/cli/tool.hpp"
+
+using namespace attune::testing;
+using nlohmann::json;
+
+namespace {
+
+const bool has_gpu = static_cast<bool>(attune::cli::find_gpu());
+const bool has_nvrtc = static_cast<bool>(attune::cli::find_compiler());
+const std::string quickstart = source_file("specs/quickstart.yaml");
+
+}  // namespace
+
+TEST_CASE("generate writes sources and a manifest, and says beforehand what they will cost") {
+  const TemporaryFolder folder;
+  const std::filesystem::path out = folder.path() / "kernels";
+  const ToolResult result = attune_tool({"generate", quickstart, "--out", out.string()});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "2 variants, 0 refused; about "));
+  CHECK(contains(result.out, "wrote 2 sources"));
+  const json manifest = json::parse(std::ifstream(out / "manifest.json"));
+  REQUIRE(manifest["kernels"].size() == 2);
+  for (const json& kernel : manifest["kernels"]) {
+    const std::filesystem::path source = out / std::string(kernel["source"]);
+    CHECK(std::filesystem::file_size(source) > 1000);
+  }
+  const json report = json::parse(attune_tool({"generate", quickstart, "--out", out.string(), "--json"}).out);
+  CHECK(report["variants"] == 2);
+  CHECK(report["estimated_seconds"] > 0);
+}
+
+TEST_CASE("generate lists refused combinations with their reasons") {
+  const TemporaryFolder folder;
+  const std::string spec = folder.file("some.yaml", "template: prefill_sm80\nhead_dim: 64\nB_r: [64, 80]\nwarps: 4\n");
+  const ToolResult result = attune_tool({"generate", spec, "--out", (folder.path() / "out").string()});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "1 variant, 1 refused"));
+  CHECK(contains(result.out, "refused prefill_sm80_bf16_d64_r80"));
+  CHECK(contains(result.out, spec + ":3:"));
+}
+
+TEST_CASE("generate into a place that cannot be written is exit 2") {
+  const TemporaryFolder folder;
+  const std::string blocked = folder.file("file", "not a folder");
+  const ToolResult result = attune_tool({"generate", quickstart, "--out", blocked + "/out"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, blocked));
+}
+
+TEST_CASE("compile prints resources and leaves cubins") {
+  const TemporaryFolder folder;
+  const ToolResult result =
+      attune_tool({"compile", quickstart, "--arch", "sm_86", "--out", folder.path().string(), "--json"});
+  if (!has_nvrtc) {
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "libnvrtc"));
+    return;
+  }
+  CHECK(result.exit_code == 0);
+  const json report = json::parse(result.out);
+  REQUIRE(report["kernels"].size() == 2);
+  for (const json& kernel : report["kernels"]) {
+    CHECK(kernel["registers"] > 0);
+    CHECK(kernel["spill_store_bytes"] == 0);
+    CHECK(kernel["code_bytes"] > 1000);
+    const std::string cubin = std::string(kernel["variant"]) + ".sm_86.cubin";
+    CHECK(std::filesystem::exists(folder.path() / cubin));
+  }
+}
+
+TEST_CASE("run checks what this machine can run and says what it cannot") {
+  const ToolResult result = attune_tool({"run", quickstart});
+  if (!has_nvrtc) {
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "nothing was compiled"));
+    return;
+  }
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "registers"));
+  if (has_gpu) {
+    CHECK(contains(result.out, "agrees"));
+  } else {
+    CHECK(contains(result.out, "CPU reference against an independent formula: agrees"));
+    CHECK(contains(result.out, "Not run: the kernels themselves"));
+    CHECK(attune_tool({"run", quickstart, "--device", "gpu"}).exit_code == 3);
+  }
+}
+
+TEST_CASE("list gives one row for each embedded kernel") {
+  const json report = json::parse(attune_tool({"list", "--json"}).out);
+  const ToolResult text = attune_tool({"list"});
+  CHECK(text.exit_code == 0);
+  for (const json& kernel : report["kernels"]) CHECK(contains(text.out, kernel["name"]));
+}
+
+TEST_CASE("explain names the variant that would serve, for a GPU that is not here") {
+  const ToolResult result = attune_tool({"explain", "--dtype", "bf16", "--head-dim", "72", "--heads-q", "8",
+                                         "--heads-kv", "2", "--seqlen-q", "100", "--arch", "sm_86", "--json"});
+  CHECK(result.exit_code == 0);
+  const json report = json::parse(result.out);
+  CHECK(report["served"] == true);
+  CHECK(report["shared_bytes"] <= 99 * 1024);
+  CHECK(contains(report["variant"], "bf16"));
+  CHECK(contains(attune_tool({"explain", "--head-dim", "72", "--arch", "sm_86"}).out, "threads a block"));
+}
+
+TEST_CASE("explain refuses an unsound problem by naming the field and the value") {
+  const ToolResult result =
+      attune_tool({"explain", "--head-dim", "65", "--heads-q", "5", "--heads-kv", "2", "--arch", "sm_90"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "head_dim is 65"));
+  CHECK(contains(result.err, "heads_kv is 2"));
+}
+
+TEST_CASE("bench without a GPU is exit 3") {
+  if (has_gpu) return;
+  const ToolResult result = attune_tool({"bench"});
+  CHECK(result.exit_code == 3);
+  CHECK(contains(result.err, "GPU"));
+}
+
+TEST_CASE("cache lists, verifies and clears the folder it is pointed at") {
+  const TemporaryFolder folder;
+  const std::string setting = "ATTUNE_CACHE_DIR=" + folder.path().string();
+  const json listed = json::parse(attune_tool({"cache", "list", "--json"}, {setting}).out);
+  CHECK(listed["root"] == folder.path().string());
+  CHECK(listed["entries"].empty());
+  CHECK(attune_tool({"cache", "verify"}, {setting}).exit_code == 0);
+  CHECK(contains(attune_tool({"cache", "clear"}, {setting}).out, "removed 0 kernels"));
+  CHECK(contains(attune_tool({"cache", "list", "--cache-dir", "/nowhere"}).out, "/nowhere"));
+}
+
+TEST_CASE("doctor says for each part whether it is here and what to do") {
+  const TemporaryFolder folder;
+  const ToolResult result = attune_tool({"doctor", "--json"}, {"ATTUNE_CACHE_DIR=" + folder.path().string()});
+  CHECK(result.exit_code == (has_gpu && has_nvrtc ? 0 : 3));
+  const json report = json::parse(result.out);
+  CHECK(report["findings"].size() == 6);
+  for (const json& finding : report["findings"]) {
+    CHECK(finding["remedy"].get<std::string>().empty() == finding["ok"].get<bool>());
+  }
+}

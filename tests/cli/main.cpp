@@ -1,0 +1,61 @@
+// The doctest main, and how the tests of the tool run it.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "tests/cli/tool.hpp"
+
+namespace attune::testing {
+namespace {
+
+std::string quoted(const std::string& word) {
+  std::string result = "'";
+  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "attune-cli-XXXXXX").string();
+  REQUIRE(mkdtemp(pattern.data()) != nullptr);
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TemporaryFolder::file(const std::string& name, const std::string& text) const {
+  std::ofstream(path_ / name, std::ios::binary) << text;
+  return (path_ / name).string();
+}
+
+ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+  const TemporaryFolder streams;
+  std::string command = "env";
+  for (const std::string& setting : environment) command += " " + quoted(setting);
+  command += " " + quoted(ATTUNE_TOOL);
+  for (const std::string& argument : arguments) command += " " + quoted(argument);
+  command += " >" + quoted(streams.path() / "out") + " 2>" + quoted(streams.path() / "err") + " </dev/null";
+  const int status = std::system(command.c_str());
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .out = read(streams.path() / "out"),
+          .err = read(streams.path() / "err")};
+}
+
+std::string source_file(const std::string& relative) { return std::string(ATTUNE_SOURCE_DIR) + "/" + relative; }
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace attune::testing

@@ -1,0 +1,41 @@
+// Running the attune tool as a person would: a process with arguments, an exit code, two streams.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace attune::testing {
+
+struct ToolResult {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+/// A new folder that goes with everything in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  /// Writes a file below it and returns its path.
+  [[nodiscard]] std::string file(const std::string& name, const std::string& text) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Runs `attune arguments...` with these environment settings ("NAME=value") on top of the test's own.
+ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
+
+/// The path of a file of the repository.
+std::string source_file(const std::string& relative);
+
+bool contains(const std::string& text, const std::string& part);
+
+}  // namespace attune::testing

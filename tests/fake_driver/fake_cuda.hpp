@@ -1,0 +1,57 @@
+// What a test sees of the fake libcuda.so.1: how it behaves, and what was asked of it.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+
+#include "runtime/device.hpp"
+#include "templates/params.h"
+
+namespace attune::testing {
+
+/// One launch as the driver got it.
+struct FakeLaunch {
+  Grid grid;
+  unsigned block = 0;
+  unsigned shared_bytes = 0;
+  void* stream = nullptr;
+  void* kernel = nullptr;
+  AttunePrefillParams params{};
+};
+
+/// Shared between the fake driver and the test, which resets it first.
+struct FakeCuda {
+  // How it behaves.
+  std::atomic<int> current_device{-1};      ///< -1: no context
+  std::atomic<bool> refuse_fatbins{false};  ///< as a GPU for which they hold no code
+  std::atomic<int> capability{90};
+  std::atomic<int> fail_load{0};    ///< CUresult of the next load, once
+  std::atomic<int> fail_launch{0};  ///< CUresult of every launch
+
+  // What was asked of it.
+  std::atomic<int> loads{0};
+  std::atomic<int> unloads{0};
+  std::atomic<int> launches{0};
+  std::atomic<int> warmed{0};           ///< functions loaded into a context
+  std::atomic<int> unrelaxed_loads{0};  ///< loads outside the relaxed capture mode
+  std::atomic<int> loaded_for{-1};      ///< device of the last cuKernelSetAttribute
+  std::atomic<int> shared_limit{0};     ///< its value
+  FakeLaunch last_launch;               ///< only where one thread launches
+
+  void reset() {
+    current_device = -1;
+    refuse_fatbins = false;
+    capability = 90;
+    fail_load = 0;
+    fail_launch = 0;
+    loads = unloads = launches = warmed = unrelaxed_loads = 0;
+    loaded_for = -1;
+    shared_limit = 0;
+    last_launch = {};
+  }
+};
+
+using FakeCudaState = FakeCuda*();  ///< fake_cuda_state
+using FakeCaptureMode = int();      ///< fake_cuda_capture_mode: of the calling thread
+
+}  // namespace attune::testing

@@ -1,0 +1,194 @@
+// What the numeric contract promises beyond agreement: determinism, isolation from unused memory, 64-bit offsets,
+// capture, threads.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "tests/gpu/harness.hpp"
+
+namespace attune::gpu_tests {
+namespace {
+
+const Problem typical{.batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 333, .seqlen_k = 517, .head_dim = 128,
+                      .causal = true};
+
+}  // namespace
+
+TEST_CASE("ten runs on the same inputs give the same bits") {
+  const TestRegistry registry;
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
+    Problem problem = typical;
+    problem.head_dim = head_dim;
+    const TestCall call(problem, Layout::bshd, 3);
+    REQUIRE(call.run(registry) == ATTUNE_OK);
+    const TestCall::Output first = call.fetch();
+    for (int i = 1; i < 10; ++i) {
+      call.poison();
+      REQUIRE(call.run(registry) == ATTUNE_OK);
+      CHECK(call.fetch() == first);
+    }
+  }
+}
+
+TEST_CASE("a row that sees no key gives O = 0 and LSE = -infinity") {
+  const TestRegistry registry;
+  const Problem problem{.heads_q = 2, .heads_kv = 2, .seqlen_q = 200, .seqlen_k = 50, .head_dim = 64, .causal = true};
+  const TestCall call(problem, Layout::bshd, 3);
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  const TestCall::Output output = call.fetch();
+  for (int row = 0; row < 150; ++row) {
+    for (int head = 0; head < 2; ++head) {
+      CHECK(output.lse[head * 200 + row] == -INFINITY);
+      for (int d = 0; d < 64; ++d) REQUIRE(output.o[(row * 2 + head) * 64 + d] == 0);
+    }
+  }
+  check_call(registry, problem, Layout::bshd, 3);
+  Problem no_keys = problem;
+  no_keys.seqlen_k = 0;
+  check_call(registry, no_keys, Layout::bshd, 3);
+}
+
+TEST_CASE("a softmax scale of 0 weighs all visible keys alike") {
+  const TestRegistry registry;
+  TestCall call(typical, Layout::bshd, 3);
+  call.args.softmax_scale = 0;
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  CHECK(call.compare_with_reference(call.fetch()).agrees);
+}
+
+TEST_CASE("LSE may be left out") {
+  const TestRegistry registry;
+  TestCall call(typical, Layout::bshd, 3);
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  const TestCall::Output with_lse = call.fetch();
+  call.poison();
+  call.args.lse = nullptr;
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  const TestCall::Output without = call.fetch();
+  CHECK(without.o == with_lse.o);
+  CHECK(std::isnan(without.lse.front()));
+}
+
+TEST_CASE("a kernel compiled for exactly this head_dim agrees, and its second use comes from the disk cache") {
+  const std::filesystem::path cache = std::filesystem::temp_directory_path() / "attune-gpu-test-cache";
+  std::filesystem::remove_all(cache);
+  const std::string folder = cache.string();
+  for (int use = 0; use < 2; ++use) {
+    const attune_options options{
+        .struct_size = sizeof(attune_options), .compile_policy = ATTUNE_COMPILE_EXACT, .cache_dir = folder.c_str()};
+    attune_registry* registry = nullptr;
+    REQUIRE(attune_registry_create(&options, &registry) == ATTUNE_OK);
+    Problem problem = typical;
+    problem.head_dim = 80;
+    const TestCall call(problem, Layout::bhsd, 3);
+    CHECK_MESSAGE(attune_prefill(registry, &call.args, nullptr) == ATTUNE_OK, attune_last_error());
+    gpu().driver.synchronize();
+    CHECK(call.compare_with_reference(call.fetch()).agrees);
+    attune_registry_destroy(registry);
+    CHECK(!std::filesystem::is_empty(cache));
+  }
+  std::filesystem::remove_all(cache);
+}
+
+TEST_CASE("offsets beyond 2^31 elements are right") {
+  // Two heads of one sequence whose rows lie 2^31 / 100 elements apart: the last ones are past 2^31 elements.
+  const TestRegistry registry;
+  constexpr int rows = 130;
+  constexpr std::int64_t stride = (std::int64_t{1} << 31) / 100 / 8 * 8;
+  const Problem problem{.heads_q = 1, .heads_kv = 1, .seqlen_q = rows, .seqlen_k = rows, .head_dim = 64};
+  const TestCall near(problem, Layout::bshd, 9);
+  REQUIRE(near.run(registry) == ATTUNE_OK);
+  const TestCall::Output expected = near.fetch();
+
+  const Driver& driver = gpu().driver;
+  const std::size_t bytes = static_cast<std::size_t>(stride) * rows * sizeof(std::uint16_t);
+  const cli::DeviceBuffer k(driver, bytes);
+  const cli::DeviceBuffer v(driver, bytes);
+  const cli::DeviceBuffer o(driver, bytes);
+  std::vector<std::uint16_t> row(64);
+  const auto spread = [&](const cli::DeviceBuffer& far, const attune_tensor& from) {
+    for (int r = 0; r < rows; ++r) {
+      driver.copy_to_host(row.data(), static_cast<std::uint16_t*>(from.data) + r * from.stride_seq, 128);
+      driver.copy_to_device(static_cast<std::uint16_t*>(far.data()) + r * stride, row.data(), 128);
+    }
+  };
+  spread(k, near.args.k);
+  spread(v, near.args.v);
+  attune_prefill_args args = near.args;
+  args.k = {k.data(), 0, stride, 0};
+  args.v = {v.data(), 0, stride, 0};
+  args.o = {o.data(), 0, stride, 0};
+  REQUIRE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK);
+  driver.synchronize();
+  for (int r = 0; r < rows; ++r) {
+    driver.copy_to_host(row.data(), static_cast<std::uint16_t*>(o.data()) + r * stride, 128);
+    CHECK(std::equal(row.begin(), row.end(), expected.o.begin() + r * 64));
+  }
+}
+
+TEST_CASE("a captured launch replays in a CUDA graph") {
+  void* const libcuda = dlopen("libcuda.so.1", RTLD_NOW);
+  REQUIRE(libcuda != nullptr);
+  const auto symbol = [&]<class Signature>(Signature*& function, const char* name) {
+    function = reinterpret_cast<Signature*>(dlsym(libcuda, name));
+    REQUIRE_MESSAGE(static_cast<bool>(function), name);
+  };
+  int (*stream_create)(void**, unsigned) = nullptr;
+  int (*begin_capture)(void*, int) = nullptr;
+  int (*end_capture)(void*, void**) = nullptr;
+  int (*instantiate)(void**, void*, unsigned long long) = nullptr;
+  int (*graph_launch)(void*, void*) = nullptr;
+  symbol(stream_create, "cuStreamCreate");
+  symbol(begin_capture, "cuStreamBeginCapture_v2");
+  symbol(end_capture, "cuStreamEndCapture");
+  symbol(instantiate, "cuGraphInstantiateWithFlags");
+  symbol(graph_launch, "cuGraphLaunch");
+
+  const TestRegistry registry;
+  const TestCall call(typical, Layout::bshd, 3);
+  // The first call of this registry happens inside the capture: loading must not break it.
+  void* stream = nullptr;
+  void* graph = nullptr;
+  void* executable = nullptr;
+  REQUIRE(stream_create(&stream, 1) == 0);
+  REQUIRE(begin_capture(stream, 0) == 0);
+  REQUIRE_MESSAGE(attune_prefill(registry.get(), &call.args, stream) == ATTUNE_OK, attune_last_error());
+  REQUIRE(end_capture(stream, &graph) == 0);
+  REQUIRE(instantiate(&executable, graph, 0) == 0);
+  call.poison();
+  for (int i = 0; i < 2; ++i) REQUIRE(graph_launch(executable, stream) == 0);
+  gpu().driver.synchronize();
+  CHECK(call.compare_with_reference(call.fetch()).agrees);
+}
+
+TEST_CASE("threads share one registry") {
+  const TestRegistry registry;
+  const std::vector<int> head_dims{40, 64, 96, 128, 160, 192, 224, 256};
+  std::vector<TestCall> calls;
+  calls.reserve(head_dims.size());
+  for (const int head_dim : head_dims) {
+    Problem problem = typical;
+    problem.head_dim = head_dim;
+    calls.emplace_back(problem, Layout::bshd, 3);
+  }
+  std::vector<attune_status> statuses(calls.size(), ATTUNE_INTERNAL_ERROR);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      threads.emplace_back([&, i] {
+        gpu().driver.make_current(gpu().device.ordinal);
+        for (int repeat = 0; repeat < 20; ++repeat) statuses[i] = calls[i].run(registry);
+      });
+    }
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    CHECK(statuses[i] == ATTUNE_OK);
+    CHECK(calls[i].compare_with_reference(calls[i].fetch()).agrees);
+  }
+}
+
+}  // namespace attune::gpu_tests

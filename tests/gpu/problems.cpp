@@ -1,0 +1,109 @@
+// The C ABI against the reference over many problems.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "runtime/registry.hpp"
+#include "tests/gpu/harness.hpp"
+
+namespace attune::gpu_tests {
+namespace {
+
+struct Planned {
+  Problem problem;
+  Layout layout;
+};
+
+/// Every head_dim multiple of 8, with everything else varied along: lengths (1, odd, prime, around tile edges, longer
+/// K than Q and the reverse), GQA ratios 1 to 16, dtypes, masks and layouts.
+std::vector<Planned> problems_by_head_dim() {
+  constexpr std::array<std::pair<int, int>, 12> lengths{{{1, 1},
+                                                         {1, 257},
+                                                         {127, 129},
+                                                         {131, 131},
+                                                         {64, 640},
+                                                         {300, 77},
+                                                         {193, 193},
+                                                         {128, 128},
+                                                         {257, 511},
+                                                         {2, 3},
+                                                         {95, 33},
+                                                         {384, 384}}};
+  constexpr std::array<int, 8> ratios{1, 2, 3, 4, 6, 8, 12, 16};
+  constexpr std::array<Layout, 4> layouts{Layout::bshd, Layout::bhsd, Layout::packed, Layout::gaps};
+  std::vector<Planned> planned;
+  unsigned i = 0;
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (const bool causal : {false, true}) {
+      for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
+        for (int repeat = 0; repeat < 2; ++repeat, ++i) {
+          const auto [seqlen_q, seqlen_k] = lengths[(i * 5 + i / 12) % lengths.size()];
+          const int ratio = ratios[(i + i / 8) % ratios.size()];
+          const int heads_kv = 1 + static_cast<int>(i % 2);
+          Layout layout = layouts[(i + i / 4) % layouts.size()];
+          if (layout == Layout::packed && seqlen_q != seqlen_k) layout = Layout::gaps;
+          planned.push_back({{.dtype = dtype,
+                              .batch = 1 + static_cast<int>(i % 3),
+                              .heads_q = ratio * heads_kv,
+                              .heads_kv = heads_kv,
+                              .seqlen_q = seqlen_q,
+                              .seqlen_k = seqlen_k,
+                              .head_dim = head_dim,
+                              .causal = causal},
+                             layout});
+        }
+      }
+    }
+  }
+  return planned;
+}
+
+}  // namespace
+
+TEST_CASE("256 problems over every head_dim, length, GQA ratio and layout agree with the reference") {
+  const TestRegistry registry;
+  const std::vector<Planned> planned = problems_by_head_dim();
+  REQUIRE(planned.size() == 256);
+  std::uint64_t seed = 1;
+  for (const Planned& one : planned) check_call(registry, one.problem, one.layout, seed++);
+}
+
+TEST_CASE("every length around the tile edges agrees with the reference") {
+  const TestRegistry registry;
+  for (const int seqlen : {15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 255, 256, 257}) {
+    for (const bool causal : {false, true}) {
+      const Problem square{.heads_q = 2, .heads_kv = 1, .seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = 64,
+                           .causal = causal};
+      check_call(registry, square, Layout::bshd, 7);
+      Problem longer = square;
+      longer.seqlen_k = 2 * seqlen + 1;
+      longer.head_dim = 128;
+      check_call(registry, longer, Layout::gaps, 8);
+    }
+  }
+}
+
+TEST_CASE("every embedded kernel agrees with the reference when it is launched itself") {
+  const auto kernels = embedded_kernels();
+  REQUIRE(!kernels.empty());
+  for (const EmbeddedKernel& embedded : kernels) {
+    CAPTURE(embedded.name);
+    const cli::LoadedKernel kernel(gpu(), embedded.fatbin, embedded.variant, std::string(embedded.name));
+    for (const Problem& problem : cli::small_problems(embedded.variant)) {
+      CAPTURE(problem.text());
+      const cli::HostInputs inputs(problem, 11);
+      const cli::DeviceProblem on_device(gpu(), problem, inputs);
+      on_device.launch(kernel);
+      const cli::DeviceProblem::Output output = on_device.fetch();
+      const cli::Expected expected = cli::expected_output(problem, inputs);
+      const Comparison comparison =
+          compare(problem, output.o.data(), output.lse.data(), expected.reference, expected.naive);
+      CHECK(comparison.agrees);
+      CHECK(output.guards_intact);
+    }
+  }
+}
+
+}  // namespace attune::gpu_tests

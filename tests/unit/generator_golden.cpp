@@ -1,0 +1,124 @@
+// What is committed is what is generated today: generated/, the schema, the shipped specs.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "generator/check.hpp"
+#include "generator/collect.hpp"
+#include "generator/schema.hpp"
+
+namespace {
+
+using namespace attune;
+
+const std::filesystem::path source_dir = ATTUNE_SOURCE_DIR;
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+template <class T>
+T value_of(const Result<T>& result) {
+  for (const Diagnostic& problem : result.problems) FAIL_CHECK(problem.text());
+  REQUIRE(result.ok());
+  return result.value;
+}
+
+TemplateFiles shipped_templates() { return value_of(read_templates(source_dir / "templates")); }
+
+std::vector<Wanted> shipped_variants() {
+  return value_of(collect(std::vector{source_dir / "specs/prefill_sm80.yaml", source_dir / "specs/quickstart.yaml"}));
+}
+
+TEST_CASE("generated/ holds exactly what is emitted today (else: attune-gen golden)") {
+  const auto wanted = value_of(golden_variants(source_dir / "specs/quickstart.yaml"));
+  CHECK(wanted.size() == 3);
+  std::set<std::string> expected;
+  for (const Source& source : value_of(emit_all(wanted, shipped_templates()))) {
+    CAPTURE(source.name);
+    expected.insert(source.name + ".cu");
+    const bool current = read_text(source_dir / "generated" / (source.name + ".cu")) == source.text;
+    CHECK(current);
+  }
+  std::set<std::string> present;
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir / "generated")) {
+    if (entry.path().extension() == ".cu") present.insert(entry.path().filename().string());
+  }
+  CHECK(present == expected);
+}
+
+TEST_CASE("specs/attune.schema.json is what the table says today (else: attune-gen schema)") {
+  const bool current = read_text(source_dir / "specs/attune.schema.json") == json_schema();
+  CHECK(current);
+}
+
+TEST_CASE("the schema knows every key of a spec") {
+  const std::string schema = json_schema();
+  for (const Field& field : fields()) {
+    CHECK(schema.find("\"#/definitions/" + std::string(field.key) + "\"") != std::string::npos);
+  }
+  for (const char* key : {"\"template\": {", "\"arch\": {", "\"variants\": {", "\"exclude\": {"}) {
+    CHECK(schema.find(key) != std::string::npos);
+  }
+}
+
+TEST_CASE("every shipped variant is emitted, and within a few milliseconds") {
+  const TemplateFiles templates = shipped_templates();
+  const auto wanted = shipped_variants();
+  const auto start = std::chrono::steady_clock::now();
+  const auto sources = value_of(emit_all(wanted, templates));
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  CHECK(sources.size() == wanted.size());
+  CHECK(elapsed.count() / static_cast<double>(sources.size()) < 5);
+  for (const Source& source : sources) {
+    CHECK(source.name == source.variant.name());
+    const bool self_contained = source.text.find("#include") == std::string::npos;
+    CHECK(self_contained);
+  }
+}
+
+TEST_CASE("every head_dim has a shipped kernel that fits 99 KB of shared memory") {
+  const auto wanted = shipped_variants();
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (const int causal : {0, 1}) {
+      for (const int dtype : {0, 1}) {
+        const bool served = std::ranges::any_of(wanted, [&](const Wanted& entry) {
+          return entry.variant.head_dim >= head_dim && entry.variant.causal == causal && entry.variant.dtype == dtype &&
+                 resources(entry.variant).shared_bytes <= 99 * 1024;
+        });
+        CHECK_MESSAGE(served, "head_dim " << head_dim << " causal " << causal << " dtype " << dtype);
+      }
+    }
+  }
+}
+
+TEST_CASE("two specs that name the same variant get one kernel for the GPUs of both") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "attune_generator_collect_test";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& arch) {
+    std::ofstream(folder / name) << "template: prefill_sm80\narch: " << arch << "\n";
+    return folder / name;
+  };
+  const std::vector specs{write("a.yaml", "sm_80"), write("b.yaml", "[sm_80, sm_90]"), write("c.yaml", "any")};
+  const auto two = value_of(collect(std::span(specs).first(2)));
+  const auto three = value_of(collect(specs));
+  std::filesystem::remove_all(folder);
+  REQUIRE(two.size() == 1);
+  CHECK(two[0].spec == "a");
+  CHECK(two[0].variant.arch == (1U << 0U | 1U << 4U));
+  REQUIRE(three.size() == 1);
+  CHECK(three[0].variant.arch == 0);
+}
+
+TEST_CASE("the problems of several specs are reported together") {
+  const auto result = collect(std::vector<std::filesystem::path>{"no/a.yaml", "no/b.yaml"});
+  CHECK(result.problems.size() == 2);
+}
+
+}  // namespace

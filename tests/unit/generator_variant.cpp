@@ -1,0 +1,145 @@
+// The field table: names, words and values.
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "generator/diagnostic.hpp"
+#include "generator/variant.hpp"
+
+namespace {
+
+using namespace attune;
+
+TEST_CASE("a name has the fields every kernel has, then what differs from its default") {
+  Variant variant;
+  CHECK(variant.name() == "prefill_sm80_bf16_d128_r128_c64_w4_s1");
+  variant.causal = 1;
+  variant.dtype = static_cast<int>(Dtype::fp16);
+  CHECK(variant.name() == "prefill_sm80_fp16_d128_r128_c64_w4_s1_causal");
+  variant.causal = 0;
+  variant.gqa_ratio = 4;
+  variant.async_copy = 0;
+  variant.eager_load = 0;
+  variant.swizzle = 0;
+  variant.Q_in_registers = 1;
+  variant.Q_fragment_tiles = 0;
+  variant.V_fragment_tiles = 2;
+  variant.double_buffer = 0;
+  variant.rescale = static_cast<int>(Rescale::on_new_max);
+  CHECK(
+      variant.name() ==
+      "prefill_sm80_fp16_d128_r128_c64_w4_s1_gqa4_sync_lazy_noswizzle_qreg_qwhole_v2_singlebuffer_rescale_on_new_max");
+}
+
+TEST_CASE("a name does not depend on the GPUs a variant is for") {
+  Variant variant;
+  variant.arch = 3;
+  CHECK(variant.name() == Variant{}.name());
+}
+
+TEST_CASE("distinct variants have distinct names that are C identifiers") {
+  // Two or three values of every field, one field after another multiplied in.
+  std::vector<Variant> variants{Variant{}};
+  for (const Field& field : fields()) {
+    std::vector<int> values;
+    for (int value = 0; value <= field.maximum && values.size() < 2; ++value) {
+      if (is_legal(field, value)) values.push_back(value);
+    }
+    if (is_legal(field, 2 * field.step) && values.size() == 1) values.push_back(2 * field.step);
+    std::vector<Variant> product;
+    for (const Variant& variant : variants) {
+      for (const int value : values) {
+        product.push_back(variant);
+        product.back().*field.member = value;
+      }
+    }
+    variants = std::move(product);
+  }
+  CHECK(variants.size() == 1U << fields().size());
+  std::set<std::string> names;
+  for (const Variant& variant : variants) names.insert(variant.name());
+  CHECK(names.size() == variants.size());
+  bool identifiers = true;
+  for (const std::string& name : names) {
+    identifiers = identifiers && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789") == std::string::npos;
+  }
+  CHECK(identifiers);
+}
+
+TEST_CASE("every legal value of one field alone has its own name") {
+  std::set<std::string> names;
+  std::size_t values = 0;
+  for (const Field& field : fields()) {
+    for (int value = 0; value <= field.maximum; ++value) {
+      if (!is_legal(field, value) || value == Variant{}.*field.member) continue;
+      Variant variant;
+      variant.*field.member = value;
+      names.insert(variant.name());
+      ++values;
+    }
+  }
+  CHECK(names.size() == values);
+}
+
+TEST_CASE("every legal value reads back from its text") {
+  for (const Field& field : fields()) {
+    CAPTURE(field.key);
+    int legal = 0;
+    for (int value = -1; value <= field.maximum + field.step; ++value) {
+      if (!is_legal(field, value)) continue;
+      ++legal;
+      CHECK(parse_value(field, value_text(field, value)) == value);
+    }
+    CHECK(legal > 1);
+    CHECK(is_legal(field, Variant{}.*field.member));
+  }
+}
+
+TEST_CASE("words are read exactly") {
+  const Field& causal = *find_field("causal");
+  for (const char* word : {"True", "TRUE", "yes", "on", "1", "0", ""}) CHECK_FALSE(parse_value(causal, word));
+  const Field& dtype = *find_field("dtype");
+  for (const char* word : {"BF16", "0", "1", ""}) CHECK_FALSE(parse_value(dtype, word));
+  CHECK(parse_value(dtype, "fp16") == 0);
+  CHECK(parse_value(*find_field("K_fragment_tiles"), "whole") == 0);
+  CHECK_FALSE(parse_value(*find_field("K_fragment_tiles"), "0"));
+  CHECK_FALSE(parse_value(*find_field("splits"), "0"));
+}
+
+TEST_CASE("a wrong value gets the nearest right one") {
+  CHECK(nearest_value(*find_field("head_dim"), "100") == "96");
+  CHECK(nearest_value(*find_field("head_dim"), "105") == "112");
+  CHECK(nearest_value(*find_field("head_dim"), "0") == "16");
+  CHECK(nearest_value(*find_field("head_dim"), "999") == "256");
+  CHECK(nearest_value(*find_field("head_dim"), "0128").empty());
+  CHECK(nearest_value(*find_field("gqa_ratio"), "ayn") == "any");
+  CHECK(nearest_value(*find_field("causal"), "True") == "true");
+  CHECK(nearest_value(*find_field("rescale"), "skipfirst") == "skip_first");
+}
+
+TEST_CASE("accepted values are said in words") {
+  CHECK(accepted_values(*find_field("rescale")) == "always, skip_first or on_new_max");
+  CHECK(accepted_values(*find_field("head_dim")) == "a multiple of 16 from 16 to 256");
+  CHECK(accepted_values(*find_field("gqa_ratio")) == "any or a whole number from 1 to 256");
+}
+
+TEST_CASE("every family knows its keys from the table") {
+  for (const Family& family : families()) {
+    for (const std::string_view key : family.keys) CHECK(find_field(key) != nullptr);
+  }
+  CHECK(find_field("template") == nullptr);
+  CHECK(find_arch("sm_75") == nullptr);
+  CHECK(find_arch("sm_120")->shared_per_block == 99 * 1024);
+}
+
+TEST_CASE("the nearest word forgives a typo and invents nothing") {
+  const std::vector<std::string> words{"B_r", "B_c", "head_dim", "stages"};
+  CHECK(nearest_word("headdim", words) == "head_dim");
+  CHECK(nearest_word("stage", words) == "stages");
+  CHECK(nearest_word("b_r", words) == "B_r");
+  CHECK(nearest_word("colour", words).empty());
+  CHECK(nearest_word("", words).empty());
+  CHECK(nearest_word(std::string(1000000, 's'), words).empty());
+}
+
+}  // namespace

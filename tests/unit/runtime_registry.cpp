@@ -1,0 +1,365 @@
+// The registry over a driver that is not one (tests/fake_driver): what is loaded when, what is launched, and
+// what the repeated call costs.
+#include <doctest/doctest.h>
+
+#ifdef ATTUNE_FAKE_LIBCUDA
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <numbers>
+#include <thread>
+#include <vector>
+
+#include "attune/attune.hpp"
+#include "generator/check.hpp"
+#include "runtime/error.hpp"
+#include "runtime/registry.hpp"
+#include "tests/fake_driver/fake_cuda.hpp"
+
+using namespace attune;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Allocations of this thread, so that a test can say "none".
+long long& allocations() {
+  thread_local long long count = 0;
+  return count;
+}
+
+/// The fake in the real one's place: whoever opens "libcuda.so.1" from now on gets it, by its soname.
+void* fake_library() {
+  static void* const library = dlopen(ATTUNE_FAKE_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
+
+testing::FakeCuda& fake_cuda() {
+  REQUIRE(fake_library() != nullptr);
+  void* const symbol = dlsym(fake_library(), "fake_cuda_state");
+  REQUIRE(symbol != nullptr);
+  return *reinterpret_cast<testing::FakeCudaState*>(symbol)();
+}
+
+int capture_mode() {
+  return reinterpret_cast<testing::FakeCaptureMode*>(dlsym(fake_library(), "fake_cuda_capture_mode"))();
+}
+
+/// A fake driver in its first state, a cache folder of its own, and device 0 current.
+class Bench {
+ public:
+  Bench() : folder_(make_unique_folder(fs::temp_directory_path() / "attune-registry-")) {
+    fake().reset();
+    fake().current_device = 0;
+  }
+  ~Bench() {
+    fake().reset();
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  [[nodiscard]] static testing::FakeCuda& fake() { return fake_cuda(); }
+  [[nodiscard]] RegistryOptions options(attune_compile_policy policy = ATTUNE_COMPILE_MISSING) const {
+    return {.policy = policy, .cache_root = folder_};
+  }
+  [[nodiscard]] const fs::path& folder() const { return folder_; }
+
+ private:
+  fs::path folder_;
+};
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+attune_prefill_args args_of(int head_dim, int heads_q = 8, int heads_kv = 2) {
+  const api::Prefill call{.shape = {.dtype = api::Dtype::bf16,
+                                    .batch = 3,
+                                    .seqlen_q = 300,
+                                    .seqlen_k = 500,
+                                    .heads_q = heads_q,
+                                    .heads_kv = heads_kv,
+                                    .head_dim = head_dim,
+                                    .causal = true},
+                          .q = api::bshd(address(0x1000), 300, heads_q, head_dim),
+                          .k = api::bshd(address(0x2000), 500, heads_kv, head_dim),
+                          .v = api::bhsd(address(0x3000), 500, heads_kv, head_dim),
+                          .o = api::bshd(address(0x4000), 300, heads_q, head_dim),
+                          .lse = static_cast<float*>(address(0x5000)),
+                          .softmax_scale = 0.5F};
+  return call.args();
+}
+
+/// Whether anything can be served here at all: an embedded kernel, or NVRTC.
+bool can_serve() {
+  if (!embedded_kernels().empty()) return true;
+  try {
+    const Compiler compiler;
+    return true;
+  } catch (const Error& error) {
+    MESSAGE("skipped: " << error.what());
+    return false;
+  }
+}
+
+attune_status status_of(const auto& body) {
+  try {
+    body();
+    return ATTUNE_OK;
+  } catch (const Error& error) {
+    CHECK_FALSE(std::string(error.what()).empty());
+    return error.status();
+  }
+}
+
+}  // namespace
+
+// Not inlined: the compiler would see malloc and free meet new and delete.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++allocations();
+  if (void* pointer = std::malloc(size == 0 ? 1 : size)) return pointer;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* pointer) noexcept { std::free(pointer); }
+[[gnu::noinline]] void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
+
+TEST_CASE("the driver is resolved through cuGetProcAddress alone and describes its devices") {
+  const Bench bench;
+  const Driver driver;
+  CHECK(driver.version() == "13.0");
+  CHECK(driver.device_count() == 2);
+  const Device device = driver.device(1);
+  CHECK(device.ordinal == 1);
+  CHECK(device.name == "Fake GPU");
+  CHECK(device.capability == 90);
+  CHECK(device.shared_per_block == 227 * 1024);
+  CHECK(device.l2_bytes == 50LL << 20);
+  Bench::fake().current_device = -1;
+  CHECK_FALSE(driver.current_device().has_value());
+  driver.make_current(1);
+  CHECK(driver.current_device() == 1);
+  void* memory = driver.allocate(4);
+  int value = 42;
+  int back = 0;
+  driver.copy_to_device(memory, &value, sizeof(value));
+  driver.copy_to_host(&back, memory, sizeof(back));
+  driver.free(memory);
+  CHECK(back == 42);
+  void* event = driver.create_event();
+  driver.record(event, nullptr);
+  CHECK(driver.elapsed_ms(event, event) == 1.5);
+  driver.destroy_event(event);
+}
+
+TEST_CASE("no current context is said before anything is loaded") {
+  const Bench bench;
+  Bench::fake().current_device = -1;
+  Registry registry(bench.options());
+  CHECK(status_of([&] { registry.prefill(args_of(128), nullptr); }) == ATTUNE_NO_DEVICE);
+  CHECK(Bench::fake().loads == 0);
+}
+
+TEST_CASE("a device that is too old is refused with its name") {
+  const Bench bench;
+  Bench::fake().capability = 75;
+  Registry registry(bench.options());
+  try {
+    registry.prepare(args_of(128));
+    FAIL("served");
+  } catch (const Error& error) {
+    CHECK(error.status() == ATTUNE_UNSUPPORTED);
+    CHECK(std::string(error.what()).find("7.5") != std::string::npos);
+    CHECK(std::string(error.what()).find("Fake GPU") != std::string::npos);
+  }
+}
+
+TEST_CASE("the policy never compiles when it says never") {
+  const Bench bench;
+  Bench::fake().refuse_fatbins = true;
+  Registry registry(bench.options(ATTUNE_COMPILE_NEVER));
+  CHECK(status_of([&] { registry.prepare(args_of(128)); }) == ATTUNE_NOT_COMPILED);
+  CHECK(fs::is_empty(bench.folder()));
+}
+
+TEST_CASE("prepare loads once, relaxed; prefill launches what the plan says") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  {
+    Registry registry(bench.options());
+    registry.prepare(args_of(128));
+    CHECK(fake.loads == 1);
+    CHECK(fake.unrelaxed_loads == 0);
+    CHECK(capture_mode() == 0);
+    CHECK(fake.warmed >= 1);
+    CHECK(fake.launches == 0);
+    CHECK(fake.loaded_for == 0);
+
+    attune_prefill_args args = args_of(128);
+    args.q.stride_batch = 800 * 1024;
+    registry.prefill(args, address(0x77));
+    CHECK(fake.loads == 1);
+    CHECK(fake.launches == 1);
+    const auto& launch = fake.last_launch;
+    CHECK(launch.stream == address(0x77));
+    CHECK(static_cast<int>(launch.shared_bytes) == fake.shared_limit);
+    CHECK(launch.block % 32 == 0);
+    CHECK(launch.grid == Grid{24, launch.grid.y, 1});
+    CHECK(launch.grid.y >= 300 / 256);
+    CHECK(launch.params.q.data == address(0x1000));
+    CHECK(launch.params.q.stride_batch == 800 * 1024);
+    CHECK(launch.params.q.stride_seq == 1024);
+    CHECK(launch.params.q.stride_head == 128);
+    CHECK(launch.params.k.stride_seq == 256);
+    CHECK(launch.params.v.stride_seq == 128);
+    CHECK(launch.params.v.stride_head == 500 * 128);
+    CHECK(launch.params.o.data == address(0x4000));
+    CHECK(launch.params.lse == address(0x5000));
+    CHECK(launch.params.scale_log2 == doctest::Approx(0.5 * std::numbers::log2e));
+    CHECK(launch.params.batch == 3);
+    CHECK(launch.params.heads_q == 8);
+    CHECK(launch.params.seqlen_q == 300);
+    CHECK(launch.params.seqlen_k == 500);
+    CHECK(launch.params.head_dim == 128);
+    CHECK(launch.params.gqa_ratio == 4);
+  }
+  CHECK(fake.unloads == fake.loads);
+}
+
+TEST_CASE("a dimension of one element gets stride 0, whatever the caller gave") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  attune_prefill_args args = args_of(128);
+  args.batch = 1;
+  args.q.stride_batch = 1;
+  args.seqlen_k = 1;
+  args.k.stride_seq = -3;
+  registry.prefill(args, nullptr);
+  CHECK(Bench::fake().last_launch.params.q.stride_batch == 0);
+  CHECK(Bench::fake().last_launch.params.k.stride_seq == 0);
+}
+
+TEST_CASE("calls that one kernel serves share it, other devices load their own") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  for (const int heads_kv : {1, 2, 4, 8}) registry.prefill(args_of(128, 8, heads_kv), nullptr);
+  CHECK(fake.loads == 1);
+  fake.current_device = 1;
+  registry.prefill(args_of(128), nullptr);
+  CHECK(fake.loads == 2);
+  CHECK(fake.loaded_for == 1);
+  fake.current_device = 0;
+  registry.prefill(args_of(128), nullptr);
+  CHECK(fake.loads == 2);
+}
+
+TEST_CASE("a load that fails is reported and tried again") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Bench::fake().fail_load = 2;
+  Registry registry(bench.options());
+  try {
+    registry.prepare(args_of(128));
+    FAIL("loaded");
+  } catch (const Error& error) {
+    CHECK(error.status() == ATTUNE_DRIVER_ERROR);
+    CHECK(std::string(error.what()) == "cuLibraryLoadData failed: CUDA_ERROR_FAKED (as the test asked)");
+  }
+  CHECK(capture_mode() == 0);
+  CHECK_NOTHROW(registry.prepare(args_of(128)));
+}
+
+TEST_CASE("a launch that fails is reported") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  registry.prepare(args_of(128));
+  Bench::fake().fail_launch = 719;
+  CHECK(status_of([&] { registry.prefill(args_of(128), nullptr); }) == ATTUNE_DRIVER_ERROR);
+}
+
+TEST_CASE("threads that ask first at once load each kernel once") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  constexpr int count = 8;
+  std::barrier start(count);
+  std::atomic<int> failures = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < count; ++i) {
+      threads.emplace_back([&, i] {
+        start.arrive_and_wait();
+        try {
+          for (int repeat = 0; repeat < 200; ++repeat) {
+            registry.prefill(args_of(128, 8 * (1 + (i + repeat) % 5), 8), nullptr);
+          }
+        } catch (const Error&) {
+          ++failures;
+        }
+      });
+    }
+  }
+  CHECK(failures == 0);
+  CHECK(Bench::fake().loads == 1);
+  CHECK(Bench::fake().launches == count * 200);
+}
+
+TEST_CASE("a repeated call allocates nothing and costs less than a microsecond") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  const attune_prefill_args args = args_of(128);
+  registry.prefill(args, nullptr);
+  const long long before = allocations();
+  constexpr int calls = 100'000;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) registry.prefill(args, nullptr);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CHECK(allocations() == before);
+  MESSAGE("host time of a repeated prefill: " << seconds / calls * 1e9 << " ns");
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  CHECK(seconds / calls < 1e-6);
+#endif
+}
+
+TEST_CASE("an image without code for this GPU leads to NVRTC, and from then on to the disk") {
+  std::unique_ptr<Compiler> compiler;
+  try {
+    compiler = std::make_unique<Compiler>();
+  } catch (const Error& error) {
+    MESSAGE("skipped: " << error.what());
+    return;
+  }
+  const Bench bench;
+  Bench::fake().refuse_fatbins = true;
+  Registry first(bench.options());
+  first.prefill(args_of(72), nullptr);
+  CHECK(Bench::fake().loads == 1);
+  CHECK(Bench::fake().last_launch.params.head_dim == 72);
+  const Cache cache(bench.folder());
+  REQUIRE(cache.list().size() == 1);
+  CHECK(cache.list().front().valid);
+  CHECK(cache.list().front().arch == "sm_90");
+  CHECK(cache.list().front().name == default_variant(Dtype::bf16, 72, true, 227 * 1024).name());
+
+  Registry second(bench.options());
+  const auto start = std::chrono::steady_clock::now();
+  second.prepare(args_of(72));
+  const std::chrono::duration<double, std::milli> milliseconds = std::chrono::steady_clock::now() - start;
+  MESSAGE("generated, found on disk and loaded: " << milliseconds.count() << " ms");
+  CHECK(cache.list().size() == 1);
+}
+
+#else
+
+TEST_CASE("the registry over a fake driver") { MESSAGE("skipped: built without ATTUNE_FAKE_LIBCUDA"); }
+
+#endif

@@ -37,22 +37,22 @@ TEST_CASE("the ninja file compiles every kernel with the flags of both compilers
   CHECK(contains(ninja, "nvcc = '/opt/my $$cuda/it'\\''s/nvcc'\n"));
   CHECK(contains(ninja, "flags = -std=c++20 --compress-mode=size -Werror all-warnings\n"));
   CHECK(contains(ninja,
-                 "build prefill_sm80_bf16_d128_r128_c64_w4_s1.fatbin: fatbin "
-                 "prefill_sm80_bf16_d128_r128_c64_w4_s1.cu\n  gencode = -gencode "));
+                 "build prefill_sm80_bf16_d128_r128_c64_w4_s2.fatbin: fatbin "
+                 "prefill_sm80_bf16_d128_r128_c64_w4_s2.cu\n  gencode = -gencode "));
 }
 
 TEST_CASE("the table and the blobs name the same symbols") {
   Variant variant;
   variant.causal = 1;
   const std::vector sources{source_of(variant)};
-  const std::string symbol = "attune_fatbin_prefill_sm80_bf16_d128_r128_c64_w4_s1_causal";
+  const std::string symbol = "attune_fatbin_prefill_sm80_bf16_d128_r128_c64_w4_s2_causal";
   const std::string table = kernel_table(sources);
   CHECK(contains(table, "extern const char " + symbol + "_begin[];"));
   CHECK(contains(table, ".arch = 0x0"));
   CHECK(contains(table, ".causal = 1, .gqa_ratio = 0"));
   CHECK(contains(
       kernel_blobs(sources),
-      symbol + "_begin:\n  .incbin \"prefill_sm80_bf16_d128_r128_c64_w4_s1_causal.fatbin\"\n" + symbol + "_end:\n"));
+      symbol + "_begin:\n  .incbin \"prefill_sm80_bf16_d128_r128_c64_w4_s2_causal.fatbin\"\n" + symbol + "_end:\n"));
 }
 
 TEST_CASE("without kernels the table is empty and the blobs are a valid file") {
@@ -74,9 +74,9 @@ TEST_CASE("the manifest says what every source is for") {
   Variant variant;
   variant.arch = 1;
   const std::string json = manifest_json(std::vector<Wanted>{{variant, "some"}});
-  for (const char* part : {"\"name\": \"prefill_sm80_bf16_d128_r128_c64_w4_s1\"",
-                           "\"source\": \"prefill_sm80_bf16_d128_r128_c64_w4_s1.cu\"", "\"spec\": \"some\"",
-                           "\"template\": \"prefill_sm80\"", "\"sm_80\"", "\"threads\": 128", "\"shared_bytes\": 65536",
+  for (const char* part : {"\"name\": \"prefill_sm80_bf16_d128_r128_c64_w4_s2\"",
+                           "\"source\": \"prefill_sm80_bf16_d128_r128_c64_w4_s2.cu\"", "\"spec\": \"some\"",
+                           "\"template\": \"prefill_sm80\"", "\"sm_80\"", "\"threads\": 128", "\"shared_bytes\": 98304",
                            "\"accumulator_registers\": 192", "\"gqa_ratio\": \"any\""}) {
     CAPTURE(part);
     CHECK(contains(json, part));

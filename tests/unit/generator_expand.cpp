@@ -28,15 +28,15 @@ std::string problems_of(std::string_view text) {
 }
 
 TEST_CASE("a spec of nothing but a template is the default variant") {
-  CHECK(names_of("template: prefill_sm80\n") == "bf16_d128_r128_c64_w4_s1\n");
+  CHECK(names_of("template: prefill_sm80\n") == "bf16_d128_r128_c64_w4_s2\n");
 }
 
 TEST_CASE("lists multiply out in the order of the spec's values, later fields faster") {
   CHECK(names_of("template: prefill_sm80\ncausal: [true, false]\ndtype: [fp16, bf16]\n") ==
-        "fp16_d128_r128_c64_w4_s1_causal\n"
-        "fp16_d128_r128_c64_w4_s1\n"
-        "bf16_d128_r128_c64_w4_s1_causal\n"
-        "bf16_d128_r128_c64_w4_s1\n");
+        "fp16_d128_r128_c64_w4_s2_causal\n"
+        "fp16_d128_r128_c64_w4_s2\n"
+        "bf16_d128_r128_c64_w4_s2_causal\n"
+        "bf16_d128_r128_c64_w4_s2\n");
 }
 
 TEST_CASE("rows complete and override the common keys") {
@@ -46,15 +46,15 @@ TEST_CASE("rows complete and override the common keys") {
                  "variants:\n"
                  "  - {head_dim: 64, causal: [false, true]}\n"
                  "  - {head_dim: 256, B_r: 64}\n") ==
-        "bf16_d64_r128_c32_w4_s1\n"
-        "bf16_d64_r128_c32_w4_s1_causal\n"
-        "bf16_d256_r64_c32_w4_s1\n");
+        "bf16_d64_r128_c32_w4_s2\n"
+        "bf16_d64_r128_c32_w4_s2_causal\n"
+        "bf16_d256_r64_c32_w4_s2\n");
 }
 
 TEST_CASE("a variant that two rows ask for comes once") {
   CHECK(names_of("template: prefill_sm80\nvariants:\n  - head_dim: [64, 128]\n  - head_dim: 128\n") ==
-        "bf16_d64_r128_c64_w4_s1\n"
-        "bf16_d128_r128_c64_w4_s1\n");
+        "bf16_d64_r128_c64_w4_s2\n"
+        "bf16_d128_r128_c64_w4_s2\n");
 }
 
 TEST_CASE("arch goes into every variant and multiplies nothing") {
@@ -69,11 +69,11 @@ TEST_CASE("exclude drops what matches every key of a row") {
                  "causal: [false, true]\n"
                  "exclude:\n"
                  "  - {head_dim: 64, causal: true}\n") ==
-        "bf16_d64_r128_c64_w4_s1\n"
-        "bf16_d128_r128_c64_w4_s1\n"
-        "bf16_d128_r128_c64_w4_s1_causal\n");
+        "bf16_d64_r128_c64_w4_s2\n"
+        "bf16_d128_r128_c64_w4_s2\n"
+        "bf16_d128_r128_c64_w4_s2_causal\n");
   CHECK(names_of("template: prefill_sm80\nhead_dim: [64, 96, 128]\nexclude: [{head_dim: [64, 128]}]\n") ==
-        "bf16_d96_r128_c64_w4_s1\n");
+        "bf16_d96_r128_c64_w4_s2\n");
 }
 
 TEST_CASE("exclude that matches nothing, or everything, is a mistake") {

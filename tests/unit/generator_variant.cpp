@@ -12,10 +12,10 @@ using namespace attune;
 
 TEST_CASE("a name has the fields every kernel has, then what differs from its default") {
   Variant variant;
-  CHECK(variant.name() == "prefill_sm80_bf16_d128_r128_c64_w4_s1");
+  CHECK(variant.name() == "prefill_sm80_bf16_d128_r128_c64_w4_s2");
   variant.causal = 1;
   variant.dtype = static_cast<int>(Dtype::fp16);
-  CHECK(variant.name() == "prefill_sm80_fp16_d128_r128_c64_w4_s1_causal");
+  CHECK(variant.name() == "prefill_sm80_fp16_d128_r128_c64_w4_s2_causal");
   variant.causal = 0;
   variant.gqa_ratio = 4;
   variant.async_copy = 0;
@@ -25,10 +25,10 @@ TEST_CASE("a name has the fields every kernel has, then what differs from its de
   variant.Q_fragment_tiles = 0;
   variant.V_fragment_tiles = 2;
   variant.double_buffer = 0;
-  variant.rescale = static_cast<int>(Rescale::on_new_max);
+  variant.rescale = static_cast<int>(Rescale::always);
   CHECK(
       variant.name() ==
-      "prefill_sm80_fp16_d128_r128_c64_w4_s1_gqa4_sync_lazy_noswizzle_qreg_qwhole_v2_singlebuffer_rescale_on_new_max");
+      "prefill_sm80_fp16_d128_r128_c64_w4_s2_gqa4_sync_lazy_noswizzle_qreg_qwhole_v2_singlebuffer_rescale_always");
 }
 
 TEST_CASE("a name does not depend on the GPUs a variant is for") {

@@ -10,14 +10,18 @@
 // A block owns B_r queries of one head; each warp owns B_r / warps of them and the block walks the keys B_c at
 // a time, from the last visible block down so that masking is over first.
 //
-// Which unit limits it, per 16 queries x 64 keys and head_dim D: the two products are 8 * D / 8 mma.sync of
-// m16n8k16, at best one per 8 clocks of a quarter of a multiprocessor on 8.0 (about 6.4 on 9.0); the exponentials
-// are 32 MUFU instructions of 8 clocks. At D = 64 that is 410 against 256 clocks, at D = 128 820 against 256, so
-// tensor cores limit and the softmax has to run in their shadow: two warps share each quarter (4 warps a block, two
-// blocks a multiprocessor) and one multiplies while the other exponentiates. Shared memory delivers 128 bytes a
-// clock: with one 16-row tile a warp, K and V fragments would take as long as the products, so a warp holds two
-// (B_r = 32 * warps) and every fragment read from shared memory is used twice. O and S then take
-// B_r * (D + B_c) / (32 * warps) registers a thread: 192 at D = 128, B_c = 64. Beyond D = 128 only one row tile fits.
+// Which unit limits it, for one warp, 16 queries, 64 keys and head_dim D: the two products are D mma.sync of
+// m16n8k16, at best one every 8 clocks of a quarter of a multiprocessor on 8.0 (about 6.4 on 9.0); the exponentials
+// are 32 MUFU instructions of 8 clocks. On 9.0 that is 410 against 256 clocks at D = 64 and 820 against 256 at D = 128:
+// tensor cores limit, and the softmax has to run in their shadow. So two warps share each quarter (4 warps a block, two
+// blocks a multiprocessor), one multiplying while the other exponentiates, and O and l are rescaled only in blocks that
+// bring some row a new maximum.
+//
+// Shared memory delivers 128 bytes a clock to all four quarters. Each warp reads all of K and V as fragments, 256 * D
+// bytes: 8 * D clocks for four warps, no less than the products of one 16-row tile take. So a warp holds two such tiles
+// (B_r = 32 * warps) and uses every fragment twice. O and S then take B_r * (D + B_c) / (32 * warps) registers a
+// thread, 192 at D = 128 and B_c = 64, which with fragments and addresses fills the 255 there are. Beyond D = 128 only
+// one row tile fits, and shared memory limits.
 
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
@@ -39,18 +43,18 @@ struct AttuneTensor {
 
 // Attention forward over a whole sequence: O = softmax(scale * Q K^T + mask) V.
 struct AttunePrefillParams {
-  struct AttuneTensor q;   // batch x seqlen_q x heads_q  x head_dim
-  struct AttuneTensor k;   // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor v;   // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor o;   // batch x seqlen_q x heads_q  x head_dim
-  float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
-  float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
+  struct AttuneTensor q;  // batch x seqlen_q x heads_q  x head_dim
+  struct AttuneTensor k;  // batch x seqlen_k x heads_kv x head_dim
+  struct AttuneTensor v;  // batch x seqlen_k x heads_kv x head_dim
+  struct AttuneTensor o;  // batch x seqlen_q x heads_q  x head_dim
+  float* lse;             // batch x heads_q x seqlen_q, contiguous, natural log; may be null
+  float scale_log2;       // softmax scale times log2(e): softmax runs in base 2
   int batch;
   int heads_q;
   int seqlen_q;
   int seqlen_k;
-  int head_dim;            // at most the variant's; missing columns read as zero
-  int gqa_ratio;           // heads_q / heads_kv
+  int head_dim;   // at most the variant's; missing columns read as zero
+  int gqa_ratio;  // heads_q / heads_kv
 };
 
 #endif
@@ -320,8 +324,8 @@ struct Tile {
   // whose own column of chunks is 0 or 1: one XOR and an immediate offset.
   __device__ __forceinline__ u32 beyond(u32 address, int rows_down, int chunks_right) const {
     const int inside = chunks_right % span;
-    const u32 moved = swizzled ? address ^ static_cast<u32>(inside * chunk_bytes)
-                               : address + static_cast<u32>(inside * chunk_bytes);
+    const u32 moved =
+        swizzled ? address ^ static_cast<u32>(inside * chunk_bytes) : address + static_cast<u32>(inside * chunk_bytes);
     return moved + static_cast<u32>((chunks_right - inside) * chunk_bytes + rows_down * row_bytes);
   }
 };
@@ -454,7 +458,9 @@ struct Mask {
 };
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
-__device__ __forceinline__ int blocks_reaching(int limit, int size) { return limit > 0 ? (limit + size - 1) / size : 0; }
+__device__ __forceinline__ int blocks_reaching(int limit, int size) {
+  return limit > 0 ? (limit + size - 1) / size : 0;
+}
 
 // --- blocks/multiply.cuh ---------------------------------------------------------------------------------------------
 // Products of tiles on the tensor cores, operands streamed from shared memory as mma fragments.
@@ -538,10 +544,7 @@ struct KVPipeline {
   Copy V;
 
   __device__ __forceinline__ KVPipeline(u32 base, const Matrix& K_rows, const Matrix& V_rows, int blocks)
-      : base(base),
-        blocks(blocks),
-        K(K_rows, (blocks - 1) * KVTile::rows),
-        V(V_rows, (blocks - 1) * KVTile::rows) {}
+      : base(base), blocks(blocks), K(K_rows, (blocks - 1) * KVTile::rows), V(V_rows, (blocks - 1) * KVTile::rows) {}
 
   __device__ __forceinline__ KVTile k_tile(int j) const { return {base + buffer(j) * KVTile::bytes}; }
   __device__ __forceinline__ KVTile v_tile(int j) const { return {base + (stages + buffer(j)) * KVTile::bytes}; }
@@ -617,8 +620,11 @@ struct KVPipeline {
     }
   }
 
-  // Nothing may still be landing when shared memory gets another use.
-  __device__ __forceinline__ void end() { wait<0>(); }
+  // Before shared memory gets another use: no thread has a copy under way, which Q's is if there was no block.
+  __device__ __forceinline__ void end() {
+    wait<0>();
+    block_barrier();
+  }
 
  private:
   __device__ __forceinline__ static u32 buffer(int j) { return stages == 1 ? 0u : static_cast<u32>(j) % stages; }
@@ -729,8 +735,7 @@ struct OnlineSoftmax {
   }
 
   // After the last block: 1 / l (0 for a row that saw no key) and the natural-log LSE of each row.
-  __device__ __forceinline__ void finish(float (&inverse)[row_tiles][2], float (&lse)[row_tiles][2],
-                                         float scale_log2) {
+  __device__ __forceinline__ void finish(float (&inverse)[row_tiles][2], float (&lse)[row_tiles][2], float scale_log2) {
     constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
@@ -877,6 +882,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128
 
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
+  const int first_row = first_query + static_cast<int>(warp_row);
   const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 
@@ -884,8 +890,6 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128
   Pipeline pipeline(q_tile.base + QTile::bytes, K_rows, V_rows, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
-
-  const int first_row = first_query + static_cast<int>(warp_row);
 
   const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
   QStream Q;
@@ -925,6 +929,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128
     }
     pipeline.done_with_V(j);
   }
+
   pipeline.end();
 
   float inverse_l[row_tiles][2];

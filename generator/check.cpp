@@ -15,9 +15,9 @@ constexpr int element_bytes = 2;    // fp16 and bf16
 constexpr int max_registers = 255;  // of a thread
 constexpr int block_registers = 65536;
 
-/// Registers that addresses, fragments in flight and the softmax state take beside the accumulators: with
-/// fewer the compiler spills.
-constexpr int working_registers = 39;
+/// Registers that addresses, fragments in flight and the softmax state take beside the accumulators. Measured with
+/// ptxas 13.0 on sm_80 and sm_90: no tile spills at 192 accumulators of 255 registers, most do at 208.
+constexpr int working_registers = 55;
 
 /// Registers per thread that the accumulators may have: what a thread may address, or a large block leaves it.
 int register_budget(int threads) { return std::min(max_registers, block_registers / threads) - working_registers; }

@@ -17,18 +17,18 @@ struct AttuneTensor {
 
 // Attention forward over a whole sequence: O = softmax(scale * Q K^T + mask) V.
 struct AttunePrefillParams {
-  struct AttuneTensor q;   // batch x seqlen_q x heads_q  x head_dim
-  struct AttuneTensor k;   // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor v;   // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor o;   // batch x seqlen_q x heads_q  x head_dim
-  float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
-  float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
+  struct AttuneTensor q;  // batch x seqlen_q x heads_q  x head_dim
+  struct AttuneTensor k;  // batch x seqlen_k x heads_kv x head_dim
+  struct AttuneTensor v;  // batch x seqlen_k x heads_kv x head_dim
+  struct AttuneTensor o;  // batch x seqlen_q x heads_q  x head_dim
+  float* lse;             // batch x heads_q x seqlen_q, contiguous, natural log; may be null
+  float scale_log2;       // softmax scale times log2(e): softmax runs in base 2
   int batch;
   int heads_q;
   int seqlen_q;
   int seqlen_k;
-  int head_dim;            // at most the variant's; missing columns read as zero
-  int gqa_ratio;           // heads_q / heads_kv
+  int head_dim;   // at most the variant's; missing columns read as zero
+  int gqa_ratio;  // heads_q / heads_kv
 };
 
 #endif

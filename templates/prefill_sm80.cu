@@ -3,14 +3,18 @@
 // A block owns B_r queries of one head; each warp owns B_r / warps of them and the block walks the keys B_c at
 // a time, from the last visible block down so that masking is over first.
 //
-// Which unit limits it, per 16 queries x 64 keys and head_dim D: the two products are 8 * D / 8 mma.sync of
-// m16n8k16, at best one per 8 clocks of a quarter of a multiprocessor on 8.0 (about 6.4 on 9.0); the exponentials
-// are 32 MUFU instructions of 8 clocks. At D = 64 that is 410 against 256 clocks, at D = 128 820 against 256, so
-// tensor cores limit and the softmax has to run in their shadow: two warps share each quarter (4 warps a block, two
-// blocks a multiprocessor) and one multiplies while the other exponentiates. Shared memory delivers 128 bytes a
-// clock: with one 16-row tile a warp, K and V fragments would take as long as the products, so a warp holds two
-// (B_r = 32 * warps) and every fragment read from shared memory is used twice. O and S then take
-// B_r * (D + B_c) / (32 * warps) registers a thread: 192 at D = 128, B_c = 64. Beyond D = 128 only one row tile fits.
+// Which unit limits it, for one warp, 16 queries, 64 keys and head_dim D: the two products are D mma.sync of
+// m16n8k16, at best one every 8 clocks of a quarter of a multiprocessor on 8.0 (about 6.4 on 9.0); the exponentials
+// are 32 MUFU instructions of 8 clocks. On 9.0 that is 410 against 256 clocks at D = 64 and 820 against 256 at D = 128:
+// tensor cores limit, and the softmax has to run in their shadow. So two warps share each quarter (4 warps a block, two
+// blocks a multiprocessor), one multiplying while the other exponentiates, and O and l are rescaled only in blocks that
+// bring some row a new maximum.
+//
+// Shared memory delivers 128 bytes a clock to all four quarters. Each warp reads all of K and V as fragments, 256 * D
+// bytes: 8 * D clocks for four warps, no less than the products of one 16-row tile take. So a warp holds two such tiles
+// (B_r = 32 * warps) and uses every fragment twice. O and S then take B_r * (D + B_c) / (32 * warps) registers a
+// thread, 192 at D = 128 and B_c = 64, which with fragments and addresses fills the 255 there are. Beyond D = 128 only
+// one row tile fits, and shared memory limits.
 #include "params.h"
 #include "types.h"
 
@@ -94,6 +98,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
 
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
+  const int first_row = first_query + static_cast<int>(warp_row);
   const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 
@@ -101,8 +106,6 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   Pipeline pipeline(q_tile.base + QTile::bytes, K_rows, V_rows, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
-
-  const int first_row = first_query + static_cast<int>(warp_row);
 
   const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
   QStream Q;
@@ -142,6 +145,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
     }
     pipeline.done_with_V(j);
   }
+
   pipeline.end();
 
   float inverse_l[row_tiles][2];

@@ -25,7 +25,8 @@ struct Options {
 struct Decision {
   std::vector<Considered> considered;
   std::optional<Variant> embedded;    ///< the embedded one that serves
-  Variant serving;                    ///< that, or what NVRTC would build
+  Variant own;                        ///< what NVRTC would build for it
+  Variant serving;                    ///< the one, else the other
   std::vector<std::string> refusals;  ///< why not even that one can serve
 };
 
@@ -34,10 +35,10 @@ Decision decide(const Problem& problem, const Device& device) {
   for (const EmbeddedKernel& kernel : embedded_kernels()) candidates.push_back(kernel.variant);
   Decision decision{.considered = consider(candidates, problem, device),
                     .embedded = choose(candidates, problem, device),
+                    .own = default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block),
                     .serving = {},
                     .refusals = {}};
-  decision.serving = decision.embedded.value_or(
-      default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block));
+  decision.serving = decision.embedded.value_or(decision.own);
   decision.refusals = refusals(decision.serving, problem, device);
   return decision;
 }
@@ -75,10 +76,10 @@ void print_decision(const Problem& problem, const Device& device, const Decision
     fmt::print("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
                launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
     if (problem.head_dim < decision.serving.head_dim) {
-      fmt::print(
-          "  head_dim {} is padded to {} with zeros; a kernel of its own is built under the compile policy "
-          "'exact'\n",
-          problem.head_dim, decision.serving.head_dim);
+      fmt::print("  head_dim {} is padded to {} with zeros\n", problem.head_dim, decision.serving.head_dim);
+    }
+    if (decision.own.head_dim < decision.serving.head_dim) {
+      fmt::print("  the compile policy 'exact' would have NVRTC build {} instead\n", decision.own.name());
     }
   }
   Table table({{"embedded variant"}, {"verdict"}});

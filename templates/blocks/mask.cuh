@@ -40,4 +40,6 @@ struct Mask {
 };
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
-__device__ __forceinline__ int blocks_reaching(int limit, int size) { return limit > 0 ? (limit + size - 1) / size : 0; }
+__device__ __forceinline__ int blocks_reaching(int limit, int size) {
+  return limit > 0 ? (limit + size - 1) / size : 0;
+}

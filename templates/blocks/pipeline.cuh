@@ -27,10 +27,7 @@ struct KVPipeline {
   Copy V;
 
   __device__ __forceinline__ KVPipeline(u32 base, const Matrix& K_rows, const Matrix& V_rows, int blocks)
-      : base(base),
-        blocks(blocks),
-        K(K_rows, (blocks - 1) * KVTile::rows),
-        V(V_rows, (blocks - 1) * KVTile::rows) {}
+      : base(base), blocks(blocks), K(K_rows, (blocks - 1) * KVTile::rows), V(V_rows, (blocks - 1) * KVTile::rows) {}
 
   __device__ __forceinline__ KVTile k_tile(int j) const { return {base + buffer(j) * KVTile::bytes}; }
   __device__ __forceinline__ KVTile v_tile(int j) const { return {base + (stages + buffer(j)) * KVTile::bytes}; }
@@ -106,8 +103,11 @@ struct KVPipeline {
     }
   }
 
-  // Nothing may still be landing when shared memory gets another use.
-  __device__ __forceinline__ void end() { wait<0>(); }
+  // Before shared memory gets another use: no thread has a copy under way, which Q's is if there was no block.
+  __device__ __forceinline__ void end() {
+    wait<0>();
+    block_barrier();
+  }
 
  private:
   __device__ __forceinline__ static u32 buffer(int j) { return stages == 1 ? 0u : static_cast<u32>(j) % stages; }

@@ -70,8 +70,7 @@ struct OnlineSoftmax {
   }
 
   // After the last block: 1 / l (0 for a row that saw no key) and the natural-log LSE of each row.
-  __device__ __forceinline__ void finish(float (&inverse)[row_tiles][2], float (&lse)[row_tiles][2],
-                                         float scale_log2) {
+  __device__ __forceinline__ void finish(float (&inverse)[row_tiles][2], float (&lse)[row_tiles][2], float scale_log2) {
     constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {

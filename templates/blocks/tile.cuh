@@ -30,8 +30,8 @@ struct Tile {
   // whose own column of chunks is 0 or 1: one XOR and an immediate offset.
   __device__ __forceinline__ u32 beyond(u32 address, int rows_down, int chunks_right) const {
     const int inside = chunks_right % span;
-    const u32 moved = swizzled ? address ^ static_cast<u32>(inside * chunk_bytes)
-                               : address + static_cast<u32>(inside * chunk_bytes);
+    const u32 moved =
+        swizzled ? address ^ static_cast<u32>(inside * chunk_bytes) : address + static_cast<u32>(inside * chunk_bytes);
     return moved + static_cast<u32>((chunks_right - inside) * chunk_bytes + rows_down * row_bytes);
   }
 };

@@ -13,8 +13,8 @@
 namespace attune::gpu_tests {
 namespace {
 
-const Problem typical{.batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 333, .seqlen_k = 517, .head_dim = 128,
-                      .causal = true};
+const Problem typical{
+    .batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 333, .seqlen_k = 517, .head_dim = 128, .causal = true};
 
 }  // namespace
 

@@ -74,8 +74,8 @@ TEST_CASE("every length around the tile edges agrees with the reference") {
   const TestRegistry registry;
   for (const int seqlen : {15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 255, 256, 257}) {
     for (const bool causal : {false, true}) {
-      const Problem square{.heads_q = 2, .heads_kv = 1, .seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = 64,
-                           .causal = causal};
+      const Problem square{
+          .heads_q = 2, .heads_kv = 1, .seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = 64, .causal = causal};
       check_call(registry, square, Layout::bshd, 7);
       Problem longer = square;
       longer.seqlen_k = 2 * seqlen + 1;

@@ -53,17 +53,17 @@ TEST_CASE("accumulators fit the registers of a thread") {
   Variant variant;
   variant.B_c = 128;
   CHECK(refusals_of(variant) ==
-        "B_c: O and S take 256 registers per thread, over the 216 that 128 threads leave without spilling; "
-        "nearest that passes: B_c 80\n");
+        "B_c: O and S take 256 registers per thread, over the 200 that 128 threads leave without spilling; "
+        "nearest that passes: B_c 64\n");
   variant.B_c = 64;
   variant.head_dim = 256;
   CHECK(refusals_of(variant) ==
-        "B_r: O and S take 320 registers per thread, over the 216 that 128 threads leave without spilling; "
+        "B_r: O and S take 320 registers per thread, over the 200 that 128 threads leave without spilling; "
         "nearest that passes: B_r 64\n");
   Variant held;
   held.Q_in_registers = 1;
   held.Q_fragment_tiles = 0;
-  CHECK(refusals_of(held).starts_with("B_c: O and S and Q take 256 registers per thread, over the 216 "));
+  CHECK(refusals_of(held).find("O and S and Q take 256 registers per thread, over the 200 ") != std::string::npos);
 }
 
 TEST_CASE("a large block leaves each thread fewer registers") {
@@ -71,8 +71,8 @@ TEST_CASE("a large block leaves each thread fewer registers") {
   variant.B_r = 256;
   variant.warps = 16;
   CHECK(refusals_of(variant) ==
-        "B_c: O and S take 96 registers per thread, over the 89 that 512 threads leave without spilling; "
-        "nearest that passes: B_c 48\n");
+        "B_c: O and S take 96 registers per thread, over the 73 that 512 threads leave without spilling; "
+        "nearest that passes: B_c 16\n");
 }
 
 TEST_CASE("fragment tiles divide what they walk along") {

@@ -1,0 +1,193 @@
+// What a user waits for outside the kernels: generating, compiling, loading, launching. Prints one table.
+//
+// Each compilation is timed in a process of its own, as the first one there; opening libnvrtc is counted apart.
+// Without a GPU kernels are compiled for sm_90, and loading and launching are said to be skipped.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "attune/attune.h"
+#include "generator/check.hpp"
+#include "generator/collect.hpp"
+#include "runtime/arguments.hpp"
+#include "runtime/cli/gpu.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/registry.hpp"
+
+namespace {
+
+using namespace attune;
+
+double ms_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median_ms(int repeats, const std::function<void()>& work) {
+  std::vector<double> times(static_cast<std::size_t>(repeats));
+  for (double& time : times) time = ms_of(work);
+  std::ranges::nth_element(times, times.begin() + repeats / 2);
+  return times[times.size() / 2];
+}
+
+/// Runs `work` in a child process, so that it is the first of its kind there; what it returns comes back.
+template <class Times>
+Times in_fresh_process(const std::function<Times()>& work) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("pipe failed");
+  const pid_t child = fork();
+  if (child == 0) {
+    const Times times = work();
+    _exit(write(ends[1], &times, sizeof(times)) == sizeof(times) ? 0 : 1);
+  }
+  close(ends[1]);
+  Times times{};
+  const bool whole = read(ends[0], &times, sizeof(times)) == sizeof(times);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!whole || status != 0) throw std::runtime_error("a measurement failed in its own process");
+  return times;
+}
+
+struct CompileTimes {
+  double open = 0;      ///< libnvrtc
+  double generate = 0;  ///< variant to source
+  double compile = 0;
+  double cached = 0;  ///< the same kernel from the disk cache
+  int spills = 0;
+};
+
+CompileTimes first_compile(const Variant& variant, int capability) {
+  CompileTimes times;
+  const TemplateFiles& templates = embedded_templates();
+  std::unique_ptr<Compiler> compiler;
+  times.open = ms_of([&] { compiler = std::make_unique<Compiler>(); });
+  Source source;
+  times.generate = ms_of([&] { source = emit(variant, templates, "made at run time").value; });
+  Compiled compiled;
+  times.compile = ms_of([&] { compiled = compiler->compile(source, capability); });
+  times.spills = compiled.usage.spill_stores + compiled.usage.spill_loads;
+
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
+  const Cache cache(folder);
+  cache.find_or_build(cache_key(source, capability, compiler->identity()), source, [&] { return compiled; });
+  times.cached = median_ms(9, [&] {
+    const Source again = emit(variant, templates, "made at run time").value;
+    if (!cache.find(cache_key(again, capability, compiler->identity()))) throw std::runtime_error("not in the cache");
+  });
+  std::filesystem::remove_all(folder);
+  return times;
+}
+
+void print_compile_times(const std::vector<Variant>& variants, int capability) {
+  fmt::print("| kernel (NVRTC, sm_{}) | open libnvrtc | generate | first compile | from disk cache | spills |\n",
+             capability);
+  fmt::print("|---|---|---|---|---|---|\n");
+  for (const Variant& variant : variants) {
+    const auto times = in_fresh_process<CompileTimes>([&] { return first_compile(variant, capability); });
+    fmt::print("| {} | {:.0f} ms | {:.2f} ms | {:.0f} ms | {:.2f} ms | {} B |\n", variant.name(), times.open,
+               times.generate, times.compile, times.cached, times.spills);
+    std::fflush(stdout);
+  }
+}
+
+void print_load_times(const cli::Gpu& gpu) {
+  std::vector<double> times;
+  for (const EmbeddedKernel& kernel : embedded_kernels()) {
+    times.push_back(
+        ms_of([&] { const cli::LoadedKernel loaded(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name)); }));
+  }
+  std::ranges::sort(times);
+  fmt::print("\nloading an embedded kernel (decompression included): median {:.2f} ms, longest {:.2f} ms of {}\n",
+             times[times.size() / 2], times.back(), times.size());
+}
+
+void print_launch_times(const cli::Gpu& gpu) {
+  constexpr int launches = 2000;
+  const Variant variant = embedded_kernels().front().variant;
+  const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
+                        .heads_q = 1,
+                        .heads_kv = 1,
+                        .seqlen_q = 16,
+                        .seqlen_k = 16,
+                        .head_dim = variant.head_dim,
+                        .causal = variant.causal != 0};
+  const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
+  const attune_tensor tensor{memory.data(), 0, problem.head_dim, 0};
+  const attune_prefill_args args{.struct_size = sizeof(attune_prefill_args),
+                                 .dtype = static_cast<attune_dtype>(variant.dtype),
+                                 .q = tensor,
+                                 .k = tensor,
+                                 .v = tensor,
+                                 .o = tensor,
+                                 .lse = nullptr,
+                                 .batch = 1,
+                                 .seqlen_q = 16,
+                                 .seqlen_k = 16,
+                                 .heads_q = 1,
+                                 .heads_kv = 1,
+                                 .head_dim = problem.head_dim,
+                                 .softmax_scale = 0.1F,
+                                 .causal = problem.causal ? 1 : 0};
+  attune_registry* registry = nullptr;
+  if (attune_registry_create(nullptr, &registry) != ATTUNE_OK) throw std::runtime_error(attune_last_error());
+  const cli::LoadedKernel kernel(gpu, embedded_kernels().front().fatbin, variant, variant.name());
+  const Plan launch = plan(variant, problem, gpu.device);
+  const AttunePrefillParams params = make_params(args, problem);
+
+  const auto per_launch_us = [&](const std::function<void()>& call) {
+    return median_ms(15,
+                     [&] {
+                       for (int i = 0; i < launches / 10; ++i) call();
+                       gpu.driver.synchronize();
+                     }) /
+           (launches / 10) * 1e3;
+  };
+  const auto raw = [&] {
+    gpu.driver.launch(kernel.handle(), launch.grid, launch.threads, launch.shared_bytes, nullptr, &params);
+  };
+  const auto ours = [&] {
+    if (attune_prefill(registry, &args, nullptr) != ATTUNE_OK) throw std::runtime_error(attune_last_error());
+  };
+  const double raw_us = per_launch_us(raw);
+  const double our_us = per_launch_us(ours);
+  fmt::print("a repeated call: {:.2f} us, the driver's launch alone {:.2f} us: {:.2f} us added\n", our_us, raw_us,
+             our_us - raw_us);
+  attune_registry_destroy(registry);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::vector<std::filesystem::path> specs(argv + 1, argv + argc);
+    const Result<std::vector<Wanted>> wanted = collect(specs);
+    if (!wanted.ok() || wanted.value.empty()) {
+      fmt::print(stderr, "usage: {} SPEC...\n", argv[0]);
+      return 2;
+    }
+    std::vector<Variant> variants;
+    for (const Wanted& one : wanted.value) variants.push_back(one.variant);
+    print_compile_times(variants, 90);  // before the driver is opened: its threads do not survive a fork
+    const cli::Found<cli::Gpu> gpu = cli::find_gpu();
+    if (!gpu) {
+      fmt::print("\nloading and launching: skipped, no GPU\n");
+      return 0;
+    }
+    print_load_times(*gpu);
+    print_launch_times(*gpu);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -47,6 +47,7 @@ struct Compiler::Library {
   nvrtc::GetSize* cubin_size = nullptr;
   nvrtc::GetText* cubin = nullptr;
   std::string path;
+  int major = 0;
   std::string version_text;
   std::string identity;
 
@@ -110,6 +111,7 @@ Compiler::Compiler() : library_(std::make_unique<Library>()) {
   int major = 0;
   int minor = 0;
   library_->check(library_->version(&major, &minor), "nvrtcVersion");
+  library_->major = major;
   library_->version_text = fmt::format("{}.{}", major, minor);
   // Updates of one version differ in what they generate and in their size, not in what they report.
   std::error_code ignored;
@@ -135,7 +137,9 @@ std::vector<std::string> compile_options(int capability) {
 }
 
 Compiled Compiler::compile(const Source& source, int capability) const {
-  const std::vector<std::string> options = compile_options(capability);
+  std::vector<std::string> options = compile_options(capability);
+  // Next to a driver NVRTC 13 keeps a cache of its own, and says nothing of registers and spills on a hit.
+  if (library_->major >= 13) options.emplace_back("--no-cache");
   std::vector<const char*> arguments;
   arguments.reserve(options.size());
   for (const std::string& option : options) arguments.push_back(option.c_str());

@@ -31,9 +31,14 @@ double ms_of(const std::function<void()>& work) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-double median_ms(int repeats, const std::function<void()>& work) {
+/// `settle` runs after each repetition, untimed.
+double median_ms(
+    int repeats, const std::function<void()>& work, const std::function<void()>& settle = [] {}) {
   std::vector<double> times(static_cast<std::size_t>(repeats));
-  for (double& time : times) time = ms_of(work);
+  for (double& time : times) {
+    time = ms_of(work);
+    settle();
+  }
   std::ranges::nth_element(times, times.begin() + repeats / 2);
   return times[times.size() / 2];
 }
@@ -112,7 +117,7 @@ void print_load_times(const cli::Gpu& gpu) {
 }
 
 void print_launch_times(const cli::Gpu& gpu) {
-  constexpr int launches = 2000;
+  constexpr int launches = 200;  // few enough that the queue never makes the host wait for the GPU
   const Variant variant = embedded_kernels().front().variant;
   const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
                         .heads_q = 1,
@@ -145,12 +150,13 @@ void print_launch_times(const cli::Gpu& gpu) {
   const AttunePrefillParams params = make_params(args, problem);
 
   const auto per_launch_us = [&](const std::function<void()>& call) {
-    return median_ms(15,
-                     [&] {
-                       for (int i = 0; i < launches / 10; ++i) call();
-                       gpu.driver.synchronize();
-                     }) /
-           (launches / 10) * 1e3;
+    const double ms = median_ms(
+        51,
+        [&] {
+          for (int i = 0; i < launches; ++i) call();
+        },
+        [&] { gpu.driver.synchronize(); });
+    return ms / launches * 1e3;
   };
   const auto raw = [&] {
     gpu.driver.launch(kernel.handle(), launch.grid, launch.threads, launch.shared_bytes, nullptr, &params);

@@ -161,13 +161,13 @@ struct Tile {
   int B_c;
   int warps;
   int stages;
-  bool Q_in_registers;
+  bool double_buffer;
 };
 
 constexpr std::array prefill_sm80_tiles{
-    Tile{64, 128, 64, 4, 2, true},
-    Tile{128, 128, 64, 4, 2, false},
-    Tile{256, 64, 64, 4, 1, false},
+    Tile{64, 128, 128, 4, 2, false},
+    Tile{128, 128, 64, 4, 2, true},
+    Tile{256, 64, 64, 4, 1, true},
 };
 
 using Rule = std::optional<Refusal> (*)(const Variant&);
@@ -289,8 +289,7 @@ Variant default_variant(Dtype dtype, int head_dim, bool causal, int shared_per_b
   variant.B_c = tile.B_c;
   variant.warps = tile.warps;
   variant.stages = tile.stages;
-  variant.Q_in_registers = tile.Q_in_registers ? 1 : 0;
-  variant.Q_fragment_tiles = tile.Q_in_registers ? 0 : variant.Q_fragment_tiles;
+  variant.double_buffer = tile.double_buffer ? 1 : 0;
   // On a smaller GPU give up look-ahead first, then the depth of a step, then rows (each reads K and V again).
   while (resources(variant).shared_bytes > shared_per_block) {
     if (variant.stages > 1) {

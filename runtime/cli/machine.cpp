@@ -36,11 +36,13 @@ Found<Gpu> find_gpu() {
 }
 
 Found<Compiler> find_compiler() {
+  Found<Compiler> found;
   try {
-    return {.value = std::make_unique<Compiler>(), .problem = {}};
+    found.value = std::make_unique<Compiler>();
   } catch (const Error& error) {
-    return {.value = nullptr, .problem = error.what()};
+    found.problem = error.what();
   }
+  return found;
 }
 
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description) {
@@ -55,7 +57,8 @@ std::vector<Arch> resolve_archs(const std::vector<std::string>& names) {
   std::vector<Arch> archs;
   for (const std::string& name : names) archs.push_back(*find_arch(name));
   if (!archs.empty()) return archs;
-  if (const Found<Gpu> gpu = find_gpu()) return {arch_of(gpu->device)};
+  const Found<Gpu> gpu = find_gpu();
+  if (gpu) return {arch_of(gpu->device)};
   return {*find_arch("sm_80"), *find_arch("sm_90")};
 }
 

@@ -53,7 +53,7 @@ Exit without_gpu(const Options& options, const std::string& problem, nlohmann::o
   if (!options.json) {
     fmt::print("\nCPU reference against an independent formula: {} in {} (largest difference {:.1e})\n",
                check.ok ? "agrees" : "DISAGREES", counted(check.cases, "case"), check.max_error);
-    fmt::print("Not run: the kernels themselves, so their numbers are unchecked here. {}\n", problem);
+    fmt::print("Not run: the kernels themselves, so their numbers are unchecked here ({})\n", problem);
   }
   if (!check.ok) return Exit::check_failed;
   return options.device == "gpu" ? Exit::machine_lacks : Exit::done;
@@ -76,7 +76,7 @@ Exit run(const Options& options) {
     fmt::print(stderr, "attune: nothing was compiled or run: {}\n", compiler.problem);
     return Exit::machine_lacks;
   }
-  Found<Gpu> gpu{.value = nullptr, .problem = "--device none was asked for."};
+  Found<Gpu> gpu{.value = nullptr, .problem = "--device none was asked for"};
   if (options.device != "none") gpu = find_gpu();
   const std::vector<Arch> archs =
       gpu ? std::vector{arch_of(gpu->device)} : std::vector{*find_arch("sm_80"), *find_arch("sm_90")};

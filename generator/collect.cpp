@@ -4,8 +4,6 @@
 #include <iterator>
 #include <map>
 
-#include "generator/expand.hpp"
-
 namespace attune {
 namespace {
 
@@ -15,44 +13,42 @@ void take_problems(std::vector<Diagnostic>& problems, Result<T>& from) {
 }
 
 /// Adds variants to a list in which each occurs once.
-class Collection {
+class Merge {
  public:
+  explicit Merge(std::vector<Wanted>& wanted) : wanted_(&wanted) {}
+
   void add(const Variant& variant, const std::string& spec) {
     Variant identity = variant;
     identity.arch = 0;
-    const auto [known, is_new] = index_.emplace(identity, wanted_.size());
+    const auto [known, is_new] = index_.emplace(identity, wanted_->size());
     if (is_new) {
-      wanted_.push_back({variant, spec});
+      wanted_->push_back({variant, spec});
       return;
     }
     // An empty set stands for every GPU, so it stays empty.
-    ArchSet& arch = wanted_[known->second].variant.arch;
+    ArchSet& arch = (*wanted_)[known->second].variant.arch;
     arch = arch == 0 || variant.arch == 0 ? 0 : arch | variant.arch;
   }
 
-  [[nodiscard]] std::vector<Wanted> take() && { return std::move(wanted_); }
-
  private:
-  std::vector<Wanted> wanted_;
+  std::vector<Wanted>* wanted_;
   std::map<Variant, std::size_t> index_;
 };
 
-void collect_spec(const std::filesystem::path& path, Collection& collection, std::vector<Diagnostic>& problems) {
-  Result<Spec> spec = read_spec(path);
-  take_problems(problems, spec);
-  if (!spec.ok()) return;
-  Result<Expansion> expansion = expand(spec.value);
-  take_problems(problems, expansion);
-  for (const Variant& variant : expansion.value.variants) collection.add(variant, spec.value.name);
-}
-
 }  // namespace
 
-Result<std::vector<Wanted>> collect(std::span<const std::filesystem::path> specs) {
-  Result<std::vector<Wanted>> result;
-  Collection collection;
-  for (const std::filesystem::path& path : specs) collect_spec(path, collection, result.problems);
-  result.value = std::move(collection).take();
+Result<Collection> collect(std::span<const std::filesystem::path> specs) {
+  Result<Collection> result;
+  Merge merge(result.value.wanted);
+  for (const std::filesystem::path& path : specs) {
+    Result<Spec> spec = read_spec(path);
+    take_problems(result.problems, spec);
+    if (!spec.ok()) continue;
+    Result<Expansion> expansion = expand(spec.value);
+    take_problems(result.problems, expansion);
+    for (const Variant& variant : expansion.value.variants) merge.add(variant, spec.value.name);
+    std::ranges::move(expansion.value.refused, std::back_inserter(result.value.refused));
+  }
   return result;
 }
 
@@ -70,14 +66,15 @@ Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const Templ
 
 Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec) {
   Result<std::vector<Wanted>> result;
-  Collection collection;
+  Merge merge(result.value);
   for (std::size_t family = 0; family < families().size(); ++family) {
     Variant variant;
     variant.family = static_cast<int>(family);
-    collection.add(variant, std::string{families()[family].name});
+    merge.add(variant, std::string{families()[family].name});
   }
-  collect_spec(spec, collection, result.problems);
-  result.value = std::move(collection).take();
+  Result<Collection> collected = collect(std::span(&spec, 1));
+  take_problems(result.problems, collected);
+  for (const Wanted& one : collected.value.wanted) merge.add(one.variant, one.spec);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/emit.hpp"
+#include "generator/expand.hpp"
 
 namespace attune {
 
@@ -16,9 +17,15 @@ struct Wanted {
   std::string spec;
 };
 
+/// What several specs come to.
+struct Collection {
+  std::vector<Wanted> wanted;           ///< each variant once
+  std::vector<RefusedVariant> refused;  ///< combinations that a rule refuses
+};
+
 /// Reads and expands every spec, in order. A variant that several specs ask for comes once, for all of their
 /// GPUs together.
-Result<std::vector<Wanted>> collect(std::span<const std::filesystem::path> specs);
+Result<Collection> collect(std::span<const std::filesystem::path> specs);
 
 /// Emits the source of every variant.
 Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const TemplateFiles& templates);

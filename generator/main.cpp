@@ -83,18 +83,19 @@ bool report(const Result<T>& result) {
 }
 
 Exit kernels(const Options& options) {
-  const Result<std::vector<Wanted>> wanted = collect(options.specs);
-  if (report(wanted)) return Exit::bad_input;
+  const Result<Collection> collected = collect(options.specs);
+  if (report(collected)) return Exit::bad_input;
+  const std::vector<Wanted>& wanted = collected.value.wanted;
   std::vector<Source> sources;
-  if (!wanted.value.empty()) {
+  if (!wanted.empty()) {
     const Result<TemplateFiles> templates = read_templates(options.templates);
     if (report(templates)) return Exit::bad_input;
-    Result<std::vector<Source>> emitted = emit_all(wanted.value, templates.value);
+    Result<std::vector<Source>> emitted = emit_all(wanted, templates.value);
     if (report(emitted)) return Exit::bad_input;
     sources = std::move(emitted.value);
   }
   write_sources(options.out, sources);
-  write_if_changed(options.out / "manifest.json", manifest_json(wanted.value));
+  write_if_changed(options.out / "manifest.json", manifest_json(wanted));
   // Without a compiler there is nothing to embed.
   const std::vector<Source> embedded = options.nvcc.empty() ? std::vector<Source>{} : sources;
   write_if_changed(options.out / "kernels.ninja", kernels_ninja(embedded, options.nvcc));

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <numbers>
 
@@ -32,15 +31,6 @@ struct Extents {
 };
 
 enum class Access { read, write };
-
-/// The value of an enum that C may have set to anything.
-template <class Enum>
-int raw(const Enum& value) {
-  int result = 0;
-  static_assert(sizeof(Enum) == sizeof(result));
-  std::memcpy(&result, &value, sizeof(result));
-  return result;
-}
 
 void check_stride(std::vector<std::string>& found, const char* tensor, const char* dimension, std::int64_t stride,
                   std::int64_t extent, Access access) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "attune/attune.h"
+#include "runtime/arguments.hpp"
 #include "runtime/error.hpp"
 #include "runtime/registry.hpp"
 
@@ -58,7 +59,7 @@ attune::RegistryOptions options_of(const attune_options* options) {
                         fmt::format("attune_options.struct_size is {}; it must be sizeof(attune_options), at least {}",
                                     options->struct_size, sizeof(attune_options)));
   }
-  const auto policy = static_cast<int>(options->compile_policy);
+  const int policy = attune::raw(options->compile_policy);
   if (policy < ATTUNE_COMPILE_MISSING || policy > ATTUNE_COMPILE_EXACT) {
     throw attune::Error(ATTUNE_INVALID_ARGUMENT,
                         fmt::format("attune_options.compile_policy is {}; it must be 0 (missing), 1 (never) or 2 "

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <link.h>
 
 #include <chrono>
@@ -88,9 +87,8 @@ struct Compiler::Library {
 };
 
 Compiler::Compiler() : library_(std::make_unique<Library>()) {
-  const std::vector<std::string> names = candidates();
   void* library = nullptr;
-  for (const std::string& name : names) {
+  for (const std::string& name : candidates()) {
     // Never closed again: loading it costs more than a small kernel's compilation.
     library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (library == nullptr) continue;
@@ -98,10 +96,10 @@ Compiler::Compiler() : library_(std::make_unique<Library>()) {
     break;
   }
   if (library == nullptr) {
-    throw Error(ATTUNE_NOT_COMPILED,
-                fmt::format("no NVRTC to compile kernels with; install the CUDA toolkit or its libnvrtc (12 or 13), or "
-                            "set CUDA_HOME; looked for: {}",
-                            fmt::join(names, ", ")));
+    throw Error(
+        ATTUNE_NOT_COMPILED,
+        "no NVRTC to compile kernels with: libnvrtc is neither in the loader's path nor in $CUDA_HOME, $CUDA_PATH or "
+        "/usr/local/cuda; install the CUDA toolkit or its libnvrtc (12 or 13), or set CUDA_HOME");
   }
   const link_map* map = nullptr;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && *map->l_name != '\0')

@@ -22,7 +22,7 @@ struct Options {
 };
 
 Exit compile(const Options& options) {
-  const std::optional<Request> request = load_specs(options.specs);
+  const std::optional<Collection> request = load_specs(options.specs);
   if (!request) return Exit::bad_usage;
   const std::optional<std::vector<Source>> sources = emit_sources(*request);
   if (!sources) return Exit::bad_usage;

@@ -21,7 +21,7 @@ struct Options {
 };
 
 Exit generate(const Options& options) {
-  const std::optional<Request> request = load_specs(options.specs);
+  const std::optional<Collection> request = load_specs(options.specs);
   if (!request) return Exit::bad_usage;
   const std::optional<std::vector<Source>> sources = emit_sources(*request);
   if (!sources) return Exit::bad_usage;
@@ -37,7 +37,7 @@ Exit generate(const Options& options) {
   write_output(folder / "manifest.json", manifest);
 
   if (options.json) {
-    const Cost cost = estimate(request->variants());
+    const Cost cost = estimate(variants_of(*request));
     print_json({{"out", options.out},
                 {"variants", sources->size()},
                 {"refused", refusals_json(*request)},

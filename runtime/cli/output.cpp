@@ -11,7 +11,7 @@ namespace attune::cli {
 
 void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json.dump(2)); }
 
-nlohmann::ordered_json refusals_json(const Request& request) {
+nlohmann::ordered_json refusals_json(const Collection& request) {
   auto rows = nlohmann::ordered_json::array();
   for (const RefusedVariant& refused : request.refused) {
     auto reasons = nlohmann::ordered_json::array();

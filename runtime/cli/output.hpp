@@ -13,7 +13,7 @@ namespace attune::cli {
 void print_json(const nlohmann::ordered_json& json);
 
 /// `{variant, reasons}` for each refused combination.
-nlohmann::ordered_json refusals_json(const Request& request);
+nlohmann::ordered_json refusals_json(const Collection& request);
 
 /// Writes beside, then renames: nobody meets half a file. Makes the folder. Throws std::filesystem::filesystem_error.
 void write_output(const std::filesystem::path& path, std::string_view bytes);

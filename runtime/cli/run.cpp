@@ -61,7 +61,7 @@ Exit without_gpu(const Options& options, const std::string& problem, nlohmann::o
 
 Exit run(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
-  const std::optional<Request> request = load_specs(options.specs);
+  const std::optional<Collection> request = load_specs(options.specs);
   if (!request) return Exit::bad_usage;
   const std::optional<std::vector<Source>> sources = emit_sources(*request);
   if (!sources) return Exit::bad_usage;

@@ -176,13 +176,13 @@ void print_launch_times(const cli::Gpu& gpu) {
 int main(int argc, char** argv) {
   try {
     const std::vector<std::filesystem::path> specs(argv + 1, argv + argc);
-    const Result<std::vector<Wanted>> wanted = collect(specs);
-    if (!wanted.ok() || wanted.value.empty()) {
+    const Result<Collection> collected = collect(specs);
+    if (!collected.ok() || collected.value.wanted.empty()) {
       fmt::print(stderr, "usage: {} SPEC...\n", argv[0]);
       return 2;
     }
     std::vector<Variant> variants;
-    for (const Wanted& one : wanted.value) variants.push_back(one.variant);
+    for (const Wanted& one : collected.value.wanted) variants.push_back(one.variant);
     print_compile_times(variants, 90);  // before the driver is opened: its threads do not survive a fork
     const cli::Found<cli::Gpu> gpu = cli::find_gpu();
     if (!gpu) {

@@ -26,9 +26,8 @@ TEST_CASE("a name has the fields every kernel has, then what differs from its de
   variant.V_fragment_tiles = 2;
   variant.double_buffer = 0;
   variant.rescale = static_cast<int>(Rescale::always);
-  CHECK(
-      variant.name() ==
-      "prefill_sm80_fp16_d128_r128_c64_w4_s2_gqa4_sync_lazy_noswizzle_qreg_qwhole_v2_singlebuffer_rescale_always");
+  CHECK(variant.name() ==
+        "prefill_sm80_fp16_d128_r128_c64_w4_s2_gqa4_sync_lazy_noswizzle_qreg_qwhole_v2_singlebuffer_rescale_always");
 }
 
 TEST_CASE("a name does not depend on the GPUs a variant is for") {

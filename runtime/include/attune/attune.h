@@ -33,7 +33,7 @@ typedef enum attune_dtype { ATTUNE_FP16 = 0, ATTUNE_BF16 = 1 } attune_dtype;
 typedef enum attune_compile_policy {
   ATTUNE_COMPILE_MISSING = 0, /* only when no embedded kernel serves the problem */
   ATTUNE_COMPILE_NEVER = 1,
-  ATTUNE_COMPILE_EXACT = 2    /* a kernel of exactly this head_dim, unless one is embedded */
+  ATTUNE_COMPILE_EXACT = 2 /* a kernel of exactly this head_dim, unless one is embedded */
 } attune_compile_policy;
 
 typedef struct attune_options {
@@ -58,19 +58,19 @@ typedef struct attune_tensor {
 typedef struct attune_prefill_args {
   size_t struct_size;
   attune_dtype dtype;
-  attune_tensor q;       /* batch x seqlen_q x heads_q  x head_dim */
-  attune_tensor k;       /* batch x seqlen_k x heads_kv x head_dim */
-  attune_tensor v;       /* batch x seqlen_k x heads_kv x head_dim */
-  attune_tensor o;       /* batch x seqlen_q x heads_q  x head_dim, written */
-  float* lse;            /* batch x heads_q x seqlen_q, contiguous, natural log, written; may be null */
+  attune_tensor q; /* batch x seqlen_q x heads_q  x head_dim */
+  attune_tensor k; /* batch x seqlen_k x heads_kv x head_dim */
+  attune_tensor v; /* batch x seqlen_k x heads_kv x head_dim */
+  attune_tensor o; /* batch x seqlen_q x heads_q  x head_dim, written */
+  float* lse;      /* batch x heads_q x seqlen_q, contiguous, natural log, written; may be null */
   int32_t batch;
   int32_t seqlen_q;
   int32_t seqlen_k;
   int32_t heads_q;
-  int32_t heads_kv;      /* divides heads_q */
-  int32_t head_dim;      /* a multiple of 8, at most 256 */
-  float softmax_scale;   /* finite, >= 0; usually 1/sqrt(head_dim) */
-  int32_t causal;        /* 1: query i sees keys j <= i + seqlen_k - seqlen_q */
+  int32_t heads_kv;    /* divides heads_q */
+  int32_t head_dim;    /* a multiple of 8, at most 256 */
+  float softmax_scale; /* finite, >= 0; usually 1/sqrt(head_dim) */
+  int32_t causal;      /* 1: query i sees keys j <= i + seqlen_k - seqlen_q */
 } attune_prefill_args;
 
 /* "0.1.0" */

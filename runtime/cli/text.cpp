@@ -43,10 +43,13 @@ std::string bytes_text(double bytes) {
 }
 
 std::string seconds_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1e3);
-  if (seconds < 120) return fmt::format("{:.1f} s", seconds);
-  return fmt::format("{:.1f} min", seconds / 60);
+  const auto three_digits = [](double value, const char* unit) {
+    return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : value < 100 ? 1 : 0, unit);
+  };
+  if (seconds < 1e-3) return three_digits(seconds * 1e6, "us");
+  if (seconds < 1) return three_digits(seconds * 1e3, "ms");
+  if (seconds < 120) return three_digits(seconds, "s");
+  return three_digits(seconds / 60, "min");
 }
 
 std::string counted(long long count, const std::string& noun) {

@@ -34,7 +34,7 @@ class Table {
 /// "1.5 KB", "12.0 MB"; whole bytes below 1 KB (1024).
 std::string bytes_text(double bytes);
 
-/// "0.42 ms", "1.3 s", "2.1 min"
+/// Three digits: "420 us", "1.30 s", "2.10 min".
 std::string seconds_text(double seconds);
 
 /// "1 variant", "3 variants"

@@ -116,35 +116,75 @@ void print_load_times(const cli::Gpu& gpu) {
              times[times.size() / 2], times.back(), times.size());
 }
 
+/// A call of 16 queries and keys, small enough that the host is what is timed.
+attune_prefill_args small_call(const cli::DeviceBuffer& memory, const Problem& problem) {
+  const attune_tensor tensor{memory.data(), 0, problem.head_dim, 0};
+  return {.struct_size = sizeof(attune_prefill_args),
+          .dtype = static_cast<attune_dtype>(problem.dtype),
+          .q = tensor,
+          .k = tensor,
+          .v = tensor,
+          .o = tensor,
+          .lse = nullptr,
+          .batch = problem.batch,
+          .seqlen_q = problem.seqlen_q,
+          .seqlen_k = problem.seqlen_k,
+          .heads_q = problem.heads_q,
+          .heads_kv = problem.heads_kv,
+          .head_dim = problem.head_dim,
+          .softmax_scale = 0.1F,
+          .causal = problem.causal ? 1 : 0};
+}
+
+/// A registry of the C ABI that goes when this goes.
+class TimedRegistry {
+ public:
+  explicit TimedRegistry(const attune_options* options) {
+    if (attune_registry_create(options, &registry_) != ATTUNE_OK) throw std::runtime_error(attune_last_error());
+  }
+  ~TimedRegistry() { attune_registry_destroy(registry_); }
+  TimedRegistry(const TimedRegistry&) = delete;
+  TimedRegistry& operator=(const TimedRegistry&) = delete;
+
+  void prepare(const attune_prefill_args& args) const { check(attune_prefill_prepare(registry_, &args)); }
+  void prefill(const attune_prefill_args& args) const { check(attune_prefill(registry_, &args, nullptr)); }
+
+ private:
+  static void check(attune_status status) {
+    if (status != ATTUNE_OK) throw std::runtime_error(attune_last_error());
+  }
+
+  attune_registry* registry_ = nullptr;
+};
+
+/// What a new registry needs until a kernel that is compiled at run time can be launched.
+void print_run_time_kernel_times(const cli::Gpu& gpu) {
+  const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
+  const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = 80};
+  const attune_prefill_args args = small_call(memory, problem);
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
+  const std::string cache_dir = folder.string();
+  const attune_options options{
+      .struct_size = sizeof(attune_options), .compile_policy = ATTUNE_COMPILE_EXACT, .cache_dir = cache_dir.c_str()};
+  const auto prepare = [&] { TimedRegistry(&options).prepare(args); };
+  const double compiled = ms_of(prepare);
+  const double cached = median_ms(9, prepare);
+  std::filesystem::remove_all(folder);
+  fmt::print("a kernel of head_dim 80, ready to launch: {:.0f} ms when compiled, {:.2f} ms from the disk cache\n",
+             compiled, cached);
+}
+
 void print_launch_times(const cli::Gpu& gpu) {
   constexpr int launches = 200;  // few enough that the queue never makes the host wait for the GPU
   const Variant variant = embedded_kernels().front().variant;
   const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
-                        .heads_q = 1,
-                        .heads_kv = 1,
                         .seqlen_q = 16,
                         .seqlen_k = 16,
                         .head_dim = variant.head_dim,
                         .causal = variant.causal != 0};
   const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
-  const attune_tensor tensor{memory.data(), 0, problem.head_dim, 0};
-  const attune_prefill_args args{.struct_size = sizeof(attune_prefill_args),
-                                 .dtype = static_cast<attune_dtype>(variant.dtype),
-                                 .q = tensor,
-                                 .k = tensor,
-                                 .v = tensor,
-                                 .o = tensor,
-                                 .lse = nullptr,
-                                 .batch = 1,
-                                 .seqlen_q = 16,
-                                 .seqlen_k = 16,
-                                 .heads_q = 1,
-                                 .heads_kv = 1,
-                                 .head_dim = problem.head_dim,
-                                 .softmax_scale = 0.1F,
-                                 .causal = problem.causal ? 1 : 0};
-  attune_registry* registry = nullptr;
-  if (attune_registry_create(nullptr, &registry) != ATTUNE_OK) throw std::runtime_error(attune_last_error());
+  const attune_prefill_args args = small_call(memory, problem);
+  const TimedRegistry registry(nullptr);
   const cli::LoadedKernel kernel(gpu, embedded_kernels().front().fatbin, variant, variant.name());
   const Plan launch = plan(variant, problem, gpu.device);
   const AttunePrefillParams params = make_params(args, problem);
@@ -161,14 +201,11 @@ void print_launch_times(const cli::Gpu& gpu) {
   const auto raw = [&] {
     gpu.driver.launch(kernel.handle(), launch.grid, launch.threads, launch.shared_bytes, nullptr, &params);
   };
-  const auto ours = [&] {
-    if (attune_prefill(registry, &args, nullptr) != ATTUNE_OK) throw std::runtime_error(attune_last_error());
-  };
+  const auto ours = [&] { registry.prefill(args); };
   const double raw_us = per_launch_us(raw);
   const double our_us = per_launch_us(ours);
   fmt::print("a repeated call: {:.2f} us, the driver's launch alone {:.2f} us: {:.2f} us added\n", our_us, raw_us,
              our_us - raw_us);
-  attune_registry_destroy(registry);
 }
 
 }  // namespace
@@ -190,6 +227,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     print_load_times(*gpu);
+    print_run_time_kernel_times(*gpu);
     print_launch_times(*gpu);
     return 0;
   } catch (const std::exception& error) {

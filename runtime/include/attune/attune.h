@@ -64,7 +64,7 @@ typedef struct attune_prefill_args {
   attune_tensor o; /* batch x seqlen_q x heads_q  x head_dim, written */
   float* lse;      /* batch x heads_q x seqlen_q, contiguous, natural log, written; may be null */
   int32_t batch;
-  int32_t seqlen_q;
+  int32_t seqlen_q; /* up to 4 million, 8 million where head_dim is at most 128 */
   int32_t seqlen_k;
   int32_t heads_q;
   int32_t heads_kv;    /* divides heads_q */

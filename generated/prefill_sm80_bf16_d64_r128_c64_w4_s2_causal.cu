@@ -744,7 +744,7 @@ struct OnlineSoftmax {
         float sum = l[i][h];
         sum += shuffle_xor(sum, 1);
         sum += shuffle_xor(sum, 2);
-        const bool empty = m[i][h] == minus_infinity();
+        const bool empty = sum == 0.0f;  // the largest score of a row adds 1; NaN stays NaN
         inverse[i][h] = empty ? 0.0f : 1.0f / sum;
         lse[i][h] = empty ? minus_infinity() : (m[i][h] * scale_log2 + log2_approx(sum)) * ln_2;
       }

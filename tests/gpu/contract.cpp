@@ -52,6 +52,28 @@ TEST_CASE("a row that sees no key gives O = 0 and LSE = -infinity") {
   check_call(registry, no_keys, Layout::bshd, 3);
 }
 
+TEST_CASE("a NaN in a query reaches that row and no other") {
+  const TestRegistry registry;
+  const TestCall call(typical, Layout::bshd, 3);
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  const TestCall::Output before = call.fetch();
+  const std::uint16_t nan = 0x7fff;
+  constexpr int row = 100;  // of sequence 0, head 0
+  gpu().driver.copy_to_device(static_cast<std::uint16_t*>(call.args.q.data) + row * call.args.q.stride_seq, &nan,
+                              sizeof(nan));
+  call.poison();
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  TestCall::Output after = call.fetch();
+  CHECK(std::isnan(after.lse[row]));
+  const auto first = static_cast<std::ptrdiff_t>(row) * typical.heads_q * typical.head_dim;
+  for (int d = 0; d < typical.head_dim; ++d) {
+    CHECK(std::isnan(from_storage(typical.dtype, after.o[first + d])));
+    after.o[first + d] = before.o[first + d];
+  }
+  after.lse[row] = before.lse[row];
+  CHECK(after == before);
+}
+
 TEST_CASE("a softmax scale of 0 weighs all visible keys alike") {
   const TestRegistry registry;
   TestCall call(typical, Layout::bshd, 3);

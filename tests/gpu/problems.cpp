@@ -5,6 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "generator/check.hpp"
+#include "runtime/plan.hpp"
 #include "runtime/registry.hpp"
 #include "tests/gpu/harness.hpp"
 
@@ -82,6 +84,21 @@ TEST_CASE("every length around the tile edges agrees with the reference") {
       longer.head_dim = 128;
       check_call(registry, longer, Layout::gaps, 8);
     }
+  }
+}
+
+TEST_CASE("groups of heads that the heads do not fill are computed whole, and nothing beyond them") {
+  const TestRegistry registry;
+  for (const Problem& problem :
+       {Problem{.heads_q = 8, .heads_kv = 4, .seqlen_q = 70, .seqlen_k = 5000, .head_dim = 256},
+        Problem{.heads_q = 71, .heads_kv = 71, .seqlen_q = 33, .seqlen_k = 4000, .head_dim = 64, .causal = true}}) {
+    const Grid grid =
+        plan(default_variant(problem.dtype, problem.head_dim, problem.causal, gpu().device.shared_per_block), problem,
+             gpu().device)
+            .grid;
+    REQUIRE(grid.z > 1);
+    REQUIRE(grid.x * grid.z > static_cast<unsigned>(problem.heads_q));
+    check_call(registry, problem, Layout::bshd, 4);
   }
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("a kernel compiled for exactly this head_dim agrees, and its second us
 }
 
 TEST_CASE("offsets beyond 2^31 elements are right") {
-  // Two heads of one sequence whose rows lie 2^31 / 100 elements apart: the last ones are past 2^31 elements.
+  // One head whose rows lie 2^31 / 100 elements apart: the last ones are past 2^31 elements.
   const TestRegistry registry;
   constexpr int rows = 130;
   constexpr std::int64_t stride = (std::int64_t{1} << 31) / 100 / 8 * 8;

@@ -586,8 +586,7 @@ struct KVPipeline {
       wait<1>();
       block_barrier();
     } else {
-      block_barrier();  // every thread is done with block j + 1
-      request<false>(K, k_tile(j), j);
+      request<false>(K, k_tile(j), j);  // every thread is done with K(j + 1) since the wait for V(j + 1)
       close_group();
       wait<0>();
       block_barrier();
@@ -787,12 +786,11 @@ struct PackedP {
 // From accumulators to global memory.
 
 // Writes a warp's rows of O, scaled by `factor`, to the matrix. They pass through the warp's own rows of a
-// shared tile, so that global memory is written 16 bytes a lane and row by row.
+// shared tile, which nobody may be using any more, so that global memory is written 16 bytes a lane and row by row.
 template <Dtype dtype, int row_tiles, int columns, class TileType>
 __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][4], const float (&factor)[row_tiles][2],
                                            const TileType& tile, u32 tile_row, const Matrix& matrix, int first_row) {
   const u32 lane = lane_index();
-  warp_barrier();
 #pragma unroll
   for (u32 i = 0; i < row_tiles; ++i) {
 #pragma unroll

@@ -69,8 +69,7 @@ struct KVPipeline {
       wait<1>();
       block_barrier();
     } else {
-      block_barrier();  // every thread is done with block j + 1
-      request<false>(K, k_tile(j), j);
+      request<false>(K, k_tile(j), j);  // every thread is done with K(j + 1) since the wait for V(j + 1)
       close_group();
       wait<0>();
       block_barrier();

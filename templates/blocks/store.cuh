@@ -10,12 +10,11 @@
 #include "types.h"
 
 // Writes a warp's rows of O, scaled by `factor`, to the matrix. They pass through the warp's own rows of a
-// shared tile, so that global memory is written 16 bytes a lane and row by row.
+// shared tile, which nobody may be using any more, so that global memory is written 16 bytes a lane and row by row.
 template <Dtype dtype, int row_tiles, int columns, class TileType>
 __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][4], const float (&factor)[row_tiles][2],
                                            const TileType& tile, u32 tile_row, const Matrix& matrix, int first_row) {
   const u32 lane = lane_index();
-  warp_barrier();
 #pragma unroll
   for (u32 i = 0; i < row_tiles; ++i) {
 #pragma unroll

@@ -86,13 +86,13 @@ std::string kernel_table(std::span<const Source> sources) {
   }
   if (sources.empty()) {
     return "// The embedded kernels: none.\n"
-           "#include \"runtime/registry.hpp\"\n\n"
+           "#include \"runtime/embedded.hpp\"\n\n"
            "std::span<const attune::EmbeddedKernel> attune::embedded_kernels() { return {}; }\n";
   }
   return fmt::format(
       "// The embedded kernels.\n"
       "#include <array>\n\n"
-      "#include \"runtime/registry.hpp\"\n\n"
+      "#include \"runtime/embedded.hpp\"\n\n"
       "extern \"C\" {{\n{}}}\n\n"
       "std::span<const attune::EmbeddedKernel> attune::embedded_kernels() {{\n"
       "  static const std::array<EmbeddedKernel, {}> kernels{{{{\n{}  }}}};\n"
@@ -112,14 +112,15 @@ std::string kernel_blobs(std::span<const Source> sources) {
   return text + "\n  .section .note.GNU-stack, \"\", %progbits\n";
 }
 
-std::string template_table(const TemplateFiles& templates) {
-  std::string text =
-      "// The files of templates/.\n"
-      "#include \"runtime/registry.hpp\"\n\n"
-      "const attune::TemplateFiles& attune::embedded_templates() {\n"
-      "  static const TemplateFiles files = [] {\n"
-      "    TemplateFiles all;\n";
-  for (const auto& [path, content] : templates) {
+std::string text_table(const TemplateFiles& files, std::string_view function, std::string_view header) {
+  std::string text = fmt::format(
+      "// Files as text.\n"
+      "#include \"{}\"\n\n"
+      "const attune::TemplateFiles& {}() {{\n"
+      "  static const TemplateFiles files = [] {{\n"
+      "    TemplateFiles all;\n",
+      header, function);
+  for (const auto& [path, content] : files) {
     text += fmt::format("    {{\n      std::string& text = all[\"{}\"];\n", path);
     for (std::size_t start = 0; start < content.size(); start += max_literal) {
       text += fmt::format("      text += R\"~~~~({})~~~~\";\n", std::string_view{content}.substr(start, max_literal));

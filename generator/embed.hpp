@@ -1,4 +1,4 @@
-// The files through which the build compiles kernels and links them, and the templates, into libattune.
+// The files through which the build compiles kernels and links them, and texts, into libattune.
 #pragma once
 
 #include <span>
@@ -16,13 +16,14 @@ std::string gencode_options(const Variant& variant);
 /// A ninja file that compiles NAME.cu to the compressed NAME.fatbin, for every source.
 std::string kernels_ninja(std::span<const Source> sources, std::string_view nvcc);
 
-/// C++ that defines attune::embedded_kernels() of runtime/registry.hpp.
+/// C++ that defines attune::embedded_kernels() of runtime/embedded.hpp.
 std::string kernel_table(std::span<const Source> sources);
 
 /// Assembly that holds the NAME.fatbin files, found in the include path.
 std::string kernel_blobs(std::span<const Source> sources);
 
-/// C++ that defines attune::embedded_templates() of runtime/registry.hpp.
-std::string template_table(const TemplateFiles& templates);
+/// C++ that defines a function returning these files: its qualified name ("attune::embedded_templates") and the header
+/// that declares it.
+std::string text_table(const TemplateFiles& files, std::string_view function, std::string_view header);
 
 }  // namespace attune

@@ -330,6 +330,7 @@ class Emitter {
 }  // namespace
 
 Result<TemplateFiles> read_templates(const std::filesystem::path& folder) {
+  constexpr std::array<std::string_view, 4> extensions{".cu", ".cuh", ".h", ".hpp"};
   Result<TemplateFiles> result;
   const auto problem = [&](const std::filesystem::path& path, std::string what, std::string fix) {
     result.problems.push_back({{path.string(), 0, 0}, std::move(what), std::move(fix)});
@@ -339,7 +340,7 @@ Result<TemplateFiles> read_templates(const std::filesystem::path& folder) {
   for (; !error && entry != std::filesystem::recursive_directory_iterator{}; entry.increment(error)) {
     const std::filesystem::path& path = entry->path();
     const std::string extension = path.extension().string();
-    if (!entry->is_regular_file() || (extension != ".cu" && extension != ".cuh" && extension != ".h")) continue;
+    if (!entry->is_regular_file() || std::ranges::find(extensions, extension) == extensions.end()) continue;
     std::ifstream stream(path, std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(stream), {}};
     if (!stream) problem(path, "the file cannot be read", "check its permissions");

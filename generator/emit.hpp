@@ -15,7 +15,7 @@ namespace attune {
 /// The files of templates/, by path relative to it ("blocks/softmax.cuh").
 using TemplateFiles = std::map<std::string, std::string, std::less<>>;
 
-/// Reads every .cu, .cuh and .h below a templates folder.
+/// Reads every .cu, .cuh, .h and .hpp below a templates folder.
 Result<TemplateFiles> read_templates(const std::filesystem::path& folder);
 
 /// One self-contained CUDA source.

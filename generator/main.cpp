@@ -27,6 +27,8 @@ struct Options {
   path templates;
   path out;
   std::string nvcc;
+  std::string function;
+  std::string header;
   std::vector<path> specs;
   bool check = false;
 };
@@ -104,10 +106,10 @@ Exit kernels(const Options& options) {
   return Exit::done;
 }
 
-Exit templates(const Options& options) {
+Exit texts(const Options& options) {
   const Result<TemplateFiles> files = read_templates(options.templates);
   if (report(files)) return Exit::bad_input;
-  write_if_changed(options.out, template_table(files.value));
+  write_if_changed(options.out, text_table(files.value, options.function, options.header));
   return Exit::done;
 }
 
@@ -159,8 +161,10 @@ int run(int argc, char** argv) {
   sub->add_option("--nvcc", options.nvcc, "The compiler; without one the kernel table is empty");
   sub->add_option("specs", options.specs, "Spec files");
 
-  sub = add("templates", "Write the templates as a C++ source", templates);
-  add_templates(sub);
+  sub = add("texts", "Write the sources of a folder as a C++ function that returns them", texts);
+  sub->add_option("folder", options.templates, "The folder: templates/, say")->required();
+  sub->add_option("--function", options.function, "The function's qualified name")->required();
+  sub->add_option("--header", options.header, "The header that declares it")->required();
   add_out(sub, "The C++ file");
 
   sub = add("schema", "Write the JSON Schema of specs", schema);

@@ -25,8 +25,12 @@ constexpr std::size_t hash_digits = 32;
 constexpr double builder_patience = 120;  // seconds; no kernel takes that long to compile
 
 constexpr const char* source_file = "kernel.cu";
-constexpr const char* cubin_file = "kernel.cubin";
 constexpr const char* meta_file = "meta.json";
+
+/// What the image is called, in the name of its file and in meta.json.
+const char* image_kind(const std::string& arch) { return arch == emulator_arch ? "so" : "cubin"; }
+
+std::string image_file(const std::string& arch) { return fmt::format("kernel.{}", image_kind(arch)); }
 
 /// What a name may hold to be part of a path on any file system.
 std::string sanitised(std::string_view name) {
@@ -54,7 +58,7 @@ nlohmann::json meta_of(const CacheKey& key, const Source& source, const Compiled
           {"name", key.name},
           {"arch", key.arch},
           {"hash", key.hash},
-          {"cubin", {{"bytes", compiled.cubin.size()}, {"xxh3", xxh3_hex(compiled.cubin)}}},
+          {image_kind(key.arch), {{"bytes", compiled.image.size()}, {"xxh3", xxh3_hex(compiled.image)}}},
           {"source", {{"bytes", source.text.size()}, {"xxh3", xxh3_hex(source.text)}}},
           {"seconds", compiled.seconds},
           {"usage",
@@ -114,7 +118,8 @@ Entry read_entry(const fs::path& folder) {
     entry.compiled.usage = usage_of(meta);
     if (entry.problem.empty()) checked_file(folder / source_file, meta.at("source"), entry.problem);
     if (entry.problem.empty()) {
-      entry.compiled.cubin = checked_file(folder / cubin_file, meta.at("cubin"), entry.problem);
+      const std::string& arch = entry.key.arch;
+      entry.compiled.image = checked_file(folder / image_file(arch), meta.at(image_kind(arch)), entry.problem);
     }
   } catch (const nlohmann::json::exception&) {
     entry.problem = "meta.json is not what Attune wrote";
@@ -204,16 +209,20 @@ std::string environment(const char* name) {
 
 }  // namespace
 
-CacheKey cache_key(const Source& source, int capability, const std::string& compiler) {
-  const std::string arch = arch_name(capability);
+CacheKey cache_key(const Source& source, const std::string& arch, const std::vector<std::string>& options,
+                   const std::string& compiler) {
   std::string message;
   append_part(message, source.text);
   append_part(message, source.name);
-  for (const std::string& option : compile_options(capability)) append_part(message, option);
+  for (const std::string& option : options) append_part(message, option);
   append_part(message, arch);
   append_part(message, compiler);
   append_part(message, std::to_string(ATTUNE_PARAMS_ABI));
   return {source.name, arch, xxh3_hex(message)};
+}
+
+CacheKey cache_key(const Source& source, int capability, const std::string& compiler) {
+  return cache_key(source, arch_name(capability), compile_options(capability), compiler);
 }
 
 fs::path default_cache_root() {
@@ -271,7 +280,7 @@ void Cache::publish(const CacheKey& key, const Source& source, const Compiled& c
     fs::permissions(unfinished, fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec |
                                     fs::perms::others_read | fs::perms::others_exec);
     write_file_durably(unfinished / source_file, source.text);
-    write_file_durably(unfinished / cubin_file, compiled.cubin);
+    write_file_durably(unfinished / image_file(key.arch), compiled.image);
     write_file_durably(unfinished / meta_file, meta_of(key, source, compiled).dump(2) + "\n");
     sync_folder(unfinished);
     fs::rename(unfinished, folder);

@@ -1,4 +1,5 @@
-// Compiled kernels on disk: <root>/v<format>/<arch>/<variant name>-<hash>/{kernel.cu, kernel.cubin, meta.json}.
+// Compiled kernels on disk: <root>/v<format>/<arch>/<variant name>-<hash>/{kernel.cu, kernel.cubin, meta.json};
+// for the emulator kernel.so in place of kernel.cubin.
 #pragma once
 
 #include <atomic>
@@ -17,11 +18,18 @@ namespace attune {
 /// Everything that can change the machine code of a kernel.
 struct CacheKey {
   std::string name;  ///< of the variant
-  std::string arch;  ///< "sm_90"
+  std::string arch;  ///< "sm_90", or emulator_arch
   std::string hash;  ///< 128 bits in hex over source, flags, arch, compiler version and params ABI
 };
 
-/// `compiler` tells builds of the compiler apart: Compiler::identity().
+/// The architecture of kernels that the host's compiler made.
+inline constexpr const char* emulator_arch = "emulator";
+
+/// `options` are all that the compiler gets; `compiler` tells builds of it apart, and whatever else is compiled along.
+CacheKey cache_key(const Source& source, const std::string& arch, const std::vector<std::string>& options,
+                   const std::string& compiler);
+
+/// The same for NVRTC: `compiler` is Compiler::identity().
 CacheKey cache_key(const Source& source, int capability, const std::string& compiler);
 
 /// $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else $HOME/.cache/attune; empty (no caching) when none is set.

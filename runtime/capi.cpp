@@ -1,6 +1,7 @@
 // The extern "C" surface: nothing but Registry behind a status code and a message.
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <new>
 #include <string>
 
@@ -51,13 +52,22 @@ void require(const void* pointer, const char* name) {
   if (pointer == nullptr) throw attune::Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{} is null", name));
 }
 
+/// Of attune_options before it had a device.
+constexpr std::size_t oldest_options_size = offsetof(attune_options, cache_dir) + sizeof(const char*);
+
+/// Where a field of an options struct ends.
+template <class Field>
+constexpr std::size_t end_of(std::size_t offset, const Field&) {
+  return offset + sizeof(Field);
+}
+
 attune::RegistryOptions options_of(const attune_options* options) {
   attune::RegistryOptions result;
   if (options == nullptr) return result;
-  if (options->struct_size < sizeof(attune_options)) {
+  if (options->struct_size < oldest_options_size) {
     throw attune::Error(ATTUNE_INVALID_ARGUMENT,
                         fmt::format("attune_options.struct_size is {}; it must be sizeof(attune_options), at least {}",
-                                    options->struct_size, sizeof(attune_options)));
+                                    options->struct_size, oldest_options_size));
   }
   const int policy = attune::raw(options->compile_policy);
   if (policy < ATTUNE_COMPILE_MISSING || policy > ATTUNE_COMPILE_EXACT) {
@@ -68,6 +78,17 @@ attune::RegistryOptions options_of(const attune_options* options) {
   }
   result.policy = options->compile_policy;
   if (options->cache_dir != nullptr) result.cache_root = options->cache_dir;
+  if (options->struct_size >= end_of(offsetof(attune_options, device), options->device)) {
+    const int device = attune::raw(options->device);
+    if (device < ATTUNE_DEVICE_CUDA || device > ATTUNE_DEVICE_EMULATOR) {
+      throw attune::Error(ATTUNE_INVALID_ARGUMENT,
+                          fmt::format("attune_options.device is {}; it must be 0 (CUDA) or 1 (emulator)", device));
+    }
+    result.device = options->device;
+  }
+  if (options->struct_size >= end_of(offsetof(attune_options, emulator_seed), options->emulator_seed)) {
+    result.emulator_seed = options->emulator_seed;
+  }
   return result;
 }
 

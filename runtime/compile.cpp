@@ -158,9 +158,9 @@ Compiled Compiler::compile(const Source& source, int capability) const {
                             arch_name(capability), api.error_string(result), log.c_str()));
   }
   Compiled compiled;
-  compiled.cubin = api.read(program.get(), api.cubin_size, api.cubin, "nvrtcGetCUBIN");
+  compiled.image = api.read(program.get(), api.cubin_size, api.cubin, "nvrtcGetCUBIN");
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  compiled.usage = parse_usage(log, compiled.cubin);
+  compiled.usage = parse_usage(log, compiled.image);
   return compiled;
 }
 

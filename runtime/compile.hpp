@@ -20,7 +20,7 @@ struct ResourceUsage {
 };
 
 struct Compiled {
-  std::string cubin;
+  std::string image;  ///< a cubin; a shared object where the host's compiler made it
   ResourceUsage usage;
   double seconds = 0;  ///< of compilation alone
 };

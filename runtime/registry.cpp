@@ -1,18 +1,21 @@
 #include "runtime/registry.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "generator/check.hpp"
-#include "generator/emit.hpp"
 #include "runtime/arguments.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/driver.hpp"
+#include "runtime/emulated.hpp"
 #include "runtime/error.hpp"
+#include "runtime/plan.hpp"
 
 namespace attune {
 namespace {
@@ -53,32 +56,12 @@ struct Table {
   }
 };
 
-/// Smallest head_dim that a kernel of exactly this problem's head_dim can have.
-int exact_head_dim(const Problem& problem, const Device& device) {
-  return default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block).head_dim;
-}
-
-std::string lines_of(const std::vector<Diagnostic>& problems) {
-  std::vector<std::string> lines;
-  lines.reserve(problems.size());
-  for (const Diagnostic& problem : problems) lines.push_back(problem.text());
-  return fmt::format("{}", fmt::join(lines, "\n"));
-}
-
-const EmbeddedKernel* choose_embedded(const Problem& problem, const Device& device) {
-  const auto kernels = embedded_kernels();
-  std::vector<Variant> variants;
-  variants.reserve(kernels.size());
-  for (const EmbeddedKernel& kernel : kernels) variants.push_back(kernel.variant);
-  const auto best = choose(variants, problem, device);
-  if (!best) return nullptr;
-  return &*std::ranges::find(kernels, *best, &EmbeddedKernel::variant);
-}
-
 }  // namespace
 
 struct Registry::State {
-  explicit State(RegistryOptions options) : policy(options.policy), cache(std::move(options.cache_root)) {}
+  explicit State(RegistryOptions options) : policy(options.policy), cache(std::move(options.cache_root)) {
+    if (options.device == ATTUNE_DEVICE_EMULATOR) emulated.emplace(policy, cache, options.emulator_seed);
+  }
 
   ~State() {
     for (const auto& loaded : kernels) driver_owner->unload(loaded->kernel);
@@ -88,6 +71,9 @@ struct Registry::State {
 
   const attune_compile_policy policy;
   const Cache cache;
+
+  /// In place of a driver, and of everything below.
+  std::optional<EmulatedKernels> emulated;
 
   // Read without the lock; what they point to lives until the registry goes.
   std::atomic<const Driver*> driver = nullptr;
@@ -173,9 +159,9 @@ const Loaded& Registry::State::keep(const Variant& variant, KernelHandle kernel,
 
 /// Embedded or generated, as the policy says.
 const Loaded& Registry::State::load_best(const Problem& problem, const Driver& opened, const Device& device) {
-  const EmbeddedKernel* best = choose_embedded(problem, device);
-  const bool padded = best != nullptr && best->variant.head_dim > exact_head_dim(problem, device);
-  if (best != nullptr && !(padded && policy == ATTUNE_COMPILE_EXACT)) {
+  const EmbeddedChoice choice = choose_embedded(problem, device, policy);
+  const EmbeddedKernel* best = choice.kernel;
+  if (choice.preferred) {
     if (const Loaded* loaded = load_embedded(*best, opened, device)) return *loaded;
     best = nullptr;
   }
@@ -208,24 +194,13 @@ const Loaded* Registry::State::load_embedded(const EmbeddedKernel& embedded, con
 
 /// A kernel of exactly the problem's head_dim: generated, then from the disk or from NVRTC.
 const Loaded& Registry::State::load_generated(const Problem& problem, const Driver& opened, const Device& device) {
-  const Variant variant = default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block);
-  if (const auto reasons = refusals(variant, problem, device); !reasons.empty()) {
-    throw Error(ATTUNE_UNSUPPORTED,
-                fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
-                            device.capability / 10, device.capability % 10, fmt::join(reasons, "; ")));
-  }
-  if (policy == ATTUNE_COMPILE_NEVER) {
-    throw Error(ATTUNE_NOT_COMPILED, "the compile policy is ATTUNE_COMPILE_NEVER");
-  }
+  const Variant variant = variant_to_generate(problem, device, policy);
   if (const Loaded* loaded = already_loaded(variant, device.ordinal)) return *loaded;
-  const Result<Source> source = emit(variant, embedded_templates(), "made at run time");
-  if (!source.ok()) throw Error(ATTUNE_INTERNAL_ERROR, lines_of(source.problems));
+  const Source source = generate(variant);
   const Compiler& nvrtc = open_compiler();
-  const CacheKey key = cache_key(source.value, device.capability, nvrtc.identity());
-  const Compiled compiled =
-      cache.find_or_build(key, source.value, [&] { return nvrtc.compile(source.value, device.capability); });
-  const KernelHandle kernel =
-      opened.load(compiled.cubin, source.value.name, resources(variant).shared_bytes, device.ordinal);
+  const CacheKey key = cache_key(source, device.capability, nvrtc.identity());
+  const Compiled compiled = cache.find_or_build(key, source, [&] { return nvrtc.compile(source, device.capability); });
+  const KernelHandle kernel = opened.load(compiled.image, source.name, resources(variant).shared_bytes, device.ordinal);
   return keep(variant, kernel, device);
 }
 
@@ -235,6 +210,7 @@ Registry::~Registry() = default;
 
 void Registry::prepare(const attune_prefill_args& args) {
   const Problem problem = check_arguments(args);
+  if (state_->emulated) return state_->emulated->prepare(problem);
   const Driver& driver = state_->open_driver();
   // Loaded in another context of this device before: this context still has to get its code.
   driver.warm(state_->kernel_for(problem, driver).kernel);
@@ -243,6 +219,7 @@ void Registry::prepare(const attune_prefill_args& args) {
 void Registry::prefill(const attune_prefill_args& args, void* stream) {
   const Problem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  if (state_->emulated) return state_->emulated->prefill(args, problem);
   const Driver& driver = state_->open_driver();
   const Loaded& loaded = state_->kernel_for(problem, driver);
   const Plan launch = plan(loaded.variant, problem, loaded.device);

@@ -10,7 +10,7 @@
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/text.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/embedded.hpp"
 
 namespace attune::cli {
 namespace {
@@ -46,7 +46,7 @@ std::optional<std::vector<LoadedKernel>> load_kernels(const Gpu& gpu, const std:
   const std::vector<Built> built = build(compiler, *sources, {arch}, 0);
   report_failures(built);
   for (const Built& one : built) {
-    if (one.ok()) kernels.emplace_back(gpu, one.compiled.cubin, one.source->variant, one.source->name);
+    if (one.ok()) kernels.emplace_back(gpu, one.compiled.image, one.source->variant, one.source->name);
   }
   return kernels;
 }

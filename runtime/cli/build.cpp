@@ -2,14 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "generator/check.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/emulated.hpp"
 #include "runtime/error.hpp"
 #include "runtime/parallel.hpp"
 
 namespace attune::cli {
 
-std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& sources, const std::vector<Arch>& archs,
-                         int jobs) {
+namespace {
+
+/// Every source with each of the architectures that it fits.
+std::vector<Built> to_build(const std::vector<Source>& sources, const std::vector<Arch>& archs) {
   std::vector<Built> built;
   for (const Source& source : sources) {
     for (const Arch& arch : archs) {
@@ -18,14 +24,32 @@ std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& so
       }
     }
   }
+  return built;
+}
+
+void compile_all(std::vector<Built>& built, int jobs, const std::function<Compiled(const Built&)>& compile) {
   parallel_for(static_cast<long long>(built.size()), jobs, [&](long long i) {
-    Built& one = built[i];
     try {
-      one.compiled = compiler.compile(*one.source, one.arch.capability);
+      built[i].compiled = compile(built[i]);
     } catch (const Error& error) {
-      one.error = error.what();
+      built[i].error = error.what();
     }
   });
+}
+
+}  // namespace
+
+std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& sources, const std::vector<Arch>& archs,
+                         int jobs) {
+  std::vector<Built> built = to_build(sources, archs);
+  compile_all(built, jobs, [&](const Built& one) { return compiler.compile(*one.source, one.arch.capability); });
+  return built;
+}
+
+std::vector<Built> build(const emulator::HostCompiler& compiler, const std::vector<Source>& sources, int jobs) {
+  const Cache cache(default_cache_root());
+  std::vector<Built> built = to_build(sources, {emulated_arch()});
+  compile_all(built, jobs, [&](const Built& one) { return compile_cached(compiler, *one.source, cache); });
   return built;
 }
 

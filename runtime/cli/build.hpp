@@ -1,4 +1,4 @@
-// Compiling sources with NVRTC, several at a time, and the table of what came out.
+// Compiling sources, several at a time, and the table of what came out.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,6 +8,7 @@
 #include "generator/arch.hpp"
 #include "runtime/cli/text.hpp"
 #include "runtime/compile.hpp"
+#include "runtime/emulator/host_compiler.hpp"
 
 namespace attune::cli {
 
@@ -25,6 +26,9 @@ struct Built {
 /// of the sources. `sources` must outlive the result.
 std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& sources, const std::vector<Arch>& archs,
                          int jobs);
+
+/// The same for the emulator: by the host's compiler, or from the cache.
+std::vector<Built> build(const emulator::HostCompiler& compiler, const std::vector<Source>& sources, int jobs);
 
 /// Registers, shared memory, spills, code size and seconds, one row for each.
 std::string resource_table(const std::vector<Built>& built);

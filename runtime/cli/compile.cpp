@@ -42,7 +42,7 @@ Exit compile(const Options& options) {
     for (const Built& one : built) {
       if (!one.ok()) continue;
       const std::string file = fmt::format("{}.{}.cubin", one.source->name, one.arch.name);
-      write_output(std::filesystem::path(options.out) / file, one.compiled.cubin);
+      write_output(std::filesystem::path(options.out) / file, one.compiled.image);
     }
   }
   if (options.json) {

@@ -12,8 +12,8 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/text.hpp"
+#include "runtime/embedded.hpp"
 #include "runtime/error.hpp"
-#include "runtime/registry.hpp"
 
 namespace attune::cli {
 namespace {
@@ -55,6 +55,16 @@ Finding find_nvrtc() {
                       "install the CUDA toolkit (or its libnvrtc) and put its lib64 into LD_LIBRARY_PATH; it "
                       "compiles kernels that are not embedded"};
   const Found<Compiler> compiler = find_compiler();
+  finding.ok = static_cast<bool>(compiler);
+  finding.detail = compiler ? fmt::format("{} at {}", compiler->version(), compiler->path()) : compiler.problem;
+  return finding;
+}
+
+Finding find_host() {
+  Finding finding{.what = "host compiler",
+                  .required = false,
+                  .remedy = "install g++ or clang++, or set CXX; the emulator needs one to run kernels without a GPU"};
+  const Found<emulator::HostCompiler> compiler = find_host_compiler();
   finding.ok = static_cast<bool>(compiler);
   finding.detail = compiler ? fmt::format("{} at {}", compiler->version(), compiler->path()) : compiler.problem;
   return finding;
@@ -124,7 +134,7 @@ Finding find_embedded() {
 
 Exit doctor(bool json) {
   std::vector<Finding> findings = find_driver_and_gpu();
-  for (Finding (*look)() : {find_nvrtc, find_nvcc, find_cache, find_embedded}) findings.push_back(look());
+  for (Finding (*look)() : {find_nvrtc, find_nvcc, find_host, find_cache, find_embedded}) findings.push_back(look());
   const bool complete = std::ranges::all_of(findings, [](const Finding& f) { return f.ok || !f.required; });
   if (json) {
     auto rows = nlohmann::ordered_json::array();
@@ -149,7 +159,7 @@ Exit doctor(bool json) {
 
 Command doctor_command(CLI::App& root) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* app = root.add_subcommand("doctor", "GPU, driver, NVRTC, nvcc and cache folder: what is here, what to do");
+  CLI::App* app = root.add_subcommand("doctor", "GPU, driver, compilers and cache folder: what is here, what to do");
   app->add_flag("--json", *json, "Print the findings as JSON");
   app->footer("Exit code 3 when something that running kernels needs is missing.");
   return {.app = app, .run = [json] { return doctor(*json); }};

@@ -9,7 +9,8 @@
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
 #include "runtime/cli/text.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/embedded.hpp"
+#include "runtime/plan.hpp"
 
 namespace attune::cli {
 namespace {

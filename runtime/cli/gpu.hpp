@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/cli/machine.hpp"
+#include "runtime/cli/outputs.hpp"
 #include "runtime/cli/problems.hpp"
 #include "runtime/plan.hpp"
 
@@ -85,13 +86,8 @@ class DeviceProblem {
   /// Queues one launch on the default stream; nothing when the problem has no rows.
   void launch(const LoadedKernel& kernel) const;
 
-  struct Output {
-    std::vector<std::uint16_t> o;
-    std::vector<float> lse;
-    bool guards_intact = true;
-  };
   /// Waits for the GPU and fetches O and LSE.
-  [[nodiscard]] Output fetch() const;
+  [[nodiscard]] Outputs fetch() const;
 
   /// Bytes of device memory that one launch touches.
   [[nodiscard]] static std::size_t bytes(const Problem& problem);

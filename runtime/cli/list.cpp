@@ -8,7 +8,7 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/text.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/embedded.hpp"
 
 namespace attune::cli {
 namespace {

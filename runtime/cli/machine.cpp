@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/cache.hpp"
+#include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 
 namespace attune::cli {
@@ -21,6 +23,18 @@ void describe_arch_option(CLI::Option* option, const std::string& description) {
       });
 }
 
+/// A thing that its constructor finds, or why it did not.
+template <class T>
+Found<T> open() {
+  Found<T> found;
+  try {
+    found.value = std::make_unique<T>();
+  } catch (const Error& error) {
+    found.problem = error.what();
+  }
+  return found;
+}
+
 }  // namespace
 
 Found<Gpu> find_gpu() {
@@ -35,15 +49,9 @@ Found<Gpu> find_gpu() {
   }
 }
 
-Found<Compiler> find_compiler() {
-  Found<Compiler> found;
-  try {
-    found.value = std::make_unique<Compiler>();
-  } catch (const Error& error) {
-    found.problem = error.what();
-  }
-  return found;
-}
+Found<Compiler> find_compiler() { return open<Compiler>(); }
+
+Found<emulator::HostCompiler> find_host_compiler() { return open<emulator::HostCompiler>(); }
 
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description) {
   describe_arch_option(app.add_option("--arch", name), description);
@@ -66,6 +74,14 @@ Arch arch_of(const Device& device) {
   const auto known = std::ranges::find(all_archs(), device.capability, &Arch::capability);
   if (known != all_archs().end()) return *known;
   return {.name = "this GPU",
+          .capability = device.capability,
+          .shared_per_block = device.shared_per_block,
+          .shared_per_sm = device.shared_per_sm};
+}
+
+Arch emulated_arch() {
+  const Device device = emulator::device();
+  return {.name = emulator_arch,
           .capability = device.capability,
           .shared_per_block = device.shared_per_block,
           .shared_per_sm = device.shared_per_sm};

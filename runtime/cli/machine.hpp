@@ -1,4 +1,4 @@
-// What the machine under the tool has: a GPU, a compiler.
+// What the machine under the tool has: a GPU, compilers.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 #include "generator/arch.hpp"
 #include "runtime/compile.hpp"
 #include "runtime/driver.hpp"
+#include "runtime/emulator/host_compiler.hpp"
 
 namespace attune::cli {
 
@@ -32,6 +33,7 @@ struct Gpu {
 
 Found<Gpu> find_gpu();
 Found<Compiler> find_compiler();
+Found<emulator::HostCompiler> find_host_compiler();
 
 /// Adds --arch, once or (for a list) any number of times; an unknown name is bad usage.
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description);
@@ -42,6 +44,9 @@ std::vector<Arch> resolve_archs(const std::vector<std::string>& names);
 
 /// The table's entry for a GPU; for one newer than the table, its own limits.
 Arch arch_of(const Device& device);
+
+/// The emulator as an architecture, its limits being those that it plans with.
+Arch emulated_arch();
 
 /// An architecture of the table as a device that is not here, for planning. Its number of multiprocessors and L2
 /// size are those of a common card.

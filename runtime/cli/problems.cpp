@@ -86,6 +86,10 @@ std::size_t query_elements(const Problem& problem) {
   return static_cast<std::size_t>(problem.batch) * problem.seqlen_q * problem.heads_q * problem.head_dim;
 }
 
+std::size_t query_rows(const Problem& problem) {
+  return static_cast<std::size_t>(problem.batch) * problem.heads_q * problem.seqlen_q;
+}
+
 std::size_t key_elements(const Problem& problem) {
   return static_cast<std::size_t>(problem.batch) * problem.seqlen_k * problem.heads_kv * problem.head_dim;
 }

@@ -46,6 +46,9 @@ bool report_unsound(const Problem& problem);
 std::size_t query_elements(const Problem& problem);
 std::size_t key_elements(const Problem& problem);
 
+/// Rows of Q, which are the elements of LSE.
+std::size_t query_rows(const Problem& problem);
+
 /// Normally distributed storage values, the same for the same seed on every machine.
 std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed);
 

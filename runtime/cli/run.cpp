@@ -1,10 +1,14 @@
-// attune run: generate, compile, launch, compare with the reference.
+// attune run: generate, compile, launch (on a GPU or in the emulator), compare with the reference.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "generator/check.hpp"
+#include "runtime/cli/banks.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
@@ -21,6 +25,7 @@ struct Options {
   bool one_problem = false;  ///< sizes were given: check that problem alone
   std::uint64_t seed = 1;
   int jobs = 0;
+  bool bank_conflicts = false;
   bool json = false;
 };
 
@@ -32,84 +37,161 @@ std::optional<std::vector<Problem>> problems_for(const Variant& variant, const O
   return std::vector{problem};
 }
 
-/// Launches whatever compiled for the GPU and compares.
-std::optional<std::vector<Verdict>> verify_all(const Gpu& gpu, const std::vector<Built>& built,
-                                               const Options& options) {
-  std::vector<Verdict> verdicts;
-  for (const Built& one : built) {
-    if (!one.ok()) continue;
-    const auto problems = problems_for(one.source->variant, options);
-    if (!problems) return std::nullopt;
-    verdicts.push_back(verify(gpu, one, *problems, options.seed));
-  }
-  return verdicts;
-}
+/// What of this machine takes part, and why what is missing does not.
+struct Machine {
+  Found<Compiler> nvrtc;
+  Found<Gpu> gpu;
+  Found<emulator::HostCompiler> host;
 
-/// Says in the report and in the JSON what a machine without a GPU leaves unchecked.
-Exit without_gpu(const Options& options, const std::string& problem, nlohmann::ordered_json& json) {
-  const SelfCheck check = check_reference(options.seed);
-  json["reference_check"] = {{"ok", check.ok}, {"cases", check.cases}, {"max_error", check.max_error}};
-  json["not_run"] = "the kernels: " + problem;
-  if (!options.json) {
-    fmt::print("\nCPU reference against an independent formula: {} in {} (largest difference {:.1e})\n",
-               check.ok ? "agrees" : "DISAGREES", counted(check.cases, "case"), check.max_error);
-    fmt::print("Not run: the kernels themselves, so their numbers are unchecked here ({})\n", problem);
-  }
-  if (!check.ok) return Exit::check_failed;
-  return options.device == "gpu" ? Exit::machine_lacks : Exit::done;
-}
-
-Exit run(const Options& options) {
-  const auto start = std::chrono::steady_clock::now();
-  const std::optional<Collection> request = load_specs(options.specs);
-  if (!request) return Exit::bad_usage;
-  const std::optional<std::vector<Source>> sources = emit_sources(*request);
-  if (!sources) return Exit::bad_usage;
-  const std::chrono::duration<double> generation = std::chrono::steady_clock::now() - start;
-  if (!options.json) {
-    fmt::print("{}generated {} in {}\n", cost_report(*request),
-               counted(static_cast<long long>(sources->size()), "source"), seconds_text(generation.count()));
+  explicit Machine(const std::string& device) : nvrtc(find_compiler()) {
+    if (device == "auto" || device == "gpu") gpu = find_gpu();
+    if (device == "emulator" || (device == "auto" && !on_gpu())) host = find_host_compiler();
   }
 
-  const Found<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    fmt::print(stderr, "attune: nothing was compiled or run: {}\n", compiler.problem);
-    return Exit::machine_lacks;
-  }
-  Found<Gpu> gpu{.value = nullptr, .problem = "--device none was asked for"};
-  if (options.device != "none") gpu = find_gpu();
-  const std::vector<Arch> archs =
-      gpu ? std::vector{arch_of(gpu->device)} : std::vector{*find_arch("sm_80"), *find_arch("sm_90")};
-  const std::vector<Built> built = build(*compiler, *sources, archs, options.jobs);
+  [[nodiscard]] bool on_gpu() const { return gpu && nvrtc; }
 
-  nlohmann::ordered_json json{{"refused", refusals_json(*request)},
-                              {"generation_seconds", generation.count()},
-                              {"nvrtc", compiler->version()},
-                              {"kernels", resource_json(built)}};
-  if (!options.json) fmt::print("\nNVRTC {}\n{}", compiler->version(), resource_table(built));
-  Exit exit = report_failures(built) ? Exit::done : Exit::check_failed;
-  if (gpu) {
-    const std::optional<std::vector<Verdict>> verdicts = verify_all(*gpu, built, options);
-    if (!verdicts) return Exit::bad_usage;
-    if (std::ranges::any_of(*verdicts, [](const Verdict& verdict) { return !verdict.ok(); })) {
-      exit = Exit::check_failed;
+  /// Why no kernel can run.
+  [[nodiscard]] std::string problem() const {
+    std::vector<std::string> problems;
+    for (const std::string& one : {gpu.problem, host.problem}) {
+      if (!one.empty()) problems.push_back(one);
     }
-    for (const Source& source : *sources) {
-      for (const Refusal& refusal : check_arch(source.variant, archs.front())) {
+    return problems.empty() ? "--device none was asked for" : fmt::format("{}", fmt::join(problems, "; "));
+  }
+};
+
+/// One run of the command: tables as they come, or one JSON at the end.
+class Run {
+ public:
+  explicit Run(const Options& options) : options_(&options), machine_(options.device) {}
+
+  Exit execute() {
+    if (options_->bank_conflicts && !machine_.host) {
+      const bool looked_for = !machine_.host.problem.empty();
+      fmt::print(stderr, "attune: --bank-conflicts needs the emulator: {}\n",
+                 looked_for ? machine_.host.problem : "pass --device emulator");
+      return looked_for ? Exit::machine_lacks : Exit::bad_usage;
+    }
+    if (!generate()) return Exit::bad_usage;
+    if (!machine_.nvrtc && !machine_.host) {
+      fmt::print(stderr, "attune: nothing was compiled or run: {}\n", machine_.nvrtc.problem);
+      return Exit::machine_lacks;
+    }
+    if (machine_.nvrtc) {
+      compile();
+    } else {
+      fmt::print(stderr, "attune: no machine code was made: {}\n", machine_.nvrtc.problem);
+    }
+    const Exit checked = check();
+    if (checked == Exit::bad_usage) return checked;
+    if (options_->json) print_json(json_);
+    return all_compiled_ ? checked : Exit::check_failed;
+  }
+
+ private:
+  using Try = std::function<Verdict(const Built&, const std::vector<Problem>&)>;
+
+  /// Prints all problems of the specs; whether there is none.
+  bool generate() {
+    const auto start = std::chrono::steady_clock::now();
+    const std::optional<Collection> request = load_specs(options_->specs);
+    if (!request) return false;
+    std::optional<std::vector<Source>> sources = emit_sources(*request);
+    if (!sources) return false;
+    sources_ = std::move(*sources);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    json_ = {{"refused", refusals_json(*request)}, {"generation_seconds", seconds.count()}};
+    if (!options_->json) {
+      fmt::print("{}generated {} in {}\n", cost_report(*request),
+                 counted(static_cast<long long>(sources_.size()), "source"), seconds_text(seconds.count()));
+    }
+    return true;
+  }
+
+  /// Machine code, for this GPU or the usual ones, and what it uses.
+  void compile() {
+    const std::vector<Arch> archs = machine_.gpu ? std::vector{arch_of(machine_.gpu->device)}
+                                                 : std::vector{*find_arch("sm_80"), *find_arch("sm_90")};
+    built_ = build(*machine_.nvrtc, sources_, archs, options_->jobs);
+    json_["nvrtc"] = machine_.nvrtc->version();
+    json_["kernels"] = resource_json(built_);
+    if (!options_->json) fmt::print("\nNVRTC {}\n{}", machine_.nvrtc->version(), resource_table(built_));
+    all_compiled_ = report_failures(built_);
+  }
+
+  Exit check() {
+    if (machine_.on_gpu()) {
+      return compare(machine_.gpu->device.name, arch_of(machine_.gpu->device), built_,
+                     [this](const Built& one, const std::vector<Problem>& problems) {
+                       return verify(*machine_.gpu, one, problems, options_->seed);
+                     });
+    }
+    if (!machine_.host) return without_kernels();
+    const std::vector<Built> emulated = build(*machine_.host, sources_, options_->jobs);
+    json_["host_compiler"] = machine_.host->version();
+    all_compiled_ = report_failures(emulated) && all_compiled_;
+    const EmulatedRun how{.seed = options_->seed, .jobs = options_->jobs, .count_banks = options_->bank_conflicts};
+    return compare(emulator_arch, emulated_arch(), emulated,
+                   [&](const Built& one, const std::vector<Problem>& problems) { return verify(one, problems, how); });
+  }
+
+  /// Tries what compiled, and tells.
+  Exit compare(const std::string& device, const Arch& arch, const std::vector<Built>& built, const Try& try_one) {
+    std::vector<Verdict> verdicts;
+    std::vector<const Source*> tried;
+    for (const Built& one : built) {
+      if (!one.ok()) continue;
+      const auto problems = problems_for(one.source->variant, *options_);
+      if (!problems) return Exit::bad_usage;
+      verdicts.push_back(try_one(one, *problems));
+      tried.push_back(one.source);
+    }
+    for (const Source& source : sources_) {
+      for (const Refusal& refusal : check_arch(source.variant, arch)) {
         fmt::print(stderr, "not run: {}: {}\n", source.name, refusal.message);
       }
     }
-    json["device"] = gpu->device.name;
-    json["checks"] = verdict_json(*verdicts);
-    if (!options.json) fmt::print("\n{}\n{}", gpu->device.name, verdict_table(*verdicts));
-    report_disagreements(*verdicts);
-  } else {
-    const Exit checked = without_gpu(options, gpu.problem, json);
-    if (exit == Exit::done) exit = checked;
+    json_["device"] = device;
+    json_["checks"] = verdict_json(verdicts);
+    if (!options_->json) fmt::print("\n{}\n{}", device, verdict_table(verdicts));
+    if (options_->bank_conflicts) report_banks(tried, verdicts);
+    report_disagreements(verdicts);
+    return std::ranges::all_of(verdicts, &Verdict::ok) ? Exit::done : Exit::check_failed;
   }
-  if (options.json) print_json(json);
-  return exit;
-}
+
+  void report_banks(const std::vector<const Source*>& sources, const std::vector<Verdict>& verdicts) {
+    auto rows = nlohmann::ordered_json::array();
+    std::string text;
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      rows.push_back(bank_json(*sources[i], verdicts[i].banks));
+      text += bank_report(*sources[i], verdicts[i].banks);
+    }
+    json_["bank_conflicts"] = rows;
+    if (!options_->json) fmt::print("\nbank conflicts in shared memory\n{}", text);
+  }
+
+  /// Says what a machine that can run no kernel leaves unchecked.
+  Exit without_kernels() {
+    const SelfCheck check = check_reference(options_->seed);
+    const std::string problem = machine_.problem();
+    json_["reference_check"] = {{"ok", check.ok}, {"cases", check.cases}, {"max_error", check.max_error}};
+    json_["not_run"] = "the kernels: " + problem;
+    if (!options_->json) {
+      fmt::print("\nCPU reference against an independent formula: {} in {} (largest difference {:.1e})\n",
+                 check.ok ? "agrees" : "DISAGREES", counted(check.cases, "case"), check.max_error);
+      fmt::print("Not run: the kernels themselves, so their numbers are unchecked here ({})\n", problem);
+    }
+    if (!check.ok) return Exit::check_failed;
+    return options_->device == "gpu" || options_->device == "emulator" ? Exit::machine_lacks : Exit::done;
+  }
+
+  const Options* options_;
+  Machine machine_;
+  std::vector<Source> sources_;
+  std::vector<Built> built_;  ///< machine code
+  bool all_compiled_ = true;
+  nlohmann::ordered_json json_;
+};
 
 }  // namespace
 
@@ -117,24 +199,31 @@ Command run_command(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("run", "Generate, compile, launch and compare with the float64 reference");
   add_spec_argument(*app, options->specs);
-  app->add_option("--device", options->device, "auto: the GPU if there is one; gpu: fail without; none: compile only")
-      ->check(CLI::IsMember({"auto", "gpu", "none"}))
+  app->add_option("--device", options->device,
+                  "auto: the GPU if there is one, else the emulator; gpu, emulator: fail without; none: compile only")
+      ->check(CLI::IsMember({"auto", "gpu", "emulator", "none"}))
       ->capture_default_str();
-  app->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
-  app->add_option("--jobs", options->jobs, "Compilations at a time [default: one for each core]")
+  app->add_option("--seed", options->seed,
+                  "Of the random inputs, and of the schedule in the emulator: the same seed replays it")
+      ->capture_default_str();
+  app->add_option("--jobs", options->jobs, "Compilations, or emulated blocks, at a time [default: one for each core]")
       ->check(CLI::PositiveNumber)
       ->option_text("N");
+  app->add_flag("--bank-conflicts", options->bank_conflicts,
+                "List the lines with bank conflicts in shared memory (emulator only)");
   app->add_flag("--json", options->json, "Print the tables as JSON");
   options->problem.add_sizes(*app);
   app->footer(R"(Each variant is launched on a few small problems, or on the one whose sizes are given; outputs are
-poisoned beforehand and compared with float64 on the CPU.
+poisoned beforehand and compared with float64 on the CPU. The emulator runs the same source on the CPU, thread by
+thread, and stops at what no GPU promises to get right: a race, a stray or misaligned access, a value nobody wrote.
 Examples:
   attune run specs/quickstart.yaml
   attune run specs/quickstart.yaml --batch 2 --heads-q 32 --heads-kv 8 --seqlen-q 1000
+  attune run specs/quickstart.yaml --device emulator --bank-conflicts
   attune run specs/prefill_sm80.yaml --device none --json)");
   return {.app = app, .run = [options, app] {
             options->one_problem = ProblemOptions::given(*app);
-            return run(*options);
+            return Run(*options).execute();
           }};
 }
 

@@ -6,7 +6,7 @@
 
 #include "generator/cost.hpp"
 #include "runtime/cli/text.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/embedded.hpp"
 
 namespace attune::cli {
 namespace {

@@ -4,6 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
+
+#include "runtime/cli/banks.hpp"
+#include "runtime/cli/outputs.hpp"
+#include "runtime/plan.hpp"
 
 namespace attune::cli {
 namespace {
@@ -17,30 +23,74 @@ std::string describe(const Comparison& comparison, bool guards_intact) {
   return text;
 }
 
-}  // namespace
+/// What one launch left.
+struct Outcome {
+  Outputs outputs;
+  std::string fault;  ///< what was found while it ran; empty: nothing
+};
 
-Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed) {
-  const LoadedKernel kernel(gpu, built.compiled.cubin, built.source->variant, built.source->name);
-  Verdict verdict{.variant = built.source->name, .problems = 0, .worst = 0, .disagreements = {}};
+/// Launches the kernel of a source on every problem that it serves.
+Verdict try_kernel(const Source& source, const Variant& variant, const Device& device,
+                   const std::vector<Problem>& problems, std::uint64_t seed,
+                   const std::function<Outcome(const Problem&, HostInputs&)>& launch) {
+  Verdict verdict{.variant = source.name, .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
   for (const Problem& problem : problems) {
-    const std::vector<std::string> reasons = refusals(kernel.variant(), problem, gpu.device);
+    const std::vector<std::string> reasons = refusals(variant, problem, device);
     if (!reasons.empty()) {
       verdict.disagreements.push_back({problem, fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
       continue;
     }
     ++verdict.problems;
-    const HostInputs inputs(problem, seed);
+    HostInputs inputs(problem, seed);
+    const Outcome outcome = launch(problem, inputs);
+    if (!outcome.fault.empty()) {
+      verdict.disagreements.push_back({problem, outcome.fault});
+      continue;
+    }
     const Expected expected = expected_output(problem, inputs);
-    const DeviceProblem on_device(gpu, problem, inputs);
-    on_device.launch(kernel);
-    const DeviceProblem::Output output = on_device.fetch();
+    const Outputs& outputs = outcome.outputs;
     const Comparison comparison =
-        compare(problem, output.o.data(), output.lse.data(), expected.reference, expected.naive);
+        compare(problem, outputs.o.data(), outputs.lse.data(), expected.reference, expected.naive);
     verdict.worst = std::max(verdict.worst, comparison.max_error / comparison.tolerance);
-    if (!comparison.agrees || !output.guards_intact) {
-      verdict.disagreements.push_back({problem, describe(comparison, output.guards_intact)});
+    if (!comparison.agrees || !outputs.guards_intact()) {
+      verdict.disagreements.push_back({problem, describe(comparison, outputs.guards_intact())});
     }
   }
+  return verdict;
+}
+
+}  // namespace
+
+Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed) {
+  const LoadedKernel kernel(gpu, built.compiled.image, built.source->variant, built.source->name);
+  return try_kernel(*built.source, kernel.variant(), gpu.device, problems, seed,
+                    [&](const Problem& problem, HostInputs& inputs) {
+                      const DeviceProblem on_device(gpu, problem, inputs);
+                      on_device.launch(kernel);
+                      return Outcome{.outputs = on_device.fetch(), .fault = {}};
+                    });
+}
+
+Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how) {
+  const emulator::Kernel kernel(built.compiled.image, built.source->name);
+  // A set of GPUs is about machine code, and here is none.
+  Variant variant = built.source->variant;
+  variant.arch = 0;
+  std::vector<emulator::BankSite> banks;
+  Verdict verdict = try_kernel(
+      *built.source, variant, emulator::device(), problems, how.seed, [&](const Problem& problem, HostInputs& inputs) {
+        Outcome outcome{.outputs = Outputs(problem), .fault = {}};
+        const attune_prefill_args args = contiguous_args(problem, {.q = inputs.q.data(),
+                                                                   .k = inputs.k.data(),
+                                                                   .v = inputs.v.data(),
+                                                                   .o = outcome.outputs.o.data(),
+                                                                   .lse = outcome.outputs.lse.data()});
+        emulator::Report report = run_emulated(kernel, variant, args, problem, how);
+        outcome.fault = std::move(report.fault);
+        add_sites(banks, report.sites);
+        return outcome;
+      });
+  verdict.banks = std::move(banks);
   return verdict;
 }
 

@@ -1,4 +1,4 @@
-// Launching a kernel on problems whose answers the reference knows.
+// Running a kernel on problems whose answers the reference knows.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,6 +7,7 @@
 
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/gpu.hpp"
+#include "runtime/emulated.hpp"
 
 namespace attune::cli {
 
@@ -18,13 +19,17 @@ struct Verdict {
   };
   std::string variant;
   int problems = 0;
-  double worst = 0;  ///< largest error as a part of its tolerance
-  std::vector<Disagreement> disagreements;
+  double worst = 0;                         ///< largest error as a part of its tolerance
+  std::vector<Disagreement> disagreements;  ///< and faults that the emulator found
+  std::vector<emulator::BankSite> banks;    ///< where the emulator was asked to count
 
   [[nodiscard]] bool ok() const { return disagreements.empty(); }
 };
 
 Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed);
+
+/// The same in the emulator, for what the host's compiler built; the seed is that of the inputs too.
+Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how);
 
 std::string verdict_table(const std::vector<Verdict>& verdicts);
 nlohmann::ordered_json verdict_json(const std::vector<Verdict>& verdicts);

@@ -23,5 +23,13 @@ if(NOT ATTUNE_XXHASH_INCLUDE)
   message(FATAL_ERROR "xxhash.h was not found: install libxxhash-dev, or pass -DATTUNE_XXHASH_INCLUDE=<its folder>")
 endif()
 
+# Boost.Context, as an archive: libattune is to need nothing but the C++ runtime.
+find_path(ATTUNE_BOOST_INCLUDE boost/context/fiber.hpp DOC "Folder that holds boost/")
+find_library(ATTUNE_BOOST_CONTEXT libboost_context.a DOC "libboost_context.a")
+if(NOT ATTUNE_BOOST_INCLUDE OR NOT ATTUNE_BOOST_CONTEXT)
+  message(FATAL_ERROR "Boost.Context was not found: install libboost-context-dev, or pass "
+    "-DATTUNE_BOOST_INCLUDE=<its headers' folder> -DATTUNE_BOOST_CONTEXT=<path of libboost_context.a>")
+endif()
+
 find_program(ATTUNE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin
              DOC "nvcc of the CUDA toolkit")

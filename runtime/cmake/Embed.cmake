@@ -1,4 +1,16 @@
-# What is generated into the library: the kernels of ATTUNE_SPECS as compressed fatbins, and the templates.
+# What is generated into the library: the kernels of ATTUNE_SPECS as compressed fatbins, and as text the templates and
+# the files that the emulator compiles around a kernel.
+
+# Adds the command that writes the sources of a folder as a C++ function of this name, which a header declares.
+function(attune_embed_texts folder function header out)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${folder}/*.cu ${folder}/*.cuh ${folder}/*.h ${folder}/*.hpp)
+  add_custom_command(
+    OUTPUT ${out}
+    COMMAND attune-gen texts ${folder} --function ${function} --header ${header} --out ${out}
+    DEPENDS attune-gen ${files}
+    COMMENT "Embedding ${folder}"
+    VERBATIM)
+endfunction()
 
 # Adds the commands that generate and compile, a target attune_embedded that runs them, and returns the source files
 # to link in.
@@ -6,7 +18,6 @@ function(attune_embed result)
   set(kernels ${PROJECT_BINARY_DIR}/kernels)
   set(table ${kernels}/kernel_table.cpp)
   set(blobs ${kernels}/kernel_blobs.S)
-  set(template_source ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
   set(templates ${PROJECT_SOURCE_DIR}/templates)
   file(GLOB_RECURSE template_files CONFIGURE_DEPENDS ${templates}/*.cu ${templates}/*.cuh ${templates}/*.h)
 
@@ -57,16 +68,15 @@ function(attune_embed result)
     set_source_files_properties(${blobs} PROPERTIES OBJECT_DEPENDS ${kernels}/compiled.stamp)
   endif()
 
-  add_custom_command(
-    OUTPUT ${template_source}
-    COMMAND attune-gen templates --templates ${templates} --out ${template_source}
-    DEPENDS attune-gen ${template_files}
-    COMMENT "Embedding the templates"
-    VERBATIM)
+  attune_embed_texts(${templates} attune::embedded_templates runtime/embedded.hpp
+                     ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
+  attune_embed_texts(${PROJECT_SOURCE_DIR}/runtime/emulator/kernel attune::emulator::embedded_seam
+                     runtime/emulator/seam.hpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
+  set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
 
   # .incbin looks in the include path.
   set_source_files_properties(${blobs} PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-I${kernels}")
-  set_source_files_properties(${table} ${template_source} PROPERTIES GENERATED TRUE)
-  add_custom_target(attune_embedded DEPENDS ${outputs} ${template_source})
-  set(${result} ${table} ${blobs} ${template_source} PARENT_SCOPE)
+  set_source_files_properties(${table} ${texts} PROPERTIES GENERATED TRUE)
+  add_custom_target(attune_embedded DEPENDS ${outputs} ${texts})
+  set(${result} ${table} ${blobs} ${texts} PARENT_SCOPE)
 endfunction()

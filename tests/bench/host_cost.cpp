@@ -17,9 +17,11 @@
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
 #include "runtime/arguments.hpp"
+#include "runtime/cache.hpp"
 #include "runtime/cli/gpu.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/embedded.hpp"
+#include "runtime/plan.hpp"
 
 namespace {
 
@@ -164,8 +166,11 @@ void print_run_time_kernel_times(const cli::Gpu& gpu) {
   const attune_prefill_args args = small_call(memory, problem);
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
   const std::string cache_dir = folder.string();
-  const attune_options options{
-      .struct_size = sizeof(attune_options), .compile_policy = ATTUNE_COMPILE_EXACT, .cache_dir = cache_dir.c_str()};
+  const attune_options options{.struct_size = sizeof(attune_options),
+                               .compile_policy = ATTUNE_COMPILE_EXACT,
+                               .cache_dir = cache_dir.c_str(),
+                               .device = ATTUNE_DEVICE_CUDA,
+                               .emulator_seed = 1};
   const auto prepare = [&] { TimedRegistry(&options).prepare(args); };
   const double compiled = ms_of(prepare);
   const double cached = median_ms(9, prepare);

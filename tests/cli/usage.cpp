@@ -24,6 +24,8 @@ TEST_CASE("bad usage is exit 2 and says what is wrong") {
   CHECK(attune_tool({"frobnicate"}).exit_code == 2);
   CHECK(attune_tool({"run"}).exit_code == 2);
   CHECK(attune_tool({"run", "--device", "tpu", source_file("specs/quickstart.yaml")}).exit_code == 2);
+  CHECK(attune_tool({"run", "--device", "none", "--bank-conflicts", source_file("specs/quickstart.yaml")}).exit_code ==
+        2);
   CHECK(attune_tool({"cache"}).exit_code == 2);
   const ToolResult arch = attune_tool({"compile", source_file("specs/quickstart.yaml"), "--arch", "sm_12"});
   CHECK(arch.exit_code == 2);

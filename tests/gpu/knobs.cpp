@@ -8,7 +8,7 @@
 #include "generator/emit.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/verify.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/embedded.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {

@@ -61,9 +61,12 @@ TEST_CASE("without kernels the table is empty and the blobs are a valid file") {
   CHECK_FALSE(contains(kernel_blobs({}), ".incbin"));
 }
 
-TEST_CASE("embedded templates keep every byte, in literals of a portable length") {
+TEST_CASE("embedded texts keep every byte, in literals of a portable length") {
   const std::string long_text(20000, 'x');
-  const std::string table = template_table({{"a.cu", long_text}, {"blocks/b.cuh", "\"\\\n)\""}});
+  const std::string table =
+      text_table({{"a.cu", long_text}, {"blocks/b.cuh", "\"\\\n)\""}}, "attune::some::files", "runtime/some.hpp");
+  CHECK(contains(table, "#include \"runtime/some.hpp\"\n"));
+  CHECK(contains(table, "const attune::TemplateFiles& attune::some::files() {"));
   CHECK(contains(table, "all[\"a.cu\"]"));
   CHECK(contains(table, "text += R\"~~~~(" + std::string(8192, 'x') + ")~~~~\";\n"));
   CHECK(contains(table, "text += R\"~~~~(" + std::string(20000 - 2 * 8192, 'x') + ")~~~~\";\n"));

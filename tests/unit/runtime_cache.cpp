@@ -49,7 +49,7 @@ Source source_of(const std::string& text) { return {Variant{}, "prefill_test", t
 
 Compiled compiled_of(std::size_t bytes) {
   Compiled compiled;
-  for (std::size_t i = 0; i < bytes; ++i) compiled.cubin += static_cast<char>(i * 31 % 251);
+  for (std::size_t i = 0; i < bytes; ++i) compiled.image += static_cast<char>(i * 31 % 251);
   compiled.usage = {.registers = 168,
                     .static_shared_bytes = 16,
                     .stack_bytes = 8,
@@ -97,13 +97,13 @@ TEST_CASE("a kernel is built once, then found whole") {
     ++built;
     return kernel;
   };
-  CHECK(cache.find_or_build(key, source, build).cubin == kernel.cubin);
-  CHECK(cache.find_or_build(key, source, build).cubin == kernel.cubin);
+  CHECK(cache.find_or_build(key, source, build).image == kernel.image);
+  CHECK(cache.find_or_build(key, source, build).image == kernel.image);
   CHECK(built == 1);
 
   const auto found = temporary.open().find(key);
   REQUIRE(found.has_value());
-  CHECK(found->cubin == kernel.cubin);
+  CHECK(found->image == kernel.image);
   CHECK(found->usage.registers == 168);
   CHECK(found->usage.static_shared_bytes == 16);
   CHECK(found->usage.stack_bytes == 8);
@@ -140,6 +140,27 @@ TEST_CASE("the key changes with each of its ingredients") {
   moved.text += 'p';
   moved.name.erase(0, 1);
   CHECK(cache_key(moved, 90, "13.0").hash != key.hash);
+}
+
+TEST_CASE("a kernel for the emulator is kept beside those for GPUs, as kernel.so") {
+  TemporaryCache temporary;
+  const Cache cache = temporary.open();
+  const std::vector<std::string> options{"-O2", "-fPIC"};
+  const CacheKey host = cache_key(source, emulator_arch, options, "g++ 12");
+  CHECK(host.arch == "emulator");
+  CHECK(host.hash != key.hash);
+  CHECK(cache_key(source, emulator_arch, {"-O2", "-fPI", "C"}, "g++ 12").hash != host.hash);
+  CHECK(cache_key(source, emulator_arch, {"-O3", "-fPIC"}, "g++ 12").hash != host.hash);
+  CHECK(cache_key(source, emulator_arch, options, "g++ 13").hash != host.hash);
+  CHECK(cache.find_or_build(host, source, [] { return kernel; }).image == kernel.image);
+  CHECK(read_text(only_entry(cache) / "kernel.so") == kernel.image);
+  const auto found = cache.find(host);
+  REQUIRE(found.has_value());
+  CHECK(found->image == kernel.image);
+  CHECK_FALSE(cache.find(key).has_value());
+  fs::resize_file(only_entry(cache) / "kernel.so", 7);
+  CHECK_FALSE(cache.list().front().valid);
+  CHECK_FALSE(cache.find(host).has_value());
 }
 
 TEST_CASE("a damaged entry is dropped, rebuilt, and said once") {
@@ -200,7 +221,7 @@ TEST_CASE("a damaged entry is dropped, rebuilt, and said once") {
       return kernel;
     });
     CHECK(rebuilt == 1);
-    CHECK(again.cubin == kernel.cubin);
+    CHECK(again.image == kernel.image);
     CHECK(temporary.log().size() == 1);
     CHECK(cache.list().front().valid);
     CHECK(cache.find(key).has_value());
@@ -250,7 +271,7 @@ TEST_CASE("what a builder that died left behind goes with the next build or with
   write_text(left / "kernel.cu", "half a so");
   write_text(arch / (".prefill_test-" + key.hash + ".lock"), "");
   CHECK(cache.list().empty());
-  CHECK(cache.find_or_build(key, source, [] { return kernel; }).cubin == kernel.cubin);
+  CHECK(cache.find_or_build(key, source, [] { return kernel; }).image == kernel.image);
   CHECK_FALSE(fs::exists(left));
   CHECK(names_in(temporary.root()).size() == 1);
 
@@ -265,7 +286,7 @@ TEST_CASE("names that no path may hold are made safe") {
   Source odd = source;
   odd.name = "../../evil/" + std::string(400, 'x') + "\n";
   const CacheKey odd_key = cache_key(odd, 90, "13.0");
-  CHECK(cache.find_or_build(odd_key, odd, [] { return kernel; }).cubin == kernel.cubin);
+  CHECK(cache.find_or_build(odd_key, odd, [] { return kernel; }).image == kernel.image);
   CHECK(cache.find(odd_key).has_value());
   REQUIRE(cache.list().size() == 1);
   CHECK(cache.list().front().valid);
@@ -288,7 +309,7 @@ TEST_CASE("a folder that cannot be written only costs the caching") {
                                  ++built;
                                  return kernel;
                                })
-                .cubin == kernel.cubin);
+                .image == kernel.image);
     }
     CHECK(built == 3);
     CHECK(log.size() == 1);
@@ -304,7 +325,7 @@ TEST_CASE("a build that fails leaves nothing and frees the lock") {
   const auto fail = []() -> Compiled { throw Error(ATTUNE_COMPILE_ERROR, "no"); };
   CHECK_THROWS_AS(cache.find_or_build(key, source, fail), Error);
   CHECK(names_in(temporary.root()).empty());
-  CHECK(cache.find_or_build(key, source, [] { return kernel; }).cubin == kernel.cubin);
+  CHECK(cache.find_or_build(key, source, [] { return kernel; }).image == kernel.image);
 }
 
 TEST_CASE("threads that ask for one kernel build it once") {
@@ -320,7 +341,7 @@ TEST_CASE("threads that ask for one kernel build it once") {
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
         return kernel;
       });
-      right += got.cubin == kernel.cubin ? 1 : 0;
+      right += got.image == kernel.image ? 1 : 0;
     });
   }
   threads.clear();
@@ -346,7 +367,7 @@ TEST_CASE("processes that ask for one kernel build it once") {
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
           return kernel;
         });
-        right = got.cubin == kernel.cubin;
+        right = got.image == kernel.image;
       }
       ::_exit(right ? 0 : 1);
     }
@@ -383,7 +404,7 @@ TEST_CASE("a builder that is killed does not stop the next") {
   REQUIRE(::kill(child, SIGKILL) == 0);
   REQUIRE(::waitpid(child, nullptr, 0) == child);
   const auto start = std::chrono::steady_clock::now();
-  CHECK(temporary.open().find_or_build(key, source, [] { return kernel; }).cubin == kernel.cubin);
+  CHECK(temporary.open().find_or_build(key, source, [] { return kernel; }).image == kernel.image);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
   CHECK(names_in(temporary.root()).size() == 1);
 }
@@ -397,7 +418,7 @@ TEST_CASE("clearing and building at once keep every reader right") {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 3; ++i) {
       threads.emplace_back([&] {
-        while (!stop) wrong += cache.find_or_build(key, source, [] { return kernel; }).cubin == kernel.cubin ? 0 : 1;
+        while (!stop) wrong += cache.find_or_build(key, source, [] { return kernel; }).image == kernel.image ? 0 : 1;
       });
     }
     for (int i = 0; i < 50; ++i) {

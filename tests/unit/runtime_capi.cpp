@@ -151,12 +151,39 @@ TEST_CASE("options are checked, and the handle is null when they are bad") {
   std::memset(&options.compile_policy, 9, 1);
   CHECK(attune_registry_create(&options, &registry) == ATTUNE_INVALID_ARGUMENT);
   CHECK(last_error_has("attune_options.compile_policy is 9"));
+  options.compile_policy = ATTUNE_COMPILE_MISSING;
+  std::memset(&options.device, 0, sizeof(options.device));
+  std::memset(&options.device, 2, 1);
+  CHECK(attune_registry_create(&options, &registry) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("attune_options.device is 2"));
+  options.device = ATTUNE_DEVICE_CUDA;
   options.compile_policy = ATTUNE_COMPILE_EXACT;
   options.cache_dir = "/nowhere/at/all";
   CHECK(attune_registry_create(&options, &registry) == ATTUNE_OK);
   attune_registry_destroy(registry);
   CHECK(attune_registry_create(nullptr, &registry) == ATTUNE_OK);
   attune_registry_destroy(registry);
+}
+
+TEST_CASE("options of a caller older than the emulator are served, with a GPU in mind") {
+  struct Older {
+    size_t struct_size;
+    attune_compile_policy compile_policy;
+    const char* cache_dir;
+  };
+  attune_options options{};
+  std::memset(&options, 0xff, sizeof(options));  // what lies behind an older caller's struct
+  options.struct_size = sizeof(Older);
+  options.compile_policy = ATTUNE_COMPILE_NEVER;
+  options.cache_dir = nullptr;
+  attune_registry* registry = nullptr;
+  CHECK(attune_registry_create(&options, &registry) == ATTUNE_OK);
+  const attune_prefill_args args = good_args();
+  CHECK(attune_prefill_prepare(registry, &args) == ATTUNE_NO_DEVICE);
+  attune_registry_destroy(registry);
+  options.struct_size = sizeof(Older) - 1;
+  CHECK(attune_registry_create(&options, &registry) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("at least 24"));
 }
 
 TEST_CASE("a newer caller's larger struct is served") {

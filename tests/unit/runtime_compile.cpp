@@ -6,8 +6,8 @@
 
 #include "generator/check.hpp"
 #include "runtime/compile.hpp"
+#include "runtime/embedded.hpp"
 #include "runtime/error.hpp"
-#include "runtime/registry.hpp"
 
 using namespace attune;
 
@@ -79,11 +79,11 @@ TEST_CASE("a hand-made kernel compiles to a cubin") {
   CHECK(compiler()->path().find("nvrtc") != std::string::npos);
   const Compiled compiled = compiler()->compile(hand_made("out[threadIdx.x] = 2.0f;"), 80);
   CHECK(
-      compiled.cubin.starts_with("\x7f"
+      compiled.image.starts_with("\x7f"
                                  "ELF"));
   CHECK(compiled.usage.registers > 0);
   CHECK(compiled.usage.code_bytes > 0);
-  CHECK(compiled.usage.code_bytes < static_cast<long long>(compiled.cubin.size()));
+  CHECK(compiled.usage.code_bytes < static_cast<long long>(compiled.image.size()));
   CHECK(compiled.usage.spill_stores == 0);
   CHECK(compiled.seconds > 0);
 }
@@ -124,7 +124,7 @@ TEST_CASE("an architecture that NVRTC does not know fails in words") {
 
 TEST_CASE("the code size of a cut or altered cubin never reads beyond it") {
   if (compiler() == nullptr) return;
-  const std::string cubin = compiler()->compile(hand_made("out[0] = 1.0f;"), 80).cubin;
+  const std::string cubin = compiler()->compile(hand_made("out[0] = 1.0f;"), 80).image;
   const long long whole = parse_usage("", cubin).code_bytes;
   REQUIRE(whole > 0);
   for (std::size_t size = 0; size < cubin.size(); ++size) {

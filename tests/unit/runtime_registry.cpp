@@ -17,6 +17,8 @@
 
 #include "attune/attune.hpp"
 #include "generator/check.hpp"
+#include "runtime/driver.hpp"
+#include "runtime/embedded.hpp"
 #include "runtime/error.hpp"
 #include "runtime/registry.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"

@@ -23,8 +23,10 @@ typedef enum attune_status {
   ATTUNE_NOT_COMPILED = 3,     /* no embedded kernel serves it and the compile policy or machine forbids one */
   ATTUNE_NO_DEVICE = 4,        /* no NVIDIA driver, no GPU, or no current CUDA context */
   ATTUNE_DRIVER_ERROR = 5,     /* the CUDA driver refused a call */
-  ATTUNE_COMPILE_ERROR = 6,    /* NVRTC refused a source */
-  ATTUNE_INTERNAL_ERROR = 7
+  ATTUNE_COMPILE_ERROR = 6,    /* NVRTC, or the emulator's host compiler, refused a source */
+  ATTUNE_INTERNAL_ERROR = 7,
+  ATTUNE_KERNEL_FAULT = 8 /* the emulator found the kernel doing what no GPU promises to get right;
+                             attune_last_error() says where */
 } attune_status;
 
 typedef enum attune_dtype { ATTUNE_FP16 = 0, ATTUNE_BF16 = 1 } attune_dtype;
@@ -36,10 +38,19 @@ typedef enum attune_compile_policy {
   ATTUNE_COMPILE_EXACT = 2 /* a kernel of exactly this head_dim, unless one is embedded */
 } attune_compile_policy;
 
+/* Where kernels run. */
+typedef enum attune_device {
+  ATTUNE_DEVICE_CUDA = 0,
+  ATTUNE_DEVICE_EMULATOR = 1 /* the CPU, thread by thread and checking each access: slow. Tensors and lse are host
+                                memory, streams are ignored, a call returns when it is done. */
+} attune_device;
+
 typedef struct attune_options {
-  size_t struct_size;
+  size_t struct_size; /* up to the end of cache_dir is enough */
   attune_compile_policy compile_policy;
   const char* cache_dir; /* null: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune */
+  attune_device device;
+  uint64_t emulator_seed; /* of the emulator's schedule */
 } attune_options;
 
 /* A registry of kernels: embedded ones, and those compiled for it. Thread-safe. */
@@ -90,7 +101,8 @@ ATTUNE_API void attune_registry_destroy(attune_registry* registry);
 ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args);
 
 /* Launches on `stream` (a CUstream or cudaStream_t; null is the legacy default stream) of the current
- * CUDA context. Returns once the kernel is queued; may be captured in a graph. */
+ * CUDA context. Returns once the kernel is queued; may be captured in a graph. (attune_device says how the emulator
+ * differs.) */
 ATTUNE_API attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream);
 
 #ifdef __cplusplus

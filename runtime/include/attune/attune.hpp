@@ -42,13 +42,21 @@ enum class Compile {
   exact = ATTUNE_COMPILE_EXACT,  ///< a kernel of exactly this head_dim, unless one is embedded
 };
 
+/// Where kernels run.
+enum class Device {
+  cuda = ATTUNE_DEVICE_CUDA,
+  emulator = ATTUNE_DEVICE_EMULATOR,  ///< the CPU: host memory, no streams, slow; every access is checked
+};
+
 struct Options {
   Compile compile = Compile::missing;
   std::string cache_dir = {};  ///< empty: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune
+  Device device = Device::cuda;
+  std::uint64_t emulator_seed = 1;  ///< of the emulator's schedule
 };
 
-/// A tensor batch x seqlen x heads x head_dim in device memory, 16-byte aligned. Strides in elements,
-/// multiples of 8; the last dimension is contiguous.
+/// A tensor batch x seqlen x heads x head_dim in device memory (host memory for the emulator), 16-byte aligned. Strides
+/// in elements, multiples of 8; the last dimension is contiguous.
 using Tensor = attune_tensor;
 
 /// batch x seqlen x heads x head_dim, contiguous.
@@ -127,6 +135,8 @@ class Attention {
     raw.struct_size = sizeof(raw);
     raw.compile_policy = static_cast<attune_compile_policy>(options.compile);
     raw.cache_dir = options.cache_dir.empty() ? nullptr : options.cache_dir.c_str();
+    raw.device = static_cast<attune_device>(options.device);
+    raw.emulator_seed = options.emulator_seed;
     attune_registry* registry = nullptr;
     check(attune_registry_create(&raw, &registry));
     registry_.reset(registry);

@@ -1,0 +1,26 @@
+// Which variant serves a problem: an embedded one, or one made at run time. The same for GPUs and for the emulator.
+#pragma once
+
+#include "attune/attune.h"
+#include "runtime/device.hpp"
+#include "runtime/embedded.hpp"
+#include "runtime/problem.hpp"
+
+namespace attune {
+
+/// The best embedded kernel, and whether the policy prefers it to one of exactly the problem's head_dim.
+struct EmbeddedChoice {
+  const EmbeddedKernel* kernel = nullptr;  ///< null when none serves
+  bool preferred = false;
+};
+
+EmbeddedChoice choose_embedded(const Problem& problem, const Device& device, attune_compile_policy policy);
+
+/// The variant to generate for the problem. Throws Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there, and
+/// Error{ATTUNE_NOT_COMPILED} when the policy forbids to compile one.
+Variant variant_to_generate(const Problem& problem, const Device& device, attune_compile_policy policy);
+
+/// The source of a variant, from the templates of the library.
+Source generate(const Variant& variant);
+
+}  // namespace attune

@@ -1,0 +1,24 @@
+// What the build put into the library: kernels and templates.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "generator/emit.hpp"
+
+namespace attune {
+
+/// A kernel that was compiled when the library was built.
+struct EmbeddedKernel {
+  Variant variant;
+  std::string_view name;    ///< the extern "C" name
+  std::string_view fatbin;  ///< compressed: sm_80, sm_90, compute_80 PTX
+};
+
+/// All of them, in the order of preference of the shipped specs. Empty when built without a CUDA toolkit.
+std::span<const EmbeddedKernel> embedded_kernels();
+
+/// The templates the library carries for run-time generation.
+const TemplateFiles& embedded_templates();
+
+}  // namespace attune

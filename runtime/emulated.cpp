@@ -1,0 +1,88 @@
+#include "runtime/emulated.hpp"
+
+#include <array>
+#include <utility>
+
+#include "runtime/arguments.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/error.hpp"
+#include "runtime/plan.hpp"
+
+namespace attune {
+
+std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem) {
+  const AttunePrefillParams params = make_params(args, problem);  // strides of single elements are 0 there
+  std::vector<emulator::Buffer> buffers;
+  const auto add = [&](const char* name, const AttuneTensor& tensor, int seqlen, int heads, bool writable) {
+    if (tensor.data == nullptr) return;
+    buffers.push_back({.name = name,
+                       .data = tensor.data,
+                       .element_bytes = sizeof(std::uint16_t),
+                       .extents = {problem.batch, seqlen, heads, problem.head_dim},
+                       .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
+                       .writable = writable});
+  };
+  add("q", params.q, problem.seqlen_q, problem.heads_q, false);
+  add("k", params.k, problem.seqlen_k, problem.heads_kv, false);
+  add("v", params.v, problem.seqlen_k, problem.heads_kv, false);
+  add("o", params.o, problem.seqlen_q, problem.heads_q, true);
+  if (params.lse != nullptr) {
+    const long long per_batch = static_cast<long long>(problem.heads_q) * problem.seqlen_q;
+    buffers.push_back({.name = "lse",
+                       .data = params.lse,
+                       .element_bytes = sizeof(float),
+                       .extents = {1, problem.batch, problem.heads_q, problem.seqlen_q},
+                       .strides = {per_batch * problem.batch, per_batch, problem.seqlen_q},
+                       .writable = true});
+  }
+  return buffers;
+}
+
+emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_prefill_args& args,
+                              const Problem& problem, const EmulatedRun& how) {
+  const Plan launch = plan(variant, problem, emulator::device());
+  if (launch.grid.blocks() == 0) return {};
+  const AttunePrefillParams params = make_params(args, problem);
+  return kernel.run({.grid = launch.grid,
+                     .threads = launch.threads,
+                     .shared_bytes = launch.shared_bytes,
+                     .params = &params,
+                     .memory = buffers_of(args, problem),
+                     .seed = how.seed,
+                     .jobs = how.jobs,
+                     .count_banks = how.count_banks});
+}
+
+CacheKey emulator_key(const emulator::HostCompiler& compiler, const Source& source) {
+  return cache_key(source, emulator_arch, emulator::host_options(), compiler.identity() + "\n" + emulator::seam_text());
+}
+
+Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& source, const Cache& cache) {
+  return cache.find_or_build(emulator_key(compiler, source), source, [&] { return compiler.compile(source); });
+}
+
+const EmulatedKernels::Kernels::value_type& EmulatedKernels::kernel_for(const Problem& problem) {
+  if (policy_ == ATTUNE_COMPILE_NEVER) {
+    throw Error(ATTUNE_NOT_COMPILED,
+                "the compile policy is ATTUNE_COMPILE_NEVER, and the emulator runs nothing but what it compiled");
+  }
+  const std::lock_guard lock(mutex_);
+  const Device device = emulator::device();
+  const EmbeddedChoice choice = choose_embedded(problem, device, policy_);
+  const Variant variant = choice.preferred ? choice.kernel->variant : variant_to_generate(problem, device, policy_);
+  if (const auto known = kernels_.find(variant); known != kernels_.end()) return *known;
+  const Source source = generate(variant);
+  if (compiler_ == nullptr) compiler_ = std::make_unique<emulator::HostCompiler>();
+  const Compiled compiled = compile_cached(*compiler_, source, cache_);
+  return *kernels_.emplace(variant, emulator::Kernel(compiled.image, source.name)).first;
+}
+
+void EmulatedKernels::prepare(const Problem& problem) { kernel_for(problem); }
+
+void EmulatedKernels::prefill(const attune_prefill_args& args, const Problem& problem) {
+  const auto& [variant, kernel] = kernel_for(problem);
+  const emulator::Report report = run_emulated(kernel, variant, args, problem, {.seed = seed_});
+  if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
+}
+
+}  // namespace attune

@@ -1,0 +1,63 @@
+// Problems served by the emulator: the same plan and parameters as on a GPU, over the caller's host memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/cache.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/emulator/host_compiler.hpp"
+#include "runtime/problem.hpp"
+
+namespace attune {
+
+/// What the kernel may touch: the tensors of a checked call, as far as they are read or written.
+std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem);
+
+/// How to run a call, besides what it computes.
+struct EmulatedRun {
+  std::uint64_t seed = 1;    ///< of the schedule
+  int jobs = 0;              ///< blocks at a time; 0: one for each core
+  bool count_banks = false;  ///< fill Report::sites
+};
+
+/// Plans a checked call for the variant that the kernel was made of, and runs it.
+emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_prefill_args& args,
+                              const Problem& problem, const EmulatedRun& how);
+
+/// Where the cache keeps what this compiler makes of a source.
+CacheKey emulator_key(const emulator::HostCompiler& compiler, const Source& source);
+
+/// The shared object of a source, from the cache or from the compiler.
+Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& source, const Cache& cache);
+
+/// The kernels of a registry that emulates, made on first need and kept. Thread-safe.
+class EmulatedKernels {
+ public:
+  EmulatedKernels(attune_compile_policy policy, const Cache& cache, std::uint64_t seed)
+      : policy_(policy), cache_(cache), seed_(seed) {}
+
+  /// Compiles or fetches what serves the problem. Throws Error.
+  void prepare(const Problem& problem);
+
+  /// prepare(), then runs the call to its end. Throws Error{ATTUNE_KERNEL_FAULT} with what the emulator found.
+  void prefill(const attune_prefill_args& args, const Problem& problem);
+
+ private:
+  using Kernels = std::map<Variant, emulator::Kernel>;
+
+  const Kernels::value_type& kernel_for(const Problem& problem);
+
+  const attune_compile_policy policy_;
+  const Cache cache_;
+  const std::uint64_t seed_;
+  std::mutex mutex_;
+  std::unique_ptr<emulator::HostCompiler> compiler_;
+  Kernels kernels_;  ///< only ever grows
+};
+
+}  // namespace attune

@@ -1,0 +1,57 @@
+#include "runtime/emulator/copies.hpp"
+
+#include <cstring>
+
+namespace attune::emulator {
+
+namespace {
+// Collectives of a block: some copies land within a few instructions, some much later.
+constexpr std::uint64_t longest_flight = 400;
+}  // namespace
+
+std::uint64_t Random::operator()() {
+  state_ += 0x9e3779b97f4a7c15U;
+  std::uint64_t z = state_;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+void Copies::reset(std::uint64_t seed) {
+  random_ = Random(seed);
+  now_ = 0;
+  copies_.clear();
+  for (auto& pending : of_thread_) pending.clear();
+  due_ = {};
+}
+
+void Copies::issue(unsigned thread, std::uint32_t group, unsigned address, const void* source, unsigned bytes) {
+  const std::size_t copy = copies_.size();
+  copies_.push_back({group, address, source, bytes, false});
+  of_thread_[thread].push_back(copy);
+  if (random_.below(2) == 0) due_.push({now_ + 1 + random_.below(longest_flight), copy});
+}
+
+void Copies::land(Copy& copy, SharedMemory& shared) {
+  if (copy.landed) return;
+  copy.landed = true;
+  if (copy.source != nullptr) {
+    std::memcpy(shared.at(copy.address), copy.source, copy.bytes);
+  } else {
+    std::memset(shared.at(copy.address), 0, copy.bytes);
+  }
+}
+
+void Copies::tick(SharedMemory& shared) {
+  ++now_;
+  for (; !due_.empty() && due_.top().when <= now_; due_.pop()) land(copies_[due_.top().copy], shared);
+}
+
+void Copies::finish(unsigned thread, std::uint32_t group, SharedMemory& shared) {
+  auto& pending = of_thread_[thread];
+  for (; !pending.empty() && copies_[pending.front()].group <= group; pending.pop_front()) {
+    land(copies_[pending.front()], shared);
+  }
+}
+
+}  // namespace attune::emulator

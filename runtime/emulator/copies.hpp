@@ -1,0 +1,66 @@
+// Asynchronous copies between their issue and their landing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <queue>
+#include <vector>
+
+#include "runtime/emulator/shared_memory.hpp"
+
+namespace attune::emulator {
+
+/// splitmix64 (Steele, Lea, Flood 2014).
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t operator()();
+  std::uint64_t below(std::uint64_t bound) { return (*this)() % bound; }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// The copies that one block has under way. Each is due at a moment drawn when it is issued; half of them never come
+/// before the wait that covers them makes them.
+class Copies {
+ public:
+  explicit Copies(std::size_t threads) : of_thread_(threads) {}
+
+  /// A new block.
+  void reset(std::uint64_t seed);
+
+  /// Operands are read when the copy lands. A null source stands for zeros.
+  void issue(unsigned thread, std::uint32_t group, unsigned address, const void* source, unsigned bytes);
+
+  /// Time passes: whatever is due by now lands.
+  void tick(SharedMemory& shared);
+
+  /// Everything the thread issued in groups up to this one lands.
+  void finish(unsigned thread, std::uint32_t group, SharedMemory& shared);
+
+ private:
+  struct Copy {
+    std::uint32_t group;
+    unsigned address;
+    const void* source;
+    unsigned bytes;
+    bool landed;
+  };
+  struct Due {
+    std::uint64_t when;
+    std::size_t copy;
+    bool operator>(const Due& other) const { return when != other.when ? when > other.when : copy > other.copy; }
+  };
+
+  void land(Copy& copy, SharedMemory& shared);
+
+  Random random_{0};
+  std::uint64_t now_ = 0;
+  std::vector<Copy> copies_;  ///< of this block, in the order of issue
+  std::vector<std::deque<std::size_t>> of_thread_;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+};
+
+}  // namespace attune::emulator

@@ -1,0 +1,168 @@
+#include "runtime/emulator/global_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <numeric>
+
+namespace attune::emulator {
+namespace {
+
+/// Where in a buffer the `count` elements at `offset` lie: their number, counted over the extents.
+class Finder {
+ public:
+  Finder(const Buffer& buffer, long long count) : buffer_(buffer), count_(count), order_{0, 1, 2} {
+    // The largest stride first, so that the first try is nearly always right whatever the layout.
+    std::ranges::sort(order_, [&](int a, int b) { return buffer.strides[a] > buffer.strides[b]; });
+  }
+
+  std::optional<unsigned long long> find(long long offset) { return find_from(0, offset); }
+
+ private:
+  std::optional<unsigned long long> find_from(std::size_t level, long long offset) {
+    if (offset < 0) return std::nullopt;
+    if (level == order_.size()) {
+      if (offset + count_ > buffer_.extents[3]) return std::nullopt;
+      long long row = 0;
+      for (std::size_t d = 0; d < 3; ++d) row = row * buffer_.extents[d] + index_[d];
+      return static_cast<unsigned long long>(row * buffer_.extents[3] + offset);
+    }
+    const int dimension = order_[level];
+    const long long stride = buffer_.strides[dimension];
+    const long long last = stride == 0 ? 0 : std::min(offset / stride, buffer_.extents[dimension] - 1);
+    // Rows of one view may overlap, so a smaller index can be right where the largest is not.
+    for (long long i = last; i >= 0 && offset - i * stride <= reach(level + 1); --i) {
+      index_[dimension] = i;
+      if (auto found = find_from(level + 1, offset - i * stride)) return found;
+    }
+    return std::nullopt;
+  }
+
+  /// The largest offset that the inner dimensions can make.
+  [[nodiscard]] long long reach(std::size_t level) const {
+    long long result = buffer_.extents[3] - count_;
+    for (; level < order_.size(); ++level) {
+      result += (buffer_.extents[order_[level]] - 1) * buffer_.strides[order_[level]];
+    }
+    return result;
+  }
+
+  const Buffer& buffer_;
+  long long count_;
+  std::array<int, 3> order_;
+  std::array<long long, 3> index_{};
+};
+
+unsigned long long elements_of(const Buffer& buffer) {
+  return std::accumulate(buffer.extents.begin(), buffer.extents.end(), 1ULL,
+                         [](unsigned long long product, long long extent) { return product * extent; });
+}
+
+/// Bytes from the first element to behind the last.
+long long span_of(const Buffer& buffer) {
+  if (elements_of(buffer) == 0) return 0;
+  long long last = buffer.extents[3];
+  for (std::size_t d = 0; d < 3; ++d) last += (buffer.extents[d] - 1) * buffer.strides[d];
+  return last * buffer.element_bytes;
+}
+
+long long distance(const void* from, const void* to) {
+  return static_cast<long long>(reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from));
+}
+
+}  // namespace
+
+struct GlobalMemory::Written {
+  struct By {
+    unsigned long long block = 0;
+    Epoch epoch;
+  };
+  std::mutex mutex;
+  std::vector<By> elements;
+};
+
+GlobalMemory::GlobalMemory(std::vector<Buffer> buffers) : buffers_(std::move(buffers)) {
+  for (const Buffer& buffer : buffers_) {
+    auto written = buffer.writable ? std::make_unique<Written>() : nullptr;
+    if (written != nullptr) written->elements.resize(elements_of(buffer));
+    written_.push_back(std::move(written));
+  }
+}
+
+GlobalMemory::~GlobalMemory() = default;
+
+std::optional<GlobalMemory::Place> GlobalMemory::find(const void* pointer, unsigned bytes, bool writable) const {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const Buffer& buffer = buffers_[i];
+    if (buffer.writable != writable || elements_of(buffer) == 0) continue;
+    const long long offset = distance(buffer.data, pointer);
+    if (offset < 0 || offset >= span_of(buffer) || offset % buffer.element_bytes != 0) continue;
+    const unsigned count = std::max(1U, bytes / buffer.element_bytes);
+    if (const auto element = Finder(buffer, count).find(offset / buffer.element_bytes)) {
+      return Place{&buffer, written_[i].get(), *element};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string GlobalMemory::missed(const void* pointer, unsigned bytes, bool writable) const {
+  const std::string what =
+      fmt::format("{} {} bytes at global address {}", writable ? "writes" : "reads", bytes, fmt::ptr(pointer));
+  long long nearest = std::numeric_limits<long long>::max();
+  std::string where = "; the launch has no buffer";
+  for (const Buffer& buffer : buffers_) {
+    const long long offset = distance(buffer.data, pointer);
+    const long long span = span_of(buffer);
+    const long long away = offset < 0 ? -offset : std::max(0LL, offset - span + 1);
+    if (span == 0 || away >= nearest) continue;
+    nearest = away;
+    const std::string side = offset < 0       ? fmt::format("{} bytes before the start of", -offset)
+                             : offset >= span ? fmt::format("{} bytes behind the end of", offset - span)
+                                              : fmt::format("at byte {} of", offset);
+    const char* why = away > 0                      ? ""
+                      : writable != buffer.writable ? (writable ? ", which the kernel may only read" : "")
+                                                    : ", partly or wholly between its rows";
+    where = fmt::format(": {} {}{}", side, buffer.name, why);
+  }
+  return fmt::format("{}, which no buffer holds{}", what, where);
+}
+
+std::optional<std::string> GlobalMemory::check_load(const void* pointer, unsigned bytes, const Access& access) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) {
+    return fmt::format("global address {} is not aligned to the {} bytes read there", fmt::ptr(pointer), bytes);
+  }
+  if (find(pointer, bytes, false)) return std::nullopt;
+  const auto place = find(pointer, bytes, true);
+  if (!place) return missed(pointer, bytes, false);
+  const std::lock_guard lock(place->written->mutex);
+  for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
+    const Written::By& by = place->written->elements[place->element + i];
+    if (!by.epoch.exists())
+      return fmt::format("reads element {} of {}, which nothing has written", place->element + i, place->buffer->name);
+    if (by.block != access.block || !access.clock->knows(by.epoch)) {
+      return fmt::format("race: reads element {} of {}, unordered with its write in line {}", place->element + i,
+                         place->buffer->name, by.epoch.line);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> GlobalMemory::check_store(const void* pointer, unsigned bytes, const Access& access) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) {
+    return fmt::format("global address {} is not aligned to the {} bytes written there", fmt::ptr(pointer), bytes);
+  }
+  const auto place = find(pointer, bytes, true);
+  if (!place) return missed(pointer, bytes, true);
+  const std::lock_guard lock(place->written->mutex);
+  for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
+    Written::By& by = place->written->elements[place->element + i];
+    if (by.epoch.exists() && (by.block != access.block || !access.clock->knows(by.epoch))) {
+      return fmt::format("race: writes element {} of {}, unordered with a write in line {} of {}", place->element + i,
+                         place->buffer->name, by.epoch.line, by.block == access.block ? "this block" : "another block");
+    }
+    by = {access.block, access.epoch};
+  }
+  return std::nullopt;
+}
+
+}  // namespace attune::emulator

@@ -1,0 +1,97 @@
+// Behind an emulated kernel: the bodies of the functions that declarations.hpp announced, and the entry that runs one
+// thread.
+#pragma once
+
+// One block runs on one thread of the operating system, all its fibers included.
+inline attune::emulator::Machine*& current_machine() {
+  thread_local attune::emulator::Machine* machine = nullptr;
+  return machine;
+}
+inline attune::emulator::Machine& machine() { return *current_machine(); }
+
+inline unsigned thread_index() { return machine().thread_index(); }
+inline unsigned lane_index() { return machine().thread_index() % warp_size; }
+inline unsigned warp_index() { return machine().thread_index() / warp_size; }
+inline GridIndex block_index() {
+  const auto index = machine().block_index();
+  return {index.x, index.y, index.z};
+}
+inline GridIndex grid_size() {
+  const auto size = machine().grid_size();
+  return {size.x, size.y, size.z};
+}
+
+inline unsigned shared_memory() { return attune::emulator::shared_base; }
+inline Chunk load_shared(unsigned address, int line) {
+  Chunk chunk;
+  machine().load_shared(address, &chunk, sizeof(chunk), line);
+  return chunk;
+}
+inline void store_shared(unsigned address, const Chunk& chunk, int line) {
+  machine().store_shared(address, &chunk, sizeof(chunk), line);
+}
+inline void store_shared(unsigned address, unsigned word, int line) {
+  machine().store_shared(address, &word, sizeof(word), line);
+}
+inline Chunk load_global(const void* pointer, int line) {
+  Chunk chunk;
+  machine().load_global(pointer, &chunk, sizeof(chunk), line);
+  return chunk;
+}
+inline void store_global(void* pointer, const Chunk& chunk, int line) {
+  machine().store_global(pointer, &chunk, sizeof(chunk), line);
+}
+inline void store_global(float* pointer, float value, int line) {
+  machine().store_global(pointer, &value, sizeof(value), line);
+}
+
+inline void cp_async(unsigned shared_address, const void* pointer, bool valid, int line) {
+  machine().cp_async(shared_address, valid ? pointer : nullptr, sizeof(Chunk), line);
+}
+inline void cp_async_commit() { machine().cp_async_commit(); }
+template <int pending>
+void cp_async_wait(int line) {
+  machine().cp_async_wait(pending, line);
+}
+
+inline void block_barrier(int line) { machine().block_barrier(line); }
+inline void warp_barrier(int line) { machine().warp_barrier(line); }
+inline float shuffle_xor(float value, int mask, int line) {
+  const unsigned bits = machine().shuffle_xor(__builtin_bit_cast(unsigned, value), static_cast<unsigned>(mask), line);
+  return __builtin_bit_cast(float, bits);
+}
+inline bool any_lane(bool predicate, int line) { return machine().any_lane(predicate, line); }
+
+template <bool transposed>
+void ldmatrix(unsigned (&words)[4], unsigned address, int line) {
+  machine().ldmatrix(words, address, transposed, line);
+}
+template <Dtype dtype>
+void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int line) {
+  machine().mma(d, a, b0, b1, static_cast<int>(dtype), line);
+}
+
+// The approximate instructions flush subnormal numbers to zero (.ftz).
+inline float flushed(float x) { return __builtin_fabsf(x) < 0x1p-126F ? __builtin_copysignf(0, x) : x; }
+
+inline float minus_infinity() { return -__builtin_inff(); }
+inline float exp2_approx(float x) { return flushed(__builtin_exp2f(flushed(x))); }
+inline float log2_approx(float x) { return __builtin_log2f(flushed(x)); }
+inline float larger(float x, float y) { return __builtin_fmaxf(x, y); }
+template <Dtype dtype>
+unsigned pack(float low, float high) {
+  const unsigned lower = machine().to_storage(static_cast<int>(dtype), low);
+  return lower | static_cast<unsigned>(machine().to_storage(static_cast<int>(dtype), high)) << 16;
+}
+
+template <class Params>
+void run_thread(void (*kernel)(Params), const void* params) {
+  kernel(*static_cast<const Params*>(params));
+}
+
+// ATTUNE_KERNEL is the kernel's name.
+extern "C" __attribute__((visibility("default"))) void attune_run_thread(attune::emulator::Machine& machine,
+                                                                         const void* params) {
+  current_machine() = &machine;
+  run_thread(&ATTUNE_KERNEL, params);
+}

@@ -1,0 +1,46 @@
+// What an emulated kernel asks of the machine that runs it. This file is compiled twice: with Attune, whose Block
+// implements it, and with each emulated kernel, whose instructions (bodies.hpp) call it. `line` is always the line of
+// the emitted source that called the instruction.
+#pragma once
+
+namespace attune::emulator {
+
+/// Where a block's shared memory starts. Aligned as templates/ptx/memory.cuh promises and no better, so that a kernel
+/// that relies on more is found out.
+constexpr unsigned shared_base = 128;
+
+class Machine {
+ public:
+  struct Index {
+    unsigned x, y, z;
+  };
+
+  virtual unsigned thread_index() const = 0;
+  virtual Index block_index() const = 0;
+  virtual Index grid_size() const = 0;
+
+  virtual void load_shared(unsigned address, void* to, unsigned bytes, int line) = 0;
+  virtual void store_shared(unsigned address, const void* from, unsigned bytes, int line) = 0;
+  virtual void load_global(const void* pointer, void* to, unsigned bytes, int line) = 0;
+  virtual void store_global(void* pointer, const void* from, unsigned bytes, int line) = 0;
+
+  /// A null pointer writes zeros.
+  virtual void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) = 0;
+  virtual void cp_async_commit() = 0;
+  virtual void cp_async_wait(unsigned pending, int line) = 0;
+
+  virtual void block_barrier(int line) = 0;
+  virtual void warp_barrier(int line) = 0;
+  virtual unsigned shuffle_xor(unsigned value, unsigned mask, int line) = 0;
+  virtual bool any_lane(bool predicate, int line) = 0;
+  virtual void ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) = 0;
+  virtual void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) = 0;
+
+  /// A float rounded to nearest even in a storage type (Dtype).
+  virtual unsigned short to_storage(int dtype, float value) const = 0;
+
+ protected:
+  ~Machine() = default;
+};
+
+}  // namespace attune::emulator

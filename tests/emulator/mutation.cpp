@@ -1,0 +1,326 @@
+// The emulator notices bugs: every wait, fence, barrier, mask, bound and swizzle of the emitted sources is made wrong,
+// one at a time, and something has to speak: a fault, numbers that disagree with the reference, or bank conflicts.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/arguments.hpp"
+#include "runtime/embedded.hpp"
+#include "runtime/emulated.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/emulator/host_compiler.hpp"
+#include "runtime/parallel.hpp"
+#include "runtime/plan.hpp"
+#include "tests/emulator/mutate.hpp"
+#include "tests/harness/call_image.hpp"
+
+namespace attune::mutation_tests {
+namespace {
+
+constexpr double least_noticed = 0.95;
+constexpr double most_excused = 0.10;
+
+/// What an experiment is about, beyond its problem.
+struct Setup {
+  Problem problem;
+  unsigned group = 1;        ///< heads side by side in the grid
+  bool lse = true;           ///< whether it is asked for
+  bool count_banks = false;  ///< and compare them with the unmutated run
+};
+
+enum class Notice { none, fault, numbers, banks };
+
+/// One launch of a kernel that can be made again and again, and what is known about its result.
+class Experiment {
+ public:
+  Experiment(const Variant& variant, const Setup& setup)
+      : setup_(setup),
+        call_(setup.problem, testing::Layout::gaps, 17),
+        in_(call_.in()),
+        out_(call_.poisoned_out()),
+        lse_(call_.poisoned_lse()) {
+    const Problem& problem = setup_.problem;
+    attune_prefill_args args = call_.args(in_.data(), out_.data(), lse_.data());
+    if (!setup.lse) args.lse = nullptr;
+    params_ = make_params(args, problem);
+
+    const Plan planned = plan(variant, problem, emulator::device());
+    const auto heads = static_cast<unsigned>(problem.batch * problem.heads_q);
+    launch_.grid = {.x = setup.group, .y = planned.grid.y, .z = (heads + setup.group - 1) / setup.group};
+    launch_.threads = planned.threads;
+    launch_.shared_bytes = planned.shared_bytes;
+    launch_.params = &params_;
+    launch_.memory = buffers_of(args, problem);
+    launch_.jobs = 1;
+    launch_.count_banks = setup.count_banks;
+
+    const auto host = [](const attune_tensor& tensor) {
+      return HostTensor{static_cast<const std::uint16_t*>(tensor.data), tensor.stride_batch, tensor.stride_seq,
+                        tensor.stride_head};
+    };
+    const double scale = args.softmax_scale;
+    reference_ = reference_attention(problem, host(args.q), host(args.k), host(args.v), scale, 1);
+    naive_ = naive_attention(problem, host(args.q), host(args.k), host(args.v), scale, 1);
+  }
+  Experiment(const Experiment&) = delete;
+  Experiment& operator=(const Experiment&) = delete;
+
+  /// What is wrong with the kernel as it was emitted, or nothing. Sets the measure for bank conflicts.
+  std::string run_unmutated(const emulator::Kernel& kernel) {
+    const Notice notice = run(kernel);
+    expected_wavefronts_ = wavefronts_;
+    if (notice == Notice::none) return "";
+    return fmt::format("{}: {}", setup_.problem.text(), notice == Notice::fault ? fault_ : "numbers disagree");
+  }
+
+  Notice run(const emulator::Kernel& kernel) {
+    std::ranges::copy(call_.poisoned_out(), out_.begin());  // the launch knows where they are
+    std::ranges::copy(call_.poisoned_lse(), lse_.begin());
+    const emulator::Report report = kernel.run(launch_);
+    fault_ = report.fault;
+    if (!report.ok()) return Notice::fault;
+    const testing::CallImage::Output output = call_.output(out_, lse_, in_);
+    const Comparison comparison =
+        compare(setup_.problem, output.o.data(), setup_.lse ? output.lse.data() : nullptr, reference_, naive_);
+    if (!comparison.agrees || !output.surroundings_intact) return Notice::numbers;
+    wavefronts_ = 0;
+    for (const emulator::BankSite& site : report.sites) wavefronts_ += site.wavefronts;
+    return expected_wavefronts_ >= 0 && wavefronts_ > expected_wavefronts_ ? Notice::banks : Notice::none;
+  }
+
+ private:
+  Setup setup_;
+  testing::CallImage call_;
+  std::vector<std::uint16_t> in_;
+  std::vector<std::uint16_t> out_;
+  std::vector<float> lse_;
+  AttunePrefillParams params_{};
+  emulator::Launch launch_;
+  ReferenceOutput reference_;
+  ReferenceOutput naive_;
+  std::string fault_;
+  long long wavefronts_ = 0;
+  long long expected_wavefronts_ = -1;
+};
+
+/// A variant under a short name, by which excuses know it.
+struct Subject {
+  std::string label;
+  Variant variant;
+};
+
+/// What the library ships for head_dim 64 and 128 and the quickstart, then small tiles that together take every branch
+/// of the template.
+std::vector<Subject> subjects() {
+  std::vector<Subject> result;
+  const auto add = [&](const std::string& label, const std::function<void(Variant&)>& change) {
+    Variant variant;
+    change(variant);
+    result.push_back({label, variant});
+  };
+  const auto small = [](Variant& v) {
+    v.head_dim = 64, v.B_r = 64, v.B_c = 32, v.warps = 2, v.stages = 1, v.causal = 1;
+  };
+  add("d64", [](Variant& v) { v.head_dim = 64, v.B_c = 128, v.double_buffer = 0; });
+  add("d64_causal", [](Variant& v) { v.head_dim = 64, v.B_c = 128, v.double_buffer = 0, v.causal = 1; });
+  add("d128", [](Variant&) {});
+  add("d128_causal", [](Variant& v) { v.causal = 1; });
+  add("quickstart_causal", [](Variant& v) { v.head_dim = 64, v.causal = 1; });
+  add("eager", [&](Variant& v) { small(v), v.dtype = static_cast<int>(Dtype::fp16); });
+  add("lazy", [&](Variant& v) { small(v), v.eager_load = 0, v.head_dim = 96; });
+  add("plain", [&](Variant& v) { small(v), v.async_copy = v.eager_load = 0, v.head_dim = 96; });
+  add("three_stages", [&](Variant& v) { small(v), v.stages = 3, v.head_dim = 96; });
+  add("Q_in_registers", [&](Variant& v) { small(v), v.Q_in_registers = 1, v.Q_fragment_tiles = 0, v.head_dim = 96; });
+  add("short_tiles", [&](Variant& v) {
+    small(v), v.B_c = 48, v.head_dim = 48, v.stages = 2, v.double_buffer = 0,
+              v.rescale = static_cast<int>(Rescale::skip_first);
+  });
+  return result;
+}
+
+/// Cheap ones first: a mutant runs until it is noticed.
+std::vector<Setup> setups(const Variant& variant) {
+  Problem problem{
+      .dtype = static_cast<Dtype>(variant.dtype), .head_dim = variant.head_dim, .causal = variant.causal != 0};
+  std::vector<Setup> result;
+  const auto add = [&](int seqlen_q, int seqlen_k) -> Setup& {
+    problem.seqlen_q = seqlen_q;
+    problem.seqlen_k = seqlen_k;
+    return result.emplace_back(Setup{.problem = problem});
+  };
+  // No keys at all, and nobody asks for LSE.
+  add(3, 0).lse = false;
+  // Grouped heads in two groups, the second not full, of two sequences; when causal some rows see no key.
+  Setup& heads = add(9, 6);
+  heads.problem.batch = heads.problem.heads_q = 2;
+  heads.group = 3;
+  // Lengths that fill no tile, enough blocks to use every buffer twice, fewer columns than the tile's.
+  add(variant.B_r + 5, (variant.stages + 1) * variant.B_c + variant.B_c / 2 + 3).problem.head_dim -= 8;
+  // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
+  add(variant.B_r + variant.B_c, (variant.B_r / variant.B_c + 2) * variant.B_c).count_banks = true;
+  return result;
+}
+
+struct Excuse {
+  std::string label;  ///< of the source
+  std::string key;    ///< section | line | mutation
+  auto operator<=>(const Excuse&) const = default;
+};
+
+std::string key_of(const Site& site, std::size_t mutation) {
+  return fmt::format("{} | {} | {}", site.section, site.text, site.mutations[mutation]);
+}
+
+/// The lines of excused.txt, spread out over the sources that each names.
+std::set<Excuse> read_excuses(const std::vector<Subject>& sources) {
+  std::ifstream file(ATTUNE_SOURCE_DIR "/tests/emulator/excused.txt");
+  REQUIRE(file);
+  std::set<Excuse> result;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    CAPTURE(line);
+    constexpr std::string_view bar = " | ";
+    const std::size_t labels_end = line.find(bar);
+    const std::size_t proof = line.rfind(bar);
+    REQUIRE(std::ranges::count(line, '|') >= 4);
+    const std::string labels = " " + line.substr(0, labels_end) + " ";
+    const std::string key = line.substr(labels_end + bar.size(), proof - labels_end - bar.size());
+    for (const Subject& source : sources) {
+      if (labels != " * " && labels.find(" " + source.label + " ") == std::string::npos) continue;
+      CHECK_MESSAGE(result.insert({source.label, key}).second, "excused twice");
+    }
+  }
+  return result;
+}
+
+/// A source with bugs in it, ready to run.
+struct Prepared {
+  Subject subject;
+  Instrumented instrumented;
+  std::string image;
+  std::string name;
+};
+
+Prepared prepare(const Subject& subject) {
+  Result<Source> source = emit(subject.variant, embedded_templates(), "mutation test");
+  if (!source.ok()) throw std::runtime_error(source.problems.front().text());
+  Prepared result{
+      .subject = subject, .instrumented = instrument(source.value.text), .image = {}, .name = source.value.name};
+  source.value.text = result.instrumented.text;
+  result.image = emulator::HostCompiler().compile(source.value).image;
+  return result;
+}
+
+/// What became of every mutant of a source. Sites in branches that this variant discards do not count.
+struct Outcome {
+  std::vector<char> reached;    ///< by mutant number; of a site's first one
+  std::vector<Notice> notices;  ///< by mutant number
+  std::string unmutated;        ///< what was wrong without a mutant
+};
+
+/// Runs every `of`-th mutant of a source, from `part` on.
+void run_part(const Prepared& prepared, int part, int of, Outcome& outcome) {
+  const emulator::Kernel kernel(prepared.image, prepared.name);
+  auto* const mutant = static_cast<int*>(kernel.symbol(mutant_symbol));
+  auto* const reached = static_cast<unsigned char*>(kernel.symbol(reached_symbol));
+  std::vector<std::unique_ptr<Experiment>> experiments;
+  for (const Setup& setup : setups(prepared.subject.variant)) {
+    experiments.push_back(std::make_unique<Experiment>(prepared.subject.variant, setup));
+    const std::string wrong = experiments.back()->run_unmutated(kernel);
+    if (!wrong.empty()) outcome.unmutated = wrong;
+  }
+  if (!outcome.unmutated.empty()) return;
+  const std::vector<char> sites(reached, reached + prepared.instrumented.mutants + 1);
+  if (part == 0) outcome.reached = sites;
+  for (const Site& site : prepared.instrumented.sites) {
+    for (int i = 0; i < static_cast<int>(site.mutations.size()); ++i) {
+      *mutant = site.first + i;
+      if (sites[static_cast<std::size_t>(site.first)] == 0 || *mutant % of != part) continue;
+      Notice& notice = outcome.notices[static_cast<std::size_t>(*mutant)];
+      for (std::size_t e = 0; notice == Notice::none && e < experiments.size(); ++e)
+        notice = experiments[e]->run(kernel);
+    }
+  }
+}
+
+TEST_CASE("the emulator notices bugs put into the emitted sources") {
+  const std::vector<Subject> all = subjects();
+  for (const Subject& subject : all) {
+    for (const Refusal& refusal : check(subject.variant)) FAIL(subject.label, ": ", refusal.message);
+  }
+  std::vector<Prepared> prepared(all.size());
+  parallel_for(static_cast<long long>(all.size()), 0,
+               [&](long long i) { prepared[static_cast<std::size_t>(i)] = prepare(all[static_cast<std::size_t>(i)]); });
+
+  // Parts of one source run side by side, each with a copy of the kernel and its numbers.
+  constexpr int parts = 4;
+  std::vector<std::array<Outcome, parts>> outcomes(all.size());
+  parallel_for(static_cast<long long>(all.size()) * parts, 0, [&](long long i) {
+    const Prepared& source = prepared[static_cast<std::size_t>(i / parts)];
+    Outcome& outcome = outcomes[static_cast<std::size_t>(i / parts)][static_cast<std::size_t>(i % parts)];
+    outcome.notices.assign(static_cast<std::size_t>(source.instrumented.mutants) + 1, Notice::none);
+    run_part(source, static_cast<int>(i % parts), parts, outcome);
+  });
+
+  std::set<Excuse> excuses = read_excuses(all);
+  std::map<Notice, int> by;
+  int mutants = 0;
+  int excused = 0;
+  std::vector<std::string> missed;
+  std::vector<bool> ever_reached(prepared.front().instrumented.sites.size());
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    CAPTURE(all[s].label);
+    const std::vector<Site>& sites = prepared[s].instrumented.sites;
+    REQUIRE(sites == prepared.front().instrumented.sites);
+    for (const Outcome& outcome : outcomes[s]) REQUIRE_MESSAGE(outcome.unmutated.empty(), outcome.unmutated);
+    for (std::size_t i = 0; i < sites.size(); ++i) {
+      if (outcomes[s][0].reached[static_cast<std::size_t>(sites[i].first)] == 0) continue;
+      ever_reached[i] = true;
+      for (std::size_t m = 0; m < sites[i].mutations.size(); ++m) {
+        const auto number = static_cast<std::size_t>(sites[i].first) + m;
+        const Notice notice = outcomes[s][number % parts].notices[number];
+        const std::string key = key_of(sites[i], m);
+        const bool has_excuse = excuses.erase({all[s].label, key}) != 0;
+        ++mutants;
+        ++by[notice];
+        if (notice != Notice::none) {
+          CHECK_MESSAGE(!has_excuse, "excused, but noticed: ", key);
+          CHECK_MESSAGE((notice == Notice::fault || !key.ends_with("without thread 0")), "no fault: ", key);
+        } else if (has_excuse) {
+          ++excused;
+        } else {
+          missed.push_back(fmt::format("{} | {} (line {})", all[s].label, key, sites[i].line));
+        }
+      }
+    }
+  }
+  for (const std::string& line : missed) MESSAGE("missed: ", line);
+  for (const Excuse& excuse : excuses) FAIL_CHECK("excused, but no such mutant: ", excuse.label, " | ", excuse.key);
+  for (std::size_t i = 0; i < ever_reached.size(); ++i) {
+    CHECK_MESSAGE(ever_reached[i], "in no source: ", key_of(prepared.front().instrumented.sites[i], 0));
+  }
+
+  const int noticed = mutants - by[Notice::none];
+  MESSAGE(fmt::format(
+      "{} mutants in {} sources: {} noticed (by fault {}, by numbers {}, by bank conflicts {}), {} "
+      "excused, {} missed",
+      mutants, all.size(), noticed, by[Notice::fault], by[Notice::numbers], by[Notice::banks], excused, missed.size()));
+  CHECK(excused <= most_excused * mutants);
+  CHECK(noticed >= least_noticed * (mutants - excused));
+}
+
+}  // namespace
+}  // namespace attune::mutation_tests

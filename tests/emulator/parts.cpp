@@ -1,0 +1,186 @@
+// The emulator's parts by themselves: late copies, matrix fragments, strided buffers.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "runtime/emulator/copies.hpp"
+#include "runtime/emulator/fragments.hpp"
+#include "runtime/emulator/global_memory.hpp"
+#include "runtime/reference.hpp"
+
+namespace attune::emulator {
+namespace {
+
+/// After how many ticks each of 64 copies is there; -1: not before finish() made it.
+std::vector<int> landings(std::uint64_t seed) {
+  SharedMemory shared(64 * 16);
+  shared.reset();
+  Copies copies(1);
+  copies.reset(seed);
+  const std::array<char, 16> source{'x'};
+  for (unsigned i = 0; i < 64; ++i) copies.issue(0, 1, shared_base + i * 16, source.data(), 16);
+  std::vector<int> landed(64, -1);
+  const auto there = [&](unsigned i) { return std::memcmp(shared.at(shared_base + i * 16), source.data(), 16) == 0; };
+  for (unsigned i = 0; i < 64; ++i) CHECK(!there(i));
+  for (int tick = 0; tick < 1000; ++tick) {
+    copies.tick(shared);
+    for (unsigned i = 0; i < 64; ++i) {
+      if (landed[i] < 0 && there(i)) landed[i] = tick;
+    }
+  }
+  copies.finish(0, 1, shared);
+  for (unsigned i = 0; i < 64; ++i) CHECK(there(i));
+  return landed;
+}
+
+Buffer strided(std::array<long long, 4> extents, std::array<long long, 3> strides) {
+  return {.name = "t",
+          .data = reinterpret_cast<void*>(0x10000),  // never dereferenced
+          .element_bytes = 2,
+          .extents = extents,
+          .strides = strides,
+          .writable = false};
+}
+
+}  // namespace
+
+TEST_CASE("copies land out of order, some early and some only when a wait makes them, as the seed says") {
+  const std::vector<int> landed = landings(3);
+  CHECK(landings(3) == landed);
+  CHECK(landings(4) != landed);
+  CHECK(std::ranges::count(landed, -1) > 10);
+  CHECK(std::set<int>(landed.begin(), landed.end()).size() > 20);
+  CHECK(!std::ranges::is_sorted(landed));
+}
+
+TEST_CASE("a copy reads its source when it lands, not when it is issued") {
+  SharedMemory shared(16);
+  Copies copies(1);
+  copies.reset(1);
+  std::array<char, 16> source{'a'};
+  copies.issue(0, 1, shared_base, source.data(), 16);
+  source[0] = 'b';
+  copies.finish(0, 1, shared);
+  CHECK(static_cast<char>(*shared.at(shared_base)) == 'b');
+}
+
+TEST_CASE("a wait lands the groups it covers and leaves the others under way") {
+  const std::array<char, 16> source{'x'};
+  int still_under_way = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SharedMemory shared(32);
+    shared.reset();
+    Copies copies(2);
+    copies.reset(seed);
+    copies.issue(1, 1, shared_base, source.data(), 16);
+    copies.issue(1, 2, shared_base + 16, source.data(), 16);
+    copies.finish(1, 1, shared);
+    CHECK(static_cast<char>(*shared.at(shared_base)) == 'x');
+    if (static_cast<char>(*shared.at(shared_base + 16)) != 'x') ++still_under_way;
+  }
+  CHECK(still_under_way == 20);
+}
+
+TEST_CASE("ldmatrix gives lane i the pair (i / 4, i % 4 * 2) of each matrix, or of its transpose") {
+  std::array<std::array<std::uint16_t, 8>, 32> memory{};
+  Lanes<const std::byte*> rows{};
+  for (unsigned r = 0; r < 32; ++r) {
+    for (unsigned c = 0; c < 8; ++c) memory[r][c] = static_cast<std::uint16_t>(r * 100 + c);
+    rows[r] = reinterpret_cast<const std::byte*>(memory[r].data());
+  }
+  for (const bool transposed : {false, true}) {
+    std::array<std::array<std::uint32_t, 4>, 32> got{};
+    Lanes<std::uint32_t*> words{};
+    for (unsigned lane = 0; lane < 32; ++lane) words[lane] = got[lane].data();
+    ldmatrix(rows, transposed, words);
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      for (unsigned m = 0; m < 4; ++m) {
+        const unsigned i = lane / 4;
+        const unsigned j = lane % 4 * 2;
+        const unsigned low = transposed ? memory[m * 8 + j][i] : memory[m * 8 + i][j];
+        const unsigned high = transposed ? memory[m * 8 + j + 1][i] : memory[m * 8 + i][j + 1];
+        CHECK(got[lane][m] == (high << 16 | low));
+      }
+    }
+  }
+}
+
+TEST_CASE("mma multiplies with the operand layout of m16n8k16 and adds to what is there") {
+  for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
+    // Small integers, so that every sum is exact in any order.
+    const auto a_at = [](int i, int k) { return (i * 3 + k * 5) % 17 - 8; };
+    const auto b_at = [](int k, int j) { return (k * 7 + j * 11) % 13 - 6; };
+    const auto packed = [&](int low, int high) {
+      return to_storage(dtype, static_cast<float>(low)) |
+             static_cast<std::uint32_t>(to_storage(dtype, static_cast<float>(high))) << 16;
+    };
+    std::array<float[4], 32> d{};
+    std::array<std::uint32_t[4], 32> a{};
+    std::array<MmaOperands, 32> operands{};
+    Lanes<const MmaOperands*> lanes{};
+    for (int lane = 0; lane < 32; ++lane) {
+      const int g = lane / 4;
+      const int t = lane % 4;
+      a[lane][0] = packed(a_at(g, 2 * t), a_at(g, 2 * t + 1));
+      a[lane][1] = packed(a_at(g + 8, 2 * t), a_at(g + 8, 2 * t + 1));
+      a[lane][2] = packed(a_at(g, 2 * t + 8), a_at(g, 2 * t + 9));
+      a[lane][3] = packed(a_at(g + 8, 2 * t + 8), a_at(g + 8, 2 * t + 9));
+      for (float& value : d[lane]) value = 0.5F;
+      operands[lane] = {&d[lane],
+                        &a[lane],
+                        {packed(b_at(2 * t, g), b_at(2 * t + 1, g)), packed(b_at(2 * t + 8, g), b_at(2 * t + 9, g))}};
+      lanes[lane] = &operands[lane];
+    }
+    mma(dtype, lanes);
+    const auto expected = [&](int i, int j) {
+      int sum = 0;
+      for (int k = 0; k < 16; ++k) sum += a_at(i, k) * b_at(k, j);
+      return static_cast<float>(sum) + 0.5F;
+    };
+    for (int lane = 0; lane < 32; ++lane) {
+      const int g = lane / 4;
+      const int t = lane % 4;
+      CHECK(d[lane][0] == expected(g, 2 * t));
+      CHECK(d[lane][1] == expected(g, 2 * t + 1));
+      CHECK(d[lane][2] == expected(g + 8, 2 * t));
+      CHECK(d[lane][3] == expected(g + 8, 2 * t + 1));
+    }
+  }
+}
+
+TEST_CASE("an address belongs to a strided buffer exactly where one of its rows is, in every order of dimensions") {
+  struct Layout {
+    std::array<long long, 4> extents;
+    std::array<long long, 3> strides;
+  };
+  for (const Layout& layout : {Layout{{2, 3, 4, 8}, {96, 32, 8}},       // batch, seqlen, heads
+                               Layout{{2, 3, 4, 8}, {96, 8, 24}},       // batch, heads, seqlen
+                               Layout{{2, 3, 4, 8}, {400, 104, 16}},    // gaps everywhere
+                               Layout{{2, 3, 1, 8}, {0, 16, 0}},        // one sequence for the whole batch
+                               Layout{{2, 3, 4, 16}, {200, 8, 48}}}) {  // rows that overlap
+    const Buffer buffer = strided(layout.extents, layout.strides);
+    std::set<long long> inside;
+    for (long long b = 0; b < layout.extents[0]; ++b) {
+      for (long long s = 0; s < layout.extents[1]; ++s) {
+        for (long long h = 0; h < layout.extents[2]; ++h) {
+          for (long long d = 0; d + 8 <= layout.extents[3]; d += 8) {
+            inside.insert(b * layout.strides[0] + s * layout.strides[1] + h * layout.strides[2] + d);
+          }
+        }
+      }
+    }
+    GlobalMemory memory({buffer});
+    const Clock clock(1);
+    for (long long offset = -16; offset < 1000; offset += 8) {
+      const void* pointer = static_cast<char*>(buffer.data) + offset * 2;
+      CAPTURE(offset);
+      CHECK(memory.check_load(pointer, 16, {0, &clock, {}}).has_value() == !inside.contains(offset));
+    }
+  }
+}
+
+}  // namespace attune::emulator

@@ -1,0 +1,78 @@
+// One attention call as host memory, in any layout and surrounded by poison, and what a correct one leaves there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/problem.hpp"
+#include "runtime/reference.hpp"
+
+namespace attune::testing {
+
+/// How a tensor batch x seqlen x heads x head_dim lies in memory.
+enum class Layout {
+  bshd,    ///< batch, seqlen, heads, head_dim
+  bhsd,    ///< batch, heads, seqlen, head_dim
+  packed,  ///< Q, K and V side by side in one buffer of batch x seqlen x (heads_q + 2 heads_kv) x head_dim
+  gaps,    ///< BSHD with unused memory after every row, every position and every sequence
+};
+
+std::string name_of(Layout layout);
+
+/// Every element that is not Q, K or V is NaN, O and LSE included.
+class CallImage {
+ public:
+  /// Packed needs seqlen_q == seqlen_k.
+  CallImage(const Problem& problem, Layout layout, std::uint64_t seed);
+
+  [[nodiscard]] const Problem& problem() const { return problem_; }
+  [[nodiscard]] const std::vector<std::uint16_t>& in() const { return in_; }  ///< the memory that holds Q, K and V
+  [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
+  [[nodiscard]] std::vector<float> poisoned_lse() const;
+
+  /// The call on memories of these sizes, wherever they are.
+  [[nodiscard]] attune_prefill_args args(void* in, void* out, void* lse) const;
+
+  struct Output {
+    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q x heads_q x head_dim
+    std::vector<float> lse;
+    bool surroundings_intact = true;  ///< nothing but O and LSE was written
+    bool operator==(const Output&) const;
+  };
+  /// Reads the memories after the call.
+  [[nodiscard]] Output output(std::vector<std::uint16_t> out, std::vector<float> lse,
+                              const std::vector<std::uint16_t>& in_after) const;
+
+  /// Against the float64 reference, with the tolerance that the naive formula sets.
+  [[nodiscard]] Comparison compare_with_reference(const Output& output, double scale) const;
+
+  /// CHECKs that the output agrees and that nothing else was written.
+  void check(const Output& output, double scale) const;
+
+ private:
+  /// Strides in elements and the place of the first one in its memory.
+  struct Placement {
+    std::size_t first = 0;
+    std::int64_t stride_batch = 0;
+    std::int64_t stride_seq = 0;
+    std::int64_t stride_head = 0;
+  };
+
+  [[nodiscard]] Placement place(Layout layout, int seqlen, int heads, std::size_t& cursor) const;
+  template <class Function>
+  void for_each_element(const Placement& at, int seqlen, int heads, const Function& visit) const;
+  [[nodiscard]] std::size_t rows() const;
+  [[nodiscard]] HostTensor host_tensor(const Placement& at) const;
+
+  Problem problem_;
+  Placement q_;
+  Placement k_;
+  Placement v_;
+  Placement o_;
+  std::size_t out_elements_ = 0;
+  std::vector<std::uint16_t> in_;
+};
+
+}  // namespace attune::testing

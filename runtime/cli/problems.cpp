@@ -7,23 +7,9 @@
 #include <numbers>
 
 #include "generator/variant.hpp"
+#include "runtime/random.hpp"
 
 namespace attune::cli {
-namespace {
-
-/// splitmix64 (Steele, Lea, Flood 2014): unlike the distributions of <random>, the same on every machine.
-std::uint64_t next_random(std::uint64_t& state) {
-  state += 0x9e3779b97f4a7c15U;
-  std::uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
-
-/// In (0, 1].
-double next_uniform(std::uint64_t& state) { return (static_cast<double>(next_random(state) >> 11) + 1) * 0x1p-53; }
-
-}  // namespace
 
 void ProblemOptions::add_sizes(CLI::App& app) {
   const std::string group = "Problem";
@@ -98,11 +84,11 @@ std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::ui
   // Box and Muller for the first million, then the same again shifted: large inputs must not take minutes to draw.
   constexpr std::size_t period = (std::size_t{1} << 20) - 3;
   std::vector<std::uint16_t> values(count);
-  std::uint64_t state = seed;
+  Random random(seed);
   for (std::size_t i = 0; i < count; ++i) {
     if (i < period) {
-      const double radius = std::sqrt(-2 * std::log(next_uniform(state)));
-      values[i] = to_storage(dtype, static_cast<float>(radius * std::cos(2 * std::numbers::pi * next_uniform(state))));
+      const double radius = std::sqrt(-2 * std::log(random.uniform()));
+      values[i] = to_storage(dtype, static_cast<float>(radius * std::cos(2 * std::numbers::pi * random.uniform())));
     } else {
       values[i] = values[i - period];
     }

@@ -16,6 +16,7 @@
 #include "runtime/emulator/global_memory.hpp"
 #include "runtime/emulator/kernel/machine.hpp"
 #include "runtime/emulator/shared_memory.hpp"
+#include "runtime/random.hpp"
 
 namespace attune::emulator {
 

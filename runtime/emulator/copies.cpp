@@ -9,14 +9,6 @@ namespace {
 constexpr std::uint64_t longest_flight = 400;
 }  // namespace
 
-std::uint64_t Random::operator()() {
-  state_ += 0x9e3779b97f4a7c15U;
-  std::uint64_t z = state_;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
-
 void Copies::reset(std::uint64_t seed) {
   random_ = Random(seed);
   now_ = 0;

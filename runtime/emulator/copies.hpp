@@ -8,19 +8,9 @@
 #include <vector>
 
 #include "runtime/emulator/shared_memory.hpp"
+#include "runtime/random.hpp"
 
 namespace attune::emulator {
-
-/// splitmix64 (Steele, Lea, Flood 2014).
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t operator()();
-  std::uint64_t below(std::uint64_t bound) { return (*this)() % bound; }
-
- private:
-  std::uint64_t state_;
-};
 
 /// The copies that one block has under way. Each is due at a moment drawn when it is issued; half of them never come
 /// before the wait that covers them makes them.

@@ -273,7 +273,7 @@ void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int 
 
 void Block::cp_async_commit() { ++current_->copy_groups; }
 
-void Block::cp_async_wait(unsigned pending, int /*line*/) {
+void Block::cp_async_wait(unsigned pending) {
   Thread& self = *current_;
   if (self.copy_groups <= pending) return;
   const std::uint32_t landed = self.copy_groups - pending;

@@ -47,7 +47,7 @@ class Block final : public Machine {
   void store_global(void* pointer, const void* from, unsigned bytes, int line) override;
   void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) override;
   void cp_async_commit() override;
-  void cp_async_wait(unsigned pending, int line) override;
+  void cp_async_wait(unsigned pending) override;
   void block_barrier(int line) override;
   void warp_barrier(int line) override;
   unsigned shuffle_xor(unsigned value, unsigned mask, int line) override;

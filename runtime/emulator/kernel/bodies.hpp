@@ -50,8 +50,8 @@ inline void cp_async(unsigned shared_address, const void* pointer, bool valid, i
 }
 inline void cp_async_commit() { machine().cp_async_commit(); }
 template <int pending>
-void cp_async_wait(int line) {
-  machine().cp_async_wait(pending, line);
+void cp_async_wait() {
+  machine().cp_async_wait(pending);
 }
 
 inline void block_barrier(int line) { machine().block_barrier(line); }

@@ -38,7 +38,7 @@ inline void store_global(float* pointer, float value, int line = __builtin_LINE(
 inline void cp_async(unsigned shared_address, const void* pointer, bool valid, int line = __builtin_LINE());
 inline void cp_async_commit();
 template <int pending>
-void cp_async_wait(int line = __builtin_LINE());
+void cp_async_wait();
 
 // ptx/barrier.cuh
 inline void block_barrier(int line = __builtin_LINE());

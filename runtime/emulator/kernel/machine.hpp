@@ -27,7 +27,7 @@ class Machine {
   /// A null pointer writes zeros.
   virtual void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) = 0;
   virtual void cp_async_commit() = 0;
-  virtual void cp_async_wait(unsigned pending, int line) = 0;
+  virtual void cp_async_wait(unsigned pending) = 0;
 
   virtual void block_barrier(int line) = 0;
   virtual void warp_barrier(int line) = 0;

@@ -1,0 +1,59 @@
+"""What the tests share: random inputs and the float64 reference that results are held to."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_cache(tmp_path_factory):
+    """Kernels are made anew, and none are left in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("kernels")))
+        yield
+
+
+@pytest.fixture(params=["float16", "bfloat16"])
+def dtype(request):
+    """Each dtype that is served, as NumPy has it."""
+    if request.param == "float16":
+        return np.dtype("float16")
+    return np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+
+
+def random_array(shape, dtype, seed):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def reference(q, k, v, scale=None, causal=False, storage=np.float64):
+    """Output and log-sum-exp; every intermediate result is rounded to `storage`."""
+    q, k, v = (x.astype(np.float64).transpose(0, 2, 1, 3) for x in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x, group, axis=1) for x in (k, v))
+    scale = q.shape[3] ** -0.5 if scale is None else scale
+
+    def rounded(x):
+        return x.astype(storage).astype(np.float64)
+
+    scores = rounded(scale * (q @ k.swapaxes(2, 3)))
+    if causal:
+        hidden = np.triu(np.ones(scores.shape[2:], bool), 1 + scores.shape[3] - scores.shape[2])
+        scores = np.where(hidden, -np.inf, scores)
+    top = scores.max(axis=3, keepdims=True)
+    weights = rounded(np.exp(scores - np.where(np.isfinite(top), top, 0)))
+    total = weights.sum(axis=3, keepdims=True)
+    out = rounded(rounded(weights / np.where(total > 0, total, 1)) @ v)
+    with np.errstate(divide="ignore"):
+        lse = (np.log(total) + top)[..., 0]
+    return out.transpose(0, 2, 1, 3), lse
+
+
+def assert_attends(out, q, k, v, lse=None, **options):
+    """At most twice the error of the same formula in the storage type; LSE is float32."""
+    exact, exact_lse = reference(q, k, v, **options)
+    naive, _ = reference(q, k, v, storage=q.dtype, **options)
+    assert out.shape == q.shape
+    assert out.dtype == q.dtype
+    assert np.abs(out.astype(np.float64) - exact).max() <= 2 * np.abs(naive - exact).max()
+    if lse is not None:
+        assert lse.dtype == np.float32
+        np.testing.assert_allclose(lse, exact_lse, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,58 @@
+"""What a person reads: help(), signatures and type hints."""
+
+import inspect
+import pydoc
+import typing
+from importlib.resources import files
+
+import pytest
+
+import attune
+
+FUNCTIONS = [getattr(attune, name) for name in attune.__all__ if name != "__version__"]
+OPTIONS = {  # flash-attn 2's, in its order
+    "dropout_p": 0.0,
+    "softmax_scale": None,
+    "causal": False,
+    "window_size": (-1, -1),
+    "softcap": 0.0,
+    "alibi_slopes": None,
+    "deterministic": False,
+    "return_attn_probs": False,
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_signatures_are_those_of_flash_attn(function):
+    parameters = inspect.signature(function).parameters
+    arrays = [name for name, one in parameters.items() if one.default is one.empty]
+    assert (
+        arrays
+        == {
+            "flash_attn_func": ["q", "k", "v"],
+            "flash_attn_kvpacked_func": ["q", "kv"],
+            "flash_attn_qkvpacked_func": ["qkv"],
+        }[function.__name__]
+    )
+    options = {name: one.default for name, one in parameters.items() if name not in arrays}
+    assert list(options.items()) == list(OPTIONS.items())
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_functions_are_documented_and_typed(function):
+    for name in inspect.signature(function).parameters:
+        assert name in typing.get_type_hints(function)
+        described = function.__doc__ + attune.flash_attn_func.__doc__
+        assert f"    {name}: " in described
+    assert "return" in typing.get_type_hints(function)
+
+
+def test_help_names_everything_public():
+    text = pydoc.plaintext.document(attune)
+    for name in attune.__all__:
+        assert name in text
+    assert "https://arxiv.org/abs/2307.08691" in text
+
+
+def test_the_package_is_marked_as_typed():
+    assert (files("attune") / "py.typed").is_file()

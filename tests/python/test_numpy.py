@@ -1,0 +1,92 @@
+"""NumPy arrays, served by the emulator."""
+
+import numpy as np
+import pytest
+from conftest import assert_attends, random_array
+
+import attune
+
+
+def inputs(dtype, batch=1, seqlen_q=70, seqlen_k=90, heads_q=2, heads_kv=2, head_dim=64):
+    q = random_array((batch, seqlen_q, heads_q, head_dim), dtype, 1)
+    k = random_array((batch, seqlen_k, heads_kv, head_dim), dtype, 2)
+    v = random_array((batch, seqlen_k, heads_kv, head_dim), dtype, 3)
+    return q, k, v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"batch": 2, "heads_q": 6, "heads_kv": 2},
+        {"heads_q": 4, "heads_kv": 1, "seqlen_q": 1, "seqlen_k": 65},
+        {"seqlen_q": 130, "seqlen_k": 33, "head_dim": 40},
+        {"head_dim": 128},
+    ],
+    ids=["plain", "grouped", "one_query", "more_queries_than_keys", "head_dim_128"],
+)
+def test_agrees_with_float64(dtype, sizes, causal):
+    q, k, v = inputs(dtype, **sizes)
+    out, lse, dmask = attune.flash_attn_func(q, k, v, causal=causal, return_attn_probs=True)
+    assert_attends(out, q, k, v, lse, causal=causal)
+    assert dmask is None
+
+
+def test_output_alone_has_the_same_bits(dtype):
+    q, k, v = inputs(dtype)
+    out, _, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True)
+    again = attune.flash_attn_func(q, k, v, deterministic=True)
+    assert isinstance(again, np.ndarray)
+    assert again.tobytes() == out.tobytes()
+
+
+@pytest.mark.parametrize("scale", [0, 0.3, np.float32(0.05)])
+def test_softmax_scale(scale):
+    q, k, v = inputs("float16")
+    out = attune.flash_attn_func(q, k, v, softmax_scale=scale)
+    assert_attends(out, q, k, v, scale=float(scale))
+
+
+def test_rows_without_keys():
+    q, k, v = inputs("float16", seqlen_q=40, seqlen_k=10)
+    out, lse, _ = attune.flash_attn_func(q, k, v, causal=True, return_attn_probs=True)
+    assert not out[:, :30].any()
+    assert np.isneginf(lse[:, :, :30]).all()
+    assert np.isfinite(lse[:, :, 30:]).all()
+
+
+def test_heads_before_sequence():
+    q, k, v = (x.transpose(0, 2, 1, 3).copy().transpose(0, 2, 1, 3) for x in inputs("float16"))
+    assert_attends(attune.flash_attn_func(q, k, v), q, k, v)
+
+
+def test_slices_and_broadcasts():
+    q, k, v = inputs("float16", seqlen_k=180)
+    k = k[:, ::2]
+    v = np.broadcast_to(v[:, ::2, :1], k.shape)
+    assert_attends(attune.flash_attn_func(q, k, v), q, k, v)
+
+
+def test_read_only_inputs_stay_as_they_are():
+    arrays = inputs("float16")
+    before = [array.tobytes() for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    attune.flash_attn_func(*arrays)
+    assert [array.tobytes() for array in arrays] == before
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_kvpacked(dtype, causal):
+    q = random_array((2, 50, 4, 64), dtype, 1)
+    kv = random_array((2, 60, 2, 2, 64), dtype, 2)
+    out, lse, _ = attune.flash_attn_kvpacked_func(q, kv, causal=causal, return_attn_probs=True)
+    assert_attends(out, q, kv[:, :, 0], kv[:, :, 1], lse, causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_qkvpacked(dtype, causal):
+    qkv = random_array((2, 50, 3, 2, 64), dtype, 1)
+    out, lse, _ = attune.flash_attn_qkvpacked_func(qkv, causal=causal, return_attn_probs=True)
+    assert_attends(out, *(qkv[:, :, part] for part in range(3)), lse, causal=causal)

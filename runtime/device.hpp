@@ -4,6 +4,8 @@
 #include <compare>
 #include <string>
 
+#include "generator/arch.hpp"
+
 namespace attune {
 
 struct Device {
@@ -15,6 +17,13 @@ struct Device {
   int shared_per_sm = 0;
   long long l2_bytes = 0;
 };
+
+/// The table's entry for a GPU; for one newer than the table, its own limits.
+Arch arch_of(const Device& device);
+
+/// An architecture of the table as a device that is not here, for planning. Its number of multiprocessors and L2
+/// size are those of a common card.
+Device device_of(const Arch& arch);
 
 /// The thread blocks of a launch; they start with x running fastest, then y.
 struct Grid {

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "generator/template_file.hpp"
-#include "runtime/cli/text.hpp"
+#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

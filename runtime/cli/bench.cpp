@@ -9,8 +9,8 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/specs.hpp"
-#include "runtime/cli/text.hpp"
 #include "runtime/embedded.hpp"
+#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

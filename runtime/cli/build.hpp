@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "generator/arch.hpp"
-#include "runtime/cli/text.hpp"
 #include "runtime/compile.hpp"
 #include "runtime/emulator/host_compiler.hpp"
+#include "runtime/text.hpp"
 
 namespace attune::cli {
 

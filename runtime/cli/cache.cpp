@@ -6,7 +6,7 @@
 #include "runtime/cache.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/cli/text.hpp"
+#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/cli/text.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/error.hpp"
+#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

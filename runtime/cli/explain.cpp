@@ -3,14 +3,11 @@
 
 #include <memory>
 
-#include "generator/check.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
-#include "runtime/cli/text.hpp"
-#include "runtime/embedded.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/decision.hpp"
 
 namespace attune::cli {
 namespace {
@@ -22,83 +19,25 @@ struct Options {
   bool json = false;
 };
 
-/// The decision for one problem on one device.
-struct Decision {
-  std::vector<Considered> considered;
-  std::optional<Variant> embedded;    ///< the embedded one that serves
-  Variant own;                        ///< what NVRTC would build for it
-  Variant serving;                    ///< the one, else the other
-  std::vector<std::string> refusals;  ///< why not even that one can serve
-};
-
-Decision decide(const Problem& problem, const Device& device) {
-  std::vector<Variant> candidates;
-  for (const EmbeddedKernel& kernel : embedded_kernels()) candidates.push_back(kernel.variant);
-  Decision decision{.considered = consider(candidates, problem, device),
-                    .embedded = choose(candidates, problem, device),
-                    .own = default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block),
-                    .serving = {},
-                    .refusals = {}};
-  decision.serving = decision.embedded.value_or(decision.own);
-  decision.refusals = refusals(decision.serving, problem, device);
-  return decision;
-}
-
-void print_decision_json(const Problem& problem, const Device& device, const Decision& decision) {
+void print_decision_json(const Decision& decision) {
   auto considered = nlohmann::ordered_json::array();
   for (const Considered& one : decision.considered) {
     considered.push_back({{"variant", one.variant.name()}, {"refusals", one.refusals}});
   }
-  nlohmann::ordered_json json{{"problem", problem.text()},
-                              {"device", device.name},
-                              {"served", decision.refusals.empty()},
+  nlohmann::ordered_json json{{"problem", decision.problem.text()},
+                              {"device", decision.device.name},
+                              {"served", decision.served()},
                               {"variant", decision.serving.name()},
-                              {"source", decision.embedded ? "embedded" : "nvrtc"}};
-  if (decision.refusals.empty()) {
-    const Plan launch = plan(decision.serving, problem, device);
-    json["grid"] = {launch.grid.x, launch.grid.y, launch.grid.z};
-    json["threads"] = launch.threads;
-    json["shared_bytes"] = launch.shared_bytes;
+                              {"source", origin_text(decision.origin)}};
+  if (decision.launch) {
+    json["grid"] = {decision.launch->grid.x, decision.launch->grid.y, decision.launch->grid.z};
+    json["threads"] = decision.launch->threads;
+    json["shared_bytes"] = decision.launch->shared_bytes;
   } else {
     json["refusals"] = decision.refusals;
   }
   json["considered"] = considered;
   print_json(json);
-}
-
-void print_decision(const Problem& problem, const Device& device, const Decision& decision, bool all) {
-  fmt::print("{} on {}\n", problem.text(), device.name);
-  if (!decision.refusals.empty()) {
-    fmt::print("  no kernel can serve it: {}\n", fmt::join(decision.refusals, "; "));
-  } else {
-    const Plan launch = plan(decision.serving, problem, device);
-    fmt::print("  {} {}\n", decision.embedded ? "served by embedded" : "NVRTC would build at first use",
-               decision.serving.name());
-    fmt::print("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
-               launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
-    if (problem.head_dim < decision.serving.head_dim) {
-      fmt::print("  head_dim {} is padded to {} with zeros\n", problem.head_dim, decision.serving.head_dim);
-    }
-    if (decision.own.head_dim < decision.serving.head_dim) {
-      fmt::print("  the compile policy 'exact' would have NVRTC build {} instead\n", decision.own.name());
-    }
-  }
-  Table table({{"embedded variant"}, {"verdict"}});
-  std::size_t left_out = 0;
-  for (const Considered& one : decision.considered) {
-    if (one.refusals.empty()) {
-      table.add({one.variant.name(), one.variant == decision.serving ? "serves" : "could serve"});
-    } else if (all || one.refusals.size() == 1) {
-      table.add({one.variant.name(), fmt::format("{}", fmt::join(one.refusals, "; "))});
-    } else {
-      ++left_out;
-    }
-  }
-  if (!table.empty()) fmt::print("\n{}", table.text());
-  if (left_out > 0) {
-    fmt::print("and {} refused for more than one reason (--all shows them)\n",
-               counted(static_cast<long long>(left_out), "variant"));
-  }
 }
 
 Exit explain(const Options& options) {
@@ -115,11 +54,11 @@ Exit explain(const Options& options) {
   }
   const Decision decision = decide(problem, device);
   if (options.json) {
-    print_decision_json(problem, device, decision);
+    print_decision_json(decision);
   } else {
-    print_decision(problem, device, decision, options.all);
+    fmt::print("{}", decision_text(decision, options.all ? "" : "--all shows them"));
   }
-  return decision.refusals.empty() ? Exit::done : Exit::check_failed;
+  return decision.served() ? Exit::done : Exit::check_failed;
 }
 
 }  // namespace

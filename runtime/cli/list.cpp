@@ -7,8 +7,8 @@
 #include "generator/check.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/cli/text.hpp"
 #include "runtime/embedded.hpp"
+#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

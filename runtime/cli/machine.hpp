@@ -42,14 +42,7 @@ void add_arch_option(CLI::App& app, std::vector<std::string>& names, const std::
 /// Those named; else the GPU's of this machine; else sm_80 and sm_90.
 std::vector<Arch> resolve_archs(const std::vector<std::string>& names);
 
-/// The table's entry for a GPU; for one newer than the table, its own limits.
-Arch arch_of(const Device& device);
-
 /// The emulator as an architecture, its limits being those that it plans with.
 Arch emulated_arch();
-
-/// An architecture of the table as a device that is not here, for planning. Its number of multiprocessors and L2
-/// size are those of a common card.
-Device device_of(const Arch& arch);
 
 }  // namespace attune::cli

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "generator/cost.hpp"
-#include "runtime/cli/text.hpp"
 #include "runtime/embedded.hpp"
+#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -64,7 +64,7 @@ TEST_CASE("every knob gives right results in either position") {
     REQUIRE(source.ok());
     sources.push_back(source.value);
   }
-  const std::vector<cli::Built> built = cli::build(*compiler, sources, {cli::arch_of(gpu().device)}, 0);
+  const std::vector<cli::Built> built = cli::build(*compiler, sources, {arch_of(gpu().device)}, 0);
   for (const cli::Built& one : built) {
     CAPTURE(one.source->name);
     REQUIRE_MESSAGE(one.ok(), one.error);

@@ -1,10 +1,10 @@
-#include "runtime/cli/text.hpp"
+#include "runtime/text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace attune::cli {
+namespace attune {
 
 void Table::add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
@@ -56,4 +56,4 @@ std::string counted(long long count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-}  // namespace attune::cli
+}  // namespace attune

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace attune::cli {
+namespace attune {
 
 enum class Align { left, right };
 
@@ -40,4 +40,4 @@ std::string seconds_text(double seconds);
 /// "1 variant", "3 variants"
 std::string counted(long long count, const std::string& noun);
 
-}  // namespace attune::cli
+}  // namespace attune

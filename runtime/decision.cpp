@@ -1,0 +1,102 @@
+#include "runtime/decision.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "generator/check.hpp"
+#include "runtime/embedded.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/text.hpp"
+
+namespace attune {
+namespace {
+
+std::string compiler_text(Origin origin) { return origin == Origin::host_compiler ? "the host's compiler" : "NVRTC"; }
+
+std::string launch_text(const Decision& decision) {
+  const Plan& launch = *decision.launch;
+  std::string text =
+      fmt::format("  {} {}\n",
+                  decision.origin == Origin::embedded ? "served by embedded"
+                                                      : compiler_text(decision.origin) + " would build at first use",
+                  decision.serving.name());
+  text += fmt::format("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
+                      launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
+  if (decision.problem.head_dim < decision.serving.head_dim) {
+    text +=
+        fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim, decision.serving.head_dim);
+  }
+  if (decision.own.head_dim < decision.serving.head_dim) {
+    text += fmt::format("  the compile policy 'exact' would have {} build {} instead\n", compiler_text(decision.origin),
+                        decision.own.name());
+  }
+  return text;
+}
+
+std::string considered_text(const Decision& decision, std::string_view rest) {
+  Table table({{"embedded variant"}, {"verdict"}});
+  std::size_t left_out = 0;
+  for (const Considered& one : decision.considered) {
+    if (one.refusals.empty()) {
+      table.add({one.variant.name(), one.variant == decision.serving ? "serves" : "could serve"});
+    } else if (rest.empty() || one.refusals.size() == 1) {
+      table.add({one.variant.name(), fmt::format("{}", fmt::join(one.refusals, "; "))});
+    } else {
+      ++left_out;
+    }
+  }
+  std::string text = table.empty() ? "" : "\n" + table.text();
+  if (left_out > 0) {
+    text += fmt::format("and {} refused for more than one reason ({})\n",
+                        counted(static_cast<long long>(left_out), "variant"), rest);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view origin_text(Origin origin) {
+  switch (origin) {
+    case Origin::embedded:
+      return "embedded";
+    case Origin::nvrtc:
+      return "nvrtc";
+    case Origin::host_compiler:
+      break;
+  }
+  return "host compiler";
+}
+
+Decision decide(const Problem& problem, const Device& device) {
+  std::vector<Variant> candidates;
+  for (const EmbeddedKernel& kernel : embedded_kernels()) candidates.push_back(kernel.variant);
+  const std::optional<Variant> embedded = choose(candidates, problem, device);
+  Decision decision{.problem = problem,
+                    .device = device,
+                    .considered = consider(candidates, problem, device),
+                    .origin = embedded ? Origin::embedded : Origin::nvrtc,
+                    .own = default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block),
+                    .serving = {},
+                    .launch = {},
+                    .refusals = {}};
+  decision.serving = embedded.value_or(decision.own);
+  decision.refusals = refusals(decision.serving, problem, device);
+  if (decision.refusals.empty()) decision.launch = plan(decision.serving, problem, device);
+  return decision;
+}
+
+Decision decide_emulated(const Problem& problem) {
+  Decision decision = decide(problem, emulator::device());
+  decision.origin = Origin::host_compiler;
+  return decision;
+}
+
+std::string decision_text(const Decision& decision, std::string_view rest) {
+  const std::string verdict = decision.served()
+                                  ? launch_text(decision)
+                                  : fmt::format("  no kernel can serve it: {}\n", fmt::join(decision.refusals, "; "));
+  return fmt::format("{} on {}\n{}{}", decision.problem.text(), decision.device.name, verdict,
+                     considered_text(decision, rest));
+}
+
+}  // namespace attune

@@ -1,0 +1,127 @@
+// What explain says, held to what a registry does. The library may or may not carry embedded kernels here.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "generator/check.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/decision.hpp"
+#include "runtime/emulator/emulator.hpp"
+
+using namespace attune;
+
+namespace {
+
+Problem problem_of(int head_dim, int seqlen_q = 1000) {
+  return {.dtype = Dtype::bf16,
+          .batch = 2,
+          .heads_q = 8,
+          .heads_kv = 2,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = 2000,
+          .head_dim = head_dim,
+          .causal = true};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+constexpr int beyond_any_grid = 20'000'000;
+
+}  // namespace
+
+TEST_CASE("an architecture of the table and a device of it stand for each other") {
+  for (const Arch& arch : all_archs()) {
+    CAPTURE(arch.name);
+    const Device device = device_of(arch);
+    CHECK(device.name == arch.name);
+    CHECK(device.capability == arch.capability);
+    CHECK(device.shared_per_block == arch.shared_per_block);
+    CHECK(device.shared_per_sm == arch.shared_per_sm);
+    CHECK(device.multiprocessors > 0);
+    CHECK(device.l2_bytes > 0);
+    CHECK(arch_of(device).name == arch.name);
+  }
+}
+
+TEST_CASE("a GPU newer than the table is an architecture of its own limits") {
+  Device device = device_of(all_archs().back());
+  device.capability = 999;
+  device.shared_per_block = 300 << 10;
+  device.shared_per_sm = 301 << 10;
+  const Arch arch = arch_of(device);
+  CHECK(arch.name == "this GPU");
+  CHECK(arch.capability == 999);
+  CHECK(arch.shared_per_block == 300 << 10);
+  CHECK(arch.shared_per_sm == 301 << 10);
+}
+
+TEST_CASE("a decision is what a registry with the default policy would do, on every architecture") {
+  for (const Arch& arch : all_archs()) {
+    for (const int head_dim : {40, 64, 128, 256}) {
+      CAPTURE(arch.name);
+      CAPTURE(head_dim);
+      const Problem problem = problem_of(head_dim);
+      const Device device = device_of(arch);
+      const Decision decision = decide(problem, device);
+      const EmbeddedChoice choice = choose_embedded(problem, device, ATTUNE_COMPILE_MISSING);
+      CHECK(decision.problem == problem);
+      CHECK(decision.device.name == arch.name);
+      CHECK(decision.considered.size() == embedded_kernels().size());
+      CHECK(decision.own == variant_to_generate(problem, device, ATTUNE_COMPILE_MISSING));
+      CHECK(decision.origin == (choice.preferred ? Origin::embedded : Origin::nvrtc));
+      CHECK(decision.serving == (choice.preferred ? choice.kernel->variant : decision.own));
+      REQUIRE(decision.served());
+      CHECK(decision.refusals.empty());
+      CHECK(decision.launch->grid == plan(decision.serving, problem, device).grid);
+      CHECK(decision.launch->threads == resources(decision.serving).threads);
+      CHECK(decision.launch->shared_bytes == resources(decision.serving).shared_bytes);
+    }
+  }
+}
+
+TEST_CASE("a problem that no kernel can serve has the reasons and no launch") {
+  const Decision decision = decide(problem_of(128, beyond_any_grid), device_of(*find_arch("sm_90")));
+  CHECK(!decision.served());
+  REQUIRE(decision.refusals.size() == 1);
+  CHECK(contains(decision.refusals.front(), "seqlen_q is 20000000"));
+  CHECK(contains(decision_text(decision, ""), "no kernel can serve it: grid: seqlen_q is 20000000"));
+}
+
+TEST_CASE("in the emulator the host's compiler makes the kernel, whatever is embedded") {
+  const Decision decision = decide_emulated(problem_of(64));
+  CHECK(decision.device.name == emulator::device().name);
+  CHECK(decision.origin == Origin::host_compiler);
+  CHECK(origin_text(decision.origin) == "host compiler");
+  CHECK(decision.served());
+  CHECK(
+      contains(decision_text(decision, ""), "the host's compiler would build at first use " + decision.serving.name()));
+}
+
+TEST_CASE("the text names problem, device, kernel and launch") {
+  Decision decision = decide(problem_of(40), device_of(*find_arch("sm_86")));
+  decision.origin = Origin::nvrtc;
+  const std::string text = decision_text(decision, "");
+  CHECK(text.starts_with("bf16 d40 b2 hq8 hk2 lq1000 lk2000 causal on sm_86\n"));
+  CHECK(contains(text, "NVRTC would build at first use " + decision.serving.name() + "\n"));
+  CHECK(contains(text, std::to_string(decision.launch->threads) + " threads a block"));
+  if (decision.serving.head_dim > 40) {
+    CHECK(contains(text, "head_dim 40 is padded to " + std::to_string(decision.serving.head_dim)));
+  }
+}
+
+TEST_CASE("the text counts what was refused for several reasons, or lists it") {
+  Decision decision = decide(problem_of(64), device_of(*find_arch("sm_90")));
+  const Variant other = default_variant(Dtype::fp16, 96, false, 99 << 10);
+  decision.considered = {{.variant = decision.serving, .refusals = {}},
+                         {.variant = decision.own, .refusals = {"causal: one"}},
+                         {.variant = other, .refusals = {"dtype: one", "causal: another"}}};
+  const std::string counted = decision_text(decision, "ask for the rest");
+  CHECK(contains(counted, decision.serving.name() + "  serves\n"));
+  CHECK(contains(counted, "causal: one"));
+  CHECK(!contains(counted, other.name()));
+  CHECK(contains(counted, "and 1 variant refused for more than one reason (ask for the rest)\n"));
+  const std::string listed = decision_text(decision, "");
+  CHECK(contains(listed, "dtype: one; causal: another"));
+  CHECK(!contains(listed, "refused for more than one reason"));
+}

@@ -1,5 +1,7 @@
 """CuPy arrays. Skipped, by name, where CuPy or a GPU is missing."""
 
+import threading
+
 import pytest
 from conftest import assert_attends, random_array
 
@@ -18,3 +20,35 @@ def test_agrees_with_float64(causal):
         out, lse, _ = attune.flash_attn_func(*copies, causal=causal, return_attn_probs=True)
         assert isinstance(out, cupy.ndarray)
         assert_attends(out.get(), *arrays, lse.get(), causal=causal)
+
+
+def on_gpu(device=0):
+    arrays = [random_array((2, 50, 4, 64), "float16", seed) for seed in range(3)]
+    with cupy.cuda.Device(device):
+        return arrays, [cupy.asarray(array) for array in arrays]
+
+
+def test_packed():
+    array = random_array((2, 50, 3, 4, 64), "float16", 1)
+    out = attune.flash_attn_qkvpacked_func(cupy.asarray(array))
+    assert_attends(out.get(), *(array[:, :, part] for part in range(3)))
+
+
+def test_a_thread_that_has_not_used_cuda():
+    arrays, copies = on_gpu()
+    results = []
+    thread = threading.Thread(target=lambda: results.append(attune.flash_attn_func(*copies)))
+    thread.start()
+    thread.join()
+    assert_attends(results[0].get(), *arrays)
+
+
+@pytest.mark.skipif(
+    not cupy.is_available() or cupy.cuda.runtime.getDeviceCount() < 2, reason="CuPy finds one GPU"
+)
+def test_a_device_that_is_not_the_current_one():
+    arrays, copies = on_gpu(device=1)
+    out, lse, _ = attune.flash_attn_func(*copies, return_attn_probs=True)
+    assert out.device.id == lse.device.id == 1
+    assert cupy.cuda.runtime.getDevice() == 0
+    assert_attends(out.get(), *arrays, lse.get())

@@ -44,7 +44,7 @@ def test_arguments_that_are_not_served(function, arrays, option, message):
     [
         (
             ([1.0], K, K),
-            "q is list; it must be a PyTorch CUDA tensor, a CuPy array or a NumPy array",
+            "q is a list; it must be a PyTorch CUDA tensor, a CuPy, JAX or NumPy array",
         ),
         ((Q, K, None), "v is a NoneType; it must be a numpy.ndarray, as q is"),
         ((Q.astype("float32"), K, K), "q has dtype float32; it must be float16 or bfloat16"),
@@ -133,7 +133,7 @@ def test_packed_shapes():
     message = "qkv has shape (2, 8, 2, 4, 64); it must be (batch, seqlen, 3, heads, head_dim)"
     with pytest.raises(ValueError, match=re.escape(message)):
         attune.flash_attn_qkvpacked_func(zeros(2, 8, 2, 4, 64))
-    with pytest.raises(TypeError, match="kv is NoneType; it must be a PyTorch CUDA tensor"):
+    with pytest.raises(TypeError, match="kv is a NoneType; it must be a numpy.ndarray, as q is"):
         attune.flash_attn_kvpacked_func(Q, None)
 
 

@@ -1,5 +1,8 @@
 """PyTorch tensors. Skipped, by name, where PyTorch or a GPU is missing."""
 
+import pathlib
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -49,6 +52,47 @@ def test_float32_is_refused():
         attune.flash_attn_func(q, q, q)
 
 
+def test_dtypes_and_layouts_that_dlpack_has_not_are_named():
+    q = torch.zeros(1, 8, 2, 64, dtype=torch.float16)
+    quantized = torch.quantize_per_tensor(q.float(), 0.1, 0, torch.qint8)
+    with pytest.raises(TypeError, match="q has dtype torch.qint8; it must be float16 or bfloat16"):
+        attune.flash_attn_func(quantized, q, q)
+    with pytest.raises(ValueError, match="q is on the device meta; it must be on a CUDA device"):
+        attune.flash_attn_func(q.to("meta"), q, q)
+
+
+def run_as_older_pytorch(*calls):
+    """Calls tests of this file where PyTorch has neither the C exchange API nor raw streams."""
+    script = (
+        "import torch\n"
+        "if hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):\n"
+        "    del torch.Tensor.__dlpack_c_exchange_api__\n"
+        "if hasattr(torch._C, '_cuda_getCurrentRawStream'):\n"
+        "    del torch._C._cuda_getCurrentRawStream\n"
+        "import test_torch\n"
+    )
+    script += "".join(f"test_torch.{call}\n" for call in calls)
+    folder = pathlib.Path(__file__).parent
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_refusals_with_an_older_pytorch():
+    run_as_older_pytorch("test_cpu_tensors_are_refused()", "test_float32_is_refused()")
+
+
+@gpu
+def test_results_with_an_older_pytorch():
+    run_as_older_pytorch(
+        "test_agrees_with_float32(torch.bfloat16, True)",
+        "test_packed()",
+        "test_mixed_devices_are_refused()",
+        "test_gradients_are_refused_and_not_detached()",
+        "test_runs_on_the_current_stream()",
+    )
+
+
 @gpu
 def test_mixed_devices_are_refused():
     q, k, v = inputs()
@@ -72,6 +116,14 @@ def test_packed():
     assert_close(attune.flash_attn_qkvpacked_func(qkv), *qkv.unbind(2))
     q, kv = qkv[:, :, 0], qkv[:, :, 1:]
     assert_close(attune.flash_attn_kvpacked_func(q, kv), *qkv.unbind(2))
+
+
+@gpu
+def test_output_has_the_layout_of_q():
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs())
+    out = attune.flash_attn_func(q, k, v)
+    assert out.stride() == q.stride()
+    assert_close(out, q, k, v)
 
 
 @gpu
@@ -125,5 +177,7 @@ def test_a_thread_that_has_not_used_cuda():
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="PyTorch finds one GPU")
 def test_a_device_that_is_not_the_current_one():
     q, k, v = inputs(device="cuda:1")
-    assert_close(attune.flash_attn_func(q, k, v), q, k, v)
+    out, lse, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True)
+    assert_close(out, q, k, v)
+    assert lse.device == q.device
     assert torch.cuda.current_device() == 0

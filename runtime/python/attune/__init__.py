@@ -1,4 +1,4 @@
-"""Attention kernels cut to your shapes, for PyTorch, CuPy and NumPy arrays.
+"""Attention kernels cut to your shapes, for PyTorch, CuPy, JAX and NumPy arrays.
 
 The functions have the names, arguments and shapes of flash-attn 2:
 
@@ -11,6 +11,7 @@ Where they run follows from the arrays:
 * PyTorch CUDA tensors and CuPy arrays: on their GPU (compute capability 8.0 or newer), on the
   caller's current stream. The call returns once the kernel is queued. The first call for a problem
   may compile a kernel, which is then kept on disk; call once before a CUDA graph is captured.
+* JAX arrays: on their GPU, as an operation of XLA, under jax.jit, jax.vmap and jax.shard_map too.
 * NumPy arrays: in an emulator, which runs the same kernel thread by thread on the CPU and checks
   every access. It is slow, and meant for tests.
 
@@ -18,15 +19,25 @@ float16 and bfloat16 are served (bfloat16 in NumPy by the package ml_dtypes), wi
 An argument that no kernel serves yet raises NotImplementedError and names it; wrong arrays raise
 TypeError or ValueError and say what came and what is accepted.
 
+Of the attune tool there are explain (which kernel serves a problem, and why), jit (have that kernel
+ready before it is needed) and cache (the kernels that were compiled and kept on disk).
+
 Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
 """
 
 from ._attention import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
 from ._attune import version as __version__
+from ._tools import CacheEntry, Explanation, KernelCache, cache, explain, jit
 
 __all__ = [
+    "CacheEntry",
+    "Explanation",
+    "KernelCache",
     "__version__",
+    "cache",
+    "explain",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "jit",
 ]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, TypeVar
 
 from . import _attune
-from ._frameworks import Framework, framework_of, full_name
 
-Array = TypeVar("Array")  # torch.Tensor, cupy.ndarray or numpy.ndarray
+Array = TypeVar("Array")  # torch.Tensor, cupy.ndarray, jax.Array or numpy.ndarray
 
 
 def flash_attn_func(
@@ -37,7 +35,8 @@ def flash_attn_func(
             and dtype are those of q.
         v: as k.
         dropout_p: Only 0 is served.
-        softmax_scale: Finite, 0 or more. By default 1 / sqrt(head_dim).
+        softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
+            1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
             right. A query that sees no key gives zeros.
         window_size: Only (-1, -1), no window, is served.
@@ -55,14 +54,15 @@ def flash_attn_func(
         TypeError: An array of no known framework, of another one than q, or of a dtype that is not
             served; a scale that is no number.
         ValueError: A shape, stride, alignment, device or scale that is not accepted.
-        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a PyTorch
-            tensor that requires a gradient.
-        RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault.
+        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a PyTorch or
+            JAX array that requires a gradient; a JAX array on several devices.
+        RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault. From
+            JAX also what else it meets only when it runs the kernel: a GPU that is not served.
 
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
-    return _attention(("q", "k", "v"), q, k, v, softmax_scale, causal, return_attn_probs)
+    return _attune.attention(q, k, v, softmax_scale, causal, return_attn_probs)
 
 
 def flash_attn_kvpacked_func(
@@ -86,8 +86,7 @@ def flash_attn_kvpacked_func(
     The other arguments, the result, the errors and the paper are those of flash_attn_func.
     """
     _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
-    k, v = _unpack("kv", kv, 2)
-    return _attention(("q", "kv", "kv"), q, k, v, softmax_scale, causal, return_attn_probs)
+    return _attune.attention_kvpacked(q, kv, softmax_scale, causal, return_attn_probs)
 
 
 def flash_attn_qkvpacked_func(
@@ -109,8 +108,7 @@ def flash_attn_qkvpacked_func(
     The other arguments, the result, the errors and the paper are those of flash_attn_func.
     """
     _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
-    q, k, v = _unpack("qkv", qkv, 3)
-    return _attention(("qkv", "qkv", "qkv"), q, k, v, softmax_scale, causal, return_attn_probs)
+    return _attune.attention_qkvpacked(qkv, softmax_scale, causal, return_attn_probs)
 
 
 def _refuse_unserved(
@@ -123,124 +121,7 @@ def _refuse_unserved(
     if softcap != 0:
         raise NotImplementedError(f"softcap is {softcap}; only 0 is served yet")
     if alibi_slopes is not None:
+        kind = type(alibi_slopes)
         raise NotImplementedError(
-            f"alibi_slopes is a {full_name(type(alibi_slopes))}; only None is served yet"
+            f"alibi_slopes is a {kind.__module__}.{kind.__qualname__}; only None is served yet"
         )
-
-
-def _unpack(name: str, packed: Any, parts: int) -> tuple[Any, ...]:
-    """Views of the parts of (batch, seqlen, parts, heads, head_dim)."""
-    framework_of(name, packed)
-    shape = tuple(packed.shape)
-    if len(shape) != 5 or shape[2] != parts:
-        raise ValueError(
-            f"{name} has shape {shape}; it must be (batch, seqlen, {parts}, heads, head_dim)"
-        )
-    return tuple(packed[:, :, part] for part in range(parts))
-
-
-def _attention(
-    names: tuple[str, str, str],
-    q: Any,
-    k: Any,
-    v: Any,
-    softmax_scale: float | None,
-    causal: bool,
-    return_lse: bool,
-) -> Any:
-    framework = framework_of(names[0], q)
-    bf16 = framework.is_bf16(q)
-    if bf16 is None:
-        raise TypeError(f"{names[0]} has dtype {q.dtype}; it must be float16 or bfloat16")
-    for name, array in zip(names, (q, k, v)):
-        if array is not q:
-            _require_same_kind(framework, name, array, names[0], q)
-        framework.require_usable(name, array)
-    sizes = _sizes(names, q.shape, k.shape, v.shape)
-    strides = [_strides(framework, name, array) for name, array in zip(names, (q, k, v))]
-    batch, seqlen_q, _, heads_q, _, head_dim = sizes
-    scale = head_dim**-0.5 if softmax_scale is None else _number("softmax_scale", softmax_scale)
-
-    out = framework.empty_like(q)
-    lse = framework.empty_float32((batch, heads_q, seqlen_q), q) if return_lse else None
-
-    def launch(emulator: bool, stream: int) -> None:
-        _attune.prefill(
-            emulator,
-            bf16,
-            sizes,
-            framework.address(q),
-            strides[0],
-            framework.address(k),
-            strides[1],
-            framework.address(v),
-            strides[2],
-            framework.address(out),
-            framework.strides("out", out),
-            0 if lse is None else framework.address(lse),
-            scale,
-            bool(causal),
-            stream,
-        )
-
-    framework.run(launch, q)
-    return (out, lse, None) if return_lse else out
-
-
-def _require_same_kind(framework: Framework, name: str, array: Any, name_q: str, q: Any) -> None:
-    if not isinstance(array, framework.array_type):
-        raise TypeError(
-            f"{name} is a {full_name(type(array))}; "
-            f"it must be a {framework.type_name}, as {name_q} is"
-        )
-    if array.dtype != q.dtype:
-        raise TypeError(f"{name} has dtype {array.dtype}; it must be {q.dtype}, as {name_q} is")
-    if framework.device(array) != framework.device(q):
-        raise ValueError(
-            f"{name} is on the device {framework.device(array)}; "
-            f"it must be on {framework.device(q)}, as {name_q} is"
-        )
-
-
-def _strides(framework: Framework, name: str, array: Any) -> tuple[int, ...]:
-    strides = framework.strides(name, array)
-    if strides[3] != 1:
-        raise ValueError(
-            f"{name} has strides {strides}, in elements; the last dimension must be contiguous"
-        )
-    return strides
-
-
-@functools.lru_cache(maxsize=1024)  # a model calls with few shapes, again and again
-def _sizes(
-    names: tuple[str, str, str], q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]
-) -> tuple[int, int, int, int, int, int]:
-    """Batch, seqlen_q, seqlen_k, heads_q, heads_kv and head_dim of three shapes that fit together."""
-    for name, shape in zip(names, (q, k, v)):
-        if len(shape) != 4:
-            raise ValueError(
-                f"{name} has shape {tuple(shape)}; it must be (batch, seqlen, heads, head_dim)"
-            )
-        if 0 in shape:
-            raise ValueError(f"{name} has shape {tuple(shape)}; every extent must be at least 1")
-    if k[0] != q[0] or k[3] != q[3]:
-        raise ValueError(
-            f"{names[1]} has shape {tuple(k)}; with {names[0]} of {tuple(q)} "
-            f"it must be ({q[0]}, seqlen_k, heads_kv, {q[3]})"
-        )
-    if v != k:
-        raise ValueError(
-            f"{names[2]} has shape {tuple(v)}; it must be {tuple(k)}, as {names[1]} is"
-        )
-    if q[2] % k[2] != 0:
-        raise ValueError(
-            f"{names[1]} has {k[2]} heads; they must divide the {q[2]} heads of {names[0]}"
-        )
-    return q[0], q[1], k[1], q[2], k[2], q[3]
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value + 0.0)  # a sum, so that a string is none
-    except TypeError:
-        raise TypeError(f"{name} is a {full_name(type(value))}; it must be a number") from None

@@ -1,21 +1,23 @@
+from typing import Any
+
 version: str
 
-class NoDeviceError(RuntimeError): ...
-
-def prefill(
-    emulator: bool,
-    bf16: bool,
-    sizes: tuple[int, int, int, int, int, int],
-    q: int,
-    q_strides: tuple[int, ...],
-    k: int,
-    k_strides: tuple[int, ...],
-    v: int,
-    v_strides: tuple[int, ...],
-    o: int,
-    o_strides: tuple[int, ...],
-    lse: int,
-    softmax_scale: float,
-    causal: bool,
-    stream: int,
-) -> None: ...
+def attention(
+    q: Any, k: Any, v: Any, softmax_scale: float | None, causal: bool, return_lse: bool
+) -> Any: ...
+def attention_kvpacked(
+    q: Any, kv: Any, softmax_scale: float | None, causal: bool, return_lse: bool
+) -> Any: ...
+def attention_qkvpacked(
+    qkv: Any, softmax_scale: float | None, causal: bool, return_lse: bool
+) -> Any: ...
+def xla_handler() -> Any: ...
+def explain(
+    bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
+) -> dict[str, Any]: ...
+def jit(
+    bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
+) -> str: ...
+def cache_root() -> str: ...
+def cache_list() -> list[tuple[str, str, str, int, bool, str, str]]: ...
+def cache_clear() -> int: ...

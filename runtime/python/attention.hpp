@@ -1,0 +1,23 @@
+// One call from Python: checked, then run where its arrays are.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <span>
+
+#include "runtime/python/framework.hpp"
+
+namespace attune::python {
+
+/// What does not lie in arrays; each is as the caller passed it.
+struct Options {
+  nanobind::handle softmax_scale;  ///< a number, or None
+  nanobind::handle causal;
+  nanobind::handle return_lse;
+};
+
+/// Attention over q, k and v, which lie in one to three arrays. Returns the output, or (output, LSE, None). Throws a
+/// Python exception or Error; then nothing was launched.
+nanobind::object attention(std::span<const Argument> arguments, const Options& options);
+
+}  // namespace attune::python

@@ -1,0 +1,61 @@
+"""JAX arrays: the kernel as a foreign function of XLA.
+
+XLA gives it the memory of its results and the stream, so that nothing waits, it runs under jax.jit
+as it does outside, and no buffer that JAX takes for immutable is written behind its back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _attune
+
+_NAME = "attune_prefill"
+jax.ffi.register_ffi_target(_NAME, _attune.xla_handler(), platform="CUDA")
+
+
+def require_usable(name: str, array: jax.Array) -> None:
+    """Raises where the array is known to lie elsewhere than on one GPU; a traced one lies nowhere."""
+    if isinstance(array, jax.core.Tracer):
+        return
+    devices = array.devices()
+    if len(devices) > 1:
+        raise NotImplementedError(
+            f"{name} lies on {len(devices)} devices; one is served, so call it in jax.shard_map"
+        )
+    (device,) = devices
+    if device.platform == "cpu":
+        raise ValueError(f"{name} is on the device {device}; it must be on a CUDA device")
+
+
+def attend(
+    arrays: Sequence[jax.Array], softmax_scale: float, causal: bool, return_lse: bool
+) -> jax.Array | tuple[jax.Array, jax.Array, None]:
+    """The output, or (output, LSE, None), of checked arrays: (q, k, v), (q, kv) or (qkv,)."""
+    results = _compiled(tuple(arrays), softmax_scale, causal, return_lse)
+    return (*results, None) if return_lse else results[0]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))
+def _prefill(
+    arrays: tuple[jax.Array, ...], softmax_scale: float, causal: bool, return_lse: bool
+) -> Sequence[jax.Array]:
+    batch, seqlen_q, *_, heads_q, head_dim = arrays[0].shape
+    results = [jax.ShapeDtypeStruct((batch, seqlen_q, heads_q, head_dim), arrays[0].dtype)]
+    if return_lse:
+        results.append(jax.ShapeDtypeStruct((batch, heads_q, seqlen_q), jnp.float32))
+    call = jax.ffi.ffi_call(_NAME, results, vmap_method="broadcast_all")
+    return call(*arrays, softmax_scale=np.float32(softmax_scale), causal=np.bool_(causal))
+
+
+@_prefill.defjvp
+def _refuse_gradient(*_: object) -> None:
+    raise NotImplementedError("q, k or v requires a gradient, and there is no backward yet")
+
+
+_compiled = jax.jit(_prefill, static_argnums=(1, 2, 3))

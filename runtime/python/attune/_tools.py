@@ -1,0 +1,290 @@
+"""explain, jit and cache: what the attune tool does, from Python."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from . import _attune
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which kernel serves a problem, and why not the others. str() gives what the tool prints.
+
+    Attributes:
+        problem: dtype, head_dim, batch, heads, lengths, mask: "bf16 d128 b1 hq16 hk16 lq64 lk64".
+        device: The GPU's name, "sm_90" for one that is not here, or "emulator".
+        variant: The kernel that serves the problem, or that came closest.
+        source: Where it comes from: out of the library, or compiled at first use and kept on disk.
+        grid: Thread blocks of the launch; None where no kernel serves the problem.
+        threads: Of a block; None likewise.
+        shared_bytes: Shared memory of a block; None likewise.
+        refusals: Why no kernel serves the problem; empty where one does.
+        considered: Each embedded kernel, and why it cannot serve the problem.
+        text: All of it as a few lines to read.
+    """
+
+    problem: str
+    device: str
+    variant: str
+    source: Literal["embedded", "nvrtc", "host compiler"]
+    grid: tuple[int, int, int] | None
+    threads: int | None
+    shared_bytes: int | None
+    refusals: tuple[str, ...]
+    considered: dict[str, tuple[str, ...]] = field(repr=False)
+    text: str = field(repr=False)
+
+    @property
+    def served(self) -> bool:
+        """Whether a kernel serves the problem."""
+        return not self.refusals
+
+    def __str__(self) -> str:
+        return self.text.rstrip("\n")
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """A kernel on disk.
+
+    Attributes:
+        name: Of the variant.
+        arch: What it was compiled for: "sm_90", or "emulator".
+        hash: 128 bits in hex over all that decides its machine code.
+        bytes: Size of its files.
+        valid: Whether it is whole. One that is not is compiled again when it is next needed.
+        problem: Why it is not; empty where it is.
+        folder: Where its files are.
+    """
+
+    name: str
+    arch: str
+    hash: str
+    bytes: int
+    valid: bool
+    problem: str
+    folder: Path
+
+
+class KernelCache:
+    """The kernels that were compiled at run time and kept on disk, for each process to find."""
+
+    @property
+    def root(self) -> Path | None:
+        """$ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune, else None."""
+        root = _attune.cache_root()
+        return Path(root) if root else None
+
+    def list(self) -> tuple[CacheEntry, ...]:
+        """Each kernel, checked."""
+        return tuple(CacheEntry(*row[:-1], folder=Path(row[-1])) for row in _attune.cache_list())
+
+    def verify(self) -> tuple[CacheEntry, ...]:
+        """The kernels that are not whole: none, if all is well."""
+        return tuple(entry for entry in self.list() if not entry.valid)
+
+    def clear(self) -> int:
+        """Removes every kernel from the disk and returns how many; loaded ones still serve."""
+        return _attune.cache_clear()
+
+    def __repr__(self) -> str:
+        return f"KernelCache(root={str(self.root)!r})"
+
+
+#: The kernels on disk.
+cache = KernelCache()
+
+
+def explain(
+    q: Any = None,
+    k: Any = None,
+    v: Any = None,
+    *,
+    causal: bool = False,
+    dtype: Any = None,
+    batch: int | None = None,
+    seqlen_q: int | None = None,
+    seqlen_k: int | None = None,
+    heads_q: int | None = None,
+    heads_kv: int | None = None,
+    head_dim: int | None = None,
+    arch: str | None = None,
+) -> Explanation:
+    """Which kernel would serve a problem, and why not the others. Loads and compiles nothing.
+
+    The problem is that of flash_attn_func(q, k, v, causal=causal), or it is told by its sizes:
+
+        print(attune.explain(dtype="bf16", head_dim=128, heads_q=32, heads_kv=8, arch="sm_90"))
+
+    Args:
+        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16; of its memory nothing is read.
+        k: (batch, seqlen_k, heads_kv, head_dim).
+        v: as k.
+        causal: Query i sees the keys j <= i + seqlen_k - seqlen_q.
+        dtype: "fp16" or "bf16" (the default), or the dtype of a framework.
+        batch: Sequences; 1 by default.
+        seqlen_q: Queries of each sequence; 1024 by default.
+        seqlen_k: Keys of each sequence; seqlen_q by default.
+        heads_q: Query heads; 16 by default.
+        heads_kv: Key/value heads, which divide heads_q; heads_q by default.
+        head_dim: A multiple of 8 up to 256; 128 by default.
+        arch: A GPU that need not be here ("sm_80", "sm_90", ...), or "emulator". By default where
+            the arrays are; for sizes the current GPU.
+
+    Raises:
+        TypeError: Arrays together with sizes; a dtype that is not served.
+        ValueError: A shape, size or architecture that is not accepted.
+        RuntimeError: No GPU, and no arch.
+
+    Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
+    """
+    sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim)
+    return Explanation(**_attune.explain(*_problem((q, k, v), dtype, sizes, causal, arch)))
+
+
+def jit(
+    q: Any = None,
+    k: Any = None,
+    v: Any = None,
+    *,
+    causal: bool = False,
+    dtype: Any = None,
+    batch: int | None = None,
+    seqlen_q: int | None = None,
+    seqlen_k: int | None = None,
+    heads_q: int | None = None,
+    heads_kv: int | None = None,
+    head_dim: int | None = None,
+    arch: str | None = None,
+) -> str:
+    """Makes a problem's kernel ready, so that a CUDA graph capture or a first call finds it loaded.
+
+    An embedded kernel is loaded; another one is fetched from the disk cache, or compiled and kept
+    there. For a GPU that need not be here, named by `arch`, one that is not embedded is compiled to
+    the disk cache and nothing is loaded.
+
+    Args:
+        q, k, v, causal, dtype, batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, arch: As for
+            explain. Which kernel it is follows from dtype, head_dim, causal and heads_q / heads_kv;
+            the other sizes are only held to the limits.
+
+    Returns:
+        The name of the variant.
+
+    Raises:
+        TypeError, ValueError: As explain does.
+        NotImplementedError: No kernel can serve the problem there.
+        RuntimeError: No GPU, and no arch; the driver or a compiler failed.
+
+    Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
+    """
+    sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim)
+    return _attune.jit(*_problem((q, k, v), dtype, sizes, causal, arch))
+
+
+_SIZE_NAMES = ("batch", "seqlen_q", "seqlen_k", "heads_q", "heads_kv", "head_dim")
+_BF16 = {"bf16": True, "bfloat16": True, "fp16": False, "float16": False}
+_DLPACK_CUDA = (2, 13)  # kDLCUDA and kDLCUDAManaged
+
+_Sizes = tuple[int, int, int, int, int, int]
+
+
+def _problem(
+    arrays: tuple[Any, Any, Any],
+    dtype: Any,
+    sizes: tuple[int | None, ...],
+    causal: bool,
+    arch: str | None,
+) -> tuple[bool, tuple[int, ...], bool, str | None, int | None]:
+    """What _attune takes: bf16, sizes, causal, arch and the ordinal of the GPU."""
+    if all(array is None for array in arrays):
+        bf16 = _is_bf16("dtype is", "bf16" if dtype is None else dtype)
+        return bf16, _checked(_with_defaults(*sizes)), bool(causal), arch, None
+    for name, value in zip(("dtype", *_SIZE_NAMES), (dtype, *sizes)):
+        if value is not None:
+            raise TypeError(f"{name} is given together with arrays, which have their own")
+    q, k, v = arrays
+    own_sizes = _sizes_of(q, k, v)
+    place = _place(q) if arch is None else (arch, None)
+    return _is_bf16("q has dtype", q.dtype), _checked(own_sizes), bool(causal), *place
+
+
+def _with_defaults(
+    batch: int | None,
+    seqlen_q: int | None,
+    seqlen_k: int | None,
+    heads_q: int | None,
+    heads_kv: int | None,
+    head_dim: int | None,
+) -> _Sizes:
+    """The tool's."""
+    seqlen_q = 1024 if seqlen_q is None else seqlen_q
+    heads_q = 16 if heads_q is None else heads_q
+    return (
+        1 if batch is None else batch,
+        seqlen_q,
+        seqlen_q if seqlen_k is None else seqlen_k,
+        heads_q,
+        heads_q if heads_kv is None else heads_kv,
+        128 if head_dim is None else head_dim,
+    )
+
+
+def _checked(sizes: _Sizes) -> tuple[int, ...]:
+    """Integers that the C ABI has room for."""
+    result = []
+    for name, size in zip(_SIZE_NAMES, sizes):
+        try:
+            result.append(operator.index(size))
+        except TypeError:
+            kind = type(size).__qualname__
+            raise TypeError(f"{name} is a {kind}; it must be an integer") from None
+        if not 0 <= size < 2**31:
+            raise ValueError(f"{name} is {size}; it must fit 31 bits")
+    return tuple(result)
+
+
+def _is_bf16(subject: str, dtype: Any) -> bool:
+    name = getattr(dtype, "__name__", str(dtype))  # a class of NumPy or JAX, else an instance
+    bf16 = _BF16.get(name.removeprefix("torch."))
+    if bf16 is None:
+        raise TypeError(f"{subject} {name}; it must be fp16 (float16) or bf16 (bfloat16)")
+    return bf16
+
+
+def _sizes_of(q: Any, k: Any, v: Any) -> _Sizes:
+    """Of arrays that flash_attn_func would take."""
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if not hasattr(array, "__dlpack_device__"):
+            raise TypeError(
+                f"{name} is a {type(array).__qualname__}; "
+                "it must be a PyTorch CUDA tensor, a CuPy, JAX or NumPy array"
+            )
+        if array.dtype != q.dtype:
+            raise TypeError(f"{name} has dtype {array.dtype}; it must be {q.dtype}, as q is")
+        shape = tuple(array.shape)
+        if len(shape) != 4:
+            raise ValueError(
+                f"{name} has shape {shape}; it must be (batch, seqlen, heads, head_dim)"
+            )
+    batch, seqlen_q, heads_q, head_dim = q.shape
+    _, seqlen_k, heads_kv, _ = k.shape
+    expected = (batch, seqlen_k, heads_kv, head_dim)
+    for name, array in (("k", k), ("v", v)):
+        if tuple(array.shape) != expected:
+            raise ValueError(f"{name} has shape {tuple(array.shape)}; it must be {expected}")
+    return batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim
+
+
+def _place(q: Any) -> tuple[str | None, int | None]:
+    """The architecture that stands for the array's device, or its ordinal where it is a GPU."""
+    device_type, ordinal = q.__dlpack_device__()
+    if device_type in _DLPACK_CUDA:
+        return None, ordinal
+    if type(q).__module__.partition(".")[0] == "numpy":
+        return "emulator", None
+    raise ValueError(f"q is on the device {q.device}; it must be on a CUDA device")

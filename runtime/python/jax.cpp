@@ -1,0 +1,59 @@
+// JAX arrays: attune/_jax.py calls the kernel as a foreign function of XLA, which owns the memory and the stream.
+#include "runtime/arguments.hpp"
+#include "runtime/python/framework.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+class Jax final : public Framework {
+ public:
+  explicit Jax(nb::handle module)
+      : Framework(module.attr("Array"), "jax.Array"), calls_(nb::module_::import_("attune._jax")) {}
+
+  /// All but the dtype and the shape is XLA's: the memory is row-major and aligned, and JAX itself refuses arrays of
+  /// several devices.
+  [[nodiscard]] Array read(const char* /*name*/, nb::handle array) const override {
+    const nb::object shape = array.attr("shape");
+    Array result{.dtype = dtype_of(array.attr("dtype")),
+                 .address = any_address,
+                 .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
+                 .shape = integers(shape)};
+    if (result.rank > most_dimensions) return result;
+    std::int64_t stride = 1;
+    for (auto i = static_cast<std::size_t>(result.rank); i-- > 0; stride *= result.shape[i]) result.strides[i] = stride;
+    return result;
+  }
+
+  void require_usable(const Argument& argument, const Array& /*array*/) const override {
+    calls_.attr("require_usable")(argument.name, argument.array);
+  }
+
+  [[nodiscard]] nb::object run(const Call& call) const override {
+    attune_prefill_args args = call.args;
+    args.o = args.q;
+    static_cast<void>(check_arguments(args));  // while there is still a caller to tell
+    nb::list arrays;
+    for (const Argument& argument : call.arguments) arrays.append(argument.array);
+    return calls_.attr("attend")(arrays, args.softmax_scale, args.causal != 0, call.return_lse);
+  }
+
+ private:
+  [[nodiscard]] static std::optional<attune_dtype> dtype_of(nb::handle dtype) {
+    const nb::object name = dtype.attr("name");
+    if (name.equal(nb::str("float16"))) return ATTUNE_FP16;
+    if (name.equal(nb::str("bfloat16"))) return ATTUNE_BF16;
+    return std::nullopt;
+  }
+
+  static constexpr std::uintptr_t any_address = 256;  // of XLA's allocations: the alignment
+
+  nb::object calls_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Framework> make_jax(nb::handle module) { return std::make_unique<Jax>(module); }
+
+}  // namespace attune::python

@@ -1,0 +1,119 @@
+// NumPy arrays, in the emulator, and CuPy arrays, on their GPU and the current stream. Their strides are in bytes.
+#include <fmt/format.h>
+
+#include "runtime/python/errors.hpp"
+#include "runtime/python/framework.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+class NdarrayFramework : public AddressedFramework {
+ public:
+  NdarrayFramework(nb::handle module, const char* type_name)
+      : AddressedFramework(module.attr("ndarray"), type_name),
+        empty_(module.attr("empty")),
+        float16_(module.attr("dtype")("float16")),
+        float32_(module.attr("float32")) {}
+
+  [[nodiscard]] Array read(const char* name, nb::handle array) const override {
+    const nb::object shape = array.attr("shape");
+    const nb::object strides = array.attr("strides");
+    const auto item = nb::cast<std::int64_t>(array.attr("itemsize"));
+    Array result{.dtype = dtype_of(array.attr("dtype")),
+                 .device = device(array),
+                 .address = address(array),
+                 .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
+                 .shape = integers(shape),
+                 .strides = integers(strides)};
+    for (std::int64_t& stride : result.strides) {
+      if (stride % item != 0) {
+        raise(PyExc_ValueError,
+              fmt::format("{} has strides of {} bytes; {} must divide them", name, text(strides), item));
+      }
+      stride /= item;
+    }
+    return result;
+  }
+
+  void require_usable(const Argument& /*argument*/, const Array& /*array*/) const final {}
+
+ protected:
+  [[nodiscard]] virtual std::int64_t device(nb::handle array) const = 0;
+  [[nodiscard]] virtual std::uintptr_t address(nb::handle array) const = 0;
+
+  [[nodiscard]] nb::object empty_like(nb::handle array) const final { return empty(array.attr("shape"), array); }
+
+  [[nodiscard]] nb::object empty(const nb::tuple& shape, nb::handle like) const final {
+    return empty_(shape, like.attr("dtype"));
+  }
+
+  [[nodiscard]] nb::object empty_float32(const nb::tuple& shape, nb::handle /*like*/) const final {
+    return empty_(shape, float32_);
+  }
+
+ private:
+  [[nodiscard]] std::optional<attune_dtype> dtype_of(nb::handle dtype) const {
+    if (dtype.equal(float16_)) return ATTUNE_FP16;
+    if (dtype.attr("name").equal(nb::str("bfloat16"))) return ATTUNE_BF16;
+    return std::nullopt;
+  }
+
+  nb::object empty_;
+  nb::object float16_;
+  nb::object float32_;
+};
+
+class NumPy final : public NdarrayFramework {
+ public:
+  explicit NumPy(nb::handle module) : NdarrayFramework(module, "numpy.ndarray") {}
+
+ protected:
+  [[nodiscard]] std::int64_t device(nb::handle /*array*/) const override { return -1; }
+
+  [[nodiscard]] std::uintptr_t address(nb::handle array) const override {
+    return nb::cast<std::uintptr_t>(array.attr("__array_interface__")["data"][0]);
+  }
+
+  [[nodiscard]] nb::object on_device(std::int64_t /*device*/) const override { return nb::none(); }
+  void make_context() const override {}
+  [[nodiscard]] std::uintptr_t stream(std::int64_t /*device*/) const override { return 0; }
+  [[nodiscard]] bool is_emulated() const override { return true; }
+};
+
+class CuPy final : public NdarrayFramework {
+ public:
+  explicit CuPy(nb::handle module) : NdarrayFramework(module, "cupy.ndarray"), cuda_(module.attr("cuda")) {}
+
+ protected:
+  [[nodiscard]] std::int64_t device(nb::handle array) const override {
+    return nb::cast<std::int64_t>(array.attr("device").attr("id"));
+  }
+
+  [[nodiscard]] std::uintptr_t address(nb::handle array) const override {
+    return nb::cast<std::uintptr_t>(array.attr("data").attr("ptr"));
+  }
+
+  [[nodiscard]] nb::object on_device(std::int64_t device) const override {
+    const auto current = nb::cast<std::int64_t>(cuda_.attr("runtime").attr("getDevice")());
+    return current == device ? nb::none() : cuda_.attr("Device")(device);
+  }
+
+  void make_context() const override { cuda_.attr("runtime").attr("memGetInfo")(); }
+
+  [[nodiscard]] std::uintptr_t stream(std::int64_t /*device*/) const override {
+    return nb::cast<std::uintptr_t>(cuda_.attr("get_current_stream")().attr("ptr"));
+  }
+
+ private:
+  nb::object cuda_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Framework> make_numpy(nb::handle module) { return std::make_unique<NumPy>(module); }
+
+std::unique_ptr<const Framework> make_cupy(nb::handle module) { return std::make_unique<CuPy>(module); }
+
+}  // namespace attune::python

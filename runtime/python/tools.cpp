@@ -1,0 +1,214 @@
+#include "runtime/python/tools.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/cache.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/compile.hpp"
+#include "runtime/decision.hpp"
+#include "runtime/driver.hpp"
+#include "runtime/error.hpp"
+#include "runtime/python/errors.hpp"
+#include "runtime/python/registries.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+/// Batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim.
+using Sizes = std::array<std::int32_t, 6>;
+
+Problem problem_of(bool bf16, const Sizes& sizes, bool causal) {
+  const Problem problem{.dtype = bf16 ? Dtype::bf16 : Dtype::fp16,
+                        .batch = sizes[0],
+                        .heads_q = sizes[3],
+                        .heads_kv = sizes[4],
+                        .seqlen_q = sizes[1],
+                        .seqlen_k = sizes[2],
+                        .head_dim = sizes[5],
+                        .causal = causal};
+  if (const auto found = problems_of(problem); !found.empty()) {
+    throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+  }
+  return problem;
+}
+
+/// Where a problem is to be served: in the emulator, on a GPU that need not be here, or on one that is.
+struct Place {
+  bool emulator = false;
+  const Arch* arch = nullptr;  ///< null: a GPU of this machine
+  int ordinal = 0;             ///< of that GPU
+};
+
+/// Kept for the life of the process, as the primary contexts are that it makes current.
+const Driver& driver() {
+  static const Driver* const opened = new Driver();
+  return *opened;
+}
+
+/// Of this machine: that ordinal, else the current one, else the first.
+int gpu_ordinal(std::optional<int> ordinal) {
+  try {
+    if (driver().device_count() == 0) throw Error(ATTUNE_NO_DEVICE, "the NVIDIA driver reports no GPU");
+    return ordinal ? *ordinal : driver().current_device().value_or(0);
+  } catch (const Error& error) {
+    if (error.status() != ATTUNE_NO_DEVICE) throw;
+    throw Error(ATTUNE_NO_DEVICE, fmt::format("no GPU here ({}); name one by arch, 'sm_90' say", error.what()));
+  }
+}
+
+/// Without an architecture a GPU of this machine.
+Place place_of(const std::optional<std::string>& name, std::optional<int> ordinal) {
+  if (name && *name == emulator_arch) return {.emulator = true};
+  if (name) {
+    if (const Arch* arch = find_arch(*name)) return {.arch = arch};
+    std::vector<std::string_view> known;
+    for (const Arch& arch : all_archs()) known.push_back(arch.name);
+    throw Error(ATTUNE_INVALID_ARGUMENT,
+                fmt::format("arch is '{}'; it must be {} or {}", *name, fmt::join(known, ", "), emulator_arch));
+  }
+  return {.ordinal = gpu_ordinal(ordinal)};
+}
+
+Decision decide_at(const Place& place, const Problem& problem) {
+  if (place.emulator) return decide_emulated(problem);
+  return decide(problem, place.arch != nullptr ? device_of(*place.arch) : driver().device(place.ordinal));
+}
+
+nb::tuple texts(const std::vector<std::string>& lines) {
+  nb::list list;
+  for (const std::string& line : lines) list.append(line);
+  return nb::tuple(list);
+}
+
+nb::dict facts(const Decision& decision) {
+  nb::dict result;
+  result["problem"] = decision.problem.text();
+  result["device"] = decision.device.name;
+  result["variant"] = decision.serving.name();
+  result["source"] = std::string(origin_text(decision.origin));
+  result["grid"] = nb::none();
+  result["threads"] = nb::none();
+  result["shared_bytes"] = nb::none();
+  if (const auto& launch = decision.launch) {
+    result["grid"] = nb::make_tuple(launch->grid.x, launch->grid.y, launch->grid.z);
+    result["threads"] = launch->threads;
+    result["shared_bytes"] = launch->shared_bytes;
+  }
+  result["refusals"] = texts(decision.refusals);
+  nb::dict considered;
+  for (const Considered& one : decision.considered) considered[one.variant.name().c_str()] = texts(one.refusals);
+  result["considered"] = considered;
+  result["text"] = decision_text(decision, "see .considered");
+  return result;
+}
+
+nb::dict explain(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
+                 std::optional<int> ordinal) {
+  return facts(decide_at(place_of(arch, ordinal), problem_of(bf16, sizes, causal)));
+}
+
+/// A call of this problem over memory that nobody reads.
+attune_prefill_args args_of(const Problem& problem) {
+  const auto tensor = [&problem](std::int64_t seqlen, std::int64_t heads) -> attune_tensor {
+    alignas(16) static char nowhere[16];
+    return {nowhere, seqlen * heads * problem.head_dim, heads * problem.head_dim, problem.head_dim};
+  };
+  attune_prefill_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = problem.dtype == Dtype::bf16 ? ATTUNE_BF16 : ATTUNE_FP16;
+  args.q = tensor(problem.seqlen_q, problem.heads_q);
+  args.k = tensor(problem.seqlen_k, problem.heads_kv);
+  args.v = args.k;
+  args.o = args.q;
+  args.batch = problem.batch;
+  args.seqlen_q = problem.seqlen_q;
+  args.seqlen_k = problem.seqlen_k;
+  args.heads_q = problem.heads_q;
+  args.heads_kv = problem.heads_kv;
+  args.head_dim = problem.head_dim;
+  args.softmax_scale = 1;
+  args.causal = problem.causal ? 1 : 0;
+  return args;
+}
+
+/// Loads the kernel into a GPU's context. A thread that had no context keeps it, as after any first use of CUDA.
+attune_status prepare_on_gpu(int ordinal, const attune_prefill_args& args) {
+  attune_registry* const registry = registry_of(false);
+  const std::optional<int> before = driver().current_device();
+  if (before != ordinal) driver().make_current(ordinal);
+  const attune_status status = attune_prefill_prepare(registry, &args);
+  if (before && before != ordinal) driver().make_current(*before);
+  return status;
+}
+
+/// Leaves the kernel where a registry on that GPU will look for it.
+void compile_to_disk(const Decision& decision) {
+  const Cache cache(default_cache_root());
+  if (cache.root().empty()) {
+    throw Error(ATTUNE_INVALID_ARGUMENT, "there is no cache folder to compile to: set ATTUNE_CACHE_DIR or HOME");
+  }
+  const Compiler compiler;
+  const Source source = generate(decision.serving);
+  const int capability = decision.device.capability;
+  cache.find_or_build(cache_key(source, capability, compiler.identity()), source,
+                      [&] { return compiler.compile(source, capability); });
+}
+
+std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
+                std::optional<int> ordinal) {
+  const nb::gil_scoped_release released;
+  const Problem problem = problem_of(bf16, sizes, causal);
+  const Place place = place_of(arch, ordinal);
+  const Decision decision = decide_at(place, problem);
+  if (!decision.served()) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("no kernel can serve {} on {}: {}", problem.text(),
+                                                decision.device.name, fmt::join(decision.refusals, "; ")));
+  }
+  if (place.arch != nullptr) {
+    if (decision.origin == Origin::nvrtc) compile_to_disk(decision);
+    return decision.serving.name();
+  }
+  const attune_prefill_args args = args_of(problem);
+  check(place.emulator ? attune_prefill_prepare(registry_of(true), &args) : prepare_on_gpu(place.ordinal, args));
+  return decision.serving.name();
+}
+
+nb::list cache_list() {
+  std::vector<CacheEntry> entries;
+  {
+    const nb::gil_scoped_release released;
+    entries = Cache(default_cache_root()).list();
+  }
+  nb::list rows;
+  for (const CacheEntry& entry : entries) {
+    rows.append(nb::make_tuple(entry.name, entry.arch, entry.hash, entry.bytes, entry.valid, entry.problem,
+                               entry.folder.string()));
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_tools(nb::module_& module) {
+  using nb::literals::operator""_a;
+  module.def("explain", &explain, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
+  module.def("jit", &jit, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
+  module.def("cache_root", [] { return default_cache_root().string(); });
+  module.def("cache_list", &cache_list);
+  module.def("cache_clear", [] { return Cache(default_cache_root()).clear(); });
+}
+
+}  // namespace attune::python

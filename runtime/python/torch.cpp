@@ -1,0 +1,129 @@
+// PyTorch tensors: on their GPU, on the current stream.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/python/dlpack_abi.hpp"
+#include "runtime/python/errors.hpp"
+#include "runtime/python/framework.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+/// The way to describe a tensor in C, which PyTorch 2.10 and newer have; null in older ones.
+const dlpack::Exchange* exchange_of(nb::handle tensor_type) {
+  const nb::object capsule = nb::getattr(tensor_type, dlpack::exchange_attribute, nb::none());
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::exchange_capsule) == 0) return nullptr;
+  const auto* found =
+      static_cast<const dlpack::Exchange*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::exchange_capsule));
+  return found->header.major_version == dlpack::major_version ? found : nullptr;
+}
+
+std::optional<attune_dtype> dtype_of(const dlpack::DataType& dtype) {
+  if (dtype.bits != 16 || dtype.lanes != 1) return std::nullopt;
+  if (dtype.code == dlpack::code_float) return ATTUNE_FP16;
+  if (dtype.code == dlpack::code_bfloat) return ATTUNE_BF16;
+  return std::nullopt;
+}
+
+class Torch final : public AddressedFramework {
+ public:
+  explicit Torch(nb::handle module)
+      : AddressedFramework(module.attr("Tensor"), "torch.Tensor"),
+        exchange_(exchange_of(array_type())),
+        cuda_(module.attr("cuda")),
+        float16_(module.attr("float16")),
+        bfloat16_(module.attr("bfloat16")),
+        float32_(module.attr("float32")),
+        empty_like_(module.attr("empty_like")),
+        is_grad_enabled_(module.attr("is_grad_enabled")),
+        current_device_(nb::getattr(module.attr("_C"), "_cuda_getDevice", cuda_.attr("current_device"))),
+        raw_stream_(nb::getattr(module.attr("_C"), "_cuda_getCurrentRawStream", nb::none())) {}
+
+  [[nodiscard]] Array read(const char* /*name*/, nb::handle array) const override {
+    if (exchange_ != nullptr && exchange_->tensor_from_py_object != nullptr) {
+      dlpack::Tensor tensor{};
+      if (exchange_->tensor_from_py_object(array.ptr(), &tensor) == 0) return read(tensor);
+      PyErr_Clear();  // of a dtype that DLPack has not, say: the attributes tell which
+    }
+    return read_attributes(array);
+  }
+
+  void require_usable(const Argument& argument, const Array& array) const override {
+    if (array.device < 0) {
+      raise(PyExc_ValueError, fmt::format("{} is on the device {}; it must be on a CUDA device", argument.name,
+                                          text(argument.array.attr("device"))));
+    }
+    if (argument.array.attr("requires_grad").is(Py_True) && is_grad_enabled_().is(Py_True)) {
+      raise(PyExc_NotImplementedError, fmt::format("{} requires a gradient, and there is no backward yet; "
+                                                   "call it under torch.no_grad() where none is needed",
+                                                   argument.name));
+    }
+  }
+
+ protected:
+  [[nodiscard]] nb::object empty_like(nb::handle array) const override { return empty_like_(array); }
+
+  [[nodiscard]] nb::object empty(const nb::tuple& shape, nb::handle like) const override {
+    return like.attr("new_empty")(shape);
+  }
+
+  [[nodiscard]] nb::object empty_float32(const nb::tuple& shape, nb::handle like) const override {
+    return like.attr("new_empty")(shape, nb::arg("dtype") = float32_);
+  }
+
+  [[nodiscard]] nb::object on_device(std::int64_t device) const override {
+    return nb::cast<std::int64_t>(current_device_()) == device ? nb::none() : cuda_.attr("device")(device);
+  }
+
+  void make_context() const override { cuda_.attr("mem_get_info")(); }
+
+  [[nodiscard]] std::uintptr_t stream(std::int64_t device) const override {
+    // The public way makes an object first, which takes longer than the rest of a call.
+    return nb::cast<std::uintptr_t>(raw_stream_.is_none() ? cuda_.attr("current_stream")(device).attr("cuda_stream")
+                                                          : raw_stream_(device));
+  }
+
+ private:
+  [[nodiscard]] static Array read(const dlpack::Tensor& tensor) {
+    Array result{.dtype = dtype_of(tensor.dtype),
+                 .device = tensor.device.type == dlpack::device_cuda ? tensor.device.id : -1,
+                 .address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset,
+                 .rank = tensor.rank};
+    if (result.rank > most_dimensions) return result;
+    std::copy_n(tensor.shape, tensor.rank, result.shape.begin());
+    std::copy_n(tensor.strides, tensor.rank, result.strides.begin());
+    return result;
+  }
+
+  [[nodiscard]] Array read_attributes(nb::handle array) const {
+    const nb::object dtype = array.attr("dtype");
+    const nb::object shape = array.attr("shape");
+    return {.dtype = dtype.is(float16_)    ? std::optional(ATTUNE_FP16)
+                     : dtype.is(bfloat16_) ? std::optional(ATTUNE_BF16)
+                                           : std::nullopt,
+            .device = array.attr("is_cuda").is(Py_True) ? nb::cast<std::int64_t>(array.attr("get_device")()) : -1,
+            .address = nb::cast<std::uintptr_t>(array.attr("data_ptr")()),
+            .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
+            .shape = integers(shape),
+            .strides = integers(array.attr("stride")())};
+  }
+
+  const dlpack::Exchange* exchange_;
+  nb::object cuda_;
+  nb::object float16_;
+  nb::object bfloat16_;
+  nb::object float32_;
+  nb::object empty_like_;
+  nb::object is_grad_enabled_;
+  nb::object current_device_;
+  nb::object raw_stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Framework> make_torch(nb::handle module) { return std::make_unique<Torch>(module); }
+
+}  // namespace attune::python

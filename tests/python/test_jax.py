@@ -1,0 +1,176 @@
+"""JAX arrays. Skipped, by name, where JAX or a GPU is missing; what needs no values is tested without one."""
+
+import numpy as np
+import pytest
+from conftest import assert_attends, random_array
+
+import attune
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("ml_dtypes")
+jnp = jax.numpy
+gpu = pytest.mark.skipif(jax.default_backend() != "gpu", reason="JAX finds no GPU")
+
+SHAPES = ((2, 100, 4, 64), (2, 130, 2, 64), (2, 130, 2, 64))
+
+
+def inputs(dtype):
+    return [random_array(shape, dtype, seed) for seed, shape in enumerate(SHAPES)]
+
+
+def cpu_arrays(*shapes, dtype="bfloat16"):
+    with jax.default_device(jax.devices("cpu")[0]):
+        return [jnp.zeros(shape, dtype) for shape in shapes]
+
+
+def test_cpu_arrays_are_refused():
+    with pytest.raises(ValueError, match=r"q is on the device .*; it must be on a CUDA device"):
+        attune.flash_attn_func(*cpu_arrays(*SHAPES))
+
+
+def test_other_dtypes_are_refused():
+    q, k, v = cpu_arrays(*SHAPES, dtype="float32")
+    with pytest.raises(TypeError, match="q has dtype float32; it must be float16 or bfloat16"):
+        attune.flash_attn_func(q, k, v)
+
+
+def test_mixed_frameworks_are_refused():
+    q = inputs("float16")[0]
+    with pytest.raises(TypeError, match="k is a .*; it must be a numpy.ndarray, as q is"):
+        attune.flash_attn_func(q, *cpu_arrays(*SHAPES[1:], dtype="float16"))
+
+
+def test_mistakes_are_named_while_tracing():
+    def traced(*shapes):
+        return jax.eval_shape(attune.flash_attn_func, *cpu_arrays(*shapes))
+
+    with pytest.raises(
+        ValueError, match=r"v has shape \(2, 9, 2, 64\); it must be \(2, 130, 2, 64"
+    ):
+        traced(*SHAPES[:2], (2, 9, 2, 64))
+    with pytest.raises(
+        ValueError, match="head_dim is 12; it must be a multiple of 8 from 8 to 256"
+    ):
+        traced(*((*shape[:3], 12) for shape in SHAPES))
+
+
+def test_a_traced_scale_is_refused():
+    (q,) = cpu_arrays(SHAPES[0])
+
+    def scaled(q, scale):
+        return attune.flash_attn_func(q, q, q, softmax_scale=scale)
+
+    with pytest.raises(TypeError, match="softmax_scale is a .*Tracer; it must be a number"):
+        jax.eval_shape(scaled, q, 0.1)
+
+
+def test_results_have_their_shapes_while_tracing():
+    def both(*arrays):
+        return attune.flash_attn_func(*arrays, return_attn_probs=True)
+
+    arrays = cpu_arrays(*SHAPES)
+    out, lse, dmask = jax.eval_shape(both, *arrays)
+    assert (out.shape, out.dtype) == (SHAPES[0], jnp.bfloat16)
+    assert (lse.shape, lse.dtype) == ((2, 4, 100), jnp.float32)
+    assert dmask is None
+    out, _, _ = jax.eval_shape(jax.vmap(both), *(array[None] for array in arrays))
+    assert out.shape == (1, *SHAPES[0])
+
+
+def test_gradients_are_refused_and_not_zero():
+    def loss(*arrays):
+        return attune.flash_attn_func(*arrays).astype("float32").sum()
+
+    with pytest.raises(NotImplementedError, match="q, k or v requires a gradient"):
+        jax.eval_shape(jax.grad(loss), *cpu_arrays(*SHAPES))
+
+
+@gpu
+@pytest.mark.parametrize("causal", [False, True])
+def test_agrees_with_float64(dtype, causal):
+    arrays = inputs(dtype)
+    out, lse, _ = attune.flash_attn_func(
+        *map(jnp.asarray, arrays), causal=causal, return_attn_probs=True
+    )
+    assert isinstance(out, jax.Array)
+    assert_attends(np.asarray(out), *arrays, np.asarray(lse), causal=causal)
+
+
+@gpu
+def test_takes_its_place_among_operations_that_still_run():
+    q, k, v = inputs("float16")
+    on_gpu = [jnp.asarray(array) for array in (q, k, v)]
+    for _ in range(20):
+        late = on_gpu[0] * 2  # queued, not computed
+        out = attune.flash_attn_func(late, *on_gpu[1:]) * 0.5
+    expected = attune.flash_attn_func(late.block_until_ready(), *on_gpu[1:]).block_until_ready()
+    assert (np.asarray(out) == np.asarray(expected) / 2).all()
+
+
+@gpu
+def test_compiled_it_has_the_same_bits():
+    arrays = [jnp.asarray(array) for array in inputs("bfloat16")]
+    compiled = jax.jit(lambda *arrays: attune.flash_attn_func(*arrays, causal=True))
+    expected = attune.flash_attn_func(*arrays, causal=True)
+    assert np.asarray(compiled(*arrays)).tobytes() == np.asarray(expected).tobytes()
+
+
+@gpu
+def test_vmap_is_more_batch():
+    q, k, v = inputs("float16")
+    more = jax.vmap(attune.flash_attn_func, in_axes=(0, 0, None))
+    out = more(*(jnp.asarray(np.stack([x, 2 * x])) for x in (q, k)), jnp.asarray(v))
+    assert_attends(np.asarray(out[0]), q, k, v)
+    assert_attends(np.asarray(out[1]), 2 * q, 2 * k, v)
+
+
+@gpu
+def test_transposed_arrays():
+    q, k, v = inputs("float16")
+    heads_first = [jnp.asarray(x.transpose(0, 2, 1, 3)) for x in (q, k, v)]
+    out = jax.jit(lambda *x: attune.flash_attn_func(*(y.swapaxes(1, 2) for y in x)))(*heads_first)
+    assert_attends(np.asarray(out), q, k, v)
+
+
+@gpu
+def test_packed():
+    qkv = random_array((2, 50, 3, 4, 64), "float16", 1)
+    q, k, v = (qkv[:, :, part] for part in range(3))
+    assert_attends(np.asarray(attune.flash_attn_qkvpacked_func(jnp.asarray(qkv))), q, k, v)
+    out = attune.flash_attn_kvpacked_func(jnp.asarray(q), jnp.asarray(qkv[:, :, 1:]))
+    assert_attends(np.asarray(out), q, k, v)
+
+
+@gpu
+@pytest.mark.skipif(len(jax.devices()) < 2, reason="JAX finds one GPU")
+def test_a_device_that_is_not_the_first():
+    arrays = inputs("float16")
+    out = attune.flash_attn_func(*(jax.device_put(x, jax.devices()[1]) for x in arrays))
+    assert out.devices() == {jax.devices()[1]}
+    assert_attends(np.asarray(out), *arrays)
+
+
+def on_two_devices(arrays):
+    """The arrays, half of the batch on each of two devices, and their mesh."""
+    mesh = jax.make_mesh((2,), ("batch",), devices=jax.devices()[:2])
+    halves = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    return [jax.device_put(array, halves) for array in arrays], mesh
+
+
+@gpu
+@pytest.mark.skipif(len(jax.devices()) < 2, reason="JAX finds one GPU")
+def test_arrays_on_several_devices_are_refused():
+    arrays, _ = on_two_devices(inputs("float16"))
+    with pytest.raises(NotImplementedError, match="q lies on 2 devices"):
+        attune.flash_attn_func(*arrays)
+
+
+@gpu
+@pytest.mark.skipif(len(jax.devices()) < 2, reason="JAX finds one GPU")
+def test_each_device_has_its_own_part_under_shard_map():
+    arrays, mesh = on_two_devices(inputs("float16"))
+    batch = jax.sharding.PartitionSpec("batch")
+    each = jax.shard_map(attune.flash_attn_func, mesh=mesh, in_specs=batch, out_specs=batch)
+    out = jax.jit(each)(*arrays)
+    assert len(out.devices()) == 2
+    assert_attends(np.asarray(out), *inputs("float16"))

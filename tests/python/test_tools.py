@@ -1,0 +1,293 @@
+"""explain, jit and cache: in the emulator, for GPUs that are not here, where PyTorch finds one."""
+
+import dataclasses
+import re
+import shutil
+import threading
+import typing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attune
+
+Q = np.zeros((2, 8, 4, 64), "float16")
+K = np.zeros((2, 16, 2, 64), "float16")
+BEYOND_ANY_GRID = 20_000_000  # queries
+
+
+@pytest.fixture
+def kernel():
+    """The entry of a kernel in the tests' cache."""
+    name = attune.jit(Q, K, K)
+    return next(entry for entry in attune.cache.list() if entry.name == name)
+
+
+@pytest.fixture
+def copied(kernel, tmp_path, monkeypatch):
+    """The same in a cache of its own."""
+    folder = tmp_path / kernel.folder.relative_to(attune.cache.root)
+    shutil.copytree(kernel.folder, folder)
+    monkeypatch.setenv("ATTUNE_CACHE_DIR", str(tmp_path))
+    return dataclasses.replace(kernel, folder=folder)
+
+
+def test_explain_has_the_facts_and_the_text_of_the_tool():
+    explained = attune.explain(
+        dtype="bf16", head_dim=72, heads_q=8, heads_kv=2, seqlen_q=100, causal=True, arch="sm_86"
+    )
+    assert explained.problem == "bf16 d72 b1 hq8 hk2 lq100 lk100 causal"
+    assert explained.device == "sm_86"
+    assert explained.served
+    assert explained.refusals == ()
+    assert explained.source in ("embedded", "nvrtc")
+    assert explained.variant.startswith("prefill_sm80_bf16_d")
+    assert min(explained.grid) >= 1
+    assert explained.threads % 32 == 0
+    assert 0 < explained.shared_bytes <= 99 * 1024
+    lines = str(explained).splitlines()
+    assert lines[0] == "bf16 d72 b1 hq8 hk2 lq100 lk100 causal on sm_86"
+    assert lines[1].endswith(explained.variant)
+    assert f"{explained.threads} threads a block" in lines[2]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        explained.variant = "another"
+
+
+def test_explain_defaults_to_the_problem_of_the_tool():
+    explained = attune.explain(arch="sm_90")
+    assert explained.problem == "bf16 d128 b1 hq16 hk16 lq1024 lk1024"
+    assert attune.explain(seqlen_q=7, heads_q=4, arch="sm_90").problem.endswith("hq4 hk4 lq7 lk7")
+
+
+def test_explain_lists_each_embedded_kernel_with_its_reasons():
+    explained = attune.explain(head_dim=64, arch="sm_90")
+    willing = [name for name, reasons in explained.considered.items() if not reasons]
+    assert (explained.variant in willing) == (explained.source == "embedded")
+    for name, reasons in explained.considered.items():
+        assert ("_fp16_" in name) == any(reason.startswith("dtype: ") for reason in reasons)
+
+
+def test_explain_of_arrays_is_that_of_their_sizes_in_the_emulator():
+    sizes = {"batch": 2, "seqlen_q": 8, "seqlen_k": 16, "heads_q": 4, "heads_kv": 2, "head_dim": 64}
+    explained = attune.explain(Q, K, K, causal=True)
+    assert explained.source == "host compiler"
+    assert explained == attune.explain(dtype="fp16", causal=True, arch="emulator", **sizes)
+    assert attune.explain(Q, K, K, arch="sm_80") == attune.explain(
+        dtype="fp16", arch="sm_80", **sizes
+    )
+
+
+def test_explain_says_why_nothing_serves():
+    explained = attune.explain(seqlen_q=BEYOND_ANY_GRID, arch="sm_90")
+    assert not explained.served
+    assert explained.refusals[0].startswith(f"grid: seqlen_q is {BEYOND_ANY_GRID}")
+    assert (explained.grid, explained.threads, explained.shared_bytes) == (None, None, None)
+    assert f"no kernel can serve it: {explained.refusals[0]}" in str(explained)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "float16", np.float16, np.dtype("float16")])
+def test_dtypes_by_the_names_of_the_tool_and_of_numpy(dtype):
+    assert attune.explain(dtype=dtype, arch="sm_80").problem.startswith("fp16 ")
+
+
+@pytest.mark.parametrize("function", [attune.explain, attune.jit])
+@pytest.mark.parametrize(
+    ("arrays", "options", "error", "message"),
+    [
+        ((Q, K, K), {"batch": 2}, TypeError, "batch is given together with arrays"),
+        ((Q, K, K), {"dtype": "fp16"}, TypeError, "dtype is given together with arrays"),
+        ((Q,), {}, TypeError, "k is a NoneType; it must be a PyTorch CUDA tensor, a CuPy, JAX or"),
+        ((Q, K, K.astype("float32")), {}, TypeError, "v has dtype float32; it must be float16, as"),
+        ((Q.astype("float32"),) * 3, {}, TypeError, "q has dtype float32; it must be fp16 (float1"),
+        (
+            (Q, K[0], K),
+            {},
+            ValueError,
+            "k has shape (16, 2, 64); it must be (batch, seqlen, heads,",
+        ),
+        ((Q, K[:1], K), {}, ValueError, "k has shape (1, 16, 2, 64); it must be (2, 16, 2, 64)"),
+        ((Q, K, K[:, 1:]), {}, ValueError, "v has shape (2, 15, 2, 64); it must be (2, 16, 2, 64)"),
+        ((Q[:, :, :3], K, K), {}, ValueError, "heads_kv is 2; it must divide heads_q, which is 3"),
+        ((), {"dtype": "fp8"}, TypeError, "dtype is fp8; it must be fp16 (float16) or bf16 (bfloa"),
+        ((), {"head_dim": 65}, ValueError, "head_dim is 65; it must be a multiple of 8 from 8 to"),
+        ((), {"head_dim": "64"}, TypeError, "head_dim is a str; it must be an integer"),
+        ((), {"seqlen_k": 2**31}, ValueError, "seqlen_k is 2147483648; it must fit 31 bits"),
+        ((), {"batch": -1}, ValueError, "batch is -1; it must fit 31 bits"),
+        ((), {"arch": "sm_12"}, ValueError, "arch is 'sm_12'; it must be sm_80, "),
+    ],
+)
+def test_mistakes_are_named(function, arrays, options, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        function(*arrays, **({"arch": "sm_90"} | options))
+
+
+def test_jit_names_the_kernel_and_keeps_it_on_disk(kernel):
+    assert kernel.name == attune.explain(Q, K, K).variant
+    assert kernel.arch == "emulator"
+    assert kernel.valid
+    assert kernel.problem == ""
+    assert kernel.bytes > 1000
+    assert kernel.folder.is_dir()
+
+
+def test_jit_by_sizes_makes_what_a_call_needs():
+    name = attune.jit(dtype="fp16", head_dim=88, causal=True, arch="emulator")
+    assert name in [entry.name for entry in attune.cache.list()]
+    before = attune.cache.list()
+    q = np.zeros((1, 8, 2, 88), "float16")
+    attune.flash_attn_func(q, q, q, causal=True)
+    assert attune.cache.list() == before
+
+
+@pytest.mark.parametrize("arch", ["emulator", "sm_90"])
+def test_jit_refuses_what_no_kernel_serves(arch):
+    message = f"no kernel can serve .* on {arch}: grid: seqlen_q is {BEYOND_ANY_GRID}"
+    with pytest.raises(NotImplementedError, match=message):
+        attune.jit(seqlen_q=BEYOND_ANY_GRID, arch=arch)
+
+
+def test_jit_for_a_gpu_that_is_not_here_compiles_what_is_not_embedded():
+    explained = attune.explain(head_dim=64, arch="sm_80")
+    try:
+        name = attune.jit(head_dim=64, arch="sm_80")
+    except RuntimeError as error:
+        if "libnvrtc" not in str(error):
+            raise
+        pytest.skip(f"no NVRTC: {error}")
+    assert name == explained.variant
+    on_disk = [entry.name for entry in attune.cache.list() if entry.arch == "sm_80"]
+    assert (name in on_disk) == (explained.source == "nvrtc")
+
+
+def test_jit_to_disk_needs_a_cache_folder(monkeypatch):
+    if attune.explain(head_dim=64, arch="sm_80").source == "embedded":
+        pytest.skip("the kernel is embedded")
+    for name in ("ATTUNE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="there is no cache folder"):
+        attune.jit(head_dim=64, arch="sm_80")
+
+
+def test_cache_root_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTUNE_CACHE_DIR", str(tmp_path))
+    assert attune.cache.root == tmp_path
+    assert repr(attune.cache) == f"KernelCache(root='{tmp_path}')"
+    assert attune.cache.list() == ()
+    assert attune.cache.clear() == 0
+    monkeypatch.delenv("ATTUNE_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert attune.cache.root == tmp_path / "attune"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    assert attune.cache.root is None
+    assert attune.cache.list() == ()
+
+
+def test_cache_verify_finds_what_is_not_whole(copied):
+    assert attune.cache.list() == (copied,)
+    assert attune.cache.verify() == ()
+    image = copied.folder / "kernel.so"
+    image.write_bytes(image.read_bytes()[:-1])
+    (bad,) = attune.cache.verify()
+    assert bad.folder == copied.folder
+    assert not bad.valid
+    assert bad.problem
+    assert attune.cache.list() == (bad,)
+
+
+def test_cache_clear_removes_and_counts(copied):
+    assert attune.cache.clear() == 1
+    assert attune.cache.list() == ()
+    assert not copied.folder.exists()
+
+
+@pytest.mark.parametrize("function", [attune.explain, attune.jit])
+def test_functions_are_documented_and_typed(function):
+    hints = typing.get_type_hints(function)
+    assert "return" in hints
+    for name in set(hints) - {"return"}:
+        assert f"    {name}: " in attune.explain.__doc__
+
+
+def test_facts_are_documented_and_typed():
+    for kind in (attune.Explanation, attune.CacheEntry):
+        for one in dataclasses.fields(kind):
+            assert one.name in typing.get_type_hints(kind)
+            assert f"    {one.name}: " in kind.__doc__
+    assert typing.get_type_hints(attune.CacheEntry)["folder"] is Path
+
+
+def test_without_a_gpu_the_way_out_is_named():
+    if gpu_is_here():
+        pytest.skip("there is a GPU")
+    for function in (attune.explain, attune.jit):
+        with pytest.raises(RuntimeError, match="no GPU here .*; name one by arch"):
+            function()
+
+
+def gpu_is_here():
+    try:
+        attune.explain()
+    except RuntimeError:
+        return False
+    return True
+
+
+def torch_on_gpu():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    return torch
+
+
+def test_tensors_are_explained_for_their_gpu():
+    torch = torch_on_gpu()
+    q = torch.zeros(2, 8, 4, 64, dtype=torch.bfloat16, device="cuda")
+    k = torch.zeros(2, 16, 2, 64, dtype=torch.bfloat16, device="cuda")
+    explained = attune.explain(q, k, k)
+    assert explained.device == torch.cuda.get_device_name(q.device)
+    assert explained.problem == "bf16 d64 b2 hq4 hk2 lq8 lk16"
+    assert explained == attune.explain(
+        dtype=torch.bfloat16, batch=2, seqlen_q=8, seqlen_k=16, heads_q=4, heads_kv=2, head_dim=64
+    )
+    assert attune.jit(q, k, k) == explained.variant
+
+
+def test_cpu_tensors_are_refused():
+    torch = pytest.importorskip("torch")
+    q = torch.zeros(1, 8, 2, 64, dtype=torch.float16)
+    with pytest.raises(ValueError, match="q is on the device cpu; it must be on a CUDA device"):
+        attune.explain(q, q, q)
+
+
+def test_a_first_call_after_jit_can_be_captured_in_a_graph():
+    torch = torch_on_gpu()
+    q = torch.randn(1, 64, 2, 136, dtype=torch.float16, device="cuda")
+    attune.jit(q, q, q, causal=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = attune.flash_attn_func(q, q, q, causal=True)
+    graph.replay()
+    assert torch.equal(out, attune.flash_attn_func(q, q, q, causal=True))
+
+
+def test_jit_on_a_thread_that_has_not_used_cuda():
+    torch = torch_on_gpu()
+    torch.zeros(1, device="cuda")
+    names = []
+    thread = threading.Thread(target=lambda: names.append(attune.jit(dtype="fp16", head_dim=200)))
+    thread.start()
+    thread.join()
+    assert names == [attune.explain(dtype="fp16", head_dim=200).variant]
+
+
+def test_jit_on_another_gpu_leaves_the_current_one():
+    torch = torch_on_gpu()
+    if torch.cuda.device_count() < 2:
+        pytest.skip("PyTorch finds one GPU")
+    q = torch.zeros(1, 8, 2, 64, dtype=torch.float16, device="cuda:1")
+    torch.zeros(1, device="cuda:0")
+    assert attune.jit(q, q, q) == attune.explain(q, q, q).variant
+    assert torch.cuda.current_device() == 0
+    assert attune.flash_attn_func(q, q, q).device == q.device

@@ -1,0 +1,186 @@
+"""Attention for PyTorch programs that are compiled, exported or made of transformers models.
+
+The functions are those of the package attune, for PyTorch CUDA tensors alone, as operators that are
+registered with torch.library:
+
+    import attune.torch
+
+    @torch.compile(fullgraph=True)
+    def attend(q, k, v):
+        return attune.torch.flash_attn_func(q, k, v, causal=True)
+
+torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
+operators are torch.ops.attune.flash_attn and flash_attn_lse; importing this module registers them and
+does nothing else. It needs PyTorch 2.4 or newer.
+
+There is no backward yet: inputs that require a gradient raise NotImplementedError, and so do the
+transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
+this one. Call it under torch.no_grad() or torch.inference_mode() where no gradient is needed.
+
+torch.autocast casts nothing here, as with flash-attn: float32 raises TypeError. The results are the
+same bits each time, whatever torch.use_deterministic_algorithms says.
+
+For Hugging Face transformers, register_transformers() makes attn_implementation="attune" known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .._attention import _refuse_unserved
+from . import _ops
+
+__all__ = [
+    "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
+    "register_transformers",
+]
+
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]
+
+
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Result:
+    """attune.flash_attn_func of PyTorch tensors, through an operator that torch.compile takes.
+
+    Args:
+        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, on a CUDA device.
+        k: (batch, seqlen_k, heads_kv, head_dim).
+        v: as k.
+
+    The other arguments, the strides that are accepted, the result, the errors and the paper are those
+    of attune.flash_attn_func. The result is new memory, with the strides of torch.empty_like(q).
+    """
+    _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
+    _require_tensor("q", q)
+    _require_tensor("k", k)
+    _require_tensor("v", v)
+    if return_attn_probs:
+        out, softmax_lse = _ops.flash_attn_lse(q, k, v, softmax_scale, causal)
+        return out, softmax_lse, None
+    return _ops.flash_attn(q, k, v, softmax_scale, causal)
+
+
+def flash_attn_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Result:
+    """flash_attn_func of keys and values in one tensor, without a copy.
+
+    Args:
+        q: (batch, seqlen_q, heads_q, head_dim).
+        kv: (batch, seqlen_k, 2, heads_kv, head_dim): keys, then values.
+
+    The other arguments, the result, the errors and the paper are those of flash_attn_func.
+    """
+    k, v = _unpack("kv", kv, 2)
+    return flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )
+
+
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Result:
+    """flash_attn_func of queries, keys and values in one tensor, without a copy.
+
+    Args:
+        qkv: (batch, seqlen, 3, heads, head_dim): queries, keys, then values.
+
+    The other arguments, the result, the errors and the paper are those of flash_attn_func.
+    """
+    q, k, v = _unpack("qkv", qkv, 3)
+    return flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )
+
+
+def register_transformers() -> None:
+    """Makes attn_implementation="attune" known to Hugging Face transformers (4.53 or newer).
+
+        attune.torch.register_transformers()
+        model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="attune", dtype="auto")
+
+    Served are causal and full attention without padding, with grouped heads and without copies of
+    them: prefill, prefill in chunks, and decoding with a cache that grows (DynamicCache). What is not
+    served raises NotImplementedError where the mask is made or where attention is called, and names
+    it: padding, packed sequences, masks of the caller's own, a StaticCache with room left, a sliding
+    window shorter than the keys, dropout, soft caps, sinks, position biases, attention weights as a
+    result. float32 queries, keys and values are cast inside torch.autocast, as sdpa casts them.
+
+    There is no backward yet: call the model under torch.no_grad(), as generate() does. With
+    torch.compile(fullgraph=True), leave attention_mask out and use a cache: whether a mask hides
+    anything, or position_ids mark packed sequences, is read from their data.
+
+    Raises:
+        ImportError: transformers is missing, or is too old.
+    """
+    from . import _transformers
+
+    _transformers.register()
+
+
+def _require_tensor(name: str, value: Any) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} is a {type(value).__qualname__}; it must be a torch.Tensor")
+
+
+def _unpack(name: str, packed: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
+    """Views of the parts of (batch, seqlen, parts, heads, head_dim)."""
+    _require_tensor(name, packed)
+    if packed.dim() != 5 or packed.shape[2] != parts:
+        raise ValueError(
+            f"{name} has shape {tuple(packed.shape)}; "
+            f"it must be (batch, seqlen, {parts}, heads, head_dim)"
+        )
+    return packed.unbind(2)

@@ -1,0 +1,170 @@
+"""Attune as an attention implementation of Hugging Face transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
+
+from . import flash_attn_func
+
+#: What models pass to every attention function, and what changes nothing in this one.
+_WITHOUT_EFFECT = frozenset(
+    {
+        "cache_position",
+        "deterministic",
+        "max_length_k",
+        "max_length_q",
+        "num_items_in_batch",
+        "output_hidden_states",
+        "output_router_logits",
+        "position_ids",
+        "return_dict",
+        "use_cache",
+    }
+)
+
+
+def register() -> None:
+    AttentionInterface.register("attune", attend)
+    AttentionMaskInterface.register("attune", require_no_mask)
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """An attention function as transformers defines it.
+
+    Args:
+        module: The attention layer; its is_causal counts where the argument is None.
+        query: (batch, heads_q, seqlen_q, head_dim).
+        key: (batch, heads_kv, seqlen_k, head_dim).
+        value: as key.
+        attention_mask: None, as require_no_mask returns it.
+        dropout: Only 0 is served.
+        scaling: Of the scores. By default 1 / sqrt(head_dim).
+        is_causal: Whether the mask is causal, aligned to the bottom right.
+        sliding_window: The keys that a query sees; only as many as there are, or more, are served.
+        kwargs: None or False, or what changes nothing.
+
+    Returns:
+        (batch, seqlen_q, heads_q, head_dim), contiguous; and None, for the weights.
+
+    Raises:
+        NotImplementedError: What is not served. The other errors are those of flash_attn_func.
+    """
+    if attention_mask is not None:
+        raise NotImplementedError(
+            f"attention_mask has shape {tuple(attention_mask.shape)}; "
+            "attune serves only masks that it made from 2-dimensional ones without padding"
+        )
+    if sliding_window is not None and key.shape[2] > sliding_window:
+        raise NotImplementedError(
+            f"sliding_window is {sliding_window}, and there are {key.shape[2]} keys; "
+            "attune serves no shorter window than the keys yet"
+        )
+    for name, argument in kwargs.items():
+        if argument is not None and argument is not False and name not in _WITHOUT_EFFECT:
+            raise NotImplementedError(f"attune serves no attention with {name} yet")
+    if is_causal is None:
+        is_causal = getattr(module, "is_causal", True)
+
+    q, k, v = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+    device = query.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    out = flash_attn_func(q, k, v, dropout_p=dropout, softmax_scale=scaling, causal=is_causal)
+    return out.contiguous(), None
+
+
+def require_no_mask(
+    *,
+    kv_length: int,
+    mask_function: Callable[..., Any],
+    attention_mask: torch.Tensor | None,
+    q_length: int | None = None,
+    q_offset: int | torch.Tensor | None = None,
+    cache_position: torch.Tensor | None = None,
+    kv_offset: int = 0,
+    local_size: int | None = None,
+    allow_is_causal_skip: bool = True,
+    allow_is_bidirectional_skip: bool = False,
+    **kwargs: Any,
+) -> None:
+    """A mask function as transformers defines it, where `attend` needs no mask.
+
+    Args:
+        kv_length: Keys that the cache hands over, those that are not written yet included.
+        mask_function: transformers' causal mask or its full one.
+        attention_mask: (batch, tokens), bool: False where a token is padding; None for no padding.
+        q_length: Queries. None before transformers 5.1, which pass cache_position.
+        q_offset: The first query's position; a tensor where the cache is a static one.
+        cache_position: (q_length,): the positions of the queries.
+        kv_offset: The first key's position.
+        local_size: Of a sliding window or a chunk.
+        allow_is_causal_skip: Whether the mask is the causal one, without additions.
+        allow_is_bidirectional_skip: Whether the mask is the full one, without additions.
+        kwargs: Nothing that matters where there is no mask.
+
+    Returns:
+        None: there is nothing to mask, or what `attend` masks.
+
+    Raises:
+        NotImplementedError: A mask is needed.
+    """
+    keys = kv_offset + kv_length
+    if local_size is not None and keys > local_size:
+        raise NotImplementedError(
+            f"the attention is local to {local_size} keys, and there are {keys}; "
+            "attune serves no shorter windows or chunks than the keys yet"
+        )
+    causal = allow_is_causal_skip and (
+        local_size is not None or mask_function is causal_mask_function
+    )
+    if not causal and not allow_is_bidirectional_skip:
+        raise NotImplementedError(
+            "attune serves only causal and full masks: no packed sequences (position_ids without "
+            "attention_mask and cache, under torch.compile), no StaticCache, no masks of a model's own"
+        )
+    if attention_mask is not None and (attention_mask.shape[-1] < keys or not attention_mask.all()):
+        raise NotImplementedError(
+            "attention_mask hides tokens, and attune serves no padding yet; "
+            "pass sequences of one length, without a mask"
+        )
+    if causal:
+        _require_last_queries(keys, q_length, q_offset, cache_position)
+
+
+def _require_last_queries(
+    keys: int,
+    q_length: int | None,
+    q_offset: int | torch.Tensor | None,
+    cache_position: torch.Tensor | None,
+) -> None:
+    """The last query belongs to the last key: the causal mask is aligned to the bottom right."""
+    if cache_position is not None:
+        q_length, q_offset = cache_position.shape[0], cache_position[0]
+        if q_length == 1:
+            return  # these versions clear allow_is_causal_skip where a cache may have room left
+    if q_length == keys:
+        return
+    if isinstance(q_offset, torch.Tensor):
+        q_offset = int(q_offset)
+    if q_offset + q_length != keys:
+        raise NotImplementedError(
+            f"{q_offset + q_length} of {keys} keys are written: attune serves no StaticCache with room "
+            "left yet; use a DynamicCache"
+        )

@@ -1,0 +1,332 @@
+"""attune.torch: what torch.compile, torch.export and autograd see. Skipped, by name, without PyTorch.
+
+Without a GPU the kernels run in the emulator, behind the same operators.
+"""
+
+import inspect
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import assert_attends
+
+import attune
+
+torch = pytest.importorskip("torch")
+library = pytest.importorskip("attune.torch")
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+pytest_plugins = "torch_device"
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU")
+
+FUNCTIONS = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func"]
+OPERATORS = ["flash_attn", "flash_attn_lse"]
+
+
+def inputs(device, dtype=torch.float16, seqlen_q=40, seqlen_k=50, requires_grad=False):
+    torch.manual_seed(0)
+    q = torch.randn(2, seqlen_q, 4, 64).to(device, dtype)
+    k = torch.randn(2, seqlen_k, 2, 64).to(device, dtype)
+    v = torch.randn(2, seqlen_k, 2, 64).to(device, dtype)
+    return tuple(x.requires_grad_(requires_grad) for x in (q, k, v))
+
+
+def in_other_layouts(q, k, v):
+    """The same tensors: as they are, heads before sequence, in packed memory, broadcast heads."""
+    yield q, k, v
+    yield tuple(x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    packed = torch.cat([x[:, : q.shape[1]] for x in (q, k, v)], 2)
+    yield packed.split([4, 2, 2], 2)
+    yield q, k[:, :, :1].expand_as(k), v[:, :, :1].expand_as(v)
+
+
+def numpy(x):
+    return x.detach().cpu().numpy()
+
+
+def test_attune_alone_imports_no_pytorch():
+    code = "import sys, attune; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_signatures_are_those_of_the_package(name):
+    parameters = inspect.signature(getattr(library, name)).parameters.values()
+    expected = inspect.signature(getattr(attune, name)).parameters.values()
+    assert [(p.name, p.default) for p in parameters] == [(p.name, p.default) for p in expected]
+    assert getattr(library, name).__doc__
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_agrees_with_float64(torch_device, causal):
+    q, k, v = inputs(torch_device)
+    out, lse, dmask = library.flash_attn_func(q, k, v, causal=causal, return_attn_probs=True)
+    assert_attends(numpy(out), numpy(q), numpy(k), numpy(v), numpy(lse), causal=causal)
+    assert dmask is None
+    assert torch.equal(library.flash_attn_func(q, k, v, causal=causal), out)
+    scaled = library.flash_attn_func(q, k, v, softmax_scale=0.3)
+    assert_attends(numpy(scaled), numpy(q), numpy(k), numpy(v), scale=0.3)
+
+
+def test_packed(torch_device):
+    q, k, v = inputs(torch_device, seqlen_q=50)
+    kv = torch.stack([k, v], 2)
+    assert torch.equal(
+        library.flash_attn_kvpacked_func(q, kv, causal=True),
+        library.flash_attn_func(q, k, v, causal=True),
+    )
+    qkv = torch.stack([q[:, :, :2], k, v], 2)
+    assert torch.equal(
+        library.flash_attn_qkvpacked_func(qkv, softmax_scale=0.2),
+        library.flash_attn_func(q[:, :, :2], k, v, softmax_scale=0.2),
+    )
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_operators_keep_their_schema_and_their_fake_agrees(torch_device, dtype, name):
+    operator = getattr(torch.ops.attune, name).default
+    for arguments in in_other_layouts(*inputs(torch_device, dtype)):
+        torch.library.opcheck(operator, arguments, {"softmax_scale": 0.1, "causal": True})
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_fake_tensors_of_a_gpu_that_is_not_here(name):
+    operator = getattr(torch.ops.attune, name)
+    with FakeTensorMode():
+        for q, k, v in in_other_layouts(*inputs("cuda")):
+            results = operator(q, k, v)
+            out = results if name == "flash_attn" else results[0]
+            assert (out.shape, out.dtype, out.device) == (q.shape, q.dtype, q.device)
+            assert out.stride() == torch.empty_like(q).stride()
+            if name == "flash_attn_lse":
+                assert results[1].shape == (2, 4, q.shape[1])
+                assert results[1].is_contiguous()
+                assert (results[1].dtype, results[1].device) == (torch.float32, q.device)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiles_into_one_graph(torch_device, backend, name):
+    q, k, v = inputs(torch_device, seqlen_q=50)
+    arguments = {
+        "flash_attn_func": (q, k, v),
+        "flash_attn_kvpacked_func": (q, torch.stack([k, v], 2)),
+        "flash_attn_qkvpacked_func": (torch.stack([k, k, v], 2),),
+    }[name]
+
+    def attend(*tensors):
+        out, lse, _ = getattr(library, name)(*tensors, causal=True, return_attn_probs=True)
+        return out * 2, lse + 1
+
+    compiled = torch.compile(attend, fullgraph=True, backend=backend)
+    for result, expected in zip(compiled(*arguments), attend(*arguments)):
+        assert torch.equal(result, expected)
+        assert result.stride() == expected.stride()
+
+
+def test_one_compilation_serves_every_shape(torch_device, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = torch.compile(
+        lambda q, k, v: library.flash_attn_func(q * 2, k, v, causal=True),
+        fullgraph=True,
+        dynamic=True,
+        backend=counter,
+    )
+    for seqlen_q, seqlen_k in ((40, 50), (33, 70), (5, 90)):
+        q, k, v = inputs(torch_device, seqlen_q=seqlen_q, seqlen_k=seqlen_k)
+        expected = library.flash_attn_func(q * 2, k, v, causal=True)
+        assert torch.equal(compiled(q, k, v), expected)
+    assert counter.frame_count == 1
+
+
+class Attend(torch.nn.Module):
+    def forward(self, q, k, v):
+        return library.flash_attn_func(q, k, v, causal=True)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_exports_with_dynamic_shapes(torch_device, strict):
+    arguments = inputs(torch_device)
+    batch, seqlen_q, seqlen_k = (torch.export.Dim(name) for name in ("batch", "m", "n"))
+    exported = torch.export.export(
+        Attend(),
+        arguments,
+        dynamic_shapes=({0: batch, 1: seqlen_q}, *({0: batch, 1: seqlen_k} for _ in range(2))),
+        strict=strict,
+    )
+    calls = [node.target for node in exported.graph.nodes if node.op == "call_function"]
+    assert calls == [torch.ops.attune.flash_attn.default]
+    for q, k, v in (arguments, inputs(torch_device, seqlen_q=7, seqlen_k=60)):
+        assert torch.equal(exported.module()(q, k, v), Attend()(q, k, v))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_are_refused_by_the_fake(name):
+    for number, letter in enumerate("qkv"):
+        tensors = [torch.empty(1, 8, 2, 64, device="meta", dtype=torch.float16) for _ in "qkv"]
+        tensors[number].requires_grad_()
+        with pytest.raises(NotImplementedError, match=f"{letter} requires a gradient"):
+            getattr(torch.ops.attune, name)(*tensors)
+
+
+@gpu
+def test_gradients_are_refused():
+    with pytest.raises(NotImplementedError, match="q requires a gradient"):
+        library.flash_attn_func(*inputs("cuda", requires_grad=True))
+
+
+@gpu
+def test_gradients_are_refused_in_compiled_code():
+    torch.compiler.reset()
+    with pytest.raises(NotImplementedError, match="q requires a gradient"):
+        torch.compile(Attend())(*inputs("cuda", requires_grad=True))
+
+
+@pytest.mark.parametrize("function", [library.flash_attn_func, torch.ops.attune.flash_attn.default])
+def test_gradients_are_refused_in_one_graph(torch_device, backend, function):
+    """Dynamo's own error, with ours in its text."""
+    q, k, v = inputs(torch_device, requires_grad=True)
+    compiled = torch.compile(lambda q, k, v: function(q * 2, k, v), fullgraph=True, backend=backend)
+    with pytest.raises(RuntimeError, match="q requires a gradient"):
+        compiled(q, k, v)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_gradients_are_refused_by_export(torch_device, strict):
+    arguments = inputs(torch_device, requires_grad=True)
+    with pytest.raises(RuntimeError, match="q requires a gradient"):
+        torch.export.export(Attend(), arguments, strict=strict)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_that_are_not_wanted(torch_device, backend, mode):
+    q, k, v = inputs(torch_device, requires_grad=True)
+    expected = library.flash_attn_func(q.detach(), k.detach(), v.detach(), causal=True)
+
+    def attend(q, k, v):
+        with torch.no_grad():
+            return library.flash_attn_func(q, k, v, causal=True)
+
+    with mode():
+        assert torch.equal(library.flash_attn_func(q, k, v, causal=True), expected)
+        compiled = torch.compile(Attend(), fullgraph=True, backend=backend)
+        assert torch.equal(compiled(q, k, v), expected)
+    compiled = torch.compile(attend, fullgraph=True, backend=backend)
+    result = compiled(q, k, v)
+    assert torch.equal(result, expected)
+    assert not result.requires_grad
+
+
+def test_transforms_are_refused(torch_device):
+    q, k, v = inputs(torch_device)
+
+    def total(q):
+        return library.flash_attn_func(q, k, v).sum()
+
+    for transform in (
+        lambda: torch.vmap(total)(q[None]),
+        lambda: torch.func.grad(total)(q),
+        lambda: torch.func.jvp(total, (q,), (q,)),
+    ):
+        with pytest.raises(NotImplementedError, match="does not support the transforms of"):
+            transform()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"dropout_p": 0.1}, "dropout_p is 0.1; only 0"),
+        ({"window_size": (128, 0)}, "window_size is (128, 0); only (-1, -1)"),
+        ({"softcap": 50.0}, "softcap is 50.0; only 0"),
+        ({"alibi_slopes": torch.zeros(2)}, "alibi_slopes is a torch.Tensor; only None"),
+    ],
+)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arguments_that_are_not_served(name, option, message):
+    q = torch.empty(1, 8, 2, 64, device="meta", dtype=torch.float16)
+    packed = torch.empty(1, 8, 3, 2, 64, device="meta", dtype=torch.float16)
+    arguments = {
+        "flash_attn_func": (q, q, q),
+        "flash_attn_kvpacked_func": (q, packed[:, :, :2]),
+        "flash_attn_qkvpacked_func": (packed,),
+    }[name]
+    with pytest.raises(NotImplementedError, match=re.escape(message)):
+        getattr(library, name)(*arguments, **option)
+
+
+def test_wrong_tensors():
+    q = torch.zeros(1, 8, 2, 64)
+    with pytest.raises(TypeError, match="q has dtype torch.float32; it must be float16 or"):
+        library.flash_attn_func(q, q, q)
+    q = q.half()
+    with pytest.raises(ValueError, match="q is on the device cpu; it must be on a CUDA device"):
+        library.flash_attn_func(q, q, q)
+    message = "kv has shape (1, 8, 2, 64); it must be (batch, seqlen, 2, heads, head_dim)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        library.flash_attn_kvpacked_func(q, q)
+    with pytest.raises(TypeError, match="k is a NoneType; it must be a torch.Tensor"):
+        library.flash_attn_func(q, None, q)
+    with pytest.raises(TypeError, match="qkv is a ndarray; it must be a torch.Tensor"):
+        library.flash_attn_qkvpacked_func(np.zeros((1, 8, 3, 2, 64), "float16"))
+
+
+@gpu
+def test_autocast_casts_nothing():
+    q, k, v = inputs("cuda", torch.float32)
+    refusal = pytest.raises(TypeError, match="q has dtype torch.float32; it must be float16 or")
+    with torch.autocast("cuda", torch.bfloat16), refusal:
+        library.flash_attn_func(q, k, v)
+
+
+@gpu
+def test_runs_on_the_current_stream():
+    q, k, v = inputs("cuda")
+    expected = library.flash_attn_func(q * 2, k, v)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(10_000_000)
+        late = q * 2
+        out = library.flash_attn_func(late, k, v)
+    stream.synchronize()
+    assert torch.equal(out, expected)
+
+
+@gpu
+def test_can_be_captured_in_a_graph():
+    q, k, v = inputs("cuda")
+    library.flash_attn_func(q, k, v)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = library.flash_attn_func(q, k, v)
+    q.mul_(0.5)
+    graph.replay()
+    assert torch.equal(out, library.flash_attn_func(q, k, v))
+
+
+@gpu
+def test_compiles_into_cuda_graphs():
+    compiled = torch.compile(
+        lambda q, k, v: library.flash_attn_func(q * 2, k, v, causal=True) + 1,
+        fullgraph=True,
+        mode="reduce-overhead",
+    )
+    for scale in (1, 0.5, 0.25):
+        q, k, v = inputs("cuda")
+        q = q * scale
+        expected = library.flash_attn_func(q * 2, k, v, causal=True) + 1
+        assert torch.equal(compiled(q, k, v), expected)
+
+
+@gpu
+def test_deterministic_algorithms():
+    q, k, v = inputs("cuda")
+    expected = library.flash_attn_func(q, k, v)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.equal(library.flash_attn_func(q, k, v), expected)
+    finally:
+        torch.use_deterministic_algorithms(False)

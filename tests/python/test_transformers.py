@@ -1,0 +1,273 @@
+"""attn_implementation="attune" in transformers. Skipped, by name, without PyTorch or transformers.
+
+Without a GPU the kernels run in the emulator, behind the same operators.
+"""
+
+import inspect
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", "4.53")
+import attune.torch
+
+pytest_plugins = "torch_device"
+attune.torch.register_transformers()
+
+VOCABULARY = 32
+PROMPT = 20
+NEW_TOKENS = 10
+
+
+def llama(implementation, device, dtype=torch.float16, config=transformers.LlamaConfig, **options):
+    """Random weights, the same each time; heads of 64 in groups of two.
+
+    Their scale and seed were chosen for tokens that vary and that are no near-ties.
+    """
+    torch.manual_seed(27)
+    options = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 256,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "initializer_range": 0.1,
+        "max_position_embeddings": 128,
+        "attn_implementation": implementation,
+        "pad_token_id": None,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    } | options
+    model = transformers.AutoModelForCausalLM.from_config(config(**options))
+    return model.to(device, dtype).eval()
+
+
+def prompt(device):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(VOCABULARY, (2, PROMPT), generator=generator).to(device)
+
+
+def greedy(model, tokens, **options):
+    options = {"max_new_tokens": NEW_TOKENS, "do_sample": False} | options
+    return model.generate(tokens, attention_mask=torch.ones_like(tokens), **options)
+
+
+def decode(step, tokens):
+    """Greedy decoding by a loop, with a cache and without an attention_mask."""
+    cache = transformers.DynamicCache()
+    new = tokens
+    for _ in range(NEW_TOKENS):
+        logits = step(new, past_key_values=cache, use_cache=True).logits
+        new = logits[:, -1:].argmax(-1)
+        tokens = torch.cat([tokens, new], 1)
+    return tokens
+
+
+def assert_close_to_sdpa(logits, sdpa_logits, exact):
+    """Error against float32 at most 1.5 times that of sdpa with the same weights."""
+    error = (logits.float() - exact).abs().max()
+    sdpa_error = (sdpa_logits.float() - exact).abs().max()
+    assert 0 < error <= 1.5 * sdpa_error
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_greedy_tokens_are_those_of_sdpa(torch_device, dtype):
+    sdpa, ours = (llama(name, torch_device, dtype) for name in ("sdpa", "attune"))
+    float32 = llama("sdpa", torch_device, dtype).float()
+    tokens = greedy(float32, prompt(torch_device))
+    exact = float32(tokens).logits
+    logits, sdpa_logits = ours(tokens).logits, sdpa(tokens).logits
+    assert_close_to_sdpa(logits, sdpa_logits, exact)
+
+    chosen = slice(PROMPT - 1, -1)
+    first, second = exact[:, chosen].topk(2).values.unbind(-1)
+    for result in (logits, sdpa_logits):
+        error = (result.float() - exact)[:, chosen].abs().amax(-1)
+        assert (first - second > 2 * error).all(), "a near-tie: the test needs other weights"
+    assert len(tokens[:, PROMPT:].unique()) > 5
+    assert torch.equal(greedy(sdpa, prompt(torch_device)), tokens)
+    assert torch.equal(greedy(ours, prompt(torch_device)), tokens)
+    assert torch.equal(decode(ours, prompt(torch_device)), tokens)
+
+
+@torch.no_grad()
+def test_prefill_in_chunks(torch_device):
+    tokens = prompt(torch_device)
+    sdpa, ours = (llama(name, torch_device) for name in ("sdpa", "attune"))
+    cache = transformers.DynamicCache()
+    chunks = [ours(chunk, past_key_values=cache).logits for chunk in tokens.split([7, 9, 4], 1)]
+    exact = llama("sdpa", torch_device).float()(tokens).logits
+    assert_close_to_sdpa(torch.cat(chunks, 1), sdpa(tokens).logits, exact)
+
+
+@torch.no_grad()
+def test_compiles_into_one_graph(torch_device, backend):
+    model, tokens = llama("attune", torch_device), prompt(torch_device)
+    sdpa_logits = llama("sdpa", torch_device)(tokens).logits
+    exact = llama("sdpa", torch_device).float()(tokens).logits
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    assert_close_to_sdpa(compiled(tokens).logits, sdpa_logits, exact)
+
+
+@torch.no_grad()
+def test_decodes_when_compiled(torch_device, backend):
+    model, tokens = llama("attune", torch_device), prompt(torch_device)
+    compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=backend)
+    assert torch.equal(decode(compiled, tokens), decode(model, tokens))
+
+
+@torch.no_grad()
+def test_bidirectional_layers(torch_device):
+    torch.manual_seed(0)
+    layer = torch.nn.Module()
+    layer.is_causal = False
+    attend = transformers.AttentionInterface()["attune"]
+    q, k, v = (torch.randn(1, heads, 30, 64).to(torch_device).half() for heads in (4, 2, 2))
+    for causal in (None, True):
+        out, weights = attend(layer, q, k, v, None, scaling=0.1, is_causal=causal)
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            q.float(), k.float(), v.float(), scale=0.1, is_causal=bool(causal), enable_gqa=True
+        )
+        torch.testing.assert_close(out.float(), expected.transpose(1, 2), rtol=2e-3, atol=2e-3)
+        assert out.is_contiguous()
+        assert weights is None
+
+
+@torch.no_grad()
+def test_autocast(torch_device):
+    tokens = prompt(torch_device)
+    sdpa, ours = (llama(name, torch_device, torch.float32) for name in ("sdpa", "attune"))
+    exact = sdpa(tokens).logits
+    with torch.autocast(torch_device, torch.bfloat16):
+        assert_close_to_sdpa(ours(tokens).logits, sdpa(tokens).logits, exact)
+
+
+def test_gradients_are_refused(torch_device):
+    if torch_device == "cpu":
+        pytest.skip("the emulator's NumPy arrays have no gradients")
+    with pytest.raises(NotImplementedError, match="q requires a gradient"):
+        llama("attune", torch_device)(prompt(torch_device))
+
+
+@torch.no_grad()
+def test_padding_is_refused(torch_device):
+    model, tokens = llama("attune", torch_device), prompt(torch_device)
+    mask = torch.ones_like(tokens)
+    mask[1, :3] = 0
+    with pytest.raises(NotImplementedError, match="attention_mask hides tokens"):
+        model.generate(tokens, attention_mask=mask, max_new_tokens=2)
+    with pytest.raises(NotImplementedError, match="attention_mask hides tokens"):
+        model(tokens, attention_mask=mask)
+
+
+@torch.no_grad()
+def test_masks_of_the_callers_own_are_refused(torch_device):
+    model, tokens = llama("attune", torch_device), prompt(torch_device)
+    mask = torch.zeros(2, 1, PROMPT, PROMPT, dtype=torch.float16, device=torch_device)
+    with pytest.raises(
+        NotImplementedError, match=re.escape("attention_mask has shape (2, 1, 20, ")
+    ):
+        model(tokens, attention_mask=mask)
+
+
+@torch.no_grad()
+def test_packed_sequences_are_refused(torch_device):
+    model, tokens = llama("attune", torch_device), prompt(torch_device)
+    positions = torch.cat([torch.arange(8), torch.arange(PROMPT - 8)]).to(torch_device)
+    with pytest.raises(NotImplementedError, match="no packed sequences"):
+        model(tokens, position_ids=positions.expand(2, -1), use_cache=False)
+    boundaries = torch.tensor([0, 8, PROMPT], device=torch_device)
+    with pytest.raises(NotImplementedError, match="no attention with cu_seq_lens_q yet"):
+        model(tokens, cu_seq_lens_q=boundaries, cu_seq_lens_k=boundaries)
+
+
+@torch.no_grad()
+def test_static_caches_are_refused(torch_device):
+    model, tokens = llama("attune", torch_device), prompt(torch_device)
+    cache = transformers.StaticCache(model.config, max_batch_size=2, max_cache_len=64)
+    with pytest.raises(NotImplementedError, match="StaticCache"):
+        model(tokens, past_key_values=cache)
+    with pytest.raises(NotImplementedError, match="StaticCache|hides tokens"):
+        greedy(model, tokens, cache_implementation="static")
+
+
+@torch.no_grad()
+def test_sliding_windows(torch_device):
+    model = llama(
+        "attune", torch_device, config=transformers.MistralConfig, sliding_window=PROMPT + 2
+    )
+    sdpa = llama("sdpa", torch_device, config=transformers.MistralConfig, sliding_window=PROMPT + 2)
+    tokens = prompt(torch_device)
+    assert torch.equal(
+        greedy(model, tokens, max_new_tokens=3), greedy(sdpa, tokens, max_new_tokens=3)
+    )
+    with pytest.raises(NotImplementedError, match=f"local to {PROMPT + 2} keys"):
+        greedy(model, tokens, max_new_tokens=4)
+
+
+@torch.no_grad()
+def test_dropout_is_refused(torch_device):
+    model = llama("attune", torch_device, attention_dropout=0.25).train()
+    with pytest.raises(NotImplementedError, match=re.escape("dropout_p is 0.25; only 0")):
+        model(prompt(torch_device))
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"softcap": 50.0}, "no attention with softcap yet"),
+        ({"s_aux": torch.zeros(2)}, "no attention with s_aux yet"),
+        ({"position_bias": torch.zeros(1, 2, 8, 8)}, "no attention with position_bias yet"),
+        ({"output_attentions": True}, "no attention with output_attentions yet"),
+        ({"an_argument_of_a_later_version": 1}, "with an_argument_of_a_later_version yet"),
+        ({"sliding_window": 7}, "sliding_window is 7, and there are 8 keys"),
+    ],
+)
+def test_arguments_that_are_not_served(option, message):
+    attend = transformers.AttentionInterface()["attune"]
+    q = torch.empty(1, 2, 8, 64, dtype=torch.float16, device="meta")
+    with pytest.raises(NotImplementedError, match=message):
+        attend(torch.nn.Module(), q, q, q, None, **option)
+    harmless = {name: None for name in option} | {"position_ids": q, "use_cache": True}
+    out, _ = attend(torch.nn.Module(), q, q, q, None, **harmless)
+    assert out.shape == (1, 8, 2, 64)
+
+
+def test_masks_that_need_their_own_kernel_are_refused():
+    """Positions as every version of transformers gives them."""
+    from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
+
+    make = AttentionMaskInterface()["attune"]
+    options = {"mask_function": causal_mask_function, "attention_mask": None, "batch_size": 1}
+    assert make(kv_length=9, q_length=4, q_offset=5, **options) is None
+    assert make(kv_length=9, cache_position=torch.arange(5, 9), **options) is None
+    assert make(kv_length=9, cache_position=torch.arange(9), **options) is None
+    assert make(kv_length=4, kv_offset=5, q_length=1, q_offset=8, **options) is None
+    for position in (
+        {"q_length": 4, "q_offset": 4},
+        {"q_length": 4, "q_offset": torch.tensor(4)},
+        {"cache_position": torch.arange(4, 8)},
+    ):
+        with pytest.raises(NotImplementedError, match="8 of 9 keys are written"):
+            make(kv_length=9, **position, **options)
+    with pytest.raises(NotImplementedError, match="attention_mask hides tokens"):
+        short = options | {"attention_mask": torch.ones(1, 8, dtype=torch.bool)}
+        make(kv_length=9, q_length=9, q_offset=0, **short)
+    options["mask_function"] = lambda *indices: causal_mask_function(*indices)
+    with pytest.raises(NotImplementedError, match="only causal and full masks"):
+        make(kv_length=9, q_length=9, q_offset=0, **options)
+    full = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": True}
+    assert make(kv_length=9, q_length=4, q_offset=0, **full, **options) is None
+
+
+def test_registers_functions_that_are_documented():
+    for function in (
+        transformers.AttentionInterface()["attune"],
+        transformers.masking_utils.AttentionMaskInterface()["attune"],
+    ):
+        for name in inspect.signature(function).parameters:
+            assert f"    {name}: " in function.__doc__

@@ -1,0 +1,166 @@
+"""How each contender is called, as its users call it, on the same tensors."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import attune
+
+from .inputs import Inputs
+from .runner import Call
+from .suites import CONTENDERS
+
+_MODULES = {"flash_attn": "flash_attn", "fa3": "flash_attn_interface", "flashinfer": "flashinfer"}
+
+
+def found() -> list[str]:
+    """Attune and the peers that this process can import, in the order of the tables."""
+    return [
+        name
+        for name in CONTENDERS
+        if name not in _MODULES or importlib.util.find_spec(_MODULES[name]) is not None
+    ]
+
+
+def version(name: str) -> str | None:
+    """Of a peer with a package of its own."""
+    if name not in _MODULES:
+        return None
+    packages = metadata.packages_distributions().get(_MODULES[name])
+    return metadata.version(packages[0]) if packages else None
+
+
+def prepare(name: str, inputs: Inputs) -> Call:
+    """The call of a contender: its answer is out, or for the backward pass (dq, dk, dv).
+
+    Everything that a user does once for a shape is done here. The contender's refusal of the case
+    is a NotImplementedError, from here or from the call.
+    """
+    forward = _FORWARD[name](inputs)
+    if inputs.dout is None:
+        return forward
+    out = forward()
+    return lambda: torch.autograd.grad(
+        out, (inputs.q, inputs.k, inputs.v), inputs.dout, retain_graph=True
+    )
+
+
+def _attune(inputs: Inputs) -> Call:
+    return lambda: attune.flash_attn_func(inputs.q, inputs.k, inputs.v, causal=inputs.case.causal)
+
+
+def _sdpa(backend: SDPBackend) -> Callable[[Inputs], Call]:
+    def prepared(inputs: Inputs) -> Call:
+        q, k, v = (x.transpose(1, 2) for x in (inputs.q, inputs.k, inputs.v))
+        causal, grouped = inputs.case.causal, inputs.case.heads_q != inputs.case.heads_kv
+
+        def call() -> torch.Tensor:
+            try:
+                with sdpa_kernel(backend):
+                    out = F.scaled_dot_product_attention(
+                        q, k, v, is_causal=causal, enable_gqa=grouped
+                    )
+            except RuntimeError as error:
+                if "No available kernel" not in str(error):
+                    raise
+                raise NotImplementedError("the backend refuses the shape") from error
+            return out.transpose(1, 2)
+
+        return call
+
+    return prepared
+
+
+def _flex(inputs: Inputs) -> Call:
+    import torch._functorch.config
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch._dynamo.reset()  # each case compiles its own, and dynamo limits how many a function has
+    torch._functorch.config.donated_buffer = False  # they do not go with a graph that is kept
+    compiled: Any = torch.compile(flex_attention, dynamic=False)
+    case = inputs.case
+    q, k, v = (x.transpose(1, 2) for x in (inputs.q, inputs.k, inputs.v))
+    mask = None
+    if case.causal:
+        mask = create_block_mask(
+            lambda batch, head, query, key: query >= key,
+            None,
+            None,
+            case.seqlen_q,
+            case.seqlen_k,
+            device=q.device,
+        )
+    grouped = case.heads_q != case.heads_kv
+    return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped).transpose(1, 2)
+
+
+def _flash_attn(module_name: str) -> Callable[[Inputs], Call]:
+    """flash-attn 2 and 3, whose functions have the same names."""
+
+    def prepared(inputs: Inputs) -> Call:
+        module: Any = importlib.import_module(module_name)
+        q, k, v = inputs.q, inputs.k, inputs.v
+        if inputs.case.operation == "decode":
+            return lambda: _first(module.flash_attn_with_kvcache(q, k, v))
+        return lambda: _first(module.flash_attn_func(q, k, v, causal=inputs.case.causal))
+
+    return prepared
+
+
+def _first(answer: Any) -> torch.Tensor:
+    """The output where some versions also return the log-sum-exp."""
+    return answer[0] if isinstance(answer, tuple) else answer
+
+
+def _flashinfer(inputs: Inputs) -> Call:
+    import flashinfer
+
+    case = inputs.case
+    if case.operation == "backward":
+        raise NotImplementedError("FlashInfer has no backward")
+    q, k, v = inputs.q, inputs.k, inputs.v
+    workspace = torch.empty(256 << 20, dtype=torch.uint8, device=q.device)
+    sequences = torch.arange(case.batch + 1, dtype=torch.int32, device=q.device)
+    heads = (case.heads_q, case.heads_kv, case.head_dim)
+    if case.operation == "decode":
+        page = 64
+        pages = case.seqlen_k // page
+        kv = tuple(x.view(-1, page, case.heads_kv, case.head_dim) for x in (k, v))
+        every = torch.arange(case.batch * pages, dtype=torch.int32, device=q.device)
+        full = torch.full((case.batch,), page, dtype=torch.int32, device=q.device)
+        decode = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+            workspace, "NHD", use_tensor_cores=case.heads_q > case.heads_kv
+        )
+        decode.plan(
+            sequences * pages, every, full, *heads, page, q_data_type=q.dtype, kv_data_type=q.dtype
+        )
+        return lambda: decode.run(q[:, 0], kv)[:, None]
+    prefill = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace, "NHD")
+    prefill.plan(
+        sequences * case.seqlen_q,
+        sequences * case.seqlen_k,
+        *heads,
+        causal=case.causal,
+        q_data_type=q.dtype,
+    )
+    rows = tuple(x.flatten(0, 1) for x in (q, k, v))
+    return lambda: prefill.run(*rows).view_as(q)
+
+
+_FORWARD: dict[str, Callable[[Inputs], Call]] = {
+    "attune": _attune,
+    "fa2": _sdpa(SDPBackend.FLASH_ATTENTION),
+    "cudnn": _sdpa(SDPBackend.CUDNN_ATTENTION),
+    "flex": _flex,
+    "flash_attn": _flash_attn("flash_attn"),
+    "fa3": _flash_attn("flash_attn_interface"),
+    "flashinfer": _flashinfer,
+}

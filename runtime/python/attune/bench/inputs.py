@@ -1,0 +1,38 @@
+"""The tensors of a case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .suites import Case
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Normally distributed bf16 tensors, (batch, seqlen, heads, head_dim) and contiguous.
+
+    `dout`, the gradient of the output, is there for the backward pass only; q, k and v then require
+    gradients.
+    """
+
+    case: Case
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    dout: torch.Tensor | None
+
+    @classmethod
+    def of(cls, case: Case, device: str = "cuda") -> Inputs:
+        """The same for a case in every run on one kind of device."""
+        generator = torch.Generator(device).manual_seed(0)
+
+        def normal(seqlen: int, heads: int) -> torch.Tensor:
+            shape = (case.batch, seqlen, heads, case.head_dim)
+            return torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16)
+
+        backward = case.operation == "backward"
+        q = normal(case.seqlen_q, case.heads_q).requires_grad_(backward)
+        k, v = (normal(case.seqlen_k, case.heads_kv).requires_grad_(backward) for _ in "kv")
+        return cls(case, q, k, v, normal(case.seqlen_q, case.heads_q) if backward else None)

@@ -1,0 +1,112 @@
+"""What answers are held to: attention in float32, and the same formula done naively in bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from .inputs import Inputs
+from .runner import Call, Verdict
+
+#: How many scores are held at a time: 512 MiB of them.
+_SCORES = 1 << 27
+#: Bands of the sequence that are judged on their own, so that the large values of a causal mask's
+#: first rows do not excuse errors in the small ones of its last.
+_BANDS = 16
+_SHORTEST_BAND = 128
+
+
+class Judge:
+    """Judges answers to one case: the whole of each, in every band of the sequence.
+
+    Allowed is twice, for gradients three times, the largest error that the naive bf16 formula makes
+    in the same band.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = False  # some environments turn it on
+        self.exact = attention(inputs)
+        naive = attention(inputs, torch.bfloat16)
+        factor = 2.0 if inputs.dout is None else 3.0
+        self.allowed = [factor * _band_errors(x, y) for x, y in zip(naive, self.exact)]
+
+    def __call__(self, call: Call) -> Verdict:
+        """Makes the call over memory that was left full of NaN, and judges its answer."""
+        poison = [torch.full_like(x, float("nan"), dtype=torch.bfloat16) for x in self.exact]
+        del poison
+        return self.verdict(call())
+
+    def verdict(self, answer: torch.Tensor | Sequence[torch.Tensor]) -> Verdict:
+        parts = (answer,) if isinstance(answer, torch.Tensor) else tuple(answer)
+        worst: Verdict | None = None
+        for part, exact, allowed in zip(parts, self.exact, self.allowed, strict=True):
+            if part.shape != exact.shape:
+                raise ValueError(f"the answer is {tuple(part.shape)}, not {tuple(exact.shape)}")
+            errors = _band_errors(part.detach(), exact)
+            place = int((errors / allowed.clamp(min=1e-30)).argmax())  # that of a NaN, if any
+            found = Verdict(float(errors[place]), float(allowed[place]))
+            if worst is None or _excess(found) > _excess(worst):
+                worst = found
+        assert worst is not None
+        return worst
+
+
+def _excess(verdict: Verdict) -> float:
+    if verdict.error != verdict.error:
+        return float("inf")
+    return verdict.error / max(verdict.allowed, 1e-30)
+
+
+def _band_errors(answer: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    by_position = (answer.float() - exact).abs().amax(dim=(0, 2, 3))
+    bands = max(1, min(_BANDS, len(by_position) // _SHORTEST_BAND))
+    return torch.stack([band.amax() for band in by_position.tensor_split(bands)])
+
+
+@torch.no_grad()
+def attention(inputs: Inputs, storage: torch.dtype | None = None) -> tuple[torch.Tensor, ...]:
+    """The output, or with a gradient of it those of q, k and v: float32, shaped like the inputs.
+
+    The mask is causal for equally long sequences. With `storage` every intermediate result is
+    rounded to that dtype, which is what one would write without thinking of accuracy.
+
+    Paper: the backward formulas of FlashAttention-2, https://arxiv.org/abs/2307.08691.
+    """
+    case = inputs.case
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return x if storage is None else x.to(storage).float()
+
+    like = (inputs.q,) if inputs.dout is None else (inputs.q, inputs.k, inputs.v)
+    results = tuple(torch.zeros_like(x, dtype=torch.float32) for x in like)
+    group = case.heads_q // case.heads_kv
+    rows = max(1, _SCORES // (group * case.seqlen_k))
+    scale = case.head_dim**-0.5
+    for batch in range(case.batch):
+        for head_kv in range(case.heads_kv):
+            heads = slice(head_kv * group, (head_kv + 1) * group)
+            k, v = (x[batch, :, head_kv].float() for x in (inputs.k, inputs.v))
+            for first in range(0, case.seqlen_q, rows):
+                part = (batch, slice(first, first + rows), heads)
+                q = inputs.q[part].float().transpose(0, 1)  # (group, rows, head_dim)
+                scores = rounded(scale * (q @ k.T))
+                if case.causal:
+                    query = torch.arange(first, first + q.shape[1], device=q.device)
+                    key = torch.arange(case.seqlen_k, device=q.device)
+                    scores.masked_fill_(key > query[:, None], float("-inf"))
+                weights = rounded(torch.exp(scores - scores.amax(-1, keepdim=True)))
+                del scores
+                weights = rounded(weights / weights.sum(-1, keepdim=True))
+                out = rounded(weights @ v)
+                if inputs.dout is None:
+                    results[0][part] = out.transpose(0, 1)
+                    continue
+                dq, dk, dv = results
+                dout = inputs.dout[part].float().transpose(0, 1)
+                delta = (dout * out).sum(-1, keepdim=True)
+                dscores = rounded(weights * (rounded(dout @ v.T) - delta))
+                dq[part] = rounded(scale * (dscores @ k)).transpose(0, 1)
+                dk[batch, :, head_kv] += scale * (dscores.transpose(1, 2) @ q).sum(0)
+                dv[batch, :, head_kv] += (weights.transpose(1, 2) @ dout).sum(0)
+    return tuple(rounded(x) for x in results)

@@ -1,0 +1,89 @@
+"""A run on this machine's GPU."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from .report import Report, Result
+from .suites import PEERS, SUITES, Case, Suite
+
+if TYPE_CHECKING:
+    from .gpu import EventClock
+
+
+class Unavailable(Exception):
+    """This machine lacks what a run needs."""
+
+
+def begin(suites: Collection[str], peers: Collection[str] | None) -> tuple[Report, list[str]]:
+    """A report without results, and the contenders: with `peers` None those that are found here.
+
+    Raises Unavailable.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise Unavailable(f"PyTorch is needed ({error}): pip install 'attune[bench]'") from error
+    if not torch.cuda.is_available():
+        raise Unavailable(f"PyTorch {torch.__version__} finds no GPU that it can use")
+    from . import contenders, gpu
+
+    found = contenders.found()
+    for peer in peers or ():
+        if peer not in found:
+            raise Unavailable(f"the peer {peer} cannot be imported here")
+    chosen = [who for who in found if peers is None or who in ("attune", *peers)]
+    facts = gpu.machine()
+    versions = {who: contenders.version(who) for who in chosen if who in PEERS}
+    facts |= {who: version for who, version in versions.items() if version}
+    needs_ceilings = any(SUITES[name].figure in ("TFLOP/s", "µs") for name in suites)
+    return Report(facts, gpu.ceilings() if needs_ceilings else None), chosen
+
+
+def measure(
+    suite: Suite,
+    cases: Sequence[Case],
+    contenders: Collection[str],
+    rounds: int | None,
+    tell: Callable[[str], None],
+) -> dict[str, dict[str, Result]]:
+    """The results of these cases of a suite, in each of which `tell` is told its name."""
+    from .gpu import EventClock
+
+    clock = EventClock(rounds)
+    results = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the peers' own, about why a backend refuses
+        for case in cases:
+            tell(case.name)
+            results[case.name] = _results(suite, case, contenders, clock)
+    return results
+
+
+def matching(suite: Suite, case: re.Pattern[str]) -> list[Case]:
+    """The cases whose names have a match."""
+    return [one for one in suite.cases if case.search(one.name)]
+
+
+def _results(
+    suite: Suite, case: Case, contenders: Collection[str], clock: EventClock
+) -> dict[str, Result]:
+    from . import first_call, host
+    from .contenders import prepare
+    from .inputs import Inputs
+    from .reference import Judge
+    from .runner import Call, run_case
+
+    if suite.figure == "host µs":
+        return host.measure(case, contenders)
+    if suite.figure == "first call ms":
+        return {who: first_call.measure(case, who) for who in contenders}
+    inputs = Inputs.of(case)
+
+    def preparing(who: str) -> Callable[[], Call]:
+        return lambda: prepare(who, inputs)
+
+    return run_case({who: preparing(who) for who in contenders}, Judge(inputs), clock)

@@ -1,0 +1,188 @@
+"""What is measured: the suites, their cases and the contenders, as data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Operation = Literal["prefill", "decode", "backward"]
+#: What tables show: a rate, a time on the GPU, the wait for a first call, or a call's time on the
+#: host.
+Figure = Literal["TFLOP/s", "µs", "first call ms", "host µs"]
+
+#: Name on the command line and in JSON: name in tables and plots. Attune comes first.
+CONTENDERS = {
+    "attune": "Attune",
+    "fa2": "FA-2",  # PyTorch's FlashAttention-2
+    "cudnn": "cuDNN",
+    "flex": "FlexAttention",
+    "flash_attn": "flash-attn",
+    "fa3": "FA-3",
+    "flashinfer": "FlashInfer",
+}
+#: The calls of the host suite, some of which are no contenders: name in JSON, name in tables.
+HOST_CALLS = {
+    "attune": "attune.flash_attn_func",
+    "attune.torch": "attune.torch.flash_attn_func",
+    "fa2": "PyTorch's sdpa, FA-2",
+    "cudnn": "PyTorch's sdpa, cuDNN",
+    "empty_like": "torch.empty_like",
+    "launch": "the launch of an empty kernel",
+}
+PEERS = tuple(name for name in CONTENDERS if name != "attune")
+
+_NAME = re.compile(
+    r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) L(?P<l>\d+)"
+    r"(?: (?P<mask>full|causal))?"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem, bf16. Its name says all of it: 'd128 b8 hq32 hk8 L2048 causal'."""
+
+    name: str
+    operation: Operation
+    head_dim: int
+    batch: int
+    heads_q: int
+    heads_kv: int
+    seqlen_q: int
+    seqlen_k: int
+    causal: bool
+
+    @classmethod
+    def parse(cls, operation: Operation, name: str) -> Case:
+        """The case of this name; decoding has one query token. Raises ValueError."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            raise ValueError(f"'{name}' names no case; 'd128 b8 hq32 hk8 L2048 causal' would")
+        length = int(found["l"])
+        return cls(
+            name=name,
+            operation=operation,
+            head_dim=int(found["d"]),
+            batch=int(found["b"]),
+            heads_q=int(found["h"] or found["hq"]),
+            heads_kv=int(found["h"] or found["hk"]),
+            seqlen_q=1 if operation == "decode" else length,
+            seqlen_k=length,
+            causal=found["mask"] == "causal",
+        )
+
+    @property
+    def mask(self) -> str:
+        return "causal" if self.causal else "full"
+
+    @property
+    def flop(self) -> float:
+        """Of its matrix products: 4 B H Lq Lk D, halved when causal, times 2.5 backward."""
+        pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_k
+        mask = 0.5 if self.causal else 1.0
+        return 4 * pairs * self.head_dim * mask * (2.5 if self.operation == "backward" else 1.0)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Of keys and values, each read once."""
+        return 2 * 2 * self.batch * self.heads_kv * self.seqlen_k * self.head_dim
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases that are shown together; with `by_length` plots have a panel per head_dim and mask."""
+
+    name: str
+    about: str
+    operation: Operation
+    figure: Figure
+    cases: tuple[Case, ...]
+    by_length: bool = False
+
+
+def _suite(
+    name: str,
+    about: str,
+    operation: Operation,
+    figure: Figure,
+    cases: list[str],
+    by_length: bool = False,
+) -> Suite:
+    parsed = tuple(Case.parse(operation, case) for case in cases)
+    return Suite(name, about, operation, figure, parsed, by_length)
+
+
+def _tokens_16k(head_dims: tuple[int, ...], lengths: tuple[int, ...]) -> list[str]:
+    """FlashAttention's own shapes: 16384 tokens in a batch, a hidden size of 2048."""
+    return [
+        f"d{d} b{16384 // length} h{2048 // d} L{length} {mask}"
+        for d in head_dims
+        for length in lengths
+        for mask in ("full", "causal")
+    ]
+
+
+_ALL = (
+    _suite(
+        "prefill",
+        "16K tokens, hidden size 2048",
+        "prefill",
+        "TFLOP/s",
+        _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384)),
+        by_length=True,
+    ),
+    _suite(
+        "gqa",
+        "prefill with grouped-query heads",
+        "prefill",
+        "TFLOP/s",
+        [
+            "d128 b8 hq32 hk8 L2048 causal",
+            "d128 b2 hq32 hk8 L8192 causal",
+            "d128 b1 hq32 hk8 L32768 causal",
+            "d128 b1 hq64 hk8 L16384 causal",
+        ],
+    ),
+    _suite(
+        "decode",
+        "one query token, contiguous keys and values",
+        "decode",
+        "µs",
+        [
+            "d128 b1 hq32 hk8 L4096",
+            "d128 b1 hq32 hk8 L32768",
+            "d128 b1 hq32 hk8 L131072",
+            "d128 b1 hq32 hk32 L32768",
+            "d128 b8 hq32 hk8 L4096",
+            "d128 b8 hq32 hk8 L32768",
+            "d128 b64 hq32 hk8 L4096",
+            "d128 b64 hq64 hk8 L8192",
+            "d128 b128 hq32 hk8 L2048",
+            "d128 b16 hq16 hk1 L16384",
+            "d64 b16 hq32 hk8 L8192",
+        ],
+    ),
+    _suite(
+        "backward",
+        "gradients of q, k and v",
+        "backward",
+        "TFLOP/s",
+        _tokens_16k((64, 128), (1024, 4096, 16384)),
+        by_length=True,
+    ),
+    _suite(
+        "jit",
+        "the first call of a fresh process with empty caches",
+        "prefill",
+        "first call ms",
+        ["d64 b4 h32 L4096 causal", "d128 b4 h16 L4096 causal"],
+    ),
+    _suite(
+        "host",
+        "host time of a call from Python, on a tiny problem",
+        "prefill",
+        "host µs",
+        ["d64 b1 h4 L16 causal"],
+    ),
+)
+SUITES = {suite.name: suite for suite in _ALL}

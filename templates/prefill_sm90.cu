@@ -1,0 +1,299 @@
+// FlashAttention-3 forward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0.
+//
+// A block stays on its multiprocessor and computes tile after tile of B_r queries. One thread of the first warpgroup
+// fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
+// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
+// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
+// S into the next P while V is being multiplied. So tiles have no prologue of their own.
+//
+// Which unit limits it, for 64 queries and 64 keys on one multiprocessor: the two products take 4 * D clocks of the
+// tensor cores (8 * 64 * 64 * D / 8192), the 4096 exponentials 256 clocks of the special-function units, at 16 a clock.
+// At D = 64 both take 256, at D = 128 the products twice as long, at D = 256 four times. The softmax of one warpgroup
+// is some 20 clocks for each of a lane's B_c / 2 scores, mostly waiting for its own exponentials, and has to hide
+// behind the products of the others: hence turns, and three warpgroups where registers allow (D = 64). On real data the
+// clock follows the power limit; then every instruction and every byte saved counts.
+//
+// Registers hold O, S and P, of D + B_c + B_c / 2 halves of a lane's row: with two warpgroups of 240 registers that is
+// B_c = 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory holds Q_stages tiles of Q and
+// `stages` of K and V; two of Q let the next tile begin while the last one ends.
+#include "tensor_params.h"
+#include "types.h"
+
+namespace variant {
+constexpr Dtype dtype = Dtype::bf16;
+constexpr int head_dim = 128;
+constexpr int B_r = 128;
+constexpr int B_c = 128;
+constexpr int stages = 2;
+constexpr int Q_stages = 2;
+constexpr bool causal = false;
+constexpr int gqa_ratio = 0;
+constexpr bool ping_pong = true;
+constexpr int rescale_bound = 8;
+}  // namespace variant
+
+#include "blocks/copy.cuh"
+#include "blocks/lazy_softmax.cuh"
+#include "blocks/mask.cuh"
+#include "blocks/panels.cuh"
+#include "blocks/ring.cuh"
+#include "blocks/store.cuh"
+#include "blocks/store_quads.cuh"
+#include "blocks/tile_order.cuh"
+#include "blocks/turns.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/registers.cuh"
+#include "ptx/tensor_copy.cuh"
+#include "ptx/thread.cuh"
+#include "ptx/wgmma.cuh"
+
+constexpr int rows = 64;  // of a warpgroup: wgmma's
+constexpr int consumers = variant::B_r / rows;
+constexpr int threads = (1 + consumers) * warpgroup_size;
+constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
+constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
+
+using QTile = Panels<variant::B_r, variant::head_dim>;
+using KVTile = Panels<variant::B_c, variant::head_dim>;
+using QRing = Ring<variant::Q_stages, consumers * 4>;
+using KVRing = Ring<variant::stages, consumers * 4>;
+using Softmax = LazySoftmax<variant::rescale_bound>;
+using Order = TileOrder<variant::causal, variant::B_r, variant::B_c>;
+
+// The rows of the first warpgroups may see no key of the tile's last block.
+constexpr bool may_skip = variant::causal && variant::B_r - rows >= rows;
+
+static_assert(variant::B_r % rows == 0 && consumers <= 3);
+static_assert(variant::B_r - rows <= variant::B_c);  // at most one block is skipped
+
+struct Shared {
+  u32 base;
+
+  __device__ __forceinline__ Shared() : base((shared_memory() + 1023) / 1024 * 1024) {}
+  __device__ __forceinline__ QTile q(u32 stage) const { return {base + stage * QTile::bytes}; }
+  __device__ __forceinline__ KVTile k(u32 stage) const {
+    return {base + variant::Q_stages * QTile::bytes + stage * KVTile::bytes};
+  }
+  __device__ __forceinline__ KVTile v(u32 stage) const { return k(variant::stages + stage); }
+  __device__ __forceinline__ u32 barriers() const { return k(2 * variant::stages).base; }
+};
+
+struct Rings {
+  QRing q;
+  KVRing k;
+  KVRing v;
+
+  __device__ __forceinline__ explicit Rings(u32 address)
+      : q(address), k(address + QRing::bytes), v(address + QRing::bytes + KVRing::bytes) {}
+};
+
+__device__ __forceinline__ int kv_head(const AttunePrefillParams& problem, const QueryTile& tile) {
+  return tile.head / (variant::gqa_ratio == 0 ? problem.gqa_ratio : variant::gqa_ratio);
+}
+
+// One thread: fetches what the consumers' stream of blocks reads, in its order.
+__device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
+  Order order{params};
+  QueryTile tile{};
+  QueryTile previous{};
+  int previous_j = -1;
+  const auto load_previous_V = [&] {
+    if (previous_j < 0) return;
+    rings.v.begin_fill(KVTile::bytes);
+    shared.v(rings.v.stage)
+        .load(params.v, rings.v.full(), previous_j * variant::B_c, kv_head(params.problem, previous), previous.batch);
+    rings.v.next();
+  };
+  while (order.next(tile)) {
+    for (int j = tile.blocks - 1; j >= 0; --j) {
+      rings.k.begin_fill(KVTile::bytes);
+      shared.k(rings.k.stage)
+          .load(params.k, rings.k.full(), j * variant::B_c, kv_head(params.problem, tile), tile.batch);
+      rings.k.next();
+      load_previous_V();
+      if (j == tile.blocks - 1) {
+        rings.q.begin_fill(QTile::bytes);
+        shared.q(rings.q.stage).load(params.q, rings.q.full(), tile.first_query, tile.head, tile.batch);
+        rings.q.next();
+      }
+      previous = tile;
+      previous_j = j;
+    }
+  }
+  load_previous_V();
+}
+
+// S = Q K^T for this warpgroup's rows, under way.
+__device__ __forceinline__ void multiply_QK(float (&S)[1][variant::B_c / 8][4], const QTile& q, u32 warpgroup,
+                                            const KVTile& k) {
+  const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
+  const u64 B = k.descriptor(0);
+#pragma unroll
+  for (int d = 0; d < variant::head_dim / 16; ++d) {
+    wgmma<variant::dtype>(S[0], A + QTile::columns_right(d), B + KVTile::columns_right(d), d > 0);
+  }
+  wgmma_commit();
+}
+
+// O = P V or O += P V, under way.
+__device__ __forceinline__ void multiply_PV(float (&O)[variant::head_dim / 8][4], const u32 (&P)[variant::B_c / 16][4],
+                                            const KVTile& v, bool accumulate) {
+  const u64 B = v.descriptor(0);
+#pragma unroll
+  for (int k = 0; k < variant::B_c / 16; ++k) {
+    wgmma<variant::dtype>(O, P[k], B + KVTile::rows_down(k), accumulate || k > 0);
+  }
+  wgmma_commit();
+}
+
+__device__ __forceinline__ void store(const AttunePrefillParams& problem, const QueryTile& tile, int warp_row,
+                                      const float (&O)[variant::head_dim / 8][4], const Softmax& softmax) {
+  float inverse_l[2];
+  float lse[1][2];
+  softmax.finish(inverse_l, lse);
+  const Matrix O_rows = head_of(problem.o, tile.batch, tile.head, problem.seqlen_q, problem.head_dim);
+  const int first_row = tile.first_query + warp_row;
+  store_quads<variant::dtype>(O, inverse_l, O_rows, first_row);
+  if (problem.lse != nullptr) {
+    float* head_lse = problem.lse + (static_cast<i64>(tile.batch) * problem.heads_q + tile.head) * problem.seqlen_q;
+    store_lse(lse, head_lse, first_row, problem.seqlen_q);
+  }
+}
+
+// A warpgroup: the stream of blocks of all tiles.
+__device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
+  const AttunePrefillParams& problem = params.problem;
+  const u32 warpgroup = warp_index() / 4 - 1;
+  const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
+  const Mask<variant::causal> mask{problem.seqlen_k, problem.seqlen_k - problem.seqlen_q};
+  const Turns<consumers, variant::ping_pong> turns{warpgroup};
+
+  Order order{params};
+  QueryTile tile{};
+  bool skips_last = false;
+  // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
+  // empty turn, so that the warpgroups stay in step.
+  const auto begin_tile = [&] {
+    rings.q.wait();
+    skips_last =
+        may_skip && order.blocks_of(tile.first_query + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
+    if (!skips_last) return tile.blocks - 1;
+    rings.k.wait();
+    rings.k.release();
+    rings.k.next();
+    turns.take();
+    turns.pass();
+    return tile.blocks - 2;
+  };
+  const auto skip_V = [&] {
+    if (!skips_last) return;
+    rings.v.wait();
+    rings.v.release();
+    rings.v.next();
+  };
+
+  if (!order.next(tile)) return;
+  turns.begin();
+  Softmax softmax;
+  softmax.restart();
+  float O[variant::head_dim / 8][4];
+  u32 P[variant::B_c / 16][4];
+  bool accumulate = false;
+  int j = begin_tile();
+  {
+    float S[1][variant::B_c / 8][4];
+    rings.k.wait();
+    wgmma_fence();
+    multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
+    skip_V();
+    wgmma_wait<0>();
+    settle(S[0]);
+    rings.k.release();
+    rings.k.next();
+    mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
+    softmax.update(S[0], problem.scale_log2);
+    pack_fragments<variant::dtype>(P, S[0]);
+  }
+
+#pragma unroll 1
+  while (true) {
+    const bool ends_tile = j == 0;
+    const QueryTile ended = tile;
+    if (ends_tile) {
+      rings.q.release();
+      rings.q.next();
+      if (!order.next(tile)) break;
+      j = begin_tile();
+    } else {
+      --j;
+    }
+    float S[1][variant::B_c / 8][4];
+    rings.k.wait();
+    turns.take();
+    settle(O);
+    wgmma_fence();
+    multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
+    rings.v.wait();
+    multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
+    turns.pass();
+
+    const Softmax ended_softmax = softmax;
+    if (ends_tile) softmax.restart();
+    wgmma_wait<1>();
+    settle(S[0]);
+    rings.k.release();
+    rings.k.next();
+    mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
+    softmax.update(S[0], problem.scale_log2);
+    settle(S[0]);  // the exponentials are not put off until V has been multiplied
+
+    wgmma_wait<0>();
+    settle(O);
+    rings.v.release();
+    rings.v.next();
+    accumulate = !ends_tile;
+    if (ends_tile) {
+      skip_V();
+      store(problem, ended, warp_row, O, ended_softmax);
+    } else {
+      softmax.rescale(O);
+    }
+    pack_fragments<variant::dtype>(P, S[0]);
+  }
+
+  rings.v.wait();
+  turns.take();
+  settle(O);
+  wgmma_fence();
+  multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
+  turns.pass();
+  wgmma_wait<0>();
+  settle(O);
+  store(problem, tile, warp_row, O, softmax);
+  turns.end();
+}
+
+extern "C" __global__ void __launch_bounds__(threads, 1)
+    prefill_sm90(const __grid_constant__ AttuneTensorPrefillParams params) {
+  const Shared shared;
+  const Rings rings(shared.barriers());
+  if (thread_index() == 0) {
+    rings.q.create();
+    rings.k.create();
+    rings.v.create();
+    mbarrier_init_fence();
+    prefetch_map(params.q);
+    prefetch_map(params.k);
+    prefetch_map(params.v);
+  }
+  block_barrier();
+  if (warp_index() < 4) {
+    give_registers<producer_registers>();
+    if (thread_index() == 0) produce(params, shared, rings);
+  } else {
+    take_registers<consumer_registers>();
+    consume(params, shared, rings);
+  }
+}

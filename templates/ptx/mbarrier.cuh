@@ -1,0 +1,42 @@
+// Barriers in shared memory that count bytes too (PTX ISA, "mbarrier"). A phase is over when every expected arrival has
+// come and every expected byte has landed; the next one begins at once. Who waits names the phase by its parity: a
+// fresh barrier is in phase 0, so that waiting for parity 1 returns at once.
+#pragma once
+
+#include "types.h"
+
+[[maybe_unused]] constexpr u32 mbarrier_bytes = 8;
+
+// One thread, before anyone uses the barrier; `address` 8-byte aligned. A block barrier behind mbarrier_init_fence()
+// makes it known.
+__device__ __forceinline__ void mbarrier_init(u32 address, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+}
+
+// Shows the barriers that this thread initialised to the copy engine.
+__device__ __forceinline__ void mbarrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// What this thread did before is seen by who waits for the phase.
+__device__ __forceinline__ void mbarrier_arrive(u32 address) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+}
+
+// Arrives, and has the phase wait for this many more bytes of bulk copies.
+__device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
+}
+
+// Returns once the phase of this parity is over.
+__device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred over;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+      "@!over bra again;\n"
+      "}" ::"r"(address),
+      "r"(parity)
+      : "memory");
+}

@@ -1,0 +1,22 @@
+// Copies of boxes of a tensor by the copy engine (PTX ISA, "cp.async.bulk.tensor"). One thread asks for a copy.
+#pragma once
+
+#include "tensor_params.h"
+#include "types.h"
+
+// A box into shared memory, at `address`; its bytes count at the mbarrier. The box's first element is at these
+// coordinates, innermost dimension first; elements outside the tensor arrive as zeros and count. The map says the box's
+// size and the swizzle; with one of 128 bytes `address` is 1024-byte aligned.
+__device__ __forceinline__ void load_box(u32 address, const AttuneTensorMap& map, u32 barrier, int x, int y, int z,
+                                         int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(address),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+
+// Fetches a map ahead of its first use.
+__device__ __forceinline__ void prefetch_map(const AttuneTensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}

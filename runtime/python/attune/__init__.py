@@ -22,6 +22,9 @@ TypeError or ValueError and say what came and what is accepted.
 Of the attune tool there are explain (which kernel serves a problem, and why), jit (have that kernel
 ready before it is needed) and cache (the kernels that were compiled and kept on disk).
 
+attune.torch has the same functions for torch.compile and torch.export, and registers Attune with
+Hugging Face transformers. `python -m attune.bench` times Attune beside its peers on this machine.
+
 Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
 """
 

@@ -146,7 +146,7 @@ def flash_attn_qkvpacked_func(
 
 
 def register_transformers() -> None:
-    """Makes attn_implementation="attune" known to Hugging Face transformers (4.53 or newer).
+    """Makes attn_implementation="attune" known to Hugging Face transformers (4.56 or newer).
 
         attune.torch.register_transformers()
         model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="attune", dtype="auto")

@@ -64,12 +64,15 @@ struct AttunePrefillParams {
 
 using u32 = unsigned int;
 using i64 = long long;
+using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
 
 // The warp is the unit that ldmatrix and mma are defined over.
 [[maybe_unused]] constexpr int warp_size = 32;
+// And four of them, a warpgroup, the unit of wgmma and setmaxnreg.
+[[maybe_unused]] constexpr int warpgroup_size = 128;
 // Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
 [[maybe_unused]] constexpr int chunk = 8;
 [[maybe_unused]] constexpr int chunk_bytes = 16;
@@ -289,6 +292,7 @@ __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 __device__ __forceinline__ float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
+__device__ __forceinline__ u32 shuffle_xor(u32 value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }

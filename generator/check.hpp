@@ -12,7 +12,7 @@ namespace attune {
 struct Resources {
   int threads = 0;                ///< per block
   int shared_bytes = 0;           ///< dynamic shared memory per block
-  int accumulator_registers = 0;  ///< per thread: O and S, and Q where it stays in registers
+  int accumulator_registers = 0;  ///< per thread: O and S, and Q or P where they stay in registers
 };
 
 Resources resources(const Variant& variant);
@@ -36,8 +36,8 @@ std::vector<Refusal> check_limits(const Variant& variant, int capability, int sh
 /// The architectures the variant is for: its own set, or every one that it fits when that is empty.
 std::vector<Arch> target_archs(const Variant& variant);
 
-/// The variant to generate for a shape that nobody tuned: the family's default tile for this
-/// head_dim (1 to 256, rounded up to the granularity), sized to fit `shared_per_block` bytes.
-Variant default_variant(Dtype dtype, int head_dim, bool causal, int shared_per_block);
+/// What a family has for a shape that nobody tuned: its default tile for this head_dim (1 to 256, rounded up to one
+/// that it has), made smaller to fit `shared_per_block` bytes where the family has smaller tiles.
+Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block);
 
 }  // namespace attune

@@ -67,10 +67,10 @@ Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const Templ
 Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec) {
   Result<std::vector<Wanted>> result;
   Merge merge(result.value);
-  for (std::size_t family = 0; family < families().size(); ++family) {
-    Variant variant;
-    variant.family = static_cast<int>(family);
-    merge.add(variant, std::string{families()[family].name});
+  for (const Family& family : families()) {
+    Variant variant = family.defaults;
+    variant.causal = 1;
+    merge.add(variant, std::string{family.name});
   }
   Result<Collection> collected = collect(std::span(&spec, 1));
   take_problems(result.problems, collected);

@@ -13,11 +13,11 @@ struct Cost {
   long long bytes = 0;  ///< of machine code
 };
 
-/// mma instructions in one step of the main loop, which is unrolled: two products of
+/// mma instructions in one step of prefill_sm80's main loop, which is unrolled: two products of
 /// (B_r / 16 / warps) x (B_c / 8) x (head_dim / 16) m16n8k16 tiles.
 int mma_instructions(const Variant& variant);
 
-/// A linear model in mma_instructions(), added up over the variants; each is compiled `archs` times.
+/// A linear model for each family, added up over the variants; each is compiled `archs` times.
 Cost estimate(std::span<const Variant> variants, int archs = 1);
 
 }  // namespace attune

@@ -41,19 +41,20 @@ std::string blob_symbol(const Source& source) { return fmt::format("attune_fatbi
 }  // namespace
 
 std::string gencode_options(const Variant& variant) {
-  const auto machine_code = [](int capability) {
-    return fmt::format(" -gencode arch=compute_{0},code=sm_{0}", capability);
+  const Family& family = family_of(variant);
+  const auto machine_code = [&](int capability) {
+    return fmt::format(" -gencode arch=compute_{0},code=sm_{0}", family.target(capability));
   };
   const std::vector<Arch> targets = target_archs(variant);
   std::string options;
-  if (variant.arch != 0) {
+  if (variant.arch != 0 || family.architecture_specific) {
     for (const Arch& arch : targets) options += machine_code(arch.capability);
   } else {
     for (const int capability : common_capabilities) {
       if (std::ranges::find(targets, capability, &Arch::capability) != targets.end())
         options += machine_code(capability);
     }
-    options += fmt::format(" -gencode arch=compute_{0},code=compute_{0}", family_of(variant).minimum_capability);
+    options += fmt::format(" -gencode arch=compute_{0},code=compute_{0}", family.minimum_capability);
   }
   return options.substr(1);
 }

@@ -10,7 +10,7 @@
 namespace attune {
 
 /// -gencode options for a variant: machine code for 8.0 and 9.0 and PTX for newer GPUs when it is for any GPU,
-/// else machine code for each GPU of its set.
+/// else machine code for each GPU of its set, or for the one that its family runs on.
 std::string gencode_options(const Variant& variant);
 
 /// A ninja file that compiles NAME.cu to the compressed NAME.fatbin, for every source.

@@ -278,9 +278,8 @@ class Emitter {
     text.line("//");
     text.line(fmt::format("// {} threads, {} bytes of dynamic shared memory, {} accumulator registers per thread",
                           needs.threads, needs.shared_bytes, needs.accumulator_registers));
-    text.line(fmt::format("// nvcc {} -gencode arch=compute_{},code=sm_{} -cubin -o {}.cubin {}.cu",
-                          fmt::join(compile_flags(), " "), family_.minimum_capability, family_.minimum_capability, name,
-                          name));
+    text.line(fmt::format("// nvcc {0} -gencode arch=compute_{1},code=sm_{1} -cubin -o {2}.cubin {2}.cu",
+                          fmt::join(compile_flags(), " "), family_.target(family_.minimum_capability), name));
   }
 
   void layer(Text& text, Layer which) const {
@@ -305,7 +304,7 @@ class Emitter {
     for (std::size_t i = 0; i < lines.size(); ++i) {
       const Field& field = *find_field(family_.keys[i]);
       // A 0 that stands for a word is explained by it.
-      const bool word = field.kind == FieldKind::integer && variant_.*field.member == 0;
+      const bool word = field.kind == FieldKind::integer && !field.choices.empty() && variant_.*field.member == 0;
       text.line(fmt::format("{:<{}}  // {}{}", lines[i], width, word ? fmt::format("{}: ", field.choices[0]) : "",
                             field.doc));
     }

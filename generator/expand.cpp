@@ -43,8 +43,7 @@ std::size_t count(const std::vector<Axis>& axes) {
 
 /// Combination number `index`; the last axis varies fastest.
 Variant combination(const Spec& spec, const std::vector<Axis>& axes, std::size_t index) {
-  Variant variant;
-  variant.family = spec.family;
+  Variant variant = families()[static_cast<std::size_t>(spec.family)].defaults;
   variant.arch = spec.arch;
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     const std::vector<int>& values = axis->choice->values;

@@ -170,7 +170,8 @@ int run(int argc, char** argv) {
   sub = add("schema", "Write the JSON Schema of specs", schema);
   add_out(sub, "The JSON file");
 
-  sub = add("golden", "Write the committed sources: each family's default variant and those of one spec", golden);
+  sub = add("golden", "Write the committed sources: each family's default variant, causal, and those of one spec",
+            golden);
   add_templates(sub);
   add_out(sub, "The generated/ folder");
   sub->add_option("spec", options.specs, "Spec file")->required()->expected(1);

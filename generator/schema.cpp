@@ -1,6 +1,11 @@
 #include "generator/schema.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
@@ -35,6 +40,51 @@ Json names_of(const Range& range) {
   return names;
 }
 
+bool has_key(const Family& family, const Field& field) {
+  return std::ranges::find(family.keys, field.key) != family.keys.end();
+}
+
+/// The field's default, which families may set apart; null where they differ.
+Json default_value(const Field& field) {
+  std::optional<int> common;
+  for (const Family& family : families()) {
+    if (!has_key(family, field)) continue;
+    const int value = family.defaults.*field.member;
+    if (common && *common != value) return nullptr;
+    common = value;
+  }
+  const int value = common.value_or(0);
+  if (field.kind == FieldKind::boolean) return value != 0;
+  if (field.kind == FieldKind::integer && (value != 0 || field.choices.empty())) return value;
+  return value_text(field, value);
+}
+
+/// What the field means, what it may be, and what differs between families.
+std::string description(const Field& field) {
+  std::vector<std::string> having;
+  std::vector<std::string> defaults;
+  for (const Family& family : families()) {
+    if (!has_key(family, field)) continue;
+    having.emplace_back(family.name);
+    defaults.push_back(fmt::format("{} in {}", value_text(field, family.defaults.*field.member), family.name));
+  }
+  std::string text = fmt::format("{} ({})", field.doc, accepted_values(field));
+  if (having.size() < families().size()) text += fmt::format("; {} only", fmt::join(having, ", "));
+  if (default_value(field).is_null()) text += fmt::format("; default {}", fmt::join(defaults, ", "));
+  return text;
+}
+
+/// The keys that a spec of this family may have, on the top level and in rows.
+Json family_schema(const Family& family) {
+  Json in_rows = Json::array();
+  for (const std::string_view key : family.keys) in_rows.push_back(key);
+  Json on_top = in_rows;
+  for (const char* key : {"template", "arch", "variants", "exclude"}) on_top.push_back(key);
+  const Json rows{{"items", {{"propertyNames", {{"enum", in_rows}}}}}};
+  return {{"if", {{"properties", {{"template", {{"const", family.name}}}}}}},
+          {"then", {{"propertyNames", {{"enum", on_top}}}, {"properties", {{"variants", rows}, {"exclude", rows}}}}}};
+}
+
 /// A non-empty list of rows of field keys.
 Json rows_schema(std::string_view description) {
   Json properties = Json::object();
@@ -57,24 +107,19 @@ std::string json_schema() {
   arch["default"] = "any";
   properties["arch"] = arch;
 
-  const Variant defaults;
   for (const Field& field : fields()) {
     const std::string key{field.key};
-    const int value = defaults.*field.member;
-    Json definition{{"description", std::string{field.doc} + " (" + accepted_values(field) + ")"}};
-    if (field.kind == FieldKind::boolean) {
-      definition["default"] = value != 0;
-    } else if (field.kind == FieldKind::integer && (value != 0 || field.choices.empty())) {
-      definition["default"] = value;
-    } else {
-      definition["default"] = value_text(field, value);
-    }
+    Json definition{{"description", description(field)}};
+    if (const Json value = default_value(field); !value.is_null()) definition["default"] = value;
     definition.update(value_or_list(value_schema(field)));
     definitions[key] = definition;
     properties[key] = {{"$ref", "#/definitions/" + key}};
   }
   properties["variants"] = rows_schema("rows of keys, each of which completes or overrides the keys of the top level");
   properties["exclude"] = rows_schema("combinations to leave out: those that match every key of a row");
+
+  Json per_family = Json::array();
+  for (const Family& family : families()) per_family.push_back(family_schema(family));
 
   const Json schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
                     {"title", "Attune spec"},
@@ -83,6 +128,7 @@ std::string json_schema() {
                     {"required", {"template"}},
                     {"additionalProperties", false},
                     {"properties", properties},
+                    {"allOf", per_family},
                     {"definitions", definitions}};
   return schema.dump(2) + "\n";
 }

@@ -111,7 +111,7 @@ class SpecReader {
       const auto found = std::ranges::find(names, value.text);
       if (value.kind != YamlNode::Kind::scalar) {
         problem(value.where, fmt::format("template is {}", kind_text(value.kind)),
-                "one template per spec: " + names.front());
+                fmt::format("one template per spec: {}", fmt::join(names, " or ")));
       } else if (found == names.end()) {
         problem(value.where, fmt::format("there is no template {}", quote(value.text)),
                 suggestion(value.text, names, "templates are"));

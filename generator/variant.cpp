@@ -44,6 +44,8 @@ constexpr std::array field_table{
     integer("warps", &Variant::warps, 1, 16, 1, no_words, "w", true,
             "warps per thread block, each with B_r / warps rows of Q"),
     integer("stages", &Variant::stages, 1, 4, 1, no_words, "s", true, "K/V blocks that shared memory holds at a time"),
+    integer("Q_stages", &Variant::Q_stages, 1, 4, 1, no_words, "qs", false,
+            "tiles of Q that shared memory holds at a time"),
     boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
     integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
             "heads of Q per head of K and V; any: taken from the launch"),
@@ -63,17 +65,51 @@ constexpr std::array field_table{
             "load the next tiles' fragments before the mma of the current ones"),
     choice("rescale", &Variant::rescale, rescale_words, "rescale_", false,
            "when the online softmax multiplies O and l by exp2(m_old - m_new)"),
+    boolean("ping_pong", &Variant::ping_pong, "nopingpong",
+            "warpgroups multiply in turns, each one's softmax beside the others' products"),
+    integer("rescale_bound", &Variant::rescale_bound, 0, 16, 1, no_words, "bound", false,
+            "log2 by which a row's maximum may grow before O and l are rescaled"),
 };
 
-constexpr std::array prefill_keys = [] {
-  std::array<std::string_view, field_table.size()> keys{};
-  std::ranges::transform(field_table, keys.begin(), &Field::key);
-  return keys;
-}();
+constexpr std::array prefill_sm80_keys{"dtype"sv,
+                                       "head_dim"sv,
+                                       "B_r"sv,
+                                       "B_c"sv,
+                                       "warps"sv,
+                                       "stages"sv,
+                                       "causal"sv,
+                                       "gqa_ratio"sv,
+                                       "splits"sv,
+                                       "async_copy"sv,
+                                       "eager_load"sv,
+                                       "swizzle"sv,
+                                       "Q_in_registers"sv,
+                                       "Q_fragment_tiles"sv,
+                                       "K_fragment_tiles"sv,
+                                       "V_fragment_tiles"sv,
+                                       "double_buffer"sv,
+                                       "rescale"sv};
+
+constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv, "B_r"sv,       "B_c"sv,       "stages"sv,
+                                       "Q_stages"sv, "causal"sv,   "gqa_ratio"sv, "ping_pong"sv, "rescale_bound"sv};
 
 constexpr std::array family_table{
-    Family{"prefill_sm80", 80, prefill_keys, "FlashAttention-2 forward on mma.sync tensor cores"},
+    Family{.name = "prefill_sm80",
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = prefill_sm80_keys,
+           .defaults = {},
+           .doc = "FlashAttention-2 forward on mma.sync tensor cores"},
+    Family{.name = "prefill_sm90",
+           .minimum_capability = 90,
+           .architecture_specific = true,
+           .tensor_maps = true,
+           .keys = prefill_sm90_keys,
+           .defaults = {.family = prefill_sm90, .B_c = 128},
+           .doc = "FlashAttention-3 forward on wgmma and bulk tensor copies"},
 };
+static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {
@@ -115,7 +151,7 @@ std::string value_text(const Field& field, int value) {
 }
 
 bool is_legal(const Field& field, int value) {
-  if (field.kind == FieldKind::integer && value == 0) return !field.choices.empty();
+  if (field.kind == FieldKind::integer && value == 0 && field.minimum > 0) return !field.choices.empty();
   return value >= field.minimum && value <= field.maximum && value % field.step == 0;
 }
 
@@ -129,7 +165,8 @@ std::optional<int> parse_value(const Field& field, std::string_view word) {
   if (found != field.choices.end()) return static_cast<int>(found - field.choices.begin());
   if (field.kind == FieldKind::choice) return std::nullopt;
   const std::optional<int> value = parse_decimal(word);
-  return value && *value > 0 && is_legal(field, *value) ? value : std::nullopt;
+  const bool stands_for_word = value == 0 && !field.choices.empty();
+  return value && !stands_for_word && is_legal(field, *value) ? value : std::nullopt;
 }
 
 std::string nearest_value(const Field& field, std::string_view word) {
@@ -162,13 +199,16 @@ std::span<const Family> families() { return family_table; }
 
 const Family& family_of(const Variant& variant) { return family_table.at(static_cast<std::size_t>(variant.family)); }
 
+std::string Family::target(int capability) const {
+  return fmt::format("{}{}", capability, architecture_specific ? "a" : "");
+}
+
 std::string Variant::name() const {
-  static constexpr Variant defaults{};
   const Family& family = family_of(*this);
   std::string name{family.name};
   for (const Field& field : field_table) {
     const int value = this->*field.member;
-    if (!has_key(family, field.key) || (!field.always_named && value == defaults.*field.member)) continue;
+    if (!has_key(family, field.key) || (!field.always_named && value == family.defaults.*field.member)) continue;
     name += '_';
     name += field.tag;
     if (field.kind != FieldKind::boolean) name += value_text(field, value);

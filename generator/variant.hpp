@@ -35,6 +35,7 @@ struct Variant {
   int B_c = 64;
   int warps = 4;
   int stages = 2;
+  int Q_stages = 2;
   int causal = 0;
   int gqa_ratio = 0;  ///< 0: any
   int splits = 1;
@@ -47,11 +48,13 @@ struct Variant {
   int V_fragment_tiles = 1;
   int double_buffer = 1;
   int rescale = static_cast<int>(Rescale::on_new_max);
+  int ping_pong = 1;
+  int rescale_bound = 8;
 
   auto operator<=>(const Variant&) const = default;
 
-  /// `prefill_sm80_bf16_d128_r128_c64_w4_s1_causal`: the fields every kernel has, then whatever
-  /// differs from its default. Distinct variants (arch apart) have distinct names.
+  /// `prefill_sm80_bf16_d128_r128_c64_w4_s1_causal`: the fields that every kernel of the family has, then whatever
+  /// differs from the family's default. Distinct variants (arch apart) have distinct names.
   [[nodiscard]] std::string name() const;
 };
 
@@ -102,12 +105,27 @@ std::string accepted_values(const Field& field);
 struct Family {
   std::string_view name;                   ///< "prefill_sm80": templates/<name>.cu
   int minimum_capability;                  ///< 80
+  bool architecture_specific;              ///< runs on that capability alone, for which compilers are told "90a"
+  bool tensor_maps;                        ///< reads Q, K and V through them (templates/tensor_params.h)
   std::span<const std::string_view> keys;  ///< the fields its kernels have
+  Variant defaults;                        ///< what a spec has left out
   std::string_view doc;
+
+  /// Whether its kernels run on this compute capability, shared memory apart.
+  [[nodiscard]] constexpr bool runs_on(int capability) const {
+    return architecture_specific ? capability == minimum_capability : capability >= minimum_capability;
+  }
+
+  /// The architecture as compilers are told it: "90", or "90a" (PTX ISA, "architecture-specific features").
+  [[nodiscard]] std::string target(int capability) const;
 };
 
 /// Every kernel family, in the order of Variant::family.
 std::span<const Family> families();
+
+/// Their indices.
+inline constexpr int prefill_sm80 = 0;
+inline constexpr int prefill_sm90 = 1;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);

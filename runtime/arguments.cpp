@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "runtime/error.hpp"
+#include "runtime/tensor_params.hpp"
 
 namespace attune {
 namespace {
@@ -97,6 +98,15 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   }
 }
 
+/// Whether tensor maps take the strides; those of single elements do not count.
+bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, int head_dim) {
+  const auto passes = [&](std::int64_t stride, std::int64_t extent) {
+    return extent <= 1 || is_mappable(stride, head_dim);
+  };
+  return passes(tensor.stride_batch, extents.batch) && passes(tensor.stride_seq, extents.seq) &&
+         passes(tensor.stride_head, extents.heads);
+}
+
 /// A size-1 dimension may come with any stride; 0 keeps every address a kernel forms an aligned one.
 AttuneTensor tensor_params(const attune_tensor& tensor, const Extents& extents) {
   const auto used = [](std::int64_t stride, std::int64_t extent) { return extent > 1 ? stride : 0; };
@@ -115,19 +125,24 @@ Problem check_arguments(const attune_prefill_args& args) {
         fmt::format("attune_prefill_args.struct_size is {}; it must be sizeof(attune_prefill_args), at least {}",
                     args.struct_size, sizeof(attune_prefill_args)));
   }
-  const Problem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
-                        .batch = args.batch,
-                        .heads_q = args.heads_q,
-                        .heads_kv = args.heads_kv,
-                        .seqlen_q = args.seqlen_q,
-                        .seqlen_k = args.seqlen_k,
-                        .head_dim = args.head_dim,
-                        .causal = args.causal != 0};
+  Problem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
+                  .batch = args.batch,
+                  .heads_q = args.heads_q,
+                  .heads_kv = args.heads_kv,
+                  .seqlen_q = args.seqlen_q,
+                  .seqlen_k = args.seqlen_k,
+                  .head_dim = args.head_dim,
+                  .causal = args.causal != 0};
   std::vector<std::string> found = problems_of(problem);
   const bool shapes_ok = found.empty();
   check_scalars(found, args);
   if (shapes_ok) check_memory(found, args, problem);
   if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+  const Extents queries{problem.batch, problem.seqlen_q, problem.heads_q};
+  const Extents keys{problem.batch, problem.seqlen_k, problem.heads_kv};
+  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.head_dim) &&
+                             has_mappable_strides(args.k, keys, problem.head_dim) &&
+                             has_mappable_strides(args.v, keys, problem.head_dim);
   return problem;
 }
 

@@ -222,7 +222,7 @@ CacheKey cache_key(const Source& source, const std::string& arch, const std::vec
 }
 
 CacheKey cache_key(const Source& source, int capability, const std::string& compiler) {
-  return cache_key(source, arch_name(capability), compile_options(capability), compiler);
+  return cache_key(source, arch_name(capability), compile_options(family_of(source.variant), capability), compiler);
 }
 
 fs::path default_cache_root() {

@@ -10,15 +10,9 @@
 
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan.hpp"
 
 namespace attune {
 namespace {
-
-/// Smallest head_dim that a kernel of exactly this problem's head_dim can have.
-int exact_head_dim(const Problem& problem, const Device& device) {
-  return default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block).head_dim;
-}
 
 std::string lines_of(const std::vector<Diagnostic>& problems) {
   std::vector<std::string> lines;
@@ -36,22 +30,40 @@ EmbeddedChoice choose_embedded(const Problem& problem, const Device& device, att
   for (const EmbeddedKernel& kernel : kernels) variants.push_back(kernel.variant);
   const auto best = choose(variants, problem, device);
   if (!best) return {};
-  const bool padded = best->head_dim > exact_head_dim(problem, device);
+  const bool padded = best->head_dim > choose_own(problem, device).variant.head_dim;
   return {.kernel = &*std::ranges::find(kernels, *best, &EmbeddedKernel::variant),
           .preferred = !(padded && policy == ATTUNE_COMPILE_EXACT)};
 }
 
+OwnChoice choose_own(const Problem& problem, const Device& device) {
+  OwnChoice choice;
+  for (auto family = static_cast<int>(families().size()) - 1; family >= 0; --family) {
+    choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block);
+    choice.refusals = refusals(choice.variant, problem, device);
+    const bool newer = family > 0;
+    if (newer && wastes_padding(choice.variant, problem)) {
+      choice.refusals.push_back(fmt::format("head_dim: padding {} to {} costs more than this family gains",
+                                            problem.head_dim, choice.variant.head_dim));
+    }
+    if (!newer || choice.refusals.empty()) break;
+    if (family_of(choice.variant).runs_on(device.capability)) {
+      choice.passed_over.push_back({choice.variant, choice.refusals});
+    }
+  }
+  return choice;
+}
+
 Variant variant_to_generate(const Problem& problem, const Device& device, attune_compile_policy policy) {
-  const Variant variant = default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block);
-  if (const auto reasons = refusals(variant, problem, device); !reasons.empty()) {
+  const OwnChoice own = choose_own(problem, device);
+  if (!own.refusals.empty()) {
     throw Error(ATTUNE_UNSUPPORTED,
                 fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
-                            device.capability / 10, device.capability % 10, fmt::join(reasons, "; ")));
+                            device.capability / 10, device.capability % 10, fmt::join(own.refusals, "; ")));
   }
   if (policy == ATTUNE_COMPILE_NEVER) {
     throw Error(ATTUNE_NOT_COMPILED, "the compile policy is ATTUNE_COMPILE_NEVER");
   }
-  return variant;
+  return own.variant;
 }
 
 Source generate(const Variant& variant) {

@@ -127,15 +127,15 @@ std::string Compiler::path() const { return library_->path; }
 
 std::string arch_name(int capability) { return fmt::format("sm_{}", capability); }
 
-std::vector<std::string> compile_options(int capability) {
+std::vector<std::string> compile_options(const Family& family, int capability) {
   std::vector<std::string> options = compile_flags();
-  options.push_back("--gpu-architecture=" + arch_name(capability));
+  options.push_back("--gpu-architecture=sm_" + family.target(capability));
   options.emplace_back("--ptxas-options=-v");
   return options;
 }
 
 Compiled Compiler::compile(const Source& source, int capability) const {
-  std::vector<std::string> options = compile_options(capability);
+  std::vector<std::string> options = compile_options(family_of(source.variant), capability);
   // Next to a driver NVRTC 13 keeps a cache of its own, and says nothing of registers and spills on a hit.
   if (library_->major >= 13) options.emplace_back("--no-cache");
   std::vector<const char*> arguments;

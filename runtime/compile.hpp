@@ -51,8 +51,8 @@ class Compiler {
   std::unique_ptr<Library> library_;
 };
 
-/// Every option that compile() gives NVRTC: the shared flags, the architecture, ptxas's report.
-std::vector<std::string> compile_options(int capability);
+/// Every option that compile() gives NVRTC: the shared flags, the architecture as the family needs it, ptxas's report.
+std::vector<std::string> compile_options(const Family& family, int capability);
 
 /// "sm_90" for 90.
 std::string arch_name(int capability);

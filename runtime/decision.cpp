@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "generator/check.hpp"
+#include "runtime/choice.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/text.hpp"
@@ -33,12 +33,27 @@ std::string launch_text(const Decision& decision) {
   return text;
 }
 
+std::string could_serve_text(const Decision& decision, const Considered& one) {
+  if (!wastes_padding(one.variant, decision.problem)) return "could serve";
+  return fmt::format("could serve, but padding head_dim to {} costs more than its family gains", one.variant.head_dim);
+}
+
+/// What newer families lack, where none of theirs serves.
+std::string passed_over_text(const Decision& decision) {
+  std::string text;
+  for (const Considered& one : decision.passed_over) {
+    if (one.variant.family <= decision.serving.family) continue;
+    text += fmt::format("  not by {}: {}\n", family_of(one.variant).name, fmt::join(one.refusals, "; "));
+  }
+  return text;
+}
+
 std::string considered_text(const Decision& decision, std::string_view rest) {
   Table table({{"embedded variant"}, {"verdict"}});
   std::size_t left_out = 0;
   for (const Considered& one : decision.considered) {
     if (one.refusals.empty()) {
-      table.add({one.variant.name(), one.variant == decision.serving ? "serves" : "could serve"});
+      table.add({one.variant.name(), one.variant == decision.serving ? "serves" : could_serve_text(decision, one)});
     } else if (rest.empty() || one.refusals.size() == 1) {
       table.add({one.variant.name(), fmt::format("{}", fmt::join(one.refusals, "; "))});
     } else {
@@ -71,11 +86,13 @@ Decision decide(const Problem& problem, const Device& device) {
   std::vector<Variant> candidates;
   for (const EmbeddedKernel& kernel : embedded_kernels()) candidates.push_back(kernel.variant);
   const std::optional<Variant> embedded = choose(candidates, problem, device);
+  OwnChoice own = choose_own(problem, device);
   Decision decision{.problem = problem,
                     .device = device,
                     .considered = consider(candidates, problem, device),
                     .origin = embedded ? Origin::embedded : Origin::nvrtc,
-                    .own = default_variant(problem.dtype, problem.head_dim, problem.causal, device.shared_per_block),
+                    .own = own.variant,
+                    .passed_over = std::move(own.passed_over),
                     .serving = {},
                     .launch = {},
                     .refusals = {}};
@@ -93,7 +110,7 @@ Decision decide_emulated(const Problem& problem) {
 
 std::string decision_text(const Decision& decision, std::string_view rest) {
   const std::string verdict = decision.served()
-                                  ? launch_text(decision)
+                                  ? launch_text(decision) + passed_over_text(decision)
                                   : fmt::format("  no kernel can serve it: {}\n", fmt::join(decision.refusals, "; "));
   return fmt::format("{} on {}\n{}{}", decision.problem.text(), decision.device.name, verdict,
                      considered_text(decision, rest));

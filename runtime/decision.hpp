@@ -21,10 +21,11 @@ struct Decision {
   Device device;
   std::vector<Considered> considered;  ///< every embedded kernel
   Origin origin = Origin::embedded;
-  Variant own;                        ///< what would be generated for exactly this head_dim
-  Variant serving;                    ///< the best embedded one, else `own`
-  std::optional<Plan> launch;         ///< of `serving`; nothing when it is refused
-  std::vector<std::string> refusals;  ///< why no kernel can serve; empty when one does
+  Variant own;                          ///< what would be generated for this head_dim
+  std::vector<Considered> passed_over;  ///< what newer families would have for it, were they not refused
+  Variant serving;                      ///< the best embedded one, else `own`
+  std::optional<Plan> launch;           ///< of `serving`; nothing when it is refused
+  std::vector<std::string> refusals;    ///< why no kernel can serve; empty when one does
 
   [[nodiscard]] bool served() const { return launch.has_value(); }
 };

@@ -42,6 +42,7 @@ struct Driver::Api {
   cuda::FuncGetAttribute* func_get_attribute = nullptr;
   cuda::FuncLoad* func_load = nullptr;  // null before CUDA 12.4
   cuda::LaunchKernel* launch_kernel = nullptr;
+  cuda::TensorMapEncodeTiled* tensor_map_encode_tiled = nullptr;
   cuda::MemAlloc* mem_alloc = nullptr;
   cuda::MemFree* mem_free = nullptr;
   cuda::MemcpyHtoD* memcpy_htod = nullptr;
@@ -151,6 +152,7 @@ void Driver::Api::resolve() {
   require(func_get_attribute, "cuFuncGetAttribute", cuda::func_get_attribute_version);
   func_load = reinterpret_cast<cuda::FuncLoad*>(find("cuFuncLoad", cuda::func_load_version));
   require(launch_kernel, "cuLaunchKernel", cuda::launch_kernel_version);
+  require(tensor_map_encode_tiled, "cuTensorMapEncodeTiled", cuda::tensor_map_version);
   require(mem_alloc, "cuMemAlloc", cuda::memory_version);
   require(mem_free, "cuMemFree", cuda::memory_version);
   require(memcpy_htod, "cuMemcpyHtoD", cuda::memory_version);
@@ -276,6 +278,18 @@ void Driver::launch(KernelHandle kernel, const Grid& grid, int threads, int shar
       api_->launch_kernel(kernel.function, grid.x, grid.y, grid.z, static_cast<unsigned>(threads), 1, 1,
                           static_cast<unsigned>(shared_bytes), stream, arguments.data(), nullptr);
   api_->check(result, "cuLaunchKernel");
+}
+
+AttuneTensorMap Driver::encode(const TensorDescription& tensor) const {
+  constexpr std::array<std::uint32_t, 4> every_element{1, 1, 1, 1};
+  alignas(128) AttuneTensorMap map;  // as cuda.h has it from CUDA 13 on
+  const cuda::Result result = api_->tensor_map_encode_tiled(
+      map.opaque, tensor.dtype == Dtype::fp16 ? cuda::tensor_map_float16 : cuda::tensor_map_bfloat16,
+      static_cast<std::uint32_t>(tensor.extents.size()), const_cast<void*>(tensor.base), tensor.extents.data(),
+      tensor.strides.data(), tensor.box.data(), every_element.data(), cuda::tensor_map_interleave_none,
+      cuda::tensor_map_swizzle_128B, cuda::tensor_map_l2_promotion_128B, cuda::tensor_map_fill_zeros);
+  api_->check(result, "cuTensorMapEncodeTiled");
+  return map;
 }
 
 void* Driver::allocate(std::size_t bytes) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/device.hpp"
+#include "runtime/tensor_params.hpp"
 
 namespace attune {
 
@@ -52,6 +53,9 @@ class Driver {
   /// Launches with one by-value parameter block.
   void launch(KernelHandle kernel, const Grid& grid, int threads, int shared_bytes, void* stream,
               const void* params) const;
+
+  /// The tensor map for kernels of compute capability 9.0. Needs no context.
+  [[nodiscard]] AttuneTensorMap encode(const TensorDescription& tensor) const;
 
   // What the tool needs to run a kernel on its own.
   [[nodiscard]] void* allocate(std::size_t bytes) const;

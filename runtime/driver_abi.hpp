@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace attune::cuda {
 
@@ -29,6 +30,14 @@ inline constexpr Attribute function_num_regs = 4;
 inline constexpr Attribute function_max_dynamic_shared = 8;
 
 inline constexpr int capture_mode_relaxed = 2;
+
+// CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
+inline constexpr int tensor_map_float16 = 6;
+inline constexpr int tensor_map_bfloat16 = 9;
+inline constexpr int tensor_map_interleave_none = 0;
+inline constexpr int tensor_map_swizzle_128B = 3;
+inline constexpr int tensor_map_l2_promotion_128B = 2;
+inline constexpr int tensor_map_fill_zeros = 0;
 
 // Handles are opaque pointers; CUkernel and CUfunction, CUlibrary, CUstream, CUevent and CUcontext alike.
 using Handle = void*;
@@ -59,6 +68,8 @@ using FuncGetAttribute = Result(int*, Attribute, Handle);
 using FuncLoad = Result(Handle);
 using LaunchKernel = Result(Handle, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
                             unsigned int, Handle, void**, void**);
+using TensorMapEncodeTiled = Result(void*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
+                                    const std::uint32_t*, const std::uint32_t*, int, int, int, int);
 using MemAlloc = Result(DevicePointer*, std::size_t);
 using MemFree = Result(DevicePointer);
 using MemcpyHtoD = Result(DevicePointer, const void*, std::size_t);
@@ -83,6 +94,7 @@ inline constexpr int library_version = 12000;
 inline constexpr int func_get_attribute_version = 2020;
 inline constexpr int func_load_version = 12040;
 inline constexpr int launch_kernel_version = 4000;
+inline constexpr int tensor_map_version = 12000;
 inline constexpr int memory_version = 3020;
 inline constexpr int event_version = 2000;
 inline constexpr int event_destroy_version = 4000;

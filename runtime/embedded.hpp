@@ -12,7 +12,7 @@ namespace attune {
 struct EmbeddedKernel {
   Variant variant;
   std::string_view name;    ///< the extern "C" name
-  std::string_view fatbin;  ///< compressed: sm_80, sm_90, compute_80 PTX
+  std::string_view fatbin;  ///< compressed: machine code for its GPUs, and PTX where the family has it
 };
 
 /// All of them, in the order of preference of the shipped specs. Empty when built without a CUDA toolkit.

@@ -5,8 +5,10 @@
 
 #include "runtime/arguments.hpp"
 #include "runtime/choice.hpp"
+#include "runtime/emulator/tensor_map.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/tensor_params.hpp"
 
 namespace attune {
 
@@ -38,15 +40,29 @@ std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const 
   return buffers;
 }
 
+EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& problem, const Plan& plan)
+    : tensor_maps_(family_of(plan.variant).tensor_maps) {
+  block_.problem = make_params(args, problem);
+  if (!tensor_maps_) return;
+  block_ = make_tensor_params(block_.problem, plan, [](const TensorDescription& tensor) {
+    return emulator::emulated_map(
+        {.base = tensor.base, .extents = tensor.extents, .strides = tensor.strides, .box = tensor.box});
+  });
+}
+
+const void* EmulatedParams::get() const {
+  return tensor_maps_ ? static_cast<const void*>(&block_) : static_cast<const void*>(&block_.problem);
+}
+
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_prefill_args& args,
                               const Problem& problem, const EmulatedRun& how) {
   const Plan launch = plan(variant, problem, emulator::device());
   if (launch.grid.blocks() == 0) return {};
-  const AttunePrefillParams params = make_params(args, problem);
+  const EmulatedParams params(args, problem, launch);
   return kernel.run({.grid = launch.grid,
                      .threads = launch.threads,
                      .shared_bytes = launch.shared_bytes,
-                     .params = &params,
+                     .params = params.get(),
                      .memory = buffers_of(args, problem),
                      .seed = how.seed,
                      .jobs = how.jobs,

@@ -11,12 +11,27 @@
 #include "runtime/cache.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/emulator/host_compiler.hpp"
+#include "runtime/plan.hpp"
 #include "runtime/problem.hpp"
+#include "templates/tensor_params.h"
 
 namespace attune {
 
 /// What the kernel may touch: the tensors of a checked call, as far as they are read or written.
 std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem);
+
+/// The parameter block of a planned call, with tensor maps for the emulator's copy engine where the family has them.
+class EmulatedParams {
+ public:
+  EmulatedParams(const attune_prefill_args& args, const Problem& problem, const Plan& plan);
+
+  /// What emulator::Launch::params is; as long as this object stays where it is.
+  [[nodiscard]] const void* get() const;
+
+ private:
+  AttuneTensorPrefillParams block_{};
+  bool tensor_maps_;
+};
 
 /// How to run a call, besides what it computes.
 struct EmulatedRun {

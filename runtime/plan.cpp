@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "generator/check.hpp"
+#include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 
 namespace attune {
@@ -30,6 +32,15 @@ long long q_blocks_of(const Variant& variant, const Problem& problem) {
 /// What no grid can hold; empty when one can.
 std::vector<std::string> grid_refusals(const Variant& variant, const Problem& problem) {
   std::vector<std::string> result;
+  if (family_of(variant).tensor_maps) {
+    // Blocks that stay count tiles in an int, and a round beyond the last.
+    constexpr long long most_tiles = max_grid_x / 2;
+    if (q_blocks_of(variant, problem) * heads_of(problem) > most_tiles) {
+      result.push_back(fmt::format("grid: {} heads of {} tiles are more than {}; split the batch", heads_of(problem),
+                                   q_blocks_of(variant, problem), most_tiles));
+    }
+    return result;
+  }
   if (q_blocks_of(variant, problem) > max_grid_yz) {
     result.push_back(fmt::format("grid: seqlen_q is {}; a kernel of B_r {} takes up to {}", problem.seqlen_q,
                                  variant.B_r, max_grid_yz * variant.B_r));
@@ -65,14 +76,45 @@ long long heads_per_group(const Problem& problem, const Device& device) {
   return std::min(heads, std::max({kv_heads, fewest, 1LL}) * ratio);
 }
 
-Grid grid_of(const Variant& variant, const Problem& problem, const Device& device) {
+/// The same for blocks that stay. Measured on an H200: with the full mask K and V of a group fill half of L2 at most.
+/// With the causal mask rounds of tiles go back and forth, longest first, and the work of a group evens out where it
+/// fills whole pairs of rounds: the largest such group that fits four fifths of L2, and if none does, all heads.
+long long heads_per_round_group(const Problem& problem, const Device& device, long long q_blocks, long long blocks) {
+  const long long ratio = problem.heads_q / problem.heads_kv;
   const long long heads = heads_of(problem);
-  const long long q_blocks = q_blocks_of(variant, problem);
-  if (heads == 0 || q_blocks == 0) return {};
-  const long long group = heads_per_group(problem, device);
-  return {.x = static_cast<unsigned>(group),
-          .y = static_cast<unsigned>(q_blocks),
-          .z = static_cast<unsigned>(ceil_div(heads, group))};
+  const long long bytes_per_head = std::max(1LL, 2LL * problem.seqlen_k * problem.head_dim * bytes_per_element / ratio);
+  if (!problem.causal) {
+    const long long fitting = std::max(1LL, device.l2_bytes * 12 / 25 / bytes_per_head);
+    return std::min(heads, fitting < ratio ? fitting : fitting / ratio * ratio);
+  }
+  const long long even = 2 * blocks / std::gcd(2 * blocks, q_blocks);  // heads that fill whole pairs of rounds
+  const long long fitting = device.l2_bytes * 4 / 5 / bytes_per_head / even * even;
+  return fitting == 0 ? heads : std::min(heads, fitting);
+}
+
+/// Sets how the tiles are laid out over blocks.
+void lay_out(Plan& plan, const Problem& problem, const Device& device) {
+  const long long heads = heads_of(problem);
+  const long long q_blocks = q_blocks_of(plan.variant, problem);
+  if (heads == 0 || q_blocks == 0) return;
+  plan.q_blocks = static_cast<int>(q_blocks);
+  if (family_of(plan.variant).tensor_maps) {
+    const long long blocks = std::min<long long>(device.multiprocessors, q_blocks * heads);
+    plan.group_heads = static_cast<int>(heads_per_round_group(problem, device, q_blocks, blocks));
+    plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
+  } else {
+    const long long group = heads_per_group(problem, device);
+    plan.group_heads = static_cast<int>(group);
+    plan.grid = {.x = static_cast<unsigned>(group),
+                 .y = static_cast<unsigned>(q_blocks),
+                 .z = static_cast<unsigned>(ceil_div(heads, group))};
+  }
+}
+
+/// Of two variants that serve a problem choose() takes the one with the smaller rank.
+auto rank_of(const Variant& variant, const Problem& problem) {
+  const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
+  return std::pair(-newness, variant.head_dim);
 }
 
 }  // namespace
@@ -100,6 +142,16 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
     result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
                                  device.capability % 10));
   }
+  if (family_of(variant).tensor_maps) {
+    if (problem.seqlen_k == 0) result.emplace_back("seqlen_k: it is 0, and a tensor map holds at least one key");
+    if (!problem.mappable_strides) {
+      result.emplace_back(
+          "strides: one of Q, K or V is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");
+    }
+    if (!can_emulate(variant) && device.name == emulator::device().name) {
+      result.emplace_back("template: the emulator lacks the instructions of this family");
+    }
+  }
   for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
     result.push_back(refusal.field + ": " + refusal.message);
   }
@@ -114,10 +166,16 @@ std::vector<Considered> consider(std::span<const Variant> candidates, const Prob
   return result;
 }
 
+bool can_emulate(const Variant& variant) { return !family_of(variant).tensor_maps; }
+
+bool wastes_padding(const Variant& variant, const Problem& problem) {
+  return family_of(variant).architecture_specific && 2 * variant.head_dim > 3 * problem.head_dim;
+}
+
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
   std::optional<Variant> best;
   for (const Variant& variant : candidates) {
-    const bool better = !best || variant.head_dim < best->head_dim;
+    const bool better = !best || rank_of(variant, problem) < rank_of(*best, problem);
     if (better && refusals(variant, problem, device).empty()) best = variant;
   }
   return best;
@@ -128,10 +186,9 @@ Plan plan(const Variant& variant, const Problem& problem, const Device& device) 
     throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}", fmt::join(reasons, "; ")));
   }
   const Resources needs = resources(variant);
-  return {.variant = variant,
-          .grid = grid_of(variant, problem, device),
-          .threads = needs.threads,
-          .shared_bytes = needs.shared_bytes};
+  Plan result{.variant = variant, .grid = {}, .threads = needs.threads, .shared_bytes = needs.shared_bytes};
+  lay_out(result, problem, device);
+  return result;
 }
 
 }  // namespace attune

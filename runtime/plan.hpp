@@ -14,7 +14,11 @@ namespace attune {
 /// Everything a launch needs besides pointers; decided once per problem.
 struct Plan {
   Variant variant;
-  Grid grid;  ///< heads of a group x tiles of B_r queries x groups (templates/blocks/schedule.cuh); empty: no launch
+  /// Heads of a group x tiles of B_r queries x groups (templates/blocks/schedule.cuh), or as many blocks as stay on the
+  /// GPU (templates/blocks/tile_order.cuh); empty: no launch.
+  Grid grid;
+  int q_blocks = 0;     ///< tiles of B_r queries in a head
+  int group_heads = 0;  ///< (batch, query head) pairs whose tiles run together, so that their keys and values share L2
   int threads = 0;
   int shared_bytes = 0;
 };
@@ -28,7 +32,15 @@ struct Considered {
 /// Why this variant cannot serve this problem on this device; empty when it can.
 std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device);
 
-/// The best of the candidates: those that serve, by least padding of head_dim, then by the order given.
+/// Whether the emulator has the instructions of the variant's family.
+bool can_emulate(const Variant& variant);
+
+/// Whether a variant that is made for one architecture pads head_dim so far (more than half as much again) that it
+/// loses to one of an older family that pads less.
+bool wastes_padding(const Variant& variant, const Problem& problem);
+
+/// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
+/// of head_dim, then by the order given.
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
 
 /// All candidates with their refusals, in the order given.

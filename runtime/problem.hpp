@@ -18,8 +18,12 @@ struct Problem {
   int seqlen_k = 1;
   int head_dim = 128;
   bool causal = false;
+  bool mappable_strides = true;  ///< those of Q, K and V are such that tensor maps can describe them
 
   auto operator<=>(const Problem&) const = default;
+
+  /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
+  [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0; }
 
   /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"
   [[nodiscard]] std::string text() const;

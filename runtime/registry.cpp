@@ -15,6 +15,7 @@
 #include "runtime/driver.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/error.hpp"
+#include "runtime/launch.hpp"
 #include "runtime/plan.hpp"
 
 namespace attune {
@@ -32,6 +33,7 @@ std::uint64_t key_of(const Problem& problem, int ordinal) {
   auto key = static_cast<std::uint64_t>(ordinal);
   key = key << 2 | static_cast<std::uint64_t>(problem.dtype);
   key = key << 1 | (problem.causal ? 1U : 0U);
+  key = key << 1 | (problem.has_tensor_maps() ? 1U : 0U);
   key = key << 9 | static_cast<std::uint64_t>(problem.head_dim);
   return key << 32 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
 }
@@ -222,9 +224,7 @@ void Registry::prefill(const attune_prefill_args& args, void* stream) {
   if (state_->emulated) return state_->emulated->prefill(args, problem);
   const Driver& driver = state_->open_driver();
   const Loaded& loaded = state_->kernel_for(problem, driver);
-  const Plan launch = plan(loaded.variant, problem, loaded.device);
-  const AttunePrefillParams params = make_params(args, problem);
-  driver.launch(loaded.kernel, launch.grid, launch.threads, launch.shared_bytes, stream, &params);
+  launch(driver, loaded.kernel, plan(loaded.variant, problem, loaded.device), make_params(args, problem), stream);
 }
 
 }  // namespace attune

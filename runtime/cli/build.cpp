@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/error.hpp"
 #include "runtime/parallel.hpp"
+#include "runtime/plan.hpp"
 
 namespace attune::cli {
 
@@ -20,7 +23,7 @@ std::vector<Built> to_build(const std::vector<Source>& sources, const std::vecto
   for (const Source& source : sources) {
     for (const Arch& arch : archs) {
       if (check_arch(source.variant, arch).empty()) {
-        built.push_back({.source = &source, .arch = arch, .compiled = {}, .error = {}});
+        built.push_back({.source = &source, .arch = arch, .compiled = {}, .instructions = {}, .error = {}});
       }
     }
   }
@@ -49,18 +52,31 @@ std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& so
 std::vector<Built> build(const emulator::HostCompiler& compiler, const std::vector<Source>& sources, int jobs) {
   const Cache cache(default_cache_root());
   std::vector<Built> built = to_build(sources, {emulated_arch()});
-  compile_all(built, jobs, [&](const Built& one) { return compile_cached(compiler, *one.source, cache); });
+  compile_all(built, jobs, [&](const Built& one) {
+    if (!can_emulate(one.source->variant)) {
+      throw Error(ATTUNE_UNSUPPORTED, "the emulator lacks the instructions of this family");
+    }
+    return compile_cached(compiler, *one.source, cache);
+  });
   return built;
 }
 
+void disassemble(const Disassembler& disassembler, std::vector<Built>& built, int jobs) {
+  parallel_for(static_cast<long long>(built.size()), jobs, [&](long long i) {
+    Built& one = built[static_cast<std::size_t>(i)];
+    if (one.ok()) one.instructions = disassembler.count(one.compiled.image);
+  });
+}
+
 std::string resource_table(const std::vector<Built>& built) {
-  Table table({{"variant"},
-               {"arch"},
-               {"registers", Align::right},
-               {"shared", Align::right},
-               {"spills", Align::right},
-               {"code", Align::right},
-               {"compiled in", Align::right}});
+  const bool counted = std::ranges::any_of(built, [](const Built& one) { return one.instructions.has_value(); });
+  std::vector<Column> columns{
+      {"variant"}, {"arch"}, {"registers", Align::right}, {"shared", Align::right}, {"spills", Align::right}};
+  if (counted) {
+    for (const char* title : {"HGMMA", "HMMA", "LDL + STL"}) columns.push_back({title, Align::right});
+  }
+  for (const char* title : {"code", "compiled in"}) columns.push_back({title, Align::right});
+  Table table(columns);
   for (const Built& one : built) {
     if (!one.ok()) {
       table.add({one.source->name, std::string(one.arch.name), "failed"});
@@ -68,10 +84,17 @@ std::string resource_table(const std::vector<Built>& built) {
     }
     const ResourceUsage& usage = one.compiled.usage;
     const Resources asked = resources(one.source->variant);
-    table.add({one.source->name, std::string(one.arch.name), std::to_string(usage.registers),
-               bytes_text(asked.shared_bytes + usage.static_shared_bytes),
-               bytes_text(usage.spill_stores + usage.spill_loads), bytes_text(static_cast<double>(usage.code_bytes)),
-               seconds_text(one.compiled.seconds)});
+    std::vector<std::string> cells{one.source->name, std::string(one.arch.name), std::to_string(usage.registers),
+                                   bytes_text(asked.shared_bytes + usage.static_shared_bytes),
+                                   bytes_text(usage.spill_stores + usage.spill_loads)};
+    if (const auto& counts = one.instructions) {
+      for (const int count : {counts->HGMMA, counts->HMMA, counts->LDL + counts->STL}) {
+        cells.push_back(std::to_string(count));
+      }
+    }
+    cells.push_back(bytes_text(static_cast<double>(usage.code_bytes)));
+    cells.push_back(seconds_text(one.compiled.seconds));
+    table.add(std::move(cells));
   }
   return table.text();
 }
@@ -91,6 +114,10 @@ nlohmann::ordered_json resource_json(const std::vector<Built>& built) {
       row["spill_load_bytes"] = usage.spill_loads;
       row["code_bytes"] = usage.code_bytes;
       row["seconds"] = one.compiled.seconds;
+      if (const auto& counts = one.instructions) {
+        row["instructions"] = {
+            {"HGMMA", counts->HGMMA}, {"HMMA", counts->HMMA}, {"LDL", counts->LDL}, {"STL", counts->STL}};
+      }
     } else {
       row["error"] = one.error;
     }

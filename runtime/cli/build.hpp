@@ -2,10 +2,12 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "generator/arch.hpp"
+#include "runtime/cli/disassembly.hpp"
 #include "runtime/compile.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/text.hpp"
@@ -17,7 +19,8 @@ struct Built {
   const Source* source = nullptr;
   Arch arch{};
   Compiled compiled;
-  std::string error;  ///< empty when it compiled
+  std::optional<InstructionCounts> instructions;  ///< where disassemble() has counted them
+  std::string error;                              ///< empty when it compiled
 
   [[nodiscard]] bool ok() const { return error.empty(); }
 };
@@ -30,7 +33,10 @@ std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& so
 /// The same for the emulator: by the host's compiler, or from the cache.
 std::vector<Built> build(const emulator::HostCompiler& compiler, const std::vector<Source>& sources, int jobs);
 
-/// Registers, shared memory, spills, code size and seconds, one row for each.
+/// Counts the instructions of whatever compiled to machine code, on `jobs` threads (0: all cores).
+void disassemble(const Disassembler& disassembler, std::vector<Built>& built, int jobs);
+
+/// Registers, shared memory, spills, instructions where they were counted, code size and seconds, one row for each.
 std::string resource_table(const std::vector<Built>& built);
 nlohmann::ordered_json resource_json(const std::vector<Built>& built);
 

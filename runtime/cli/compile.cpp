@@ -33,11 +33,13 @@ Exit compile(const Options& options) {
     fmt::print(stderr, "attune: {}\n", compiler.problem);
     return Exit::machine_lacks;
   }
-  const std::vector<Built> built = build(*compiler, *sources, resolve_archs(options.archs), options.jobs);
+  std::vector<Built> built = build(*compiler, *sources, resolve_archs(options.archs), options.jobs);
   if (built.empty()) {
     fmt::print(stderr, "attune: no variant fits the architectures asked for\n");
     return Exit::bad_usage;
   }
+  const Found<Disassembler> disassembler = find_disassembler();
+  if (disassembler) disassemble(*disassembler, built, options.jobs);
   if (!options.out.empty()) {
     for (const Built& one : built) {
       if (!one.ok()) continue;
@@ -46,9 +48,12 @@ Exit compile(const Options& options) {
     }
   }
   if (options.json) {
-    print_json({{"nvrtc", compiler->version()}, {"kernels", resource_json(built)}});
+    nlohmann::ordered_json json{{"nvrtc", compiler->version()}, {"kernels", resource_json(built)}};
+    if (!disassembler) json["not_counted"] = "instructions: " + disassembler.problem;
+    print_json(json);
   } else {
     fmt::print("\nNVRTC {}\n{}", compiler->version(), resource_table(built));
+    if (!disassembler) fmt::print("instructions were not counted: {}\n", disassembler.problem);
     if (!options.out.empty()) fmt::print("cubins are in {}\n", options.out);
   }
   return report_failures(built) ? Exit::done : Exit::check_failed;
@@ -66,7 +71,9 @@ Command compile_command(CLI::App& root) {
       ->check(CLI::PositiveNumber)
       ->option_text("N");
   app->add_flag("--json", options->json, "Print the table as JSON");
-  app->footer(R"(Needs libnvrtc (part of the CUDA toolkit), no GPU and no nvcc.
+  app->footer(
+      R"(Needs libnvrtc (part of the CUDA toolkit), no GPU and no nvcc. Where nvdisasm or cuobjdump is, the table counts
+the tensor-core instructions of each kernel (HGMMA, HMMA) and those that use local memory (LDL, STL).
 Examples:
   attune compile specs/quickstart.yaml
   attune compile specs/*.yaml --arch sm_86 --arch sm_120 --out cubins)");

@@ -2,10 +2,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <sstream>
+#include <optional>
 
 #include "runtime/cache.hpp"
 #include "runtime/cli/command.hpp"
@@ -72,30 +71,14 @@ Finding find_host() {
 
 /// Looks where the build does.
 Finding find_nvcc() {
-  Finding finding{.what = "nvcc",
-                  .required = false,
-                  .detail = "not in PATH, $CUDA_HOME/bin or /usr/local/cuda/bin",
-                  .remedy =
-                      "install the CUDA toolkit (13.0 or newer) and build again; it compiles the kernels that "
-                      "are embedded in the library"};
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no other thread runs yet
-    return std::string(value == nullptr ? "" : value);
-  };
-  std::vector<std::filesystem::path> folders;
-  std::istringstream path(variable("PATH"));
-  for (std::string folder; std::getline(path, folder, ':');) folders.emplace_back(folder);
-  if (!variable("CUDA_HOME").empty()) folders.push_back(std::filesystem::path(variable("CUDA_HOME")) / "bin");
-  folders.emplace_back("/usr/local/cuda/bin");
-  for (const std::filesystem::path& folder : folders) {
-    const std::filesystem::path candidate = folder / "nvcc";
-    if (::access(candidate.c_str(), X_OK) == 0) {
-      finding.ok = true;
-      finding.detail = candidate.string();
-      break;
-    }
-  }
-  return finding;
+  const std::optional<std::filesystem::path> nvcc = find_cuda_tool("nvcc");
+  return {.what = "nvcc",
+          .ok = nvcc.has_value(),
+          .required = false,
+          .detail = nvcc ? nvcc->string() : fmt::format("not in {}", cuda_tool_places),
+          .remedy =
+              "install the CUDA toolkit (13.0 or newer) and build again; it compiles the kernels that are embedded in "
+              "the library"};
 }
 
 Finding find_cache() {

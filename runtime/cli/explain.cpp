@@ -19,11 +19,14 @@ struct Options {
   bool json = false;
 };
 
+nlohmann::ordered_json json_of(const std::vector<Considered>& considered) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const Considered& one : considered)
+    rows.push_back({{"variant", one.variant.name()}, {"refusals", one.refusals}});
+  return rows;
+}
+
 void print_decision_json(const Decision& decision) {
-  auto considered = nlohmann::ordered_json::array();
-  for (const Considered& one : decision.considered) {
-    considered.push_back({{"variant", one.variant.name()}, {"refusals", one.refusals}});
-  }
   nlohmann::ordered_json json{{"problem", decision.problem.text()},
                               {"device", decision.device.name},
                               {"served", decision.served()},
@@ -36,7 +39,8 @@ void print_decision_json(const Decision& decision) {
   } else {
     json["refusals"] = decision.refusals;
   }
-  json["considered"] = considered;
+  json["passed_over"] = json_of(decision.passed_over);
+  json["considered"] = json_of(decision.considered);
   print_json(json);
 }
 

@@ -5,6 +5,7 @@
 
 #include "generator/check.hpp"
 #include "runtime/arguments.hpp"
+#include "runtime/launch.hpp"
 
 namespace attune::cli {
 DeviceBuffer::DeviceBuffer(const Driver& driver, std::size_t bytes)
@@ -66,9 +67,7 @@ void DeviceProblem::launch(const LoadedKernel& kernel) const {
   const attune_prefill_args args = contiguous_args(
       problem_,
       {.q = q_.data(), .k = k_.data(), .v = v_.data(), .o = o_.data(), .lse = static_cast<float*>(lse_.data())});
-  const AttunePrefillParams params = make_params(args, problem_);
-  gpu_->driver.launch(kernel.handle(), launch_plan.grid, launch_plan.threads, launch_plan.shared_bytes, nullptr,
-                      &params);
+  attune::launch(gpu_->driver, kernel.handle(), launch_plan, make_params(args, problem_), nullptr);
 }
 
 Outputs DeviceProblem::fetch() const {

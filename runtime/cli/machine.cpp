@@ -1,8 +1,11 @@
 #include "runtime/cli/machine.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <sstream>
 
 #include "runtime/cache.hpp"
 #include "runtime/emulator/emulator.hpp"
@@ -52,6 +55,27 @@ Found<Gpu> find_gpu() {
 Found<Compiler> find_compiler() { return open<Compiler>(); }
 
 Found<emulator::HostCompiler> find_host_compiler() { return open<emulator::HostCompiler>(); }
+
+Found<Disassembler> find_disassembler() { return open<Disassembler>(); }
+
+std::optional<std::filesystem::path> find_cuda_tool(const std::string& name) {
+  const auto variable = [](const char* key) {
+    const char* value = std::getenv(key);  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment
+    return std::string(value == nullptr ? "" : value);
+  };
+  std::vector<std::filesystem::path> folders;
+  std::istringstream path(variable("PATH"));
+  for (std::string folder; std::getline(path, folder, ':');) folders.emplace_back(folder);
+  for (const char* home : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (!variable(home).empty()) folders.push_back(std::filesystem::path(variable(home)) / "bin");
+  }
+  folders.emplace_back("/usr/local/cuda/bin");
+  for (const std::filesystem::path& folder : folders) {
+    const std::filesystem::path candidate = folder / name;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return std::nullopt;
+}
 
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description) {
   describe_arch_option(app.add_option("--arch", name), description);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "generator/arch.hpp"
+#include "runtime/cli/disassembly.hpp"
 #include "runtime/compile.hpp"
 #include "runtime/driver.hpp"
 #include "runtime/emulator/host_compiler.hpp"
@@ -34,6 +36,11 @@ struct Gpu {
 Found<Gpu> find_gpu();
 Found<Compiler> find_compiler();
 Found<emulator::HostCompiler> find_host_compiler();
+Found<Disassembler> find_disassembler();
+
+/// A program of the CUDA toolkit, looked for where the build looks for nvcc: in cuda_tool_places.
+std::optional<std::filesystem::path> find_cuda_tool(const std::string& name);
+inline constexpr const char* cuda_tool_places = "PATH, $CUDA_HOME/bin, $CUDA_PATH/bin or /usr/local/cuda/bin";
 
 /// Adds --arch, once or (for a list) any number of times; an unknown name is bad usage.
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description);

@@ -75,7 +75,8 @@ struct Expected {
 Expected expected_output(const Problem& problem, const HostInputs& inputs);
 
 /// A few small problems that visit a variant's corners: exact and smaller head_dim, one row, odd and prime lengths,
-/// longer K than Q and the reverse, no keys, and groups of query heads as the variant allows.
+/// longer K than Q and the reverse, no keys where the family takes that, and groups of query heads as the variant
+/// allows.
 std::vector<Problem> small_problems(const Variant& variant);
 
 }  // namespace attune::cli

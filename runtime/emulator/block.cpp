@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
-
-#include "runtime/reference.hpp"
+#include <utility>
 
 namespace attune::emulator {
 
@@ -13,12 +12,12 @@ Block::Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global)
     : launch_(launch),
       run_thread_(run_thread),
       global_(global),
-      agents_of_threads_(static_cast<std::uint32_t>(launch.threads)),
       shared_(static_cast<std::size_t>(launch.shared_bytes)),
       copies_(static_cast<std::size_t>(launch.threads)),
       banks_(static_cast<std::size_t>(launch.threads) / warp_size),
       threads_(static_cast<std::size_t>(launch.threads)),
-      warps_(static_cast<std::size_t>(launch.threads) / warp_size) {
+      warps_(static_cast<std::size_t>(launch.threads) / warp_size),
+      groups_((warps_.size() + warpgroup_warps - 1) / warpgroup_warps) {
   for (unsigned i = 0; i < threads_.size(); ++i) {
     threads_[i].index = i;
     threads_[i].fiber = std::make_unique<Fiber>([this, i] { return live(threads_[i]); });
@@ -65,16 +64,26 @@ void Block::begin(unsigned long long number) {
   Random seeds(launch_.seed ^ number * 0x9e3779b97f4a7c15U);
   random_ = Random(seeds());
   copies_.reset(seeds());
+  bulk_copies_.reset(seeds());
   shared_.reset();
+  mbarriers_.reset();
+  named_barriers_.reset();
+  registers_.reset(threads_.size());
+  for (Group& group : groups_) {
+    group.products.reset(seeds());
+    group.changes = 0;
+    group.wants_registers = false;
+  }
+  agents_.assign(threads_.size(), {});
   cancelled_ = false;
   fault_.clear();
   // Before its first barrier a thread knows of its own accesses alone.
   for (Thread& thread : threads_) {
-    thread.clock = Clock(2 * std::size_t{agents_of_threads_});
+    thread.clock = Clock(agents_.size());
     thread.clock.set(thread.index, 1);
-    thread.copy_groups = 0;
+    thread.copy_agent = thread.copy_groups = 0;
   }
-  for (unsigned w = 0; w < warps_.size(); ++w) warps_[w] = {w * warp_size, ~0U, ~0U, false};
+  for (unsigned w = 0; w < warps_.size(); ++w) warps_[w] = {.first = w * warp_size, .ready = ~0U, .live = ~0U};
 }
 
 std::string Block::run(unsigned long long number) {
@@ -100,27 +109,57 @@ void Block::fail(const Thread& thread, int line, const std::string& what) const 
                           block_.z, thread.index, thread.index / warp_size, thread.index % warp_size, what));
 }
 
-std::string Block::earlier_text(const Epoch& epoch) const {
+void Block::require(const Thread& thread, int line, const std::optional<std::string>& problem) const {
+  if (problem) fail(thread, line, *problem);
+}
+
+void Block::require(const Thread& thread, int line, const std::optional<SharedMemory::Problem>& problem) const {
+  if (problem) fail(thread, line, problem->text + earlier_text(*problem));
+}
+
+std::string Block::earlier_text(const SharedMemory::Problem& problem) const {
+  const Epoch& epoch = problem.earlier;
   if (!epoch.exists()) return {};
-  if (epoch.agent < agents_of_threads_) {
-    return fmt::format(" by thread {} in line {}: no barrier orders the two", epoch.agent, epoch.line);
+  const Agent& agent = agents_[epoch.agent];
+  const auto text = [&](const std::string& who, const char* lacks) {
+    return fmt::format(" by {} in line {}: {}", who, epoch.line,
+                       problem.lacks_proxy_fence ? "no proxy fence lies between the two" : lacks);
+  };
+  switch (agent.kind) {
+    case Agent::Kind::thread:
+      return text(fmt::format("thread {}", epoch.agent), "no barrier orders the two");
+    case Agent::Kind::copies:
+      return text(fmt::format("the asynchronous copy that thread {} issued", agent.owner),
+                  "no wait, or no barrier behind it, orders the two");
+    case Agent::Kind::products:
+      return text(fmt::format("the wgmma that warp {} issued", agent.owner),
+                  "no wgmma_wait, or no barrier behind it, orders the two");
+    case Agent::Kind::boxes:
+      return text(fmt::format("the bulk copy that signals the mbarrier at {:#x}, issued", agent.owner),
+                  "no wait for that phase, or no barrier behind it, orders the two");
   }
-  return fmt::format(
-      " by the asynchronous copy that thread {} issued in line {}: no wait, or no barrier behind it, "
-      "orders the two",
-      epoch.agent - agents_of_threads_, epoch.line);
+  return {};
+}
+
+std::uint32_t Block::add_agent(Agent::Kind kind, unsigned owner) {
+  agents_.push_back({kind, owner});
+  return static_cast<std::uint32_t>(agents_.size() - 1);
 }
 
 // --- who runs next ---------------------------------------------------------------------------------------------------
 
-/// The current thread waits until its warp, or its block, has done this together.
+/// The current thread waits until its warp, its warpgroup or its block has done this together.
 void Block::wait_at(Collective collective, int line) {
+  current_->collective = collective;
+  current_->line = line;
+  leave();
+}
+
+/// The current thread cannot go on; returns when something has made it ready. Throws Cancelled.
+void Block::leave() {
   Thread& self = *current_;
   self.state = Thread::State::waiting;
-  self.collective = collective;
-  self.line = line;
   warps_[self.index / warp_size].ready &= ~(1U << self.index % warp_size);
-  // Whoever switches here has made this thread ready, or cancels it.
   Thread* next = next_thread();
   if (next != &self) {
     current_ = next;
@@ -134,37 +173,68 @@ void Block::wait_at(Collective collective, int line) {
 Block::Thread* Block::next_thread() {
   Warp* warp = &warps_[current_->index / warp_size];
   if (warp->ready == 0) settle(*warp);
-  if (warp->ready == 0) {
+  while (warp->ready == 0) {
     const auto start = random_.below(warps_.size());
-    const auto find = [&] {
-      for (std::size_t i = 0; i < warps_.size(); ++i) {
-        Warp& candidate = warps_[(start + i) % warps_.size()];
-        if (candidate.ready != 0) return &candidate;
-      }
-      return static_cast<Warp*>(nullptr);
-    };
-    warp = find();
-    if (warp == nullptr && release_block_barrier()) warp = find();
-    if (warp == nullptr) return nullptr;
+    for (std::size_t i = 0; i < warps_.size() && warp->ready == 0; ++i) warp = &warps_[(start + i) % warps_.size()];
+    if (warp->ready != 0) break;
+    if (finished()) {
+      require_nothing_left();
+      return nullptr;
+    }
+    if (release_block_barrier()) continue;
+    // What lands as late as it can lands now.
+    if (const auto copy = bulk_copies_.any()) {
+      land(*copy);
+    } else {
+      report_deadlock();
+    }
   }
   const unsigned lane = current_->index % warp_size;
   const std::uint32_t rotated = std::rotr(warp->ready, static_cast<int>(lane));
   return &threads_[warp->first + (lane + static_cast<unsigned>(std::countr_zero(rotated))) % warp_size];
 }
 
+bool Block::finished() const {
+  return std::ranges::all_of(warps_, [](const Warp& warp) { return warp.live == 0; });
+}
+
 /// No lane of the warp can go on by itself: it does what all its lanes have come to.
 void Block::settle(Warp& warp) {
   if (launch_.count_banks) banks_.close(warp.first / warp_size);
-  if (warp.live == 0 || warp.at_block_barrier) return;
+  if (warp.live == 0 || warp.parked != Parked::no || warp.at_mbarriers != 0) return;
   require_same_collective(warp);
-  copies_.tick(shared_);
+  tick();
   const Collective collective = threads_[warp.first + static_cast<unsigned>(std::countr_zero(warp.live))].collective;
-  if (collective == Collective::block_barrier) {
-    warp.at_block_barrier = true;
-  } else {
-    perform(warp, collective);
-    wake(warp);
+  switch (collective) {
+    case Collective::block_barrier:
+      warp.parked = Parked::block_barrier;
+      break;
+    case Collective::named_barrier_wait:
+    case Collective::named_barrier_announce:
+      come_to_named_barrier(warp, collective == Collective::named_barrier_wait);
+      break;
+    case Collective::wgmma:
+    case Collective::take_registers:
+    case Collective::give_registers:
+      come_to_warpgroup(warp);
+      break;
+    default:
+      perform(warp, collective);
+      wake(warp);
   }
+}
+
+/// Time passes: what is due happens.
+void Block::tick() {
+  copies_.tick(shared_);
+  for (Group& group : groups_) group.products.tick(shared_);
+  bulk_copies_.tick();
+  while (const auto copy = bulk_copies_.due()) land(*copy);
+}
+
+bool Block::is_barrier(Collective collective) {
+  return collective == Collective::block_barrier || collective == Collective::warp_barrier ||
+         collective == Collective::named_barrier_wait || collective == Collective::named_barrier_announce;
 }
 
 /// Every lane must have come to the same instruction: these are ".aligned", and lanes that have ended are only allowed
@@ -175,7 +245,7 @@ void Block::require_same_collective(const Warp& warp) const {
     const Thread& thread = threads_[warp.first + lane];
     const char* self = name_of(first.collective);
     if ((warp.live >> lane & 1) == 0) {
-      if (first.collective == Collective::block_barrier || first.collective == Collective::warp_barrier) continue;
+      if (is_barrier(first.collective)) continue;
       fail(first, first.line, fmt::format("{} waits for thread {}, which has ended", self, thread.index));
     }
     if (thread.line == first.line && thread.collective == first.collective) continue;
@@ -187,25 +257,34 @@ void Block::require_same_collective(const Warp& warp) const {
 
 void Block::wake(Warp& warp) {
   warp.ready = warp.live;
-  warp.at_block_barrier = false;
+  warp.parked = Parked::no;
   for (unsigned lane = 0; lane < warp_size; ++lane) {
     if ((warp.live >> lane & 1) != 0) threads_[warp.first + lane].state = Thread::State::ready;
   }
 }
 
-/// Whether any thread waited there. Threads that have ended are not waited for.
+/// Whether all threads waited there. Those that have ended are not waited for.
 bool Block::release_block_barrier() {
   std::vector<Thread*> group;
   for (const Warp& warp : warps_) {
-    for (unsigned lane = 0; lane < warp_size; ++lane) {
-      if ((warp.live >> lane & 1) != 0) group.push_back(&threads_[warp.first + lane]);
-    }
+    if (warp.live != 0 && warp.parked != Parked::block_barrier) return false;
+    for (Thread* thread : live_lanes(warp)) group.push_back(thread);
   }
-  if (group.empty()) return false;
   synchronise(group);
   for (Warp& warp : warps_) wake(warp);
   return true;
 }
+
+std::vector<Block::Thread*> Block::live_lanes(const Warp& warp) {
+  std::vector<Thread*> lanes;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    if ((warp.live >> lane & 1) != 0) lanes.push_back(&threads_[warp.first + lane]);
+  }
+  return lanes;
+}
+
+/// What the thread does from now on is told from what it did before.
+void Block::advance(Thread& thread) { thread.clock.set(thread.index, thread.clock.at(thread.index) + 1); }
 
 /// What any of them did before, all know from now on.
 void Block::synchronise(const std::vector<Thread*>& group) {
@@ -213,176 +292,53 @@ void Block::synchronise(const std::vector<Thread*>& group) {
   for (const Thread* thread : group) joint.join(thread->clock);
   for (Thread* thread : group) {
     thread->clock = joint;
-    thread->clock.set(thread->index, joint.at(thread->index) + 1);
+    advance(*thread);
   }
 }
 
-// --- memory ----------------------------------------------------------------------------------------------------------
-
-void Block::note_load(Thread& thread, unsigned address, unsigned bytes, int line) {
-  if (const auto problem = shared_.note_load(address, bytes, thread.clock, epoch_of(thread, line))) {
-    fail(thread, line, problem->text + earlier_text(problem->earlier));
-  }
-  if (launch_.count_banks) banks_.note(thread.index / warp_size, thread.index % warp_size, line, address, bytes);
-}
-
-void Block::load_shared(unsigned address, void* to, unsigned bytes, int line) {
-  note_load(*current_, address, bytes, line);
-  std::memcpy(to, shared_.at(address), bytes);
-}
-
-void Block::store_shared(unsigned address, const void* from, unsigned bytes, int line) {
-  const Thread& self = *current_;
-  if (const auto problem = shared_.note_store(address, bytes, self.clock, epoch_of(self, line))) {
-    fail(self, line, problem->text + earlier_text(problem->earlier));
-  }
-  if (launch_.count_banks) banks_.note(self.index / warp_size, self.index % warp_size, line, address, bytes);
-  std::memcpy(shared_.at(address), from, bytes);
-}
-
-void Block::load_global(const void* pointer, void* to, unsigned bytes, int line) {
-  const Thread& self = *current_;
-  if (const auto problem = global_.check_load(pointer, bytes, {number_, &self.clock, epoch_of(self, line)})) {
-    fail(self, line, *problem);
-  }
-  std::memcpy(to, pointer, bytes);
-}
-
-void Block::store_global(void* pointer, const void* from, unsigned bytes, int line) {
-  const Thread& self = *current_;
-  if (const auto problem = global_.check_store(pointer, bytes, {number_, &self.clock, epoch_of(self, line)})) {
-    fail(self, line, *problem);
-  }
-  std::memcpy(pointer, from, bytes);
-}
-
-void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int line) {
-  const Thread& self = *current_;
-  const Epoch epoch{copy_agent(self), self.copy_groups + 1, line};
-  if (const auto problem = shared_.note_store(address, bytes, self.clock, epoch)) {
-    fail(self, line, problem->text + earlier_text(problem->earlier));
-  }
-  if (pointer != nullptr) {
-    if (const auto problem = global_.check_load(pointer, bytes, {number_, &self.clock, epoch})) {
-      fail(self, line, *problem);
+std::string Block::waiting_text(const Thread& thread) {
+  std::string where = fmt::format("{} in line {}", name_of(thread.collective), thread.line);
+  switch (thread.collective) {
+    case Collective::mbarrier_wait: {
+      const Mbarrier& barrier = mbarriers_.at(thread.operand);
+      return fmt::format("{} for phase {} of the mbarrier at {:#x}, which lacks {} of {} arrivals and {} bytes", where,
+                         barrier.phase, barrier.address, barrier.missing_arrivals, barrier.arrivals,
+                         barrier.missing_bytes);
     }
+    case Collective::named_barrier_wait: {
+      const NamedBarriers::Barrier& barrier = named_barriers_.at(thread.operand);
+      return fmt::format("{} for barrier {}, to which {} of {} threads have come", where, thread.operand,
+                         barrier.arrived, barrier.threads);
+    }
+    case Collective::take_registers:
+      return fmt::format("{} for {} registers of each thread, while {} are free in all", where, thread.operand,
+                         registers_.free());
+    default:
+      return where;
   }
-  if (launch_.count_banks) banks_.note(self.index / warp_size, self.index % warp_size, line, address, bytes);
-  copies_.issue(self.index, epoch.time, address, pointer, bytes);
 }
 
-void Block::cp_async_commit() { ++current_->copy_groups; }
-
-void Block::cp_async_wait(unsigned pending) {
-  Thread& self = *current_;
-  if (self.copy_groups <= pending) return;
-  const std::uint32_t landed = self.copy_groups - pending;
-  copies_.finish(self.index, landed, shared_);
-  self.clock.set(copy_agent(self), landed);
-}
-
-// --- collectives -----------------------------------------------------------------------------------------------------
-
-const char* Block::name_of(Collective collective) {
-  switch (collective) {
-    case Collective::block_barrier:
-      return "block_barrier";
-    case Collective::warp_barrier:
-      return "warp_barrier";
-    case Collective::shuffle_xor:
-      return "shuffle_xor";
-    case Collective::any_lane:
-      return "any_lane";
-    case Collective::ldmatrix:
-    case Collective::ldmatrix_transposed:
-      return "ldmatrix";
-    case Collective::mma_fp16:
-    case Collective::mma_bf16:
-      return "mma";
-  }
-  return "?";
-}
-
-void Block::block_barrier(int line) { wait_at(Collective::block_barrier, line); }
-
-void Block::warp_barrier(int line) { wait_at(Collective::warp_barrier, line); }
-
-unsigned Block::shuffle_xor(unsigned value, unsigned mask, int line) {
-  unsigned words[2] = {value, 0};
-  current_->words = words;
-  current_->operand = mask;
-  wait_at(Collective::shuffle_xor, line);
-  return words[1];
-}
-
-bool Block::any_lane(bool predicate, int line) {
-  unsigned answer = predicate ? 1 : 0;
-  current_->words = &answer;
-  wait_at(Collective::any_lane, line);
-  return answer != 0;
-}
-
-void Block::ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) {
-  current_->words = words;
-  current_->operand = address;
-  wait_at(transposed ? Collective::ldmatrix_transposed : Collective::ldmatrix, line);
-}
-
-void Block::mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) {
-  current_->mma = {&d, &a, {b0, b1}};
-  wait_at(static_cast<Dtype>(dtype) == Dtype::fp16 ? Collective::mma_fp16 : Collective::mma_bf16, line);
-}
-
-unsigned short Block::to_storage(int dtype, float value) const {
-  return attune::to_storage(static_cast<Dtype>(dtype), value);
-}
-
-void Block::perform(Warp& warp, Collective collective) {
-  Thread* const lanes = &threads_[warp.first];
-  switch (collective) {
-    case Collective::block_barrier:
-      break;  // settle() keeps the warp there
-    case Collective::warp_barrier: {
-      std::vector<Thread*> group;
-      for (unsigned lane = 0; lane < warp_size; ++lane) {
-        if ((warp.live >> lane & 1) != 0) group.push_back(&lanes[lane]);
+void Block::report_deadlock() {
+  std::vector<std::pair<std::string, std::vector<const Thread*>>> places;
+  for (const Warp& warp : warps_) {
+    for (const Thread* thread : live_lanes(warp)) {
+      const std::string text = waiting_text(*thread);
+      const auto place = std::ranges::find(places, text, &decltype(places)::value_type::first);
+      if (place == places.end()) {
+        places.push_back({text, {thread}});
+      } else {
+        place->second.push_back(thread);
       }
-      synchronise(group);
-      break;
-    }
-    case Collective::shuffle_xor:
-      for (unsigned lane = 0; lane < warp_size; ++lane) {
-        lanes[lane].words[1] = lanes[(lane ^ lanes[lane].operand) % warp_size].words[0];
-      }
-      break;
-    case Collective::any_lane: {
-      unsigned any = 0;
-      for (unsigned lane = 0; lane < warp_size; ++lane) any |= lanes[lane].words[0];
-      for (unsigned lane = 0; lane < warp_size; ++lane) lanes[lane].words[0] = any;
-      break;
-    }
-    case Collective::ldmatrix:
-    case Collective::ldmatrix_transposed: {
-      constexpr unsigned row_bytes = 16;
-      Lanes<const std::byte*> rows{};
-      Lanes<std::uint32_t*> words{};
-      for (unsigned lane = 0; lane < warp_size; ++lane) {
-        note_load(lanes[lane], lanes[lane].operand, row_bytes, lanes[lane].line);
-        rows[lane] = shared_.at(lanes[lane].operand);
-        words[lane] = lanes[lane].words;
-      }
-      if (launch_.count_banks) banks_.close(warp.first / warp_size);
-      emulator::ldmatrix(rows, collective == Collective::ldmatrix_transposed, words);
-      break;
-    }
-    case Collective::mma_fp16:
-    case Collective::mma_bf16: {
-      Lanes<const MmaOperands*> operands{};
-      for (unsigned lane = 0; lane < warp_size; ++lane) operands[lane] = &lanes[lane].mma;
-      emulator::mma(collective == Collective::mma_fp16 ? Dtype::fp16 : Dtype::bf16, operands);
-      break;
     }
   }
+  std::string all;
+  for (const auto& [text, threads] : places) {
+    all += threads.size() == 1
+               ? fmt::format("; thread {} waits at {}", threads.front()->index, text)
+               : fmt::format("; {} threads from {} on wait at {}", threads.size(), threads.front()->index, text);
+  }
+  const Thread& first = *places.front().second.front();
+  fail(first, first.line, "deadlock: nothing can happen any more" + all);
 }
 
 }  // namespace attune::emulator

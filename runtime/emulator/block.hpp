@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/emulator/banks.hpp"
+#include "runtime/emulator/bulk_copies.hpp"
 #include "runtime/emulator/clock.hpp"
 #include "runtime/emulator/copies.hpp"
 #include "runtime/emulator/emulator.hpp"
@@ -15,7 +17,11 @@
 #include "runtime/emulator/fragments.hpp"
 #include "runtime/emulator/global_memory.hpp"
 #include "runtime/emulator/kernel/machine.hpp"
+#include "runtime/emulator/mbarrier.hpp"
+#include "runtime/emulator/named_barriers.hpp"
+#include "runtime/emulator/register_pool.hpp"
 #include "runtime/emulator/shared_memory.hpp"
+#include "runtime/emulator/warpgroup.hpp"
 #include "runtime/random.hpp"
 
 namespace attune::emulator {
@@ -54,10 +60,24 @@ class Block final : public Machine {
   bool any_lane(bool predicate, int line) override;
   void ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) override;
   void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) override;
+  void mbarrier_init(unsigned address, unsigned arrivals, int line) override;
+  void mbarrier_init_fence(int line) override;
+  void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) override;
+  void mbarrier_wait(unsigned address, unsigned parity, int line) override;
+  void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) override;
+  void named_barrier(unsigned id, unsigned threads, bool wait, int line) override;
+  void take_registers(unsigned registers, int line) override;
+  void give_registers(unsigned registers, int line) override;
+  void wgmma(const Wgmma& operands, int line) override;
+  void wgmma_fence(int line) override;
+  void wgmma_commit(int line) override;
+  void wgmma_wait(unsigned pending, int line) override;
+  void settle_registers(float* registers, unsigned count, int line) override;
   unsigned short to_storage(int dtype, float value) const override;
 
  private:
-  /// What a warp's lanes do together. The warp executes it once all its lanes have come.
+  /// What a warp's lanes do together. The warp executes it once all its lanes have come. A thread waits for an mbarrier
+  /// by itself.
   enum class Collective {
     block_barrier,
     warp_barrier,
@@ -66,9 +86,20 @@ class Block final : public Machine {
     ldmatrix,
     ldmatrix_transposed,
     mma_fp16,
-    mma_bf16
+    mma_bf16,
+    mbarrier_wait,
+    named_barrier_wait,
+    named_barrier_announce,
+    wgmma_fence,
+    wgmma_commit,
+    wgmma_wait,
+    // By whole warpgroups.
+    wgmma,
+    take_registers,
+    give_registers
   };
   static const char* name_of(Collective collective);
+  static bool is_barrier(Collective collective);
 
   struct Thread {
     enum class State { idle, ready, waiting };  ///< idle: not started, or over
@@ -77,20 +108,43 @@ class Block final : public Machine {
     unsigned index = 0;
     State state = State::idle;
     Clock clock;
+    std::uint32_t copy_agent = 0;   ///< 0: it has issued no copy
     std::uint32_t copy_groups = 0;  ///< committed
     // Where it waits, and what it brought along and gets.
     Collective collective = Collective::block_barrier;
     int line = 0;
     unsigned* words = nullptr;
-    unsigned operand = 0;  ///< a value, a mask's partner or an address
+    unsigned operand = 0;  ///< a value, a mask's partner, an address or a number
+    unsigned threads = 0;  ///< of a named barrier
     MmaOperands mma{};
+    Wgmma wgmma{};
   };
+
+  /// Where a complete warp waits for others.
+  enum class Parked { no, block_barrier, named_barrier, warpgroup };
 
   struct Warp {
     unsigned first = 0;  ///< its first thread
     std::uint32_t ready = 0;
     std::uint32_t live = 0;
-    bool at_block_barrier = false;
+    std::uint32_t at_mbarriers = 0;  ///< lanes
+    Parked parked = Parked::no;
+    std::uint32_t product_agent = 0;  ///< of what its wgmma read; 0: none yet
+  };
+
+  /// Who makes accesses in an order of its own, besides the threads.
+  struct Agent {
+    enum class Kind { thread, copies, products, boxes };
+    Kind kind = Kind::thread;
+    unsigned owner = 0;  ///< the thread of copies, the warp of products, the mbarrier's address of boxes
+  };
+
+  /// A warpgroup and what all its threads know.
+  struct Group {
+    Warpgroup products;
+    Clock common;
+    std::uint64_t changes = 0;  ///< of the threads' clocks, when `common` was made
+    bool wants_registers = false;
   };
 
   /// What is wrong, said where it was found.
@@ -106,12 +160,15 @@ class Block final : public Machine {
   struct Cancelled {};
 
   [[noreturn]] void fail(const Thread& thread, int line, const std::string& what) const;
-  [[nodiscard]] std::string earlier_text(const Epoch& epoch) const;
-  [[nodiscard]] std::uint32_t copy_agent(const Thread& thread) const { return agents_of_threads_ + thread.index; }
+  void require(const Thread& thread, int line, const std::optional<std::string>& problem) const;
+  void require(const Thread& thread, int line, const std::optional<SharedMemory::Problem>& problem) const;
+  [[nodiscard]] std::string earlier_text(const SharedMemory::Problem& problem) const;
   [[nodiscard]] Epoch epoch_of(const Thread& thread, int line) const {
     return {thread.index, thread.clock.at(thread.index), line};
   }
+  std::uint32_t add_agent(Agent::Kind kind, unsigned owner);
   void note_load(Thread& thread, unsigned address, unsigned bytes, int line);
+  void note_store(Thread& thread, unsigned address, unsigned bytes, int line);
 
   // Fibers.
   Fiber* live(Thread& thread);
@@ -120,22 +177,51 @@ class Block final : public Machine {
 
   // Who runs next.
   void wait_at(Collective collective, int line);
+  void leave();
   Thread* next_thread();
   void settle(Warp& warp);
+  void tick();
   bool release_block_barrier();
   void wake(Warp& warp);
   void require_same_collective(const Warp& warp) const;
+  [[nodiscard]] bool finished() const;
+  [[noreturn]] void report_deadlock();
+  [[nodiscard]] std::string waiting_text(const Thread& thread);
 
   // What a complete warp does.
   void perform(Warp& warp, Collective collective);
   void synchronise(const std::vector<Thread*>& group);
+  std::vector<Thread*> live_lanes(const Warp& warp);
+  static void advance(Thread& thread);
+
+  // Asynchronous instructions.
+  Mbarrier& mbarrier_at(unsigned address, int line);
+  void end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int line);
+  static void learn(Thread& thread, const Mbarrier& barrier);
+  void land(const BulkCopy& copy);
+  void require_nothing_left() const;
+  void come_to_named_barrier(Warp& warp, bool wait);
+  void come_to_warpgroup(Warp& warp);
+  void perform(unsigned group, Collective collective);
+  void multiply(unsigned group);
+  void note_operand(const std::vector<unsigned>& addresses, unsigned group, unsigned first_warp, unsigned last_warp,
+                    int line);
+  void change_registers(unsigned group);
+  void perform_wgmma_wait(const Warp& warp);
+  Warpgroup& products_of(const Warp& warp) { return groups_[warp.first / warpgroup_threads].products; }
+  static unsigned warp_in_group(const Warp& warp) { return warp.first / warp_size % warpgroup_warps; }
+  void require(unsigned group, int line, const std::optional<Warpgroup::Problem>& problem) const;
+  const Clock& common_knowledge(unsigned group);
 
   const Launch& launch_;
   RunThread* run_thread_;
   GlobalMemory& global_;
-  std::uint32_t agents_of_threads_;
   SharedMemory shared_;
   Copies copies_;
+  BulkCopies bulk_copies_;
+  Mbarriers mbarriers_;
+  NamedBarriers named_barriers_;
+  RegisterPool registers_;
   Banks banks_;
   Random random_{0};
 
@@ -143,6 +229,8 @@ class Block final : public Machine {
   unsigned long long number_ = 0;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
+  std::vector<Group> groups_;
+  std::vector<Agent> agents_;
   Fiber home_;
   Thread* current_ = nullptr;
   bool cancelled_ = false;

@@ -78,6 +78,21 @@ void ldmatrix(const Lanes<const std::byte*>& rows, bool transposed, const Lanes<
   }
 }
 
+void to_floats(Dtype dtype, const void* from, unsigned count, float* to) {
+  const auto convert_all = [&](const auto& convert) {
+    for (unsigned i = 0; i < count; ++i) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, static_cast<const std::byte*>(from) + i * sizeof(bits), sizeof(bits));
+      to[i] = convert(bits);
+    }
+  };
+  if (dtype == Dtype::fp16) {
+    convert_all(FromFp16());
+  } else {
+    convert_all(FromBf16());
+  }
+}
+
 void mma(Dtype dtype, const Lanes<const MmaOperands*>& lanes) {
   if (dtype == Dtype::fp16) {
     multiply<FromFp16>(lanes);

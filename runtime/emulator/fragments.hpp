@@ -28,4 +28,7 @@ struct MmaOperands {
 /// d += a b. Products are exact; sums are rounded to fp32.
 void mma(Dtype dtype, const Lanes<const MmaOperands*>& lanes);
 
+/// So many elements of storage type as fp32; `from` may be unaligned.
+void to_floats(Dtype dtype, const void* from, unsigned count, float* to);
+
 }  // namespace attune::emulator

@@ -131,6 +131,10 @@ std::optional<std::string> GlobalMemory::check_load(const void* pointer, unsigne
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) {
     return fmt::format("global address {} is not aligned to the {} bytes read there", fmt::ptr(pointer), bytes);
   }
+  return check_row(pointer, bytes, access);
+}
+
+std::optional<std::string> GlobalMemory::check_row(const void* pointer, unsigned bytes, const Access& access) {
   if (find(pointer, bytes, false)) return std::nullopt;
   const auto place = find(pointer, bytes, true);
   if (!place) return missed(pointer, bytes, false);

@@ -38,8 +38,10 @@ class GlobalMemory {
   };
 
   /// What is wrong with the access, or nothing: it misses every buffer, is misaligned, reads what nothing wrote, or is
-  /// not ordered after another access. A read or write that is right is noted.
+  /// not ordered after another access. A read or write that is right is noted. A row that the copy engine reads is
+  /// aligned to its elements alone.
   std::optional<std::string> check_load(const void* pointer, unsigned bytes, const Access& access);
+  std::optional<std::string> check_row(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_store(const void* pointer, unsigned bytes, const Access& access);
 
  private:

@@ -6,6 +6,14 @@
 
 namespace attune::emulator {
 
+namespace {
+
+bool crosses_proxies(const Epoch& write, const Epoch& access) {
+  return write.exists() && access.proxy == Proxy::async && write.proxy == Proxy::generic;
+}
+
+}  // namespace
+
 void SharedMemory::History::note_read(const Clock& clock, const Epoch& epoch) {
   if (!reads.empty() && reads.back().agent == epoch.agent && reads.back().time == epoch.time) return;
   std::erase_if(reads, [&](const Epoch& read) { return clock.knows(read); });
@@ -84,6 +92,10 @@ std::optional<SharedMemory::Problem> SharedMemory::note_load(unsigned address, u
     if (const Epoch* earlier = history.unordered_before_read(clock)) {
       return Problem{fmt::format("race: reads shared address {:#x}, unordered with a write there", at), *earlier};
     }
+    if (crosses_proxies(history.write, epoch)) {
+      return Problem{fmt::format("reads shared address {:#x} through the asynchronous proxy, written", at),
+                     history.write, true};
+    }
     history.note_read(clock, epoch);
     return std::nullopt;
   });
@@ -98,6 +110,10 @@ std::optional<SharedMemory::Problem> SharedMemory::note_store(unsigned address, 
       return Problem{
           fmt::format("race: writes shared address {:#x}, unordered with a {} there", at, write ? "write" : "read"),
           *earlier};
+    }
+    if (crosses_proxies(history.write, epoch)) {
+      return Problem{fmt::format("writes shared address {:#x} through the asynchronous proxy, written", at),
+                     history.write, true};
     }
     history.note_write(epoch);
     return std::nullopt;

@@ -26,10 +26,12 @@ class SharedMemory {
   struct Problem {
     std::string text;
     Epoch earlier;
+    bool lacks_proxy_fence = false;  ///< and not order
   };
 
   /// Notes the access, or says what is wrong with it: it leaves the memory, is not aligned to its own size, reads a
-  /// byte that nothing wrote, or is not ordered after an earlier access to one of its bytes. `clock` is what is known
+  /// byte that nothing wrote, is not ordered after an earlier access to one of its bytes, or comes through the
+  /// asynchronous proxy to a byte written through the generic one. `clock` is what is known
   /// where the access starts; `epoch` is how later accesses will know it.
   std::optional<Problem> note_load(unsigned address, unsigned bytes, const Clock& clock, const Epoch& epoch);
   std::optional<Problem> note_store(unsigned address, unsigned bytes, const Clock& clock, const Epoch& epoch);

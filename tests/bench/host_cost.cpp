@@ -22,6 +22,7 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/tensor_params.hpp"
 
 namespace {
 
@@ -109,7 +110,9 @@ void print_compile_times(const std::vector<Variant>& variants, int capability) {
 
 void print_load_times(const cli::Gpu& gpu) {
   std::vector<double> times;
+  const Arch arch = arch_of(gpu.device);
   for (const EmbeddedKernel& kernel : embedded_kernels()) {
+    if (!check_arch(kernel.variant, arch).empty()) continue;
     times.push_back(
         ms_of([&] { const cli::LoadedKernel loaded(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name)); }));
   }
@@ -162,7 +165,7 @@ class TimedRegistry {
 /// What a new registry needs until a kernel that is compiled at run time can be launched.
 void print_run_time_kernel_times(const cli::Gpu& gpu) {
   const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
-  const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = 80};
+  const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = 40};
   const attune_prefill_args args = small_call(memory, problem);
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
   const std::string cache_dir = folder.string();
@@ -175,13 +178,13 @@ void print_run_time_kernel_times(const cli::Gpu& gpu) {
   const double compiled = ms_of(prepare);
   const double cached = median_ms(9, prepare);
   std::filesystem::remove_all(folder);
-  fmt::print("a kernel of head_dim 80, ready to launch: {:.0f} ms when compiled, {:.2f} ms from the disk cache\n",
+  fmt::print("a kernel of head_dim 40, ready to launch: {:.0f} ms when compiled, {:.2f} ms from the disk cache\n",
              compiled, cached);
 }
 
-void print_launch_times(const cli::Gpu& gpu) {
+void print_launch_times(const cli::Gpu& gpu, const EmbeddedKernel& embedded) {
   constexpr int launches = 200;  // few enough that the queue never makes the host wait for the GPU
-  const Variant variant = embedded_kernels().front().variant;
+  const Variant variant = embedded.variant;
   const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
                         .seqlen_q = 16,
                         .seqlen_k = 16,
@@ -190,7 +193,7 @@ void print_launch_times(const cli::Gpu& gpu) {
   const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
   const attune_prefill_args args = small_call(memory, problem);
   const TimedRegistry registry(nullptr);
-  const cli::LoadedKernel kernel(gpu, embedded_kernels().front().fatbin, variant, variant.name());
+  const cli::LoadedKernel kernel(gpu, embedded.fatbin, variant, variant.name());
   const Plan launch = plan(variant, problem, gpu.device);
   const AttunePrefillParams params = make_params(args, problem);
 
@@ -203,14 +206,25 @@ void print_launch_times(const cli::Gpu& gpu) {
         [&] { gpu.driver.synchronize(); });
     return ms / launches * 1e3;
   };
+  AttuneTensorPrefillParams block{};
+  const void* raw_params = &params;
+  if (family_of(variant).tensor_maps) {
+    const auto encode = [&](const TensorDescription& tensor) { return gpu.driver.encode(tensor); };
+    block = make_tensor_params(params, launch, encode);
+    raw_params = &block;
+    const double ms = median_ms(51, [&] {
+      for (int i = 0; i < launches; ++i) block = make_tensor_params(params, launch, encode);
+    });
+    fmt::print("encoding three tensor maps: {:.2f} us\n", ms / launches * 1e3);
+  }
   const auto raw = [&] {
-    gpu.driver.launch(kernel.handle(), launch.grid, launch.threads, launch.shared_bytes, nullptr, &params);
+    gpu.driver.launch(kernel.handle(), launch.grid, launch.threads, launch.shared_bytes, nullptr, raw_params);
   };
   const auto ours = [&] { registry.prefill(args); };
   const double raw_us = per_launch_us(raw);
   const double our_us = per_launch_us(ours);
-  fmt::print("a repeated call: {:.2f} us, the driver's launch alone {:.2f} us: {:.2f} us added\n", our_us, raw_us,
-             our_us - raw_us);
+  fmt::print("{}: a repeated call: {:.2f} us, the driver's launch alone {:.2f} us: {:.2f} us added\n", variant.name(),
+             our_us, raw_us, our_us - raw_us);
 }
 
 }  // namespace
@@ -224,7 +238,9 @@ int main(int argc, char** argv) {
       return 2;
     }
     std::vector<Variant> variants;
-    for (const Wanted& one : collected.value.wanted) variants.push_back(one.variant);
+    for (const Wanted& one : collected.value.wanted) {
+      if (family_of(one.variant).runs_on(90)) variants.push_back(one.variant);
+    }
     print_compile_times(variants, 90);  // before the driver is opened: its threads do not survive a fork
     const cli::Found<cli::Gpu> gpu = cli::find_gpu();
     if (!gpu) {
@@ -233,7 +249,12 @@ int main(int argc, char** argv) {
     }
     print_load_times(*gpu);
     print_run_time_kernel_times(*gpu);
-    print_launch_times(*gpu);
+    for (int family = 0; family < static_cast<int>(families().size()); ++family) {
+      const auto embedded = std::ranges::find_if(embedded_kernels(), [&](const EmbeddedKernel& kernel) {
+        return kernel.variant.family == family && check_arch(kernel.variant, arch_of(gpu->device)).empty();
+      });
+      if (embedded != embedded_kernels().end()) print_launch_times(*gpu, *embedded);
+    }
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

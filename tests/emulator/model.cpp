@@ -9,23 +9,10 @@
 namespace attune::emulator_tests {
 namespace {
 
-/// The kernel runs without a fault.
-std::vector<float> check_clean(const std::string& which) {
-  CAPTURE(which);
-  const Probe::Outcome outcome = Probe::instance().run(which);
-  CHECK_MESSAGE(outcome.report.ok(), outcome.report.fault);
-  return outcome.out;
-}
+std::vector<float> check_clean(const std::string& which) { return Probe::instance().check_clean(which); }
 
-/// The kernel is stopped, and the message holds all of the words; "@name" stands for the line marked so.
 void check_fault(const std::string& which, const std::vector<std::string>& words) {
-  CAPTURE(which);
-  const std::string fault = Probe::instance().run(which).report.fault;
-  CHECK_MESSAGE(!fault.empty(), "no fault was found");
-  for (const std::string& word : words) {
-    const std::string wanted = word.starts_with('@') ? Probe::instance().line(word.substr(1)) : word;
-    CHECK_MESSAGE(fault.find(wanted) != std::string::npos, (fault + "  lacks  " + wanted));
-  }
+  Probe::instance().check_fault(which, words);
 }
 
 }  // namespace

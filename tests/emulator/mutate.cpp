@@ -9,6 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "tests/emulator/wrong_arguments.hpp"
+
 namespace attune::mutation_tests {
 namespace {
 
@@ -18,15 +20,18 @@ constexpr auto npos = string_view::npos;
 // The trick: `a < site < b` reads as `(a < site) < b`, and likewise for every binary operator that associates to the
 // left, so an operator can be replaced where it stands without knowing where its operands begin and end.
 constexpr string_view prelude = R"(
+#include <stdexcept>
 extern "C" {{
 __attribute__((visibility("default"))) int attune_mutant = 0;
 __attribute__((visibility("default"))) unsigned char attune_reached[{0}] = {{}};
+__attribute__((visibility("default"))) long long attune_steps = 0;
 }}
 struct AttuneSite {{
   int chosen;  // which of the site's mutations is to be; negative: none
   bool flag(bool value) const {{ return chosen < 0 ? value : chosen == 0; }}
 }};
 inline AttuneSite attune_site(int first, int mutations) {{
+  if (++attune_steps > 100'000'000) throw std::runtime_error("endless loop");
   attune_reached[first] = 1;
   const int chosen = attune_mutant - first;
   return {{chosen < mutations ? chosen : -1}};
@@ -36,6 +41,12 @@ struct AttuneLeft {{
   T value;
   int chosen;
 }};
+// A wrong divisor must not end the process.
+template <class T>
+T attune_divisor(T value) {{
+  if (T(1) / T(2) == T(0) && value == T(0)) throw std::runtime_error("division by zero");
+  return value;
+}}
 #define ATTUNE_OPERATOR(OP, RESULT, ...)                                        \
   template <class T>                                                            \
   AttuneLeft<T> operator OP(T left, AttuneSite site) {{                         \
@@ -47,8 +58,8 @@ struct AttuneLeft {{
     using Both [[maybe_unused]] = decltype(a OP b);                             \
     switch (left.chosen) {{                                                     \
       __VA_ARGS__                                                               \
-      default: return a OP b;                                                   \
     }}                                                                          \
+    return a OP b;                                                              \
   }}
 #define ATTUNE_RELATION(OP, NEIGHBOUR) \
   ATTUNE_OPERATOR(OP, bool, case 0 : return true; case 1 : return false; case 2 : return a NEIGHBOUR b;)
@@ -63,8 +74,8 @@ ATTUNE_OPERATOR(||, bool, case 0 : return a; case 1 : return b;)
 ATTUNE_OPERATOR(+, auto, case 0 : return Both(a);)
 ATTUNE_OPERATOR(-, auto, case 0 : return Both(a);)
 ATTUNE_OPERATOR(*, auto, case 0 : return Both(a);)
-ATTUNE_OPERATOR(/, auto, case 0 : return Both(a);)
-ATTUNE_OPERATOR(%, auto, case 0 : return Both(a);)
+ATTUNE_OPERATOR(/, auto, case 0 : return Both(a); default : return a / attune_divisor(b);)
+ATTUNE_OPERATOR(%, auto, case 0 : return Both(a); default : return a % attune_divisor(b);)
 ATTUNE_OPERATOR(^, auto, case 0 : return Both(a); case 1 : return Both(a + b);)
 #undef ATTUNE_RELATION
 #undef ATTUNE_OPERATOR
@@ -133,6 +144,7 @@ class Reader {
 
   Instrumented instrument() {
     find_statements();
+    find_arguments();
     find_flags();
     find_operators();
     std::ranges::sort(edits_, {}, &Edit::begin);
@@ -143,8 +155,9 @@ class Reader {
     for (const Edit& edit : edits_) {
       const int count = static_cast<int>(edit.mutations.size());
       body += text_.substr(done, edit.begin - done);
-      body += fmt::format("{}attune_site({}, {}){}", edit.before, next, count, edit.after);
+      body += fmt::format("{}attune_site({}, {}){}", edit.before, count > 0 ? next : 0, count, edit.after);
       done = edit.end;
+      if (count == 0) continue;
       result.sites.push_back({.section = std::string(section(edit.begin)),
                               .text = line_name(edit.begin),
                               .line = 1 + static_cast<int>(std::ranges::count(text_.substr(0, edit.begin), '\n')),
@@ -274,8 +287,10 @@ class Reader {
         add_statement(begin, name_end + 1, {{"deleted", ""}});
         continue;
       }
-      constexpr std::array<string_view, 6> words{"barrier", "wait", "fence", "commit", "close_group", "mask"};
+      constexpr std::array<string_view, 11> words{"barrier", "wait",  "fence", "commit", "close_group", "mask",
+                                                  "settle",  "rings", "turns", "load_",  "registers"};
       const string_view path = text_.substr(begin, name_end - begin);
+      if (path.front() == '.') continue;  // the object stands in the line before
       if (std::ranges::none_of(words, [&](string_view word) { return path.find(word) != npos; })) continue;
       const bool has_list = text_[name_end] == '<';
       const std::size_t list_end = has_list ? closing(text_, name_end) + 1 : name_end;
@@ -283,7 +298,7 @@ class Reader {
       const std::size_t end = closing(text_, list_end) + 1;
       if (text_[end] != ';') continue;
 
-      const string_view call = text_.substr(begin, end + 1 - begin);
+      const std::string call = on_one_line(text_.substr(begin, end + 1 - begin));
       std::vector<std::pair<std::string, std::string>> wrong{{"deleted", ""}};
       if (has_list && name.find("wait") != npos) {
         const string_view list = text_.substr(name_end + 1, list_end - name_end - 2);
@@ -291,11 +306,71 @@ class Reader {
                            fmt::format("{}<({}) + 1>{}", text_.substr(begin, name_end - begin), list,
                                        text_.substr(list_end, end + 1 - list_end)));
       }
-      if (name.find("barrier") != npos) {
+      if (name == "block_barrier" || name == "warp_barrier") {
         wrong.emplace_back("without thread 0", fmt::format("if (thread_index() != 0) {}", call));
       }
+      if (name.starts_with("named_barrier")) {
+        wrong.emplace_back("without lane 0", fmt::format("if (lane_index() != 0) {}", call));
+      }
       if (name == "block_barrier") wrong.emplace_back("of the warp only", "warp_barrier();");
+      const auto arguments = arguments_from(list_end);
+      for (const WrongArgument& rule : wrong_arguments) {
+        if (rule.call != name || rule.argument >= arguments.size()) continue;
+        const auto [first, last] = arguments[rule.argument];
+        const std::string argument = fmt::format(fmt::runtime(rule.wrong), text_.substr(first, last - first));
+        wrong.emplace_back(rule.mutation, on_one_line(fmt::format("{}{}{}", text_.substr(begin, first - begin),
+                                                                  argument, text_.substr(last, end + 1 - last))));
+      }
       add_statement(begin, end + 1, wrong);
+    }
+  }
+
+  /// Lines keep their numbers: what is added to the text has no line ends.
+  static std::string on_one_line(string_view text) {
+    std::string result(text);
+    std::ranges::replace(result, '\n', ' ');
+    return result;
+  }
+
+  /// Begin and end of each argument of the call whose bracket opens at `open`.
+  [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> arguments_from(std::size_t open) const {
+    std::vector<std::pair<std::size_t, std::size_t>> arguments;
+    const std::size_t end = closing(text_, open);
+    std::size_t begin = open + 1;
+    for (std::size_t i = begin; i <= end; ++i) {
+      if (text_[i] == '(' && i < end) i = closing(text_, i);
+      if (text_[i] != ',' && i != end) continue;
+      arguments.emplace_back(text_.find_first_not_of(" \n", begin), i);
+      begin = i + 1;
+    }
+    return arguments;
+  }
+
+  /// Arguments of calls that are no statements to delete.
+  void find_arguments() {
+    for (std::size_t i = 1; i < text_.size(); ++i) {
+      if (!open_[i] || !is_word(text_[i]) || is_word(text_[i - 1])) continue;
+      const string_view name = word_at(i);
+      const bool known = std::ranges::find(wrong_arguments, name, &WrongArgument::call) != wrong_arguments.end();
+      const std::size_t name_end = i + name.size();
+      const std::size_t open = known && text_[name_end] == '<' ? closing(text_, name_end) + 1 : name_end;
+      if (!known || text_[open] != '(') continue;
+      const auto arguments = arguments_from(open);
+      for (std::size_t a = 0; a < arguments.size(); ++a) {
+        const auto [first, last] = arguments[a];
+        const string_view argument = text_.substr(first, last - first);
+        std::vector<std::string> mutations;
+        std::string choice;
+        for (const WrongArgument& rule : wrong_arguments) {
+          if (rule.call != name || rule.argument != a) continue;
+          choice += fmt::format("site.chosen == {} ? {} : ", mutations.size(),
+                                on_one_line(fmt::format(fmt::runtime(rule.wrong), argument)));
+          mutations.emplace_back(rule.mutation);
+        }
+        if (mutations.empty()) continue;
+        add(first, last, std::move(mutations),
+            fmt::format("[&](AttuneSite site) {{ return {}{}; }}(", choice, argument), ")");
+      }
     }
   }
 
@@ -324,7 +399,7 @@ class Reader {
   void find_flag(std::size_t begin) {
     std::size_t end = begin;
     while (is_word(text_[end])) ++end;
-    if (text_[end] != ')') return;
+    if (text_[end] != ')' || constants_.contains(text_.substr(begin, end - begin))) return;
     add(begin, end, {"flag always true", "flag always false"}, "",
         fmt::format(".flag({})", text_.substr(begin, end - begin)));
   }
@@ -405,8 +480,18 @@ class Reader {
 
   void find_operators() {
     std::vector<std::pair<std::size_t, Operator>> found;  // all of them before any edit closes a piece of the text
+    std::vector<std::size_t> divisions;                   // that are only checked
     for (std::size_t i = 1; i < text_.size(); ++i) {
-      if (const auto op = open_[i] ? operator_at(i) : std::nullopt; op && wanted(i, *op)) found.emplace_back(i, *op);
+      const auto op = open_[i] ? operator_at(i) : std::nullopt;
+      if (op && wanted(i, *op)) {
+        found.emplace_back(i, *op);
+      } else if (op && (op->token == "/" || op->token == "%") && !constant_operand(i + 1, 1, op->kind)) {
+        divisions.push_back(i);
+      }
+    }
+    for (const std::size_t at : divisions) {
+      const char token = text_[at];
+      add(at, at + 1, {}, fmt::format("{} ", token), fmt::format(" {}", token));
     }
     std::map<std::pair<std::size_t, string_view>, int> occurrences;  // of an operator in a line
     for (const auto& [at, op] : found) {

@@ -27,14 +27,18 @@ struct Instrumented {
   int mutants = 0;          ///< numbered from 1
 };
 
-/// Names of what the instrumented source exports: an int, 0 or the mutant to be, and a byte for each mutant number,
-/// not 0 once the site that begins with it was evaluated. Neither is atomic.
+/// Names of what the instrumented source exports: an int, 0 or the mutant to be; a byte for each mutant number, not 0
+/// once the site that begins with it was evaluated; and how many sites were evaluated, a long long that stops the
+/// kernel when it has grown too large, as a bug may make a loop endless. None is atomic.
 constexpr const char* mutant_symbol = "attune_mutant";
 constexpr const char* reached_symbol = "attune_reached";
+constexpr const char* steps_symbol = "attune_steps";
 
 /// Everything outside the instructions' section, the products and constant expressions:
-///   every call statement whose name speaks of a barrier, wait, fence, commit, group or mask: deleted; waits also let
-///     one more group be pending; barriers also lose thread 0, and a block's become a warp's; early returns deleted;
+///   every call statement whose name speaks of a barrier, wait, fence, commit, group, ring, turn or mask, of loading,
+///     settling or registers: deleted; waits also let one more group be pending; barriers also lose thread 0 or lane 0,
+///     and a block's become a warp's; early returns deleted;
+///   arguments of instructions: those of wrong_arguments.hpp;
 ///   comparisons: off by one, always true, always false; && and ||: either operand only; flags: true, false;
 ///   copies of tiles that reach beyond the matrix: no row is missing;
 ///   the swizzle's ^: +, left operand only; its / and %, and the arithmetic of masks and bounds: left operand only.

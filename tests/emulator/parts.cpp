@@ -7,9 +7,12 @@
 #include <set>
 #include <vector>
 
+#include "runtime/emulator/bulk_copies.hpp"
 #include "runtime/emulator/copies.hpp"
 #include "runtime/emulator/fragments.hpp"
 #include "runtime/emulator/global_memory.hpp"
+#include "runtime/emulator/matrix_descriptor.hpp"
+#include "runtime/error.hpp"
 #include "runtime/reference.hpp"
 
 namespace attune::emulator {
@@ -181,6 +184,52 @@ TEST_CASE("an address belongs to a strided buffer exactly where one of its rows 
       CHECK(memory.check_load(pointer, 16, {0, &clock, {}}).has_value() == !inside.contains(offset));
     }
   }
+}
+
+TEST_CASE("the 128-byte swizzle moves chunk c of row r of each eight to c xor r") {
+  for (unsigned row = 0; row < 24; ++row) {
+    for (unsigned c = 0; c < 8; ++c) {
+      CHECK(swizzle_128(4096 + row * 128 + c * 16 + 5) == 4096 + row * 128 + (c ^ row % 8) * 16 + 5);
+    }
+  }
+}
+
+TEST_CASE("descriptors lead to the chunks that the PTX ISA's canonical layouts name") {
+  constexpr std::uint64_t bits =
+      0x2000 / 16 | std::uint64_t{0x3000 / 16} << 16 | std::uint64_t{1024 / 16} << 32 | std::uint64_t{1} << 62;
+  // K-major, the second 16 of k: 32 bytes along each row of 128.
+  const std::vector<unsigned> rows = chunk_addresses(bits + 2, Major::k, 64);
+  REQUIRE(rows.size() == 128);
+  for (unsigned r = 0; r < 64; ++r) {
+    for (unsigned c = 0; c < 2; ++c) CHECK(rows[r * 2 + c] == 0x2000 + r * 128 + ((2 + c) ^ r % 8) * 16);
+  }
+  // MN-major: 64 columns a run, the next run where the leading offset says.
+  const std::vector<unsigned> columns = chunk_addresses(bits, Major::mn, 96);
+  REQUIRE(columns.size() == 16 * 12);
+  for (unsigned k = 0; k < 16; ++k) {
+    for (unsigned c = 0; c < 12; ++c) {
+      CHECK(columns[k * 12 + c] == 0x2000 + c / 8 * 0x3000 + k * 128 + (c % 8 ^ k % 8) * 16);
+    }
+  }
+}
+
+TEST_CASE("a tensor map that the driver would refuse cannot be made, and other bytes are none") {
+  alignas(16) const std::array<char, 16> memory{};
+  const TensorMap map{
+      .base = memory.data(), .extents = {64, 8, 2, 1}, .strides = {128, 1024, 2048}, .box = {64, 8, 1, 1}};
+  REQUIRE(read_map(emulated_map(map).opaque));
+  CHECK(read_map(emulated_map(map).opaque)->strides == map.strides);
+  CHECK(!read_map(AttuneTensorMap{}.opaque));
+  const auto refused = [&](const auto& change) {
+    TensorMap wrong = map;
+    change(wrong);
+    CHECK_THROWS_AS(emulated_map(wrong), Error);
+  };
+  refused([](TensorMap& wrong) { wrong.base = static_cast<const char*>(wrong.base) + 8; });
+  refused([](TensorMap& wrong) { wrong.extents[1] = 0; });
+  refused([](TensorMap& wrong) { wrong.strides[0] = 120; });
+  refused([](TensorMap& wrong) { wrong.box[0] = 128; });
+  refused([](TensorMap& wrong) { wrong.box[1] = 257; });
 }
 
 }  // namespace attune::emulator

@@ -13,13 +13,19 @@
 
 #include "runtime/embedded.hpp"
 #include "runtime/emulator/host_compiler.hpp"
+#include "runtime/emulator/tensor_map.hpp"
+#include "runtime/reference.hpp"
 
 namespace attune::emulator_tests {
 namespace {
 
-std::string probe_text() {
-  std::ifstream file(ATTUNE_SOURCE_DIR "/tests/emulator/probe.cu");
-  return embedded_templates().at("types.h") + std::string{std::istreambuf_iterator<char>(file), {}};
+std::string probe_text(const std::string& name, const std::vector<std::string>& headers) {
+  std::string text;
+  for (const std::string& header : headers) text += embedded_templates().at(header);
+  const std::string include = "#include \"params.h\"\n";
+  if (const std::size_t at = text.find(include); at != std::string::npos) text.erase(at, include.size());
+  std::ifstream file(fmt::format("{}/tests/emulator/{}.cu", ATTUNE_SOURCE_DIR, name));
+  return text + std::string{std::istreambuf_iterator<char>(file), {}};
 }
 
 /// What stands in `enum Which { ... };`, in order.
@@ -38,21 +44,113 @@ struct ProbeParams {
   float* out;
 };
 
+struct AsyncProbeParams {
+  AttuneTensorMap map;
+  AttuneTensorMap long_map;
+  AttuneTensorMap no_map;
+  int which;
+  float* out;
+};
+
+// The input of probe_async.cu.
+constexpr int heads = 2;
+constexpr int rows = 100;
+constexpr int columns = 64;
+
 }  // namespace
 
 const Probe& Probe::instance() {
-  static const Probe probe;
+  static const Probe probe("probe", {"types.h"});
   return probe;
 }
 
-Probe::Probe()
-    : text_(probe_text()),
-      names_(names_in(text_)),
-      kernel_(emulator::HostCompiler().compile({.variant = {}, .name = "probe", .text = text_}).image, "probe") {}
+const Probe& Probe::async() {
+  static const Probe probe("probe_async", {"params.h", "tensor_params.h", "types.h"});
+  return probe;
+}
 
-Probe::Outcome Probe::run(const std::string& which, const Options& options) const {
+Probe::Probe(const std::string& name, const std::vector<std::string>& headers)
+    : name_(name),
+      text_(probe_text(name, headers)),
+      names_(names_in(text_)),
+      kernel_(emulator::HostCompiler().compile({.variant = {}, .name = name, .text = text_}).image, name) {}
+
+int Probe::number_of(const std::string& which) const {
   const auto found = std::ranges::find(names_, which);
   REQUIRE(found != names_.end());
+  return static_cast<int>(found - names_.begin());
+}
+
+Probe::Outcome Probe::run(const std::string& which, const Options& options) const {
+  return this == &async() ? run_async(number_of(which), options) : run_plain(number_of(which), options);
+}
+
+float Probe::element(int head, int row, int column) {
+  if (row < 0 || row >= rows || column < 0 || column >= columns) return 0;
+  return static_cast<float>((head * 7 + row * 3 + column * 5) % 17 - 8);
+}
+
+std::vector<float> Probe::check_clean(const std::string& which) const {
+  CAPTURE(which);
+  const Outcome outcome = run(which);
+  CHECK_MESSAGE(outcome.report.ok(), outcome.report.fault);
+  return outcome.out;
+}
+
+void Probe::check_fault(const std::string& which, const std::vector<std::string>& words) const {
+  CAPTURE(which);
+  const std::string fault = run(which).report.fault;
+  CHECK_MESSAGE(!fault.empty(), "no fault was found");
+  for (const std::string& word : words) {
+    const std::string wanted = word.starts_with('@') ? line(word.substr(1)) : word;
+    CHECK_MESSAGE(fault.find(wanted) != std::string::npos, (fault + "  lacks  " + wanted));
+  }
+}
+
+Probe::Outcome Probe::run_async(int which, const Options& options) const {
+  constexpr int threads = 512;
+  constexpr int element_bytes = 2;
+  std::vector<std::uint16_t> in(std::size_t{heads} * rows * columns + 8);
+  const std::size_t shift = (16 - reinterpret_cast<std::uintptr_t>(in.data()) % 16) % 16 / element_bytes;
+  std::uint16_t* const first = in.data() + shift;
+  for (int h = 0; h < heads; ++h) {
+    for (int r = 0; r < rows; ++r) {
+      for (int c = 0; c < columns; ++c) first[(h * rows + r) * columns + c] = to_storage(Dtype::bf16, element(h, r, c));
+    }
+  }
+  std::vector<float> out(std::size_t{threads} * 32, NAN);
+  emulator::TensorMap map{
+      .base = first,
+      .extents = {columns, rows, heads, 1},
+      .strides = {columns * element_bytes, rows * columns * element_bytes, heads * rows * columns * element_bytes},
+      .box = {64, 64, 1, 1}};
+  AsyncProbeParams params{.map = emulated_map(map), .long_map = {}, .no_map = {}, .which = which, .out = out.data()};
+  map.extents[1] = 2 * rows;
+  params.long_map = emulated_map(map);
+  const emulator::Buffer input{.name = "in",
+                               .data = first,
+                               .element_bytes = element_bytes,
+                               .extents = {1, heads, rows, columns},
+                               .strides = {0, rows * columns, columns},
+                               .writable = false};
+  const emulator::Buffer output{.name = "out",
+                                .data = out.data(),
+                                .element_bytes = sizeof(float),
+                                .extents = {1, 1, 1, static_cast<long long>(out.size())},
+                                .strides = {0, 0, 0},
+                                .writable = true};
+  emulator::Report report = kernel_.run({.grid = {options.blocks, 1, 1},
+                                         .threads = threads,
+                                         .shared_bytes = 60 << 10,
+                                         .params = &params,
+                                         .memory = {input, output},
+                                         .seed = options.seed,
+                                         .jobs = options.jobs,
+                                         .count_banks = options.count_banks});
+  return {.report = std::move(report), .out = std::move(out)};
+}
+
+Probe::Outcome Probe::run_plain(int which, const Options& options) const {
   constexpr int chunks = 256;
   struct alignas(16) Words {
     std::array<std::uint32_t, 4> word;
@@ -63,7 +161,7 @@ Probe::Outcome Probe::run(const std::string& which, const Options& options) cons
     std::array<float, 4> value;
   };
   std::vector<Floats> out(std::size_t{16} * options.blocks, {{NAN, NAN, NAN, NAN}});
-  const ProbeParams params{static_cast<int>(found - names_.begin()), in.data(), out.front().value.data()};
+  const ProbeParams params{which, in.data(), out.front().value.data()};
   // Rows of 8 chunks with one left out behind each.
   const emulator::Buffer input{.name = "in",
                                .data = in.data(),
@@ -96,7 +194,7 @@ std::string Probe::line(const std::string& name) const {
   for (std::string line; std::getline(lines, line); ++number) {
     if (line.ends_with("// @" + name)) return fmt::format("line {}", number);
   }
-  FAIL("probe.cu has no line @" << name);
+  FAIL(name_ << ".cu has no line @" << name);
   return {};
 }
 

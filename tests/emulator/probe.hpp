@@ -1,4 +1,4 @@
-// The kernels of probe.cu, run one at a time.
+// The kernels of probe.cu and probe_async.cu, run one at a time.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace attune::emulator_tests {
 
-/// Compiled once for the process.
+/// A file of small kernels, compiled once for the process.
 class Probe {
  public:
-  static const Probe& instance();
+  static const Probe& instance();  ///< probe.cu
+  static const Probe& async();     ///< probe_async.cu
 
   struct Options {
     unsigned blocks = 1;
@@ -21,19 +22,36 @@ class Probe {
   };
   struct Outcome {
     emulator::Report report;
-    std::vector<float> out;  ///< 64 for each block
+    std::vector<float> out;
   };
-  /// Runs the kernel of this name in Which with 64 threads and 4 KB of shared memory. The input is 256 chunks of 16
-  /// bytes, each filled with its number as four words, of which every eighth does not belong to the buffer.
+  /// Runs the kernel of this name in Which. Those of probe.cu have 64 threads, 4 KB of shared memory and an input of
+  /// 256 chunks of 16 bytes, each filled with its number as four words, of which every eighth does not belong to the
+  /// buffer; they write 64 floats for each block. Those of probe_async.cu have 512 threads, 60 KB of shared memory and
+  /// an input of element() values behind tensor maps; they write 32 floats for each thread.
   [[nodiscard]] Outcome run(const std::string& which, const Options& options) const;
   [[nodiscard]] Outcome run(const std::string& which) const { return run(which, Options{}); }
+
+  /// The input of probe_async.cu, of 2 heads, 100 rows and 64 columns; 0 outside.
+  static float element(int head, int row, int column);
+
+  /// Runs the kernel, which must be without a fault. Returns what it wrote.
+  [[nodiscard]] std::vector<float> check_clean(const std::string& which) const;
+
+  /// Runs the kernel, which must be stopped with a message that holds all of the words; "@name" stands for the line
+  /// marked so.
+  void check_fault(const std::string& which, const std::vector<std::string>& words) const;
 
   /// "line 17": the line that ends with `// @name`.
   [[nodiscard]] std::string line(const std::string& name) const;
 
  private:
-  Probe();
+  Probe(const std::string& name, const std::vector<std::string>& headers);
 
+  [[nodiscard]] int number_of(const std::string& which) const;
+  [[nodiscard]] Outcome run_plain(int which, const Options& options) const;
+  [[nodiscard]] Outcome run_async(int which, const Options& options) const;
+
+  std::string name_;
   std::string text_;
   std::vector<std::string> names_;
   emulator::Kernel kernel_;

@@ -37,6 +37,7 @@ std::vector<Case> cases_for(const Variant& variant) {
                                      {1, 1, 1, 127, 3 * variant.B_c, 0, Layout::gaps}}};
   std::vector<Case> cases;
   for (const Shape& shape : shapes) {
+    if (shape.seqlen_k == 0 && family_of(variant).tensor_maps) continue;  // other families serve that
     cases.push_back({{.dtype = static_cast<Dtype>(variant.dtype),
                       .batch = shape.batch,
                       .heads_q = shape.ratio * shape.heads_kv,
@@ -68,7 +69,8 @@ void check_case(const emulator::Kernel& kernel, const Variant& variant, const Ca
 
 TEST_CASE("every shipped kernel agrees with the reference on the emulator, and no access of it is unsafe") {
   const std::filesystem::path root = ATTUNE_SOURCE_DIR;
-  const std::vector<std::filesystem::path> specs{root / "specs/prefill_sm80.yaml", root / "specs/quickstart.yaml"};
+  const std::vector<std::filesystem::path> specs{root / "specs/prefill_sm80.yaml", root / "specs/prefill_sm90.yaml",
+                                                 root / "specs/quickstart.yaml"};
   const Result<Collection> collected = collect(specs);
   REQUIRE(collected.ok());
   const Result<std::vector<Source>> sources = emit_all(collected.value.wanted, embedded_templates());

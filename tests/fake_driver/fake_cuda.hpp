@@ -5,7 +5,8 @@
 #include <cstring>
 
 #include "runtime/device.hpp"
-#include "templates/params.h"
+#include "runtime/tensor_params.hpp"
+#include "templates/tensor_params.h"
 
 namespace attune::testing {
 
@@ -17,7 +18,21 @@ struct FakeLaunch {
   void* stream = nullptr;
   void* kernel = nullptr;
   AttunePrefillParams params{};
+  AttuneTensorPrefillParams tensor_params{};  ///< of a kernel that reads through tensor maps; `params` is its problem
 };
+
+/// What cuTensorMapEncodeTiled was told, in place of what a driver makes of it.
+struct FakeTensorMap {
+  int type = 0;
+  TensorDescription tensor;
+
+  static FakeTensorMap of(const AttuneTensorMap& map) {
+    FakeTensorMap fake;
+    std::memcpy(&fake, map.opaque, sizeof(fake));
+    return fake;
+  }
+};
+static_assert(sizeof(FakeTensorMap) <= sizeof(AttuneTensorMap));
 
 /// Shared between the fake driver and the test, which resets it first.
 struct FakeCuda {
@@ -32,6 +47,7 @@ struct FakeCuda {
   std::atomic<int> loads{0};
   std::atomic<int> unloads{0};
   std::atomic<int> launches{0};
+  std::atomic<int> encoded_maps{0};
   std::atomic<int> warmed{0};           ///< functions loaded into a context
   std::atomic<int> unrelaxed_loads{0};  ///< loads outside the relaxed capture mode
   std::atomic<int> loaded_for{-1};      ///< device of the last cuKernelSetAttribute
@@ -44,7 +60,7 @@ struct FakeCuda {
     capability = 90;
     fail_load = 0;
     fail_launch = 0;
-    loads = unloads = launches = warmed = unrelaxed_loads = 0;
+    loads = unloads = launches = encoded_maps = warmed = unrelaxed_loads = 0;
     loaded_for = -1;
     shared_limit = 0;
     last_launch = {};

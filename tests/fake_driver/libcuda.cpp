@@ -1,5 +1,6 @@
 // A libcuda.so.1 without a GPU behind it: enough of the driver API to see what the library asks of it. Two
 // devices. It offers nothing but cuGetProcAddress_v2 by name, as the library must not take anything else.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -97,7 +98,11 @@ Result library_unload(Handle library) {
   std::free(library);
   return success;
 }
-Result library_get_kernel(Handle* kernel, Handle library, const char*) { return *kernel = library, success; }
+// A library is one byte: whether its kernel reads through tensor maps.
+Result library_get_kernel(Handle* kernel, Handle library, const char* name) {
+  *static_cast<bool*>(library) = std::string_view(name).starts_with("prefill_sm90");
+  return *kernel = library, success;
+}
 Result kernel_get_function(Handle* function, Handle kernel) { return *function = kernel, success; }
 Result kernel_set_attribute(Attribute attribute, int value, Handle, DeviceOrdinal device) {
   if (attribute != function_max_dynamic_shared) return 1;
@@ -118,8 +123,27 @@ Result launch_kernel(Handle kernel, unsigned x, unsigned y, unsigned z, unsigned
     launch.shared_bytes = shared_bytes;
     launch.stream = stream;
     launch.kernel = kernel;
-    std::memcpy(&launch.params, params[0], sizeof(launch.params));
+    if (*static_cast<const bool*>(kernel)) {
+      std::memcpy(&launch.tensor_params, params[0], sizeof(launch.tensor_params));
+      launch.params = launch.tensor_params.problem;
+    } else {
+      std::memcpy(&launch.params, params[0], sizeof(launch.params));
+    }
   }
+  return success;
+}
+
+Result tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* base, const std::uint64_t* extents,
+                               const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t*, int, int,
+                               int, int) {
+  if (rank != 4) return 1;
+  ++state().encoded_maps;
+  attune::testing::FakeTensorMap fake{.type = type, .tensor = {}};
+  fake.tensor.base = base;
+  std::copy_n(extents, fake.tensor.extents.size(), fake.tensor.extents.begin());
+  std::copy_n(strides, fake.tensor.strides.size(), fake.tensor.strides.begin());
+  std::copy_n(box, fake.tensor.box.size(), fake.tensor.box.begin());
+  std::memcpy(map, &fake, sizeof(fake));
   return success;
 }
 
@@ -174,6 +198,7 @@ const auto& entries() {
       entry("cuFuncGetAttribute", func_get_attribute_version, func_get_attribute),
       entry("cuFuncLoad", func_load_version, func_load),
       entry("cuLaunchKernel", launch_kernel_version, launch_kernel),
+      entry("cuTensorMapEncodeTiled", tensor_map_version, tensor_map_encode_tiled),
       entry("cuMemAlloc", memory_version, mem_alloc),
       entry("cuMemFree", memory_version, mem_free),
       entry("cuMemcpyHtoD", memory_version, memcpy_htod),

@@ -79,7 +79,7 @@ def test_explain_of_arrays_is_that_of_their_sizes_in_the_emulator():
 
 
 def test_explain_says_why_nothing_serves():
-    explained = attune.explain(seqlen_q=BEYOND_ANY_GRID, arch="sm_90")
+    explained = attune.explain(seqlen_q=BEYOND_ANY_GRID, arch="sm_80")
     assert not explained.served
     assert explained.refusals[0].startswith(f"grid: seqlen_q is {BEYOND_ANY_GRID}")
     assert (explained.grid, explained.threads, explained.shared_bytes) == (None, None, None)
@@ -140,7 +140,7 @@ def test_jit_by_sizes_makes_what_a_call_needs():
     assert attune.cache.list() == before
 
 
-@pytest.mark.parametrize("arch", ["emulator", "sm_90"])
+@pytest.mark.parametrize("arch", ["emulator", "sm_80"])
 def test_jit_refuses_what_no_kernel_serves(arch):
     message = f"no kernel can serve .* on {arch}: grid: seqlen_q is {BEYOND_ANY_GRID}"
     with pytest.raises(NotImplementedError, match=message):

@@ -32,6 +32,13 @@ TEST_CASE("a kernel for named GPUs carries code for each of them") {
   CHECK(gencode_options(variant) == "-gencode arch=compute_86,code=sm_86 -gencode arch=compute_90,code=sm_90");
 }
 
+TEST_CASE("a kernel for one architecture carries its machine code and no PTX, which would run nowhere else") {
+  Variant variant = families()[prefill_sm90].defaults;
+  CHECK(gencode_options(variant) == "-gencode arch=compute_90a,code=sm_90a");
+  variant.arch = 1U << 4U;
+  CHECK(gencode_options(variant) == "-gencode arch=compute_90a,code=sm_90a");
+}
+
 TEST_CASE("the ninja file compiles every kernel with the flags of both compilers") {
   const std::string ninja = kernels_ninja(std::vector{source_of(Variant{})}, "/opt/my $cuda/it's/nvcc");
   CHECK(contains(ninja, "nvcc = '/opt/my $$cuda/it'\\''s/nvcc'\n"));

@@ -11,7 +11,8 @@ using namespace std::string_view_literals;
 /// A variant block with every knob, each of which the kernel uses.
 std::string block() {
   std::string text = "namespace variant {\n";
-  for (const Field& field : fields()) {
+  for (const std::string_view key : families()[prefill_sm80].keys) {
+    const Field& field = *find_field(key);
     std::string type = field.kind == FieldKind::integer ? "int" : "bool";
     std::string value = field.kind == FieldKind::integer ? "1" : "true";
     if (field.kind == FieldKind::choice) {
@@ -28,7 +29,7 @@ std::string block() {
 
 std::string uses() {
   std::string text = "void use(";
-  for (const Field& field : fields()) text += "variant::" + std::string(field.key) + ", ";
+  for (const std::string_view key : families()[prefill_sm80].keys) text += "variant::" + std::string(key) + ", ";
   return text + "0);\n";
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "generator/check.hpp"
@@ -33,13 +34,14 @@ T value_of(const Result<T>& result) {
 TemplateFiles shipped_templates() { return value_of(read_templates(source_dir / "templates")); }
 
 std::vector<Wanted> shipped_variants() {
-  return value_of(collect(std::vector{source_dir / "specs/prefill_sm80.yaml", source_dir / "specs/quickstart.yaml"}))
+  return value_of(collect(std::vector{source_dir / "specs/prefill_sm80.yaml", source_dir / "specs/prefill_sm90.yaml",
+                                      source_dir / "specs/quickstart.yaml"}))
       .wanted;
 }
 
 TEST_CASE("generated/ holds exactly what is emitted today (else: attune-gen golden)") {
   const auto wanted = value_of(golden_variants(source_dir / "specs/quickstart.yaml"));
-  CHECK(wanted.size() == 3);
+  CHECK(wanted.size() == 4);
   std::set<std::string> expected;
   for (const Source& source : value_of(emit_all(wanted, shipped_templates()))) {
     CAPTURE(source.name);
@@ -69,6 +71,27 @@ TEST_CASE("the schema knows every key of a spec") {
   }
 }
 
+TEST_CASE("the schema allows each template its own keys, and says where defaults differ") {
+  const nlohmann::json schema = nlohmann::json::parse(json_schema());
+  REQUIRE(schema["allOf"].size() == families().size());
+  for (std::size_t i = 0; i < families().size(); ++i) {
+    const nlohmann::json& rule = schema["allOf"][i];
+    CHECK(rule["if"]["properties"]["template"]["const"] == families()[i].name);
+    const nlohmann::json& allowed = rule["then"]["propertyNames"]["enum"];
+    CHECK(allowed.size() == families()[i].keys.size() + 4);
+    for (const std::string_view key : families()[i].keys) {
+      CHECK(std::any_of(allowed.begin(), allowed.end(), [&](const nlohmann::json& one) { return one == key; }));
+    }
+  }
+  const nlohmann::json& definitions = schema["definitions"];
+  CHECK_FALSE(definitions["B_c"].contains("default"));
+  CHECK(definitions["B_c"]["description"].get<std::string>().ends_with(
+      "default 64 in prefill_sm80, 128 in prefill_sm90"));
+  CHECK(definitions["warps"]["description"].get<std::string>().ends_with("; prefill_sm80 only"));
+  CHECK(definitions["rescale_bound"]["default"] == 8);
+  CHECK(definitions["head_dim"]["default"] == 128);
+}
+
 TEST_CASE("every shipped variant is emitted, and within a few milliseconds") {
   const TemplateFiles templates = shipped_templates();
   const auto wanted = shipped_variants();
@@ -82,6 +105,13 @@ TEST_CASE("every shipped variant is emitted, and within a few milliseconds") {
     const bool self_contained = source.text.find("#include") == std::string::npos;
     CHECK(self_contained);
   }
+}
+
+TEST_CASE("a 0 that stands for no word is a number like any other") {
+  Variant variant = families()[prefill_sm90].defaults;
+  variant.rescale_bound = 0;
+  const Source source = value_of(emit(variant, shipped_templates(), "some"));
+  CHECK(source.text.find("constexpr int rescale_bound = 0; ") != std::string::npos);
 }
 
 TEST_CASE("every head_dim has a shipped kernel that fits 99 KB of shared memory") {

@@ -1,6 +1,7 @@
 // The field table: names, words and values.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "generator/diagnostic.hpp"
@@ -36,10 +37,25 @@ TEST_CASE("a name does not depend on the GPUs a variant is for") {
   CHECK(variant.name() == Variant{}.name());
 }
 
-TEST_CASE("distinct variants have distinct names that are C identifiers") {
-  // Two or three values of every field, one field after another multiplied in.
-  std::vector<Variant> variants{Variant{}};
-  for (const Field& field : fields()) {
+TEST_CASE("a name leaves out what is the family's own default") {
+  Variant variant = families()[prefill_sm90].defaults;
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2");
+  variant.causal = 1;
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_causal");
+  variant.Q_stages = 1;
+  variant.gqa_ratio = 4;
+  variant.ping_pong = 0;
+  variant.rescale_bound = 0;
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_causal_gqa4_nopingpong_bound0");
+  variant.warps = 8;  // no field of this family
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_causal_gqa4_nopingpong_bound0");
+}
+
+/// Two or three values of every field of a family, one field after another multiplied in.
+std::vector<Variant> all_combinations(const Family& family) {
+  std::vector<Variant> variants{family.defaults};
+  for (const std::string_view key : family.keys) {
+    const Field& field = *find_field(key);
     std::vector<int> values;
     for (int value = 0; value <= field.maximum && values.size() < 2; ++value) {
       if (is_legal(field, value)) values.push_back(value);
@@ -54,7 +70,16 @@ TEST_CASE("distinct variants have distinct names that are C identifiers") {
     }
     variants = std::move(product);
   }
-  CHECK(variants.size() == 1U << fields().size());
+  return variants;
+}
+
+TEST_CASE("distinct variants have distinct names that are C identifiers") {
+  std::vector<Variant> variants;
+  for (const Family& family : families()) {
+    const std::vector<Variant> own = all_combinations(family);
+    CHECK(own.size() == 1U << family.keys.size());
+    variants.insert(variants.end(), own.begin(), own.end());
+  }
   std::set<std::string> names;
   for (const Variant& variant : variants) names.insert(variant.name());
   CHECK(names.size() == variants.size());
@@ -68,13 +93,16 @@ TEST_CASE("distinct variants have distinct names that are C identifiers") {
 TEST_CASE("every legal value of one field alone has its own name") {
   std::set<std::string> names;
   std::size_t values = 0;
-  for (const Field& field : fields()) {
-    for (int value = 0; value <= field.maximum; ++value) {
-      if (!is_legal(field, value) || value == Variant{}.*field.member) continue;
-      Variant variant;
-      variant.*field.member = value;
-      names.insert(variant.name());
-      ++values;
+  for (const Family& family : families()) {
+    for (const std::string_view key : family.keys) {
+      const Field& field = *find_field(key);
+      for (int value = 0; value <= field.maximum; ++value) {
+        if (!is_legal(field, value) || value == family.defaults.*field.member) continue;
+        Variant variant = family.defaults;
+        variant.*field.member = value;
+        names.insert(variant.name());
+        ++values;
+      }
     }
   }
   CHECK(names.size() == values);
@@ -103,6 +131,7 @@ TEST_CASE("words are read exactly") {
   CHECK(parse_value(*find_field("K_fragment_tiles"), "whole") == 0);
   CHECK_FALSE(parse_value(*find_field("K_fragment_tiles"), "0"));
   CHECK_FALSE(parse_value(*find_field("splits"), "0"));
+  CHECK(parse_value(*find_field("rescale_bound"), "0") == 0);
 }
 
 TEST_CASE("a wrong value gets the nearest right one") {
@@ -125,10 +154,27 @@ TEST_CASE("accepted values are said in words") {
 TEST_CASE("every family knows its keys from the table") {
   for (const Family& family : families()) {
     for (const std::string_view key : family.keys) CHECK(find_field(key) != nullptr);
+    CHECK(&family_of(family.defaults) == &family);
+  }
+  for (const Field& field : fields()) {
+    CHECK(std::ranges::any_of(families(), [&](const Family& family) {
+      return std::ranges::find(family.keys, field.key) != family.keys.end();
+    }));
   }
   CHECK(find_field("template") == nullptr);
   CHECK(find_arch("sm_75") == nullptr);
   CHECK(find_arch("sm_120")->shared_per_block == 99 * 1024);
+}
+
+TEST_CASE("a family that is made for one architecture runs there alone, and compilers are told so") {
+  const Family& portable = families()[prefill_sm80];
+  const Family& specific = families()[prefill_sm90];
+  for (const int capability : {75, 80, 86, 90, 100, 120}) {
+    CHECK(portable.runs_on(capability) == (capability >= 80));
+    CHECK(specific.runs_on(capability) == (capability == 90));
+  }
+  CHECK(portable.target(90) == "90");
+  CHECK(specific.target(90) == "90a");
 }
 
 TEST_CASE("the nearest word forgives a typo and invents nothing") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/compile.hpp"
@@ -66,10 +67,12 @@ TEST_CASE("usage of several functions is that of the largest") {
 }
 
 TEST_CASE("options name the architecture and ask for the report") {
-  const auto options = compile_options(90);
+  const auto options = compile_options(families()[prefill_sm80], 90);
   CHECK(std::count(options.begin(), options.end(), "--gpu-architecture=sm_90") == 1);
   CHECK(std::count(options.begin(), options.end(), "--ptxas-options=-v") == 1);
   for (const std::string& flag : compile_flags()) CHECK(std::count(options.begin(), options.end(), flag) == 1);
+  const auto specific = compile_options(families()[prefill_sm90], 90);
+  CHECK(std::count(specific.begin(), specific.end(), "--gpu-architecture=sm_90a") == 1);
 }
 
 TEST_CASE("a hand-made kernel compiles to a cubin") {
@@ -142,8 +145,8 @@ TEST_CASE("the code size of a cut or altered cubin never reads beyond it") {
 TEST_CASE("default variants compile for 8.0 and 9.0 without a spill") {
   if (compiler() == nullptr) return;
   for (const int head_dim : {64, 128, 256}) {
-    for (const int capability : {80, 90}) {
-      const Variant variant = default_variant(Dtype::bf16, head_dim, head_dim == 128, 99 * 1024);
+    for (const auto& [family, capability] : {std::pair{prefill_sm80, 80}, {prefill_sm80, 90}, {prefill_sm90, 90}}) {
+      const Variant variant = default_variant(family, Dtype::bf16, head_dim, head_dim == 128, 99 * 1024);
       const Result<Source> source = emit(variant, embedded_templates(), "made at run time");
       for (const Diagnostic& problem : source.problems) MESSAGE(problem.text());
       REQUIRE(source.ok());

@@ -7,6 +7,7 @@
 
 #include "runtime/driver_abi.hpp"
 #include "runtime/nvrtc_abi.hpp"
+#include "templates/tensor_params.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -86,6 +87,15 @@ static_assert(SameAbi<cuda::KernelSetAttribute, decltype(&cuKernelSetAttribute)>
 static_assert(SameAbi<cuda::FuncGetAttribute, decltype(&cuFuncGetAttribute)>::value);
 static_assert(SameAbi<cuda::FuncLoad, decltype(&cuFuncLoad)>::value);
 static_assert(SameAbi<cuda::LaunchKernel, decltype(&cuLaunchKernel)>::value);
+static_assert(SameAbi<cuda::TensorMapEncodeTiled, decltype(&cuTensorMapEncodeTiled)>::value);
+static_assert(cuda::tensor_map_float16 == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
+static_assert(cuda::tensor_map_bfloat16 == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+static_assert(cuda::tensor_map_interleave_none == CU_TENSOR_MAP_INTERLEAVE_NONE);
+static_assert(cuda::tensor_map_swizzle_128B == CU_TENSOR_MAP_SWIZZLE_128B);
+static_assert(cuda::tensor_map_l2_promotion_128B == CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
+static_assert(cuda::tensor_map_fill_zeros == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+static_assert(sizeof(AttuneTensorMap) == sizeof(CUtensorMap));
+static_assert(cuda::tensor_map_version == 12000);
 static_assert(SameAbi<cuda::MemAlloc, decltype(&cuMemAlloc)>::value);
 static_assert(SameAbi<cuda::MemFree, decltype(&cuMemFree)>::value);
 static_assert(SameAbi<cuda::MemcpyHtoD, decltype(&cuMemcpyHtoD)>::value);
@@ -138,6 +148,7 @@ static_assert(SameAbi<cuda::FuncGetAttribute, PFN_cuFuncGetAttribute_v2020>::val
               cuda::func_get_attribute_version == 2020);
 static_assert(SameAbi<cuda::FuncLoad, PFN_cuFuncLoad_v12040>::value && cuda::func_load_version == 12040);
 static_assert(SameAbi<cuda::LaunchKernel, PFN_cuLaunchKernel_v4000>::value && cuda::launch_kernel_version == 4000);
+static_assert(SameAbi<cuda::TensorMapEncodeTiled, PFN_cuTensorMapEncodeTiled_v12000>::value);
 static_assert(SameAbi<cuda::MemAlloc, PFN_cuMemAlloc_v3020>::value && cuda::memory_version == 3020);
 static_assert(SameAbi<cuda::MemFree, PFN_cuMemFree_v3020>::value && cuda::memory_version == 3020);
 static_assert(SameAbi<cuda::MemcpyHtoD, PFN_cuMemcpyHtoD_v3020>::value && cuda::memory_version == 3020);

@@ -81,11 +81,28 @@ TEST_CASE("a decision is what a registry with the default policy would do, on ev
 }
 
 TEST_CASE("a problem that no kernel can serve has the reasons and no launch") {
-  const Decision decision = decide(problem_of(128, beyond_any_grid), device_of(*find_arch("sm_90")));
+  const Decision decision = decide(problem_of(128, beyond_any_grid), device_of(*find_arch("sm_86")));
   CHECK(!decision.served());
   REQUIRE(decision.refusals.size() == 1);
   CHECK(contains(decision.refusals.front(), "seqlen_q is 20000000"));
   CHECK(contains(decision_text(decision, ""), "no kernel can serve it: grid: seqlen_q is 20000000"));
+}
+
+TEST_CASE("the text says why a newer family was passed over, on the GPU that runs it alone") {
+  Problem problem = problem_of(128);
+  problem.seqlen_k = 0;
+  const Decision decision = decide(problem, device_of(*find_arch("sm_90")));
+  CHECK(decision.serving.family == prefill_sm80);
+  CHECK(contains(decision_text(decision, ""), "  not by prefill_sm90: seqlen_k: it is 0"));
+  CHECK(!contains(decision_text(decide(problem, device_of(*find_arch("sm_100"))), ""), "not by"));
+  CHECK(!contains(decision_text(decide(problem_of(128), device_of(*find_arch("sm_90"))), ""), "not by"));
+}
+
+TEST_CASE("the table says what padding speaks against a kernel that could serve") {
+  Decision decision = decide(problem_of(40), device_of(*find_arch("sm_90")));
+  const Variant wasteful = default_variant(prefill_sm90, Dtype::bf16, 64, true, 227 << 10);
+  decision.considered = {{.variant = wasteful, .refusals = {}}};
+  CHECK(contains(decision_text(decision, ""), "could serve, but padding head_dim to 64 costs more"));
 }
 
 TEST_CASE("in the emulator the host's compiler makes the kernel, whatever is embedded") {
@@ -112,7 +129,7 @@ TEST_CASE("the text names problem, device, kernel and launch") {
 
 TEST_CASE("the text counts what was refused for several reasons, or lists it") {
   Decision decision = decide(problem_of(64), device_of(*find_arch("sm_90")));
-  const Variant other = default_variant(Dtype::fp16, 96, false, 99 << 10);
+  const Variant other = default_variant(prefill_sm80, Dtype::fp16, 96, false, 99 << 10);
   decision.considered = {{.variant = decision.serving, .refusals = {}},
                          {.variant = decision.own, .refusals = {"causal: one"}},
                          {.variant = other, .refusals = {"dtype: one", "causal: another"}}};

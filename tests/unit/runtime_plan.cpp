@@ -31,7 +31,7 @@ Problem problem_of(int head_dim, bool causal = false) {
 }
 
 Variant variant_of(int head_dim, bool causal = false) {
-  return default_variant(Dtype::bf16, head_dim, causal, 99 * 1024);
+  return default_variant(prefill_sm80, Dtype::bf16, head_dim, causal, 99 * 1024);
 }
 
 bool mentions(const std::vector<std::string>& messages, const std::string& word) {

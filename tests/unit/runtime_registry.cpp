@@ -6,10 +6,13 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <numbers>
 #include <thread>
@@ -108,6 +111,14 @@ bool can_serve() {
   }
 }
 
+/// The same for kernels of compute capability 9.0.
+bool can_serve_by_tensor_maps() {
+  const auto kernels = embedded_kernels();
+  return kernels.empty() ? can_serve() : std::ranges::any_of(kernels, [](const EmbeddedKernel& kernel) {
+    return family_of(kernel.variant).tensor_maps;
+  });
+}
+
 attune_status status_of(const auto& body) {
   try {
     body();
@@ -191,6 +202,7 @@ TEST_CASE("prepare loads once, relaxed; prefill launches what the plan says") {
   if (!can_serve()) return;
   const Bench bench;
   testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
   {
     Registry registry(bench.options());
     registry.prepare(args_of(128));
@@ -230,6 +242,89 @@ TEST_CASE("prepare loads once, relaxed; prefill launches what the plan says") {
     CHECK(launch.params.gqa_ratio == 4);
   }
   CHECK(fake.unloads == fake.loads);
+}
+
+TEST_CASE("on compute capability 9.0 a launch has as many blocks as the GPU, and a map of each tensor") {
+  if (!can_serve_by_tensor_maps()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  registry.prefill(args_of(72), nullptr);
+  REQUIRE(fake.launches == 1);
+  const testing::FakeLaunch& launch = fake.last_launch;
+  CHECK(launch.grid == Grid{72, 1, 1});  // 3 tiles of each of 24 heads
+  CHECK(launch.block == 384);
+  CHECK(static_cast<int>(launch.shared_bytes) == fake.shared_limit);
+  const AttuneTensorPrefillParams& params = launch.tensor_params;
+  CHECK(params.q_blocks == 3);
+  CHECK(params.group_heads >= 1);
+  CHECK(params.group_heads <= 24);
+  CHECK(params.problem.seqlen_k == 500);
+  CHECK(params.problem.o.data == address(0x4000));
+
+  CHECK(fake.encoded_maps == 3);
+  const auto q = testing::FakeTensorMap::of(params.q);
+  CHECK(q.type == 9);  // CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+  CHECK(q.tensor.base == address(0x1000));
+  CHECK(q.tensor.extents == std::array<std::uint64_t, 4>{72, 300, 8, 3});
+  CHECK(q.tensor.strides == std::array<std::uint64_t, 3>{8 * 72 * 2, 72 * 2, 300 * 8 * 72 * 2});
+  CHECK(q.tensor.box == std::array<std::uint32_t, 4>{64, 128, 1, 1});
+  const auto v = testing::FakeTensorMap::of(params.v);
+  CHECK(v.tensor.base == address(0x3000));
+  CHECK(v.tensor.extents == std::array<std::uint64_t, 4>{72, 500, 2, 3});
+  CHECK(v.tensor.strides == std::array<std::uint64_t, 3>{72 * 2, 500 * 72 * 2, 2 * 500 * 72 * 2});
+}
+
+TEST_CASE("maps are encoded once for tensors that come again, and anew for others") {
+  if (!can_serve_by_tensor_maps()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  attune_prefill_args args = args_of(128);
+  args.q.data = address(0x70000);
+  args.k.data = address(0x80000);
+  args.v.data = address(0x90000);
+  for (int i = 0; i < 5; ++i) registry.prefill(args, nullptr);
+  CHECK(fake.encoded_maps == 3);
+  args.v.data = address(0xa0000);
+  registry.prefill(args, nullptr);
+  CHECK(fake.encoded_maps == 4);
+  args.k.stride_batch *= 2;
+  registry.prefill(args, nullptr);
+  CHECK(fake.encoded_maps == 5);
+  for (std::uintptr_t i = 0; i < 1000; ++i) {  // more tensors than are kept
+    fake.launches = 0;
+    args.q.data = address(0x100000 + i * 0x100);
+    registry.prefill(args, nullptr);
+    const auto q = testing::FakeTensorMap::of(fake.last_launch.tensor_params.q);
+    REQUIRE(q.tensor.base == args.q.data);
+  }
+}
+
+TEST_CASE("what no tensor map can express is served without one, beside what can") {
+  if (!can_serve_by_tensor_maps()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  const auto uses_maps = [&](const std::function<void(attune_prefill_args&)>& change) {
+    attune_prefill_args args = args_of(128);
+    change(args);
+    const int before = fake.encoded_maps;
+    fake.launches = 0;
+    registry.prefill(args, nullptr);
+    CHECK(fake.launches == 1);
+    CHECK((fake.last_launch.block == 128) == (fake.encoded_maps == before));
+    return fake.encoded_maps > before;
+  };
+  CHECK(uses_maps([](attune_prefill_args&) {}));
+  CHECK_FALSE(uses_maps([](attune_prefill_args& args) { args.seqlen_k = 0; }));
+  CHECK_FALSE(uses_maps([](attune_prefill_args& args) { args.k.stride_batch = 0; }));
+  CHECK_FALSE(uses_maps([](attune_prefill_args& args) { args.v.stride_head = 0; }));
+  CHECK_FALSE(uses_maps([](attune_prefill_args& args) { args.q.stride_seq = 120; }));  // rows overlap
+  CHECK_FALSE(uses_maps([](attune_prefill_args& args) { args.q.stride_batch = 1LL << 39; }));
+  CHECK(uses_maps([](attune_prefill_args& args) { args.q.stride_batch = (1LL << 39) - 8; }));
+  CHECK(uses_maps([](attune_prefill_args& args) { args.batch = 1, args.k.stride_batch = 0; }));
+  CHECK(fake.loads == 2);
 }
 
 TEST_CASE("a dimension of one element gets stride 0, whatever the caller gave") {
@@ -350,7 +445,7 @@ TEST_CASE("an image without code for this GPU leads to NVRTC, and from then on t
   REQUIRE(cache.list().size() == 1);
   CHECK(cache.list().front().valid);
   CHECK(cache.list().front().arch == "sm_90");
-  CHECK(cache.list().front().name == default_variant(Dtype::bf16, 72, true, 227 * 1024).name());
+  CHECK(cache.list().front().name == default_variant(prefill_sm90, Dtype::bf16, 72, true, 227 * 1024).name());
 
   Registry second(bench.options());
   const auto start = std::chrono::steady_clock::now();

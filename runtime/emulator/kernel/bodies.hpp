@@ -56,9 +56,11 @@ void cp_async_wait() {
 
 inline void block_barrier(int line) { machine().block_barrier(line); }
 inline void warp_barrier(int line) { machine().warp_barrier(line); }
+inline unsigned shuffle_xor(unsigned value, int mask, int line) {
+  return machine().shuffle_xor(value, static_cast<unsigned>(mask), line);
+}
 inline float shuffle_xor(float value, int mask, int line) {
-  const unsigned bits = machine().shuffle_xor(__builtin_bit_cast(unsigned, value), static_cast<unsigned>(mask), line);
-  return __builtin_bit_cast(float, bits);
+  return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(unsigned, value), mask, line));
 }
 inline bool any_lane(bool predicate, int line) { return machine().any_lane(predicate, line); }
 
@@ -69,6 +71,65 @@ void ldmatrix(unsigned (&words)[4], unsigned address, int line) {
 template <Dtype dtype>
 void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int line) {
   machine().mma(d, a, b0, b1, static_cast<int>(dtype), line);
+}
+
+inline void mbarrier_init(unsigned address, unsigned arrivals, int line) {
+  machine().mbarrier_init(address, arrivals, line);
+}
+inline void mbarrier_init_fence(int line) { machine().mbarrier_init_fence(line); }
+inline void mbarrier_arrive(unsigned address, int line) { machine().mbarrier_arrive(address, 0, line); }
+inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line) {
+  machine().mbarrier_arrive(address, bytes, line);
+}
+inline void mbarrier_wait(unsigned address, unsigned parity, int line) {
+  machine().mbarrier_wait(address, parity, line);
+}
+
+inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
+                     int line) {
+  machine().load_box(address, &map, barrier, {x, y, z, w}, line);
+}
+inline void prefetch_map(const AttuneTensorMap&) {}
+
+inline void named_barrier_wait(unsigned id, unsigned threads, int line) {
+  machine().named_barrier(id, threads, true, line);
+}
+inline void named_barrier_announce(unsigned id, unsigned threads, int line) {
+  machine().named_barrier(id, threads, false, line);
+}
+
+template <unsigned registers>
+void take_registers(int line) {
+  machine().take_registers(registers, line);
+}
+template <unsigned registers>
+void give_registers(int line) {
+  machine().give_registers(registers, line);
+}
+
+template <Dtype dtype, int tiles>
+void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate, int line) {
+  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], nullptr, A, B, accumulate}, line);
+}
+template <Dtype dtype, int tiles>
+void wgmma(float (&D)[tiles][4], const unsigned (&A)[4], unsigned long long B, bool accumulate, int line) {
+  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], A, 0, B, accumulate}, line);
+}
+inline unsigned long long matrix_descriptor(unsigned address, unsigned leading_bytes) {
+  constexpr unsigned long long stride_1024_bytes = 64;
+  constexpr unsigned long long swizzle_128_bytes = 1;
+  return (address & 0x3ffff) / 16 | static_cast<unsigned long long>(leading_bytes / 16 & 0x3fff) << 16 |
+         stride_1024_bytes << 32 | swizzle_128_bytes << 62;
+}
+inline void wgmma_fence(int line) { machine().wgmma_fence(line); }
+inline void wgmma_commit(int line) { machine().wgmma_commit(line); }
+template <int pending>
+void wgmma_wait(int line) {
+  machine().wgmma_wait(pending, line);
+}
+template <int tiles>
+void settle(float (&D)[tiles][4], int line) {
+  machine().settle_registers(D[0], tiles * 4, line);
 }
 
 // The approximate instructions flush subnormal numbers to zero (.ftz).

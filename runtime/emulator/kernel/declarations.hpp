@@ -13,6 +13,7 @@
 
 enum class Dtype;
 struct Chunk;
+struct AttuneTensorMap;
 
 struct GridIndex {
   unsigned x, y, z;
@@ -46,6 +47,7 @@ inline void warp_barrier(int line = __builtin_LINE());
 
 // ptx/shuffle.cuh
 inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
+inline unsigned shuffle_xor(unsigned value, int mask, int line = __builtin_LINE());
 inline bool any_lane(bool predicate, int line = __builtin_LINE());
 
 // ptx/ldmatrix.cuh
@@ -55,6 +57,44 @@ void ldmatrix(unsigned (&words)[4], unsigned address, int line = __builtin_LINE(
 // ptx/mma.cuh
 template <Dtype dtype>
 void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int line = __builtin_LINE());
+
+// ptx/mbarrier.cuh
+constexpr unsigned mbarrier_bytes = 8;
+inline void mbarrier_init(unsigned address, unsigned arrivals, int line = __builtin_LINE());
+inline void mbarrier_init_fence(int line = __builtin_LINE());
+inline void mbarrier_arrive(unsigned address, int line = __builtin_LINE());
+inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line = __builtin_LINE());
+inline void mbarrier_wait(unsigned address, unsigned parity, int line = __builtin_LINE());
+
+// ptx/tensor_copy.cuh
+inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
+                     int line = __builtin_LINE());
+inline void prefetch_map(const AttuneTensorMap& map);
+
+// ptx/named_barrier.cuh
+inline void named_barrier_wait(unsigned id, unsigned threads, int line = __builtin_LINE());
+inline void named_barrier_announce(unsigned id, unsigned threads, int line = __builtin_LINE());
+
+// ptx/registers.cuh
+template <unsigned registers>
+void take_registers(int line = __builtin_LINE());
+template <unsigned registers>
+void give_registers(int line = __builtin_LINE());
+
+// ptx/wgmma.cuh
+template <Dtype dtype, int tiles>
+void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate,
+           int line = __builtin_LINE());
+template <Dtype dtype, int tiles>
+void wgmma(float (&D)[tiles][4], const unsigned (&A)[4], unsigned long long B, bool accumulate,
+           int line = __builtin_LINE());
+inline unsigned long long matrix_descriptor(unsigned address, unsigned leading_bytes);
+inline void wgmma_fence(int line = __builtin_LINE());
+inline void wgmma_commit(int line = __builtin_LINE());
+template <int pending>
+void wgmma_wait(int line = __builtin_LINE());
+template <int tiles>
+void settle(float (&D)[tiles][4], int line = __builtin_LINE());
 
 // ptx/math.cuh
 inline float minus_infinity();

@@ -9,6 +9,17 @@ namespace attune::emulator {
 /// that relies on more is found out.
 constexpr unsigned shared_base = 128;
 
+/// One thread's operands of a wgmma, D += A B or D = A B.
+struct Wgmma {
+  int dtype;                ///< Dtype
+  unsigned columns;         ///< of B and D
+  float* D;                 ///< columns / 2 registers
+  const unsigned* A_words;  ///< four registers; null: A is in shared memory
+  unsigned long long A;     ///< descriptor
+  unsigned long long B;     ///< descriptor
+  bool accumulate;
+};
+
 class Machine {
  public:
   struct Index {
@@ -35,6 +46,24 @@ class Machine {
   virtual bool any_lane(bool predicate, int line) = 0;
   virtual void ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) = 0;
   virtual void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) = 0;
+
+  virtual void mbarrier_init(unsigned address, unsigned arrivals, int line) = 0;
+  virtual void mbarrier_init_fence(int line) = 0;
+  virtual void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) = 0;
+  virtual void mbarrier_wait(unsigned address, unsigned parity, int line) = 0;
+  /// `map` points to the bytes of an AttuneTensorMap.
+  virtual void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) = 0;
+  /// A thread that does not wait only announces itself.
+  virtual void named_barrier(unsigned id, unsigned threads, bool wait, int line) = 0;
+  virtual void take_registers(unsigned registers, int line) = 0;
+  virtual void give_registers(unsigned registers, int line) = 0;
+
+  virtual void wgmma(const Wgmma& operands, int line) = 0;
+  virtual void wgmma_fence(int line) = 0;
+  virtual void wgmma_commit(int line) = 0;
+  virtual void wgmma_wait(unsigned pending, int line) = 0;
+  /// The registers of a D get what products made of them.
+  virtual void settle_registers(float* registers, unsigned count, int line) = 0;
 
   /// A float rounded to nearest even in a storage type (Dtype).
   virtual unsigned short to_storage(int dtype, float value) const = 0;

@@ -35,7 +35,7 @@ typedef enum attune_dtype { ATTUNE_FP16 = 0, ATTUNE_BF16 = 1 } attune_dtype;
 typedef enum attune_compile_policy {
   ATTUNE_COMPILE_MISSING = 0, /* only when no embedded kernel serves the problem */
   ATTUNE_COMPILE_NEVER = 1,
-  ATTUNE_COMPILE_EXACT = 2 /* a kernel of exactly this head_dim, unless one is embedded */
+  ATTUNE_COMPILE_EXACT = 2 /* a kernel of the closest head_dim that its template has, unless one is embedded */
 } attune_compile_policy;
 
 /* Where kernels run. */

@@ -39,7 +39,7 @@ enum class Dtype { fp16 = ATTUNE_FP16, bf16 = ATTUNE_BF16 };
 enum class Compile {
   missing = ATTUNE_COMPILE_MISSING,  ///< only when no embedded kernel serves the problem
   never = ATTUNE_COMPILE_NEVER,
-  exact = ATTUNE_COMPILE_EXACT,  ///< a kernel of exactly this head_dim, unless one is embedded
+  exact = ATTUNE_COMPILE_EXACT,  ///< a kernel of the closest head_dim that its template has, unless one is embedded
 };
 
 /// Where kernels run.

@@ -1,0 +1,134 @@
+// The rules of prefill_sm90.
+#include <algorithm>
+#include <array>
+
+#include "generator/family_checks.hpp"
+
+namespace attune {
+namespace {
+
+constexpr int warpgroup_threads = 128;
+constexpr int warpgroup_rows = 64;  // of wgmma, and so of each consumer warpgroup
+constexpr int most_consumers = 3;
+constexpr int panel_columns = 64;  // 128 bytes, the swizzle's row
+constexpr int panel_row_bytes = 128;
+constexpr int ring_stage_bytes = 16;   // a full and an empty mbarrier
+constexpr int alignment_slack = 1023;  // shared memory starts anywhere, panels at multiples of 1,024 bytes
+
+constexpr std::array head_dims{64, 96, 128, 192, 256};
+
+int consumers_of(const Variant& v) { return v.B_r / warpgroup_rows; }
+
+/// Registers per thread that the accumulators may have of the 160 or 240 that a consumer warpgroup takes. Measured with
+/// ptxas 13.0: with three warpgroups 128 accumulators fit and 140 spill; with fewer 196 fit and most tiles of 200
+/// spill.
+int register_budget(const Variant& v) { return consumers_of(v) == most_consumers ? 128 : 196; }
+
+bool has_head_dim(const Variant& v) { return std::ranges::find(head_dims, v.head_dim) != head_dims.end(); }
+
+bool has_consumers(const Variant& v) { return v.B_r % warpgroup_rows == 0 && consumers_of(v) <= most_consumers; }
+
+/// The first warpgroup may skip the last block of a tile, never two.
+bool skips_one_block(const Variant& v) { return v.B_r - warpgroup_rows <= v.B_c; }
+
+bool is_tile(const Variant& v) { return has_consumers(v) && skips_one_block(v); }
+
+Resources resources_of(const Variant& v) {
+  const int row_bytes = (v.head_dim + panel_columns - 1) / panel_columns * panel_row_bytes;
+  Resources needs;
+  needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
+  needs.shared_bytes = (v.Q_stages * v.B_r + 2 * v.stages * v.B_c) * row_bytes +
+                       (v.Q_stages + 2 * v.stages) * ring_stage_bytes + alignment_slack;
+  needs.accumulator_registers = v.head_dim / 2 + v.B_c / 2 + v.B_c / 4;  // O, S, and P in half a register an element
+  return needs;
+}
+
+std::optional<Refusal> head_dim_rule(const Variant& v) {
+  if (has_head_dim(v)) return std::nullopt;
+  return refuse(v, {"head_dim"},
+                fmt::format("head_dim is {}; prefill_sm90 has {}", v.head_dim, fmt::join(head_dims, ", ")),
+                has_head_dim);
+}
+
+std::optional<Refusal> rows_rule(const Variant& v) {
+  if (has_consumers(v)) return std::nullopt;
+  return refuse(
+      v, {"B_r"},
+      fmt::format("B_r is {}, but 1 to {} warpgroups compute {} rows each", v.B_r, most_consumers, warpgroup_rows),
+      has_consumers);
+}
+
+std::optional<Refusal> skip_rule(const Variant& v) {
+  if (!has_consumers(v) || skips_one_block(v)) return std::nullopt;
+  return refuse(v, {"B_c", "B_r"},
+                fmt::format("B_r is {} and B_c {}: the first {} rows would skip more than one block of a causal tile, "
+                            "B_r - {} may be B_c at most",
+                            v.B_r, v.B_c, warpgroup_rows, warpgroup_rows),
+                is_tile);
+}
+
+std::optional<Refusal> registers_rule(const Variant& v) {
+  if (!has_consumers(v)) return std::nullopt;
+  const int needed = resources_of(v).accumulator_registers;
+  if (needed <= register_budget(v)) return std::nullopt;
+  const auto passes = [](const Variant& c) {
+    return is_tile(c) && resources_of(c).accumulator_registers <= register_budget(c);
+  };
+  return refuse(v, {"B_c", "B_r"},
+                fmt::format("O, S and P take {} registers per thread, over the {} that {} warpgroups leave without "
+                            "spilling",
+                            needed, register_budget(v), consumers_of(v)),
+                passes);
+}
+
+std::optional<Refusal> ping_pong_rule(const Variant& v) {
+  if (v.ping_pong == 0 || v.B_r != warpgroup_rows) return std::nullopt;
+  return Refusal{"ping_pong", fmt::format("ping_pong has warpgroups take turns, but B_r {} is one warpgroup's; "
+                                          "ping_pong: false, or B_r: {}",
+                                          v.B_r, 2 * warpgroup_rows)};
+}
+
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, skip_rule, registers_rule, ping_pong_rule});
+
+constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
+
+/// The tile of one head_dim.
+struct Tile {
+  int B_r;
+  int B_c;
+  int causal_B_c;
+  int Q_stages;
+  bool ping_pong;
+};
+
+/// Element i is for head_dims[i].
+constexpr std::array<Tile, head_dims.size()> tiles{{{192, 128, 128, 2, true},
+                                                    {128, 128, 128, 2, true},
+                                                    {128, 128, 128, 2, true},
+                                                    {128, 96, 96, 1, true},
+                                                    {128, 80, 64, 1, false}}};
+
+/// The one architecture has one size of shared memory, so there are no smaller tiles.
+void set_default_tile(Variant& variant, int /*shared_per_block*/) {
+  const auto head_dim = std::ranges::lower_bound(head_dims, variant.head_dim);
+  const Tile& tile = tiles[static_cast<std::size_t>(head_dim - head_dims.begin())];
+  variant.head_dim = *head_dim;
+  variant.B_r = tile.B_r;
+  variant.B_c = variant.causal != 0 ? tile.causal_B_c : tile.B_c;
+  variant.stages = 2;
+  variant.Q_stages = tile.Q_stages;
+  variant.ping_pong = tile.ping_pong ? 1 : 0;
+}
+
+}  // namespace
+
+const FamilyChecks& prefill_sm90_checks() {
+  static constexpr FamilyChecks checks{.resources = resources_of,
+                                       .is_tile = is_tile,
+                                       .rules = rules,
+                                       .shared_memory_keys = shared_memory_keys,
+                                       .set_default_tile = set_default_tile};
+  return checks;
+}
+
+}  // namespace attune

@@ -1,0 +1,37 @@
+#include "runtime/emulator/named_barriers.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/emulator/fragments.hpp"
+
+namespace attune::emulator {
+
+std::optional<std::string> NamedBarriers::arrive(unsigned id, unsigned threads, unsigned block_threads, int line) {
+  if (id == 0 || id >= barriers_.size()) {
+    return fmt::format("there is no named barrier {}; they are 1 to {}", id, barriers_.size() - 1);
+  }
+  if (threads == 0 || threads % warp_size != 0 || threads > block_threads) {
+    return fmt::format("named barrier {} cannot be of {} threads: whole warps, and at most the {} of the block", id,
+                       threads, block_threads);
+  }
+  Barrier& barrier = barriers_[id];
+  if (barrier.threads != 0 && barrier.threads != threads) {
+    return fmt::format("named barrier {} is of {} threads here and of {} in line {}", id, threads, barrier.threads,
+                       barrier.line);
+  }
+  if (barrier.threads == 0) {
+    barrier.threads = threads;
+    barrier.line = line;
+  }
+  barrier.arrived += warp_size;
+  return std::nullopt;
+}
+
+std::optional<unsigned> NamedBarriers::half_full() const {
+  for (unsigned id = 0; id < barriers_.size(); ++id) {
+    if (barriers_[id].arrived != 0) return id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace attune::emulator

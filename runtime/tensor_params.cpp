@@ -1,0 +1,31 @@
+#include "runtime/tensor_params.hpp"
+
+namespace attune {
+namespace {
+
+constexpr int bytes_per_element = 2;              // fp16 and bf16
+constexpr std::int64_t stride_limit = 1LL << 40;  // bytes
+constexpr std::uint32_t panel_columns = 64;       // 128 bytes (templates/blocks/panels.cuh)
+
+}  // namespace
+
+bool is_mappable(std::int64_t stride, int head_dim) {
+  return stride >= head_dim && stride < stride_limit / bytes_per_element;
+}
+
+TensorDescription describe(const AttuneTensor& tensor, const AttunePrefillParams& params, Dtype dtype, int seqlen,
+                           int heads, int rows) {
+  // The stride of a single element is never used, but has to be a valid one.
+  const auto bytes = [&](std::int64_t stride, int extent) {
+    return static_cast<std::uint64_t>(extent > 1 ? stride : params.head_dim) * bytes_per_element;
+  };
+  return {.base = tensor.data,
+          .dtype = dtype,
+          .extents = {static_cast<std::uint64_t>(params.head_dim), static_cast<std::uint64_t>(seqlen),
+                      static_cast<std::uint64_t>(heads), static_cast<std::uint64_t>(params.batch)},
+          .strides = {bytes(tensor.stride_seq, seqlen), bytes(tensor.stride_head, heads),
+                      bytes(tensor.stride_batch, params.batch)},
+          .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1}};
+}
+
+}  // namespace attune

@@ -1,0 +1,47 @@
+// The parameter block of kernels that leave reading Q, K and V to the copy engine: their tensors as tensor maps need
+// them, and the block from the maps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/plan.hpp"
+#include "templates/tensor_params.h"
+
+namespace attune {
+
+/// What cuTensorMapEncodeTiled is told of one tensor of 16-bit elements, swizzled by 128 bytes; elements beyond the
+/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch.
+struct TensorDescription {
+  const void* base = nullptr;
+  Dtype dtype = Dtype::bf16;
+  std::array<std::uint64_t, 4> extents{};  ///< elements
+  std::array<std::uint64_t, 3> strides{};  ///< bytes, of the outer three
+  std::array<std::uint32_t, 4> box{};      ///< elements that one copy moves
+
+  bool operator==(const TensorDescription&) const = default;
+};
+
+/// Whether a tensor map takes this stride of a dimension of more than one element: at least a row, so that rows do not
+/// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
+bool is_mappable(std::int64_t stride, int head_dim);
+
+/// One of a call's tensors (strides of single elements are 0 there), read in boxes of `rows` rows.
+TensorDescription describe(const AttuneTensor& tensor, const AttunePrefillParams& params, Dtype dtype, int seqlen,
+                           int heads, int rows);
+
+/// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
+template <class Encode>
+AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const Plan& plan,
+                                             const Encode& encode) {
+  const auto dtype = static_cast<Dtype>(plan.variant.dtype);
+  const int heads_kv = params.heads_q / params.gqa_ratio;
+  return {.q = encode(describe(params.q, params, dtype, params.seqlen_q, params.heads_q, plan.variant.B_r)),
+          .k = encode(describe(params.k, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
+          .v = encode(describe(params.v, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
+          .problem = params,
+          .q_blocks = plan.q_blocks,
+          .group_heads = plan.group_heads};
+}
+
+}  // namespace attune

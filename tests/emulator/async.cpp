@@ -1,0 +1,191 @@
+// What the emulator promises of the asynchronous instructions of compute capability 9.0, each on the smallest kernel
+// that shows it.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/emulator/probe.hpp"
+
+namespace attune::emulator_tests {
+namespace {
+
+std::vector<float> check_clean(const std::string& which) { return Probe::async().check_clean(which); }
+
+void check_fault(const std::string& which, const std::vector<std::string>& words) {
+  Probe::async().check_fault(which, words);
+}
+
+/// The same, whatever the schedule.
+void check_fault_always(const std::string& which, const std::vector<std::string>& words) {
+  check_fault(which, words);
+  for (std::uint64_t seed = 2; seed <= 12; ++seed) {
+    CAPTURE(which);
+    CAPTURE(seed);
+    Probe::Options options;
+    options.seed = seed;
+    CHECK(!Probe::async().run(which, options).report.ok());
+  }
+}
+
+/// The registers of the 64 x 64 result that each of 128 threads holds agree with `expected(row, column)`.
+template <class Function>
+void check_product(const std::vector<float>& out, const Function& expected) {
+  for (int t = 0; t < 128; ++t) {
+    for (int i = 0; i < 32; ++i) {
+      const int row = t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8;
+      const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      CAPTURE(row);
+      CAPTURE(column);
+      CHECK(out[t * 32 + i] == expected(row, column));
+    }
+  }
+}
+
+/// A of the first box times the transpose of the second.
+float rows_times_rows(int row, int column) {
+  float sum = 0;
+  for (int k = 0; k < 64; ++k) sum += Probe::element(0, row, k) * Probe::element(1, 10 + column, k);
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("who waits for a phase of an mbarrier sees what those who arrived had written") {
+  const std::vector<float> out = check_clean("mbarrier_orders");
+  for (int i = 0; i < 32; ++i) CHECK(out[32 + i] == i);
+  check_fault_always("mbarrier_of_other_parity", {});
+}
+
+TEST_CASE("a phase that cannot end is a deadlock that names the mbarrier, what it lacks and who waits") {
+  check_fault_always("mbarrier_lacks_an_arrival",
+                     {"@wait", "deadlock", "mbarrier_wait", "phase 0 of the mbarrier at 0x", "1 of 33 arrivals",
+                      "32 threads from 32 on"});
+}
+
+TEST_CASE("a phase takes as many arrivals as it expects, and a thread that waits for one may not be passed by") {
+  check_fault("mbarrier_gets_too_many", {"@too many", "more than the 1 arrivals"});
+  check_fault_always("mbarrier_phase_missed", {"@second", "thread 32", "may miss"});
+}
+
+TEST_CASE("an mbarrier is initialised once, well, and before anybody uses it") {
+  check_fault("mbarrier_not_initialised", {"@none", "no mbarrier at 0x"});
+  check_fault("mbarrier_initialised_twice", {"@again", "already", "@init"});
+  check_fault("mbarrier_misaligned", {"@odd", "8-byte aligned"});
+  check_fault("mbarrier_of_no_arrivals", {"@zero", "0 arrivals"});
+  check_fault_always("mbarrier_used_without_barrier", {"@arrive", "mbarrier at 0x"});
+}
+
+TEST_CASE("the memory of an mbarrier is not accessed as memory") {
+  check_fault("mbarrier_read_as_memory", {"@load", "where an mbarrier lives", "@init"});
+  check_fault("mbarrier_written_as_memory", {"@store", "where an mbarrier lives"});
+  check_fault("box_onto_mbarrier", {"@box", "where an mbarrier lives"});
+}
+
+TEST_CASE("a box arrives swizzled, with zeros for what lies outside the tensor, before its phase ends") {
+  const auto check_box = [](const std::vector<float>& out, int x, int y) {
+    for (int t = 0; t < 512; ++t) {
+      for (int i = 0; i < 8; ++i) CHECK(out[t * 32 + i] == Probe::element(1, y + t % 64, x + t / 64 * 8 + i));
+    }
+  };
+  check_box(check_clean("box_waited_for"), 0, 20);
+  check_box(check_clean("box_beyond_the_edges"), 32, -10);
+}
+
+TEST_CASE("a box is not there before somebody has waited for its phase, whether it has landed or not") {
+  check_fault_always("box_not_waited_for", {"@use", "race", "bulk copy", "mbarrier at 0x", "@box"});
+  check_fault_always("box_at_the_end", {"@box", "nobody has waited"});
+}
+
+TEST_CASE("the bytes that a phase expects are those that its copies bring") {
+  check_fault_always("box_expects_too_little", {"too few bytes", "@second box"});
+  check_fault_always("box_expects_too_much", {"deadlock", "@wait for the box", "0 of 1 arrivals and 16 bytes"});
+}
+
+TEST_CASE("the copy engine needs the fence behind the initialisation, a map, and memory on both sides") {
+  check_fault("box_without_fence", {"@box", "mbarrier_init_fence", "@unfenced"});
+  check_fault("box_misaligned", {"@box", "no multiple", "1024"});
+  check_fault("box_without_map", {"@box", "no tensor map"});
+  check_fault("box_outside_the_buffer", {"@box", "no buffer holds", "behind the end of in"});
+  check_fault("box_beyond_shared", {"@box", "outside the launch's shared memory"});
+}
+
+TEST_CASE("a box onto what may still be read, copied or unfenced is a fault") {
+  check_fault_always("box_onto_unread_data", {"@box", "race: writes", "@plain"});
+  check_fault_always("box_onto_box", {"@second box", "race: writes", "bulk copy"});
+  check_fault_always("box_onto_plain_writes", {"@box", "asynchronous proxy", "@plain", "no proxy fence"});
+}
+
+TEST_CASE("a named barrier shows those who wait what all who came did before, and nothing to those who announce") {
+  const std::vector<float> out = check_clean("named_orders");
+  for (int i = 0; i < 32; ++i) CHECK(out[32 + i] == i);
+  check_fault_always("named_announcer_learns_nothing", {"@unknown", "shared address"});
+}
+
+TEST_CASE("a named barrier has a number from 1 to 15 and one count of threads, in whole warps") {
+  check_fault_always("named_counts_differ", {"named barrier 3 is of"});
+  check_fault("named_number_zero", {"@zero barrier", "no named barrier 0"});
+  check_fault("named_part_of_a_warp", {"@part", "48 threads"});
+  check_fault_always("named_left_half_full", {"@left", "the block ends", "32 of 64 threads", "named barrier 2"});
+  check_fault("named_differs_in_a_warp", {"@differs", "comes to barrier"});
+}
+
+TEST_CASE("registers are handed from warpgroup to warpgroup, and waited for") {
+  check_clean("registers_change_hands");
+  check_fault_always("registers_that_nobody_gives", {"deadlock", "@take", "160 registers", "0 are free"});
+  check_fault("registers_of_odd_number", {"@odd number", "132 registers are no multiple of 8"});
+  check_fault("registers_taken_down", {"@down", "64 registers", "the warpgroup has 96"});
+  check_fault("registers_given_up", {"@up", "160 registers", "the warpgroup has 128"});
+}
+
+TEST_CASE("wgmma multiplies operands in shared memory, and A in registers with B in shared memory") {
+  check_product(check_clean("product_of_shared"), rows_times_rows);
+  check_product(check_clean("product_of_registers"), [](int row, int column) {
+    float sum = 0;
+    for (int k = 0; k < 64; ++k) sum += static_cast<float>(row + k % 5) * Probe::element(1, 10 + k, column);
+    return sum;
+  });
+}
+
+TEST_CASE("a wait that leaves one group pending covers the older product and not the newer") {
+  check_product(check_clean("product_older_waited_for"), rows_times_rows);
+  check_fault_always("product_newer_not_waited_for", {"@settle E", "@newer", "no wgmma_wait"});
+  check_fault_always("product_not_committed", {"@settle", "@product", "no wgmma_wait"});
+}
+
+TEST_CASE("until it is settled, D is not the thread's: reading gives NaN, and writing is a fault") {
+  const std::vector<float> out = check_clean("product_not_settled");
+  for (int i = 0; i < 128 * 32; ++i) CHECK(std::isnan(out[i]));
+  check_fault_always("product_touched", {"@settle", "registers of D were written", "@product"});
+}
+
+TEST_CASE("the registers of A stay what they are until the product has been waited for") {
+  check_fault_always("product_of_changed_registers",
+                     {"@wait for product", "registers of A were written", "@of registers"});
+}
+
+TEST_CASE("a product needs a fence behind whatever used its registers, and settle() before that fence") {
+  check_fault("product_without_fence", {"@product", "no wgmma_fence", "registers of D"});
+  check_fault("product_of_settled_without_fence", {"@unfenced product", "no wgmma_fence", "registers of D"});
+  check_fault("product_of_registers_not_settled", {"@of unsettled", "written since they were settled"});
+  check_fault("product_of_registers_without_fence", {"@of registers", "no wgmma_fence", "registers of A"});
+}
+
+TEST_CASE("operands in shared memory are there before a product begins and stay until it has been waited for") {
+  check_fault_always("product_of_late_copy", {"@product", "race: reads", "bulk copy"});
+  check_fault_always("product_of_overwritten_operand", {"@overwrite", "race: writes", "wgmma that warp", "@product"});
+  check_fault_always("product_of_plain_writes", {"@product", "asynchronous proxy", "@st", "no proxy fence"});
+}
+
+TEST_CASE("the four warps of a warpgroup call wgmma alike") {
+  check_fault_always("product_without_a_warp", {"deadlock", "wgmma in ", "@product"});
+  check_fault_always("product_in_two_places", {"wgmma waits for thread", "same warpgroup", "@elsewhere"});
+  check_fault("product_of_two_descriptors", {"@product", "same warpgroup"});
+}
+
+TEST_CASE("a descriptor starts where the swizzle does, names the emulated one, and stays in shared memory") {
+  check_fault("product_misaligned", {"@product", "matrix descriptor", "1024"});
+  check_fault("product_of_other_swizzle", {"@product", "matrix descriptor", "swizzle"});
+  check_fault("product_beyond_shared", {"@product", "outside the launch's shared memory"});
+}
+
+}  // namespace attune::emulator_tests

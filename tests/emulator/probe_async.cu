@@ -1,0 +1,306 @@
+// Small kernels for the instructions of compute capability 9.0, each right or wrong in one way. Compiled behind
+// templates/params.h, tensor_params.h and types.h; `which` picks one. A line that a test expects to be named ends with
+// `// @name`.
+
+struct ProbeParams {
+  AttuneTensorMap map;       // bf16, 2 heads of 100 rows of 64 columns: boxes of 64 x 64
+  AttuneTensorMap long_map;  // as if it had 200 rows
+  AttuneTensorMap no_map;
+  int which;
+  float* out;  // 32 floats for each of 512 threads
+};
+
+enum Which {
+  mbarrier_orders,
+  mbarrier_of_other_parity,
+  mbarrier_lacks_an_arrival,
+  mbarrier_gets_too_many,
+  mbarrier_not_initialised,
+  mbarrier_initialised_twice,
+  mbarrier_misaligned,
+  mbarrier_of_no_arrivals,
+  mbarrier_used_without_barrier,
+  mbarrier_read_as_memory,
+  mbarrier_written_as_memory,
+  mbarrier_phase_missed,
+  box_waited_for,
+  box_beyond_the_edges,
+  box_not_waited_for,
+  box_expects_too_little,
+  box_expects_too_much,
+  box_without_fence,
+  box_misaligned,
+  box_without_map,
+  box_outside_the_buffer,
+  box_beyond_shared,
+  box_onto_mbarrier,
+  box_onto_unread_data,
+  box_onto_box,
+  box_onto_plain_writes,
+  box_at_the_end,
+  named_orders,
+  named_announcer_learns_nothing,
+  named_counts_differ,
+  named_number_zero,
+  named_part_of_a_warp,
+  named_differs_in_a_warp,
+  named_lacks_a_warp,
+  named_left_half_full,
+  registers_change_hands,
+  registers_that_nobody_gives,
+  registers_of_odd_number,
+  registers_taken_down,
+  registers_given_up,
+  product_of_shared,
+  product_of_registers,
+  product_older_waited_for,
+  product_newer_not_waited_for,
+  product_not_committed,
+  product_not_settled,
+  product_touched,
+  product_of_changed_registers,
+  product_without_fence,
+  product_of_settled_without_fence,
+  product_of_registers_without_fence,
+  product_of_registers_not_settled,
+  product_of_late_copy,
+  product_of_overwritten_operand,
+  product_of_plain_writes,
+  product_without_a_warp,
+  product_in_two_places,
+  product_of_two_descriptors,
+  product_misaligned,
+  product_of_other_swizzle,
+  product_beyond_shared,
+};
+
+constexpr int columns = 64;
+constexpr u32 tile_bytes = 64 * 128;
+
+inline u32 tile(u32 i) { return (shared_memory() + 1023) / 1024 * 1024 + i * tile_bytes; }
+inline u32 barrier(u32 i) { return tile(6) + i * mbarrier_bytes; }
+inline Chunk chunk_of(unsigned value) { return {{value, value, value, value}}; }
+inline float value_at(u32 address) { return static_cast<float>(load_shared(address).word[0]); }
+
+inline void create_barriers(u32 arrivals) {
+  if (thread_index() == 0) {
+    for (u32 i = 0; i < 3; ++i) mbarrier_init(barrier(i), arrivals);
+    mbarrier_init_fence();
+  }
+  block_barrier();
+}
+
+inline void mbarriers(const ProbeParams& p) {
+  const u32 own = tile(0) + lane_index() * 16;
+  const bool writes = warp_index() == 0;
+  create_barriers(p.which == mbarrier_lacks_an_arrival ? 33 : 32);
+  if (warp_index() > 1) return;
+  if (writes) {
+    store_shared(own, chunk_of(lane_index()));  // @write
+    mbarrier_arrive(barrier(0));
+    return;
+  }
+  mbarrier_wait(barrier(0), p.which == mbarrier_of_other_parity ? 1 : 0);  // @wait
+  store_global(p.out + thread_index(), value_at(own));                     // @read
+}
+
+inline void wrong_mbarriers(const ProbeParams& p) {
+  const bool first = thread_index() == 0;
+  if (p.which == mbarrier_used_without_barrier) {
+    if (first) mbarrier_init(barrier(0), 1);
+    warp_barrier();
+    if (thread_index() == 32) mbarrier_arrive(barrier(0));  // @arrive
+    return;
+  }
+  if (p.which == mbarrier_phase_missed) {
+    create_barriers(1);
+    if (thread_index() == 32) {
+      mbarrier_arrive(barrier(1));
+      mbarrier_wait(barrier(0), 0);
+    }
+    if (first) {
+      mbarrier_wait(barrier(1), 0);
+      mbarrier_arrive(barrier(0));
+      mbarrier_arrive(barrier(0));  // @second
+    }
+    return;
+  }
+  if (!first) return;
+  if (p.which == mbarrier_not_initialised) mbarrier_wait(barrier(0), 1);        // @none
+  if (p.which == mbarrier_misaligned) mbarrier_init(barrier(0) + 4, 1);         // @odd
+  if (p.which == mbarrier_of_no_arrivals) mbarrier_init(barrier(0), 0);         // @zero
+  mbarrier_init(barrier(0), 1);                                                 // @init
+  if (p.which == mbarrier_initialised_twice) mbarrier_init(barrier(0), 1);      // @again
+  if (p.which == mbarrier_read_as_memory) load_shared(barrier(0));              // @load
+  if (p.which == mbarrier_written_as_memory) store_shared(barrier(0) + 4, 0U);  // @store
+  if (p.which == mbarrier_gets_too_many) {
+    mbarrier_arrive_expect(barrier(0), 16);
+    mbarrier_arrive(barrier(0));  // @too many
+  }
+}
+
+inline void boxes(const ProbeParams& p) {
+  const u32 own = tile(0) + thread_index() % 64 * 128 + (thread_index() / 64 % 8 ^ thread_index() % 8) * 16;
+  if (p.which == box_without_fence) {
+    if (thread_index() == 0) mbarrier_init(barrier(0), 1);  // @unfenced
+    block_barrier();
+  } else {
+    create_barriers(1);
+  }
+  if (p.which == box_onto_unread_data || p.which == box_onto_plain_writes) {
+    const u32 mine = tile(0) + thread_index() * 16;
+    if (thread_index() == (p.which == box_onto_plain_writes ? 0U : 1U)) store_shared(mine, chunk_of(1));  // @plain
+  }
+  if (thread_index() == 0) {
+    const int x = p.which == box_beyond_the_edges ? 32 : 0;
+    const int y = p.which == box_beyond_the_edges ? -10 : p.which == box_outside_the_buffer ? 80 : 20;
+    const bool again = p.which == box_expects_too_little || p.which == box_onto_box;
+    const u32 more = p.which == box_expects_too_much ? 16 : p.which == box_onto_box ? tile_bytes : 0;
+    const u32 place = p.which == box_misaligned      ? tile(0) + 512
+                      : p.which == box_beyond_shared ? tile(7)
+                      : p.which == box_onto_mbarrier ? tile(6)
+                                                     : tile(0);
+    const AttuneTensorMap& map = p.which == box_without_map          ? p.no_map
+                                 : p.which == box_outside_the_buffer ? p.long_map
+                                                                     : p.map;
+    mbarrier_arrive_expect(barrier(0), tile_bytes + more);
+    load_box(place, map, barrier(0), x, y, 1, 0);                                                 // @box
+    if (again) load_box(p.which == box_onto_box ? place : tile(1), map, barrier(0), x, y, 0, 0);  // @second box
+  }
+  if (p.which == box_at_the_end) return;
+  if (p.which == box_not_waited_for) block_barrier();
+  if (p.which != box_not_waited_for) mbarrier_wait(barrier(0), 0);  // @wait for the box
+  const Chunk got = load_shared(own);                               // @use
+  for (u32 i = 0; i < 4; ++i) {
+    store_global(p.out + thread_index() * 32 + 2 * i, __builtin_bit_cast(float, got.word[i] << 16));
+    store_global(p.out + thread_index() * 32 + 2 * i + 1, __builtin_bit_cast(float, got.word[i] & 0xffff0000));
+  }
+}
+
+inline void named(const ProbeParams& p) {
+  const u32 warp = warp_index();
+  const u32 own = tile(0) + lane_index() * 16;
+  if (warp > 1) return;
+  if (p.which == named_number_zero) named_barrier_wait(0, 64);                           // @zero barrier
+  if (p.which == named_part_of_a_warp) named_barrier_wait(1, 48);                        // @part
+  if (p.which == named_differs_in_a_warp) named_barrier_wait(1 + lane_index() % 2, 64);  // @differs
+  if (p.which == named_left_half_full) {
+    if (warp == 1) named_barrier_announce(2, 64);  // @left
+    return;
+  }
+  if (warp == 0) {
+    store_shared(own, chunk_of(lane_index()));
+    named_barrier_announce(3, 64);                                          // @announce
+    if (p.which == named_announcer_learns_nothing) load_shared(own + 512);  // @unknown
+  } else {
+    if (p.which == named_announcer_learns_nothing) store_shared(own + 512, chunk_of(1));
+    named_barrier_wait(3, p.which == named_counts_differ || p.which == named_lacks_a_warp ? 96 : 64);  // @wait at 3
+    store_global(p.out + thread_index(), value_at(own));
+  }
+}
+
+inline void registers(const ProbeParams& p) {
+  if (p.which == registers_of_odd_number) take_registers<132>();  // @odd number
+  if (p.which == registers_taken_down) give_registers<96>();
+  if (p.which == registers_taken_down) take_registers<64>();  // @down
+  if (p.which == registers_given_up) give_registers<160>();   // @up
+  if (warp_index() < 4) {
+    if (p.which == registers_change_hands) give_registers<32>();
+  } else {
+    take_registers<160>();  // @take
+  }
+}
+
+inline u32 two_of(float low, float high) { return pack<Dtype::bf16>(low, high); }
+
+inline void products(const ProbeParams& p) {
+  if (warp_index() >= 4) return;
+  const u32 lane = lane_index();
+  const int w = p.which;
+  create_barriers(1);
+  if (thread_index() == 0) {
+    mbarrier_arrive_expect(barrier(0), 2 * tile_bytes);
+    load_box(tile(0), p.map, barrier(0), 0, 0, 0, 0);
+    load_box(tile(1), p.map, barrier(0), 0, 10, 1, 0);  // @operand
+  }
+  if (w == product_of_plain_writes) {
+    for (u32 i = thread_index(); i < 2 * tile_bytes / 16; i += 128) store_shared(tile(2) + i * 16, chunk_of(0));  // @st
+    block_barrier();
+  }
+  if (w != product_of_late_copy) mbarrier_wait(barrier(0), 0);
+
+  float D[columns / 8][4];
+  float E[columns / 8][4];
+  u32 A_words[4][4];
+  for (u32 k = 0; k < 4; ++k) {
+    for (u32 i = 0; i < 4; ++i) {
+      const float row = static_cast<float>(warp_index() * 16 + lane / 4 + i % 2 * 8);
+      const u32 column = k * 16 + lane % 4 * 2 + i / 2 * 8;
+      A_words[k][i] = two_of(row + static_cast<float>(column % 5), row + static_cast<float>((column + 1) % 5));
+    }
+  }
+  u32 from = w == product_of_plain_writes ? 2 : 0;
+  u64 A = matrix_descriptor(tile(from), 16);
+  u64 B = matrix_descriptor(tile(from + 1), 16);
+  if (w == product_of_two_descriptors && warp_index() == 2) B += 2;
+  if (w == product_misaligned) B += 8;
+  if (w == product_of_other_swizzle) B ^= 3ULL << 62;
+  if (w == product_beyond_shared) B = matrix_descriptor(tile(8), 16);
+  if (w == product_without_a_warp && warp_index() == 3) return;
+  if (w != product_without_fence) wgmma_fence();
+  if (w == product_of_registers_without_fence) {
+    wgmma<Dtype::bf16>(E, A_words[0], B, false);
+    wgmma_commit();
+    wgmma_wait<0>();
+    A_words[0][1] += 1;
+  }
+  if (w == product_in_two_places && warp_index() == 1) {
+    wgmma<Dtype::bf16>(D, A, B, false);  // @elsewhere
+  }
+  const bool of_registers =
+      w == product_of_registers || w == product_of_changed_registers || w == product_of_registers_without_fence;
+  for (u32 k = 0; k < 4; ++k) {
+    if (of_registers) {
+      wgmma<Dtype::bf16>(D, A_words[k], B + k * 2048 / 16, k > 0);  // @of registers
+    } else {
+      wgmma<Dtype::bf16>(D, A + k * 2, B + k * 2, k > 0);  // @product
+    }
+  }
+  if (w != product_not_committed) wgmma_commit();
+  if (w == product_older_waited_for || w == product_newer_not_waited_for) {
+    wgmma<Dtype::bf16>(E, A, B, false);  // @newer
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (w == product_newer_not_waited_for) settle(E);  // @settle E
+    settle(D);
+  }
+  if (w == product_touched) D[1][1] = 3;
+  if (w == product_of_changed_registers) A_words[2][3] += 1;
+  if (w == product_of_overwritten_operand && thread_index() == 0) {
+    mbarrier_arrive_expect(barrier(1), tile_bytes);
+    load_box(tile(1), p.map, barrier(1), 0, 0, 0, 0);  // @overwrite
+  }
+  wgmma_wait<0>();                          // @wait for product
+  if (w != product_not_settled) settle(D);  // @settle
+  if (w == product_of_registers_not_settled) {
+    D[2][3] += 1;
+    wgmma_fence();
+    wgmma<Dtype::bf16>(D, A, B, true);  // @of unsettled
+  }
+  if (w == product_of_settled_without_fence) {
+    wgmma<Dtype::bf16>(D, A, B, true);  // @unfenced product
+    wgmma_commit();
+    wgmma_wait<0>();
+    settle(D);
+  }
+  for (u32 i = 0; i < columns / 2; ++i) store_global(p.out + thread_index() * 32 + i, D[i / 4][i % 4]);
+}
+
+extern "C" void probe_async(const ProbeParams p) {
+  if (p.which <= mbarrier_lacks_an_arrival) return mbarriers(p);
+  if (p.which <= mbarrier_phase_missed) return wrong_mbarriers(p);
+  if (p.which <= box_at_the_end) return boxes(p);
+  if (p.which <= named_left_half_full) return named(p);
+  if (p.which <= registers_given_up) return registers(p);
+  products(p);
+}

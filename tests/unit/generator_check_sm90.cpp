@@ -1,0 +1,152 @@
+// Feasibility of prefill_sm90: what its tiles take, its rules, and its default tiles, which are the shipped ones.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "generator/check.hpp"
+#include "generator/collect.hpp"
+#include "generator/cost.hpp"
+
+namespace {
+
+using namespace attune;
+
+const Variant defaults = families()[prefill_sm90].defaults;
+constexpr int room = 227 * 1024;
+
+Variant tile(int head_dim, int B_r, int B_c, int stages = 1, int Q_stages = 1) {
+  Variant variant = defaults;
+  variant.head_dim = head_dim;
+  variant.B_r = B_r;
+  variant.B_c = B_c;
+  variant.stages = stages;
+  variant.Q_stages = Q_stages;
+  variant.ping_pong = B_r > 64 ? 1 : 0;
+  return variant;
+}
+
+std::string refusals_of(const Variant& variant) {
+  std::string all;
+  for (const Refusal& refusal : check(variant)) all += refusal.field + ": " + refusal.message + "\n";
+  return all;
+}
+
+ArchSet only(std::string_view name) { return 1U << static_cast<unsigned>(find_arch(name) - all_archs().data()); }
+
+TEST_CASE("the default variant is feasible and its resources are as computed by hand") {
+  CHECK(refusals_of(defaults).empty());
+  const Resources needs = resources(defaults);
+  CHECK(needs.threads == 384);
+  // Two tiles of Q, two blocks of K and of V, two panels of 128 bytes a row each; a full and an empty mbarrier for
+  // each.
+  CHECK(needs.shared_bytes == 2 * 128 * 256 + 4 * 128 * 256 + 6 * 16 + 1023);
+  CHECK(needs.accumulator_registers == 64 + 64 + 32);
+}
+
+TEST_CASE("columns are counted in whole panels of 64, and every 64 rows are a warpgroup of their own") {
+  CHECK(resources(tile(96, 128, 128)).shared_bytes == resources(tile(128, 128, 128)).shared_bytes);
+  CHECK(resources(tile(64, 64, 128)).threads == 256);
+  CHECK(resources(tile(64, 192, 128)).threads == 512);
+  CHECK(resources(tile(64, 192, 128)).shared_bytes == (192 + 2 * 128) * 128 + 3 * 16 + 1023);
+}
+
+TEST_CASE("head_dim is one of those that the family has") {
+  CHECK(refusals_of(tile(160, 128, 64)) ==
+        "head_dim: head_dim is 160; prefill_sm90 has 64, 96, 128, 192, 256; nearest that passes: head_dim 128\n");
+  for (const int head_dim : {64, 96, 128, 192, 256}) CHECK(refusals_of(tile(head_dim, 128, 64)).empty());
+}
+
+TEST_CASE("B_r is one to three warpgroups, of which the first skips one block at most") {
+  CHECK(refusals_of(tile(64, 96, 128)) ==
+        "B_r: B_r is 96, but 1 to 3 warpgroups compute 64 rows each; nearest that passes: B_r 64\n");
+  CHECK(refusals_of(tile(64, 256, 192)).starts_with("B_r: B_r is 256, but 1 to 3 warpgroups"));
+  CHECK(refusals_of(tile(64, 192, 112)) ==
+        "B_c: B_r is 192 and B_c 112: the first 64 rows would skip more than one block of a causal tile, B_r - 64 may "
+        "be B_c at most; nearest that passes: B_c 128\n");
+  CHECK(refusals_of(tile(64, 192, 128)).empty());
+}
+
+TEST_CASE("O, S and P fit the registers that warpgroups hand each other") {
+  CHECK(refusals_of(tile(128, 128, 176)).empty());
+  CHECK(refusals_of(tile(128, 128, 192)) ==
+        "B_c: O, S and P take 208 registers per thread, over the 196 that 2 warpgroups leave without spilling; nearest "
+        "that passes: B_c 176\n");
+  CHECK(refusals_of(tile(64, 192, 144)) ==
+        "B_c: O, S and P take 140 registers per thread, over the 128 that 3 warpgroups leave without spilling; nearest "
+        "that passes: B_c 128\n");
+  CHECK(refusals_of(tile(128, 192, 128)).starts_with("B_r: O, S and P take 160 registers per thread, over the 128 "));
+}
+
+TEST_CASE("warpgroups take turns where there are two") {
+  Variant variant = tile(128, 64, 128);
+  CHECK(refusals_of(variant).empty());
+  variant.ping_pong = 1;
+  CHECK(refusals_of(variant) ==
+        "ping_pong: ping_pong has warpgroups take turns, but B_r 64 is one warpgroup's; ping_pong: false, or B_r: "
+        "128\n");
+}
+
+TEST_CASE("shared memory is refused with both numbers and what to give up") {
+  CHECK(refusals_of(tile(128, 128, 128, 4, 2)) ==
+        "stages: Q, K and V take 328863 bytes of shared memory, over the 232448 a block may have on sm_90; nearest "
+        "that passes: stages 2\n");
+  CHECK(refusals_of(tile(256, 128, 80, 1, 4)).starts_with("Q_stages: Q, K and V take "));
+}
+
+TEST_CASE("it runs on compute capability 9.0 alone, whatever the set asks for") {
+  CHECK(target_archs(defaults).size() == 1);
+  CHECK(target_archs(defaults)[0].name == "sm_90");
+  CHECK(check_arch(defaults, *find_arch("sm_90")).empty());
+  const auto refusals = check_limits(defaults, 100, room);
+  REQUIRE(refusals.size() == 1);
+  CHECK(refusals[0].message == "this GPU has compute capability 10.0; prefill_sm90 runs on 9.0 alone");
+  Variant variant = defaults;
+  variant.arch = only("sm_90") | only("sm_100");
+  CHECK(refusals_of(variant) == "arch: sm_100 has compute capability 10.0; prefill_sm90 runs on 9.0 alone\n");
+}
+
+TEST_CASE("every head_dim has a feasible default, the smallest of the family's that holds it") {
+  for (int head_dim = 1; head_dim <= 256; ++head_dim) {
+    for (const bool causal : {false, true}) {
+      const Variant variant = default_variant(prefill_sm90, Dtype::fp16, head_dim, causal, room);
+      CAPTURE(variant.name());
+      CHECK(refusals_of(variant).empty());
+      CHECK(variant.head_dim >= head_dim);
+      CHECK(variant.head_dim <= std::max(64, head_dim + 63));
+      CHECK(variant.causal == (causal ? 1 : 0));
+    }
+  }
+}
+
+TEST_CASE("what is shipped for 9.0 is what would be generated there") {
+  const std::filesystem::path spec = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs/prefill_sm90.yaml";
+  const Result<Collection> collected = collect(std::span(&spec, 1));
+  REQUIRE(collected.ok());
+  CHECK(collected.value.refused.empty());
+  std::vector<Variant> shipped;
+  for (const Wanted& one : collected.value.wanted) shipped.push_back(one.variant);
+  std::vector<Variant> expected;
+  for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
+    for (const bool causal : {false, true}) {
+      for (const int head_dim : {64, 96, 128, 192, 256}) {
+        expected.push_back(default_variant(prefill_sm90, dtype, head_dim, causal, room));
+      }
+    }
+  }
+  std::ranges::sort(shipped);
+  std::ranges::sort(expected);
+  CHECK(shipped == expected);
+}
+
+TEST_CASE("the cost of a kernel grows with its tile") {
+  const auto seconds = [](int head_dim) {
+    const std::vector<Variant> one{default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room)};
+    return estimate(one).seconds;
+  };
+  CHECK(seconds(64) > 0.1);
+  CHECK(seconds(256) > seconds(128));
+  CHECK(seconds(256) < 3);
+}
+
+}  // namespace

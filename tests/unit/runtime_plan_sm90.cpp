@@ -1,0 +1,205 @@
+// Plans and choices for compute capability 9.0, where kernels of prefill_sm90 run beside those of prefill_sm80.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "generator/check.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/error.hpp"
+
+using namespace attune;
+
+namespace {
+
+const Device h200{.ordinal = 0,
+                  .name = "H200",
+                  .capability = 90,
+                  .multiprocessors = 132,
+                  .shared_per_block = 227 * 1024,
+                  .shared_per_sm = 228 * 1024,
+                  .l2_bytes = 50LL << 20};
+
+Problem problem_of(int head_dim, bool causal = false) {
+  return {.dtype = Dtype::bf16,
+          .batch = 2,
+          .heads_q = 8,
+          .heads_kv = 2,
+          .seqlen_q = 1000,
+          .seqlen_k = 2000,
+          .head_dim = head_dim,
+          .causal = causal};
+}
+
+Variant variant_of(int family, int head_dim, bool causal = false) {
+  return default_variant(family, Dtype::bf16, head_dim, causal, h200.shared_per_block);
+}
+
+bool mentions(const std::vector<std::string>& messages, const std::string& word) {
+  return std::ranges::any_of(messages, [&](const std::string& m) { return m.find(word) != std::string::npos; });
+}
+
+constexpr double MiB = 1 << 20;
+
+}  // namespace
+
+TEST_CASE("a plan has a block for each multiprocessor, or for each tile where there are fewer") {
+  const Variant variant = variant_of(prefill_sm90, 128);
+  Problem problem = problem_of(128);
+  Plan made = plan(variant, problem, h200);
+  CHECK(made.q_blocks == 8);
+  CHECK(made.grid == Grid{8 * 16, 1, 1});
+  CHECK(made.threads == 384);
+  CHECK(made.shared_bytes == resources(variant).shared_bytes);
+  problem.batch = 3;
+  CHECK(plan(variant, problem, h200).grid == Grid{132, 1, 1});
+  problem.seqlen_q = 1;
+  problem.batch = 1;
+  made = plan(variant, problem, h200);
+  CHECK(made.q_blocks == 1);
+  CHECK(made.grid == Grid{8, 1, 1});
+  problem.seqlen_q = 0;
+  CHECK(plan(variant, problem, h200).grid.blocks() == 0);
+}
+
+TEST_CASE("with the full mask a group is whole K/V heads that fit half of L2, or one head") {
+  const Variant variant = variant_of(prefill_sm90, 128);
+  for (const int heads_kv : {1, 2, 4, 8}) {
+    for (const int seqlen_k : {1, 500, 2000, 16384, 1 << 20}) {
+      for (const int batch : {1, 7, 100}) {
+        Problem problem = problem_of(128);
+        problem.heads_kv = heads_kv;
+        problem.seqlen_k = seqlen_k;
+        problem.batch = batch;
+        CAPTURE(problem.text());
+        const int ratio = 8 / heads_kv;
+        const int group = plan(variant, problem, h200).group_heads;
+        const double bytes = 512.0 * seqlen_k * group / ratio;
+        CHECK(group >= 1);
+        CHECK(group <= 8 * batch);
+        CHECK((group % ratio == 0 || group < ratio));
+        CHECK((bytes <= 24 * MiB || group == 1));
+        // None larger would do.
+        if (group < 8 * batch) CHECK(bytes + 512.0 * seqlen_k > 24 * MiB);
+      }
+    }
+  }
+}
+
+TEST_CASE("with the causal mask a group fills whole pairs of rounds inside L2, or is all heads") {
+  const Variant variant = variant_of(prefill_sm90, 128, true);
+  for (const int seqlen_q : {100, 512, 1000, 4096, 16384}) {
+    for (const int seqlen_k : {512, 4096, 1 << 20}) {
+      for (const int batch : {1, 4, 64}) {
+        Problem problem = problem_of(128, true);
+        problem.seqlen_q = seqlen_q;
+        problem.seqlen_k = seqlen_k;
+        problem.batch = batch;
+        CAPTURE(problem.text());
+        const Plan made = plan(variant, problem, h200);
+        const long long tiles = 1LL * made.group_heads * made.q_blocks;
+        const double bytes = 512.0 * seqlen_k * made.group_heads / 4;
+        if (made.group_heads == 8 * batch) continue;
+        CHECK(tiles % (2 * made.grid.x) == 0);
+        CHECK(bytes <= 40 * MiB);
+      }
+    }
+  }
+  // 32 tiles a head, 132 blocks: 33 heads are 8 rounds; 1 MiB for each, of which 40 fit.
+  Problem problem{.dtype = Dtype::bf16,
+                  .batch = 16,
+                  .heads_q = 16,
+                  .heads_kv = 16,
+                  .seqlen_q = 4096,
+                  .seqlen_k = 2048,
+                  .head_dim = 128,
+                  .causal = true};
+  CHECK(plan(variant, problem, h200).group_heads == 33);
+  problem.seqlen_k = 1024;
+  CHECK(plan(variant, problem, h200).group_heads == 66);
+  problem.seqlen_k = 4096;
+  CHECK(plan(variant, problem, h200).group_heads == 256);
+}
+
+TEST_CASE("groups scale with L2") {
+  Device small = h200;
+  small.l2_bytes = h200.l2_bytes / 2;
+  Problem problem = problem_of(128);
+  problem.batch = 100;
+  const Variant variant = variant_of(prefill_sm90, 128);
+  const int large_group = plan(variant, problem, h200).group_heads;
+  const int small_group = plan(variant, problem, small).group_heads;
+  CHECK(small_group < large_group);
+  CHECK(small_group >= large_group / 2 - 4);
+}
+
+TEST_CASE("more tiles than the blocks can count are refused in words") {
+  Problem problem = problem_of(128);
+  problem.batch = std::numeric_limits<int>::max();
+  const Variant variant = variant_of(prefill_sm90, 128);
+  CHECK(mentions(refusals(variant, problem, h200), "split the batch"));
+  CHECK_THROWS_AS(static_cast<void>(plan(variant, problem, h200)), Error);
+}
+
+TEST_CASE("what tensor maps cannot express is refused with the reason") {
+  const Variant variant = variant_of(prefill_sm90, 128);
+  CHECK(refusals(variant, problem_of(128), h200).empty());
+  Problem problem = problem_of(128);
+  problem.seqlen_k = 0;
+  CHECK(mentions(refusals(variant, problem, h200), "a tensor map holds at least one key"));
+  problem = problem_of(128);
+  problem.mappable_strides = false;
+  CHECK(mentions(refusals(variant, problem, h200), "which no tensor map takes"));
+  CHECK(refusals(variant_of(prefill_sm80, 128), problem, h200).empty());
+}
+
+TEST_CASE("among candidates the newest family comes first, then the least padding") {
+  const std::vector<Variant> candidates{variant_of(prefill_sm80, 64),  variant_of(prefill_sm80, 128),
+                                        variant_of(prefill_sm90, 256), variant_of(prefill_sm90, 128),
+                                        variant_of(prefill_sm80, 256), variant_of(prefill_sm90, 64)};
+  CHECK(choose(candidates, problem_of(128), h200) == variant_of(prefill_sm90, 128));
+  CHECK(choose(candidates, problem_of(96), h200) == variant_of(prefill_sm90, 128));
+  CHECK(choose(candidates, problem_of(64), h200) == variant_of(prefill_sm90, 64));
+  CHECK(choose(candidates, problem_of(48), h200) == variant_of(prefill_sm90, 64));
+  CHECK(choose(candidates, problem_of(192), h200) == variant_of(prefill_sm90, 256));
+  CHECK(choose(candidates, problem_of(40), h200) == variant_of(prefill_sm80, 64));   // 64 is more than 1.5 times 40
+  CHECK(choose(candidates, problem_of(80), h200) == variant_of(prefill_sm80, 128));  // and 128 than 80
+  Problem no_keys = problem_of(128);
+  no_keys.seqlen_k = 0;
+  CHECK(choose(candidates, no_keys, h200) == variant_of(prefill_sm80, 128));
+  Device newer = h200;
+  newer.capability = 100;
+  CHECK(choose(candidates, problem_of(128), newer) == variant_of(prefill_sm80, 128));
+  const std::vector<Variant> wasteful{variant_of(prefill_sm90, 256)};
+  CHECK(choose(wasteful, problem_of(64), h200) == wasteful.front());  // better than none
+}
+
+TEST_CASE("what is generated comes from the newest family that serves without wasting padding") {
+  const auto own = [](const Problem& problem, const Device& device = h200) { return choose_own(problem, device); };
+  CHECK(own(problem_of(128)).variant == variant_of(prefill_sm90, 128));
+  CHECK(own(problem_of(128)).passed_over.empty());
+  CHECK(own(problem_of(80)).variant == variant_of(prefill_sm90, 96));
+  CHECK(own(problem_of(160)).variant == variant_of(prefill_sm90, 192));
+
+  const OwnChoice narrow = own(problem_of(40));
+  CHECK(narrow.variant == variant_of(prefill_sm80, 48));
+  CHECK(narrow.refusals.empty());
+  REQUIRE(narrow.passed_over.size() == 1);
+  CHECK(narrow.passed_over[0].variant == variant_of(prefill_sm90, 64));
+  CHECK(mentions(narrow.passed_over[0].refusals, "padding 40 to 64"));
+
+  Device newer = h200;
+  newer.capability = 100;
+  CHECK(own(problem_of(128), newer).variant == variant_of(prefill_sm80, 128));
+  CHECK(own(problem_of(128), newer).passed_over.empty());
+}
+
+TEST_CASE("the emulator is given kernels whose instructions it has") {
+  for (const int family : {prefill_sm80, prefill_sm90}) {
+    const Variant variant = variant_of(family, 128);
+    CHECK(refusals(variant, problem_of(128), emulator::device()).empty() == can_emulate(variant));
+  }
+  CHECK(can_emulate(choose_own(problem_of(128), emulator::device()).variant));
+}

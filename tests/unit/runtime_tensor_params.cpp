@@ -1,0 +1,71 @@
+// What a kernel with tensor maps is given: extents, strides and boxes, and which strides a map takes.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/tensor_params.hpp"
+
+using namespace attune;
+
+namespace {
+
+AttunePrefillParams params_of(int head_dim) {
+  AttunePrefillParams params{};
+  params.batch = 2;
+  params.heads_q = 12;
+  params.gqa_ratio = 4;
+  params.seqlen_q = 100;
+  params.seqlen_k = 200;
+  params.head_dim = head_dim;
+  return params;
+}
+
+}  // namespace
+
+TEST_CASE("a tensor map takes strides of at least a row and below 2^40 bytes") {
+  for (const std::int64_t stride : {-8LL, 0LL, 8LL, 120LL, 1LL << 39, 1LL << 62}) CHECK_FALSE(is_mappable(stride, 128));
+  for (const std::int64_t stride : {128LL, 136LL, (1LL << 39) - 8}) CHECK(is_mappable(stride, 128));
+}
+
+TEST_CASE("a description has extents in elements, strides in bytes and a valid stride for a single element") {
+  AttunePrefillParams params = params_of(72);
+  params.batch = 1;
+  int memory = 0;
+  const AttuneTensor tensor{.data = &memory, .stride_batch = 0, .stride_seq = 640, .stride_head = 80};
+  const TensorDescription description = describe(tensor, params, Dtype::fp16, 100, 8, 192);
+  CHECK(description.base == &memory);
+  CHECK(description.dtype == Dtype::fp16);
+  CHECK(description.extents == std::array<std::uint64_t, 4>{72, 100, 8, 1});
+  CHECK(description.strides == std::array<std::uint64_t, 3>{1280, 160, 144});
+  CHECK(description.box == std::array<std::uint32_t, 4>{64, 192, 1, 1});
+}
+
+TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads") {
+  Plan plan;
+  plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);
+  plan.q_blocks = 7;
+  plan.group_heads = 5;
+  std::vector<TensorDescription> seen;
+  const AttuneTensorPrefillParams block = make_tensor_params(params_of(64), plan, [&](const TensorDescription& one) {
+    seen.push_back(one);
+    AttuneTensorMap map{};
+    map.opaque[0] = static_cast<unsigned char>(seen.size());
+    return map;
+  });
+  REQUIRE(seen.size() == 3);
+  CHECK(seen[0].box[1] == 192);
+  CHECK(seen[0].extents == std::array<std::uint64_t, 4>{64, 100, 12, 2});
+  for (const std::size_t i : {1U, 2U}) {
+    CHECK(seen[i].box[1] == 128);
+    CHECK(seen[i].extents == std::array<std::uint64_t, 4>{64, 200, 3, 2});
+    CHECK(seen[i].dtype == Dtype::fp16);
+  }
+  CHECK(block.q.opaque[0] == 1);
+  CHECK(block.k.opaque[0] == 2);
+  CHECK(block.v.opaque[0] == 3);
+  CHECK(block.q_blocks == 7);
+  CHECK(block.group_heads == 5);
+  CHECK(block.problem.seqlen_k == 200);
+}

@@ -306,10 +306,10 @@ class Reader {
                            fmt::format("{}<({}) + 1>{}", text_.substr(begin, name_end - begin), list,
                                        text_.substr(list_end, end + 1 - list_end)));
       }
-      if (name == "block_barrier" || name == "warp_barrier") {
+      if (name == "block_barrier") {
         wrong.emplace_back("without thread 0", fmt::format("if (thread_index() != 0) {}", call));
       }
-      if (name.starts_with("named_barrier")) {
+      if (name == "warp_barrier" || name.starts_with("named_barrier")) {
         wrong.emplace_back("without lane 0", fmt::format("if (lane_index() != 0) {}", call));
       }
       if (name == "block_barrier") wrong.emplace_back("of the warp only", "warp_barrier();");
@@ -473,7 +473,9 @@ class Reader {
     if (section(at) == multiply) return false;
     if (section(at) == "blocks/tile.cuh") return op.token == "^" || op.token == "/" || op.token == "%";
     // When O is rescaled is a choice of speed.
-    if (line_at(at).find("rescale") != npos || line_at(at).find("grew") != npos) return false;
+    for (const string_view sign : {"rescale", "grew", "m + bound"}) {
+      if (line_at(at).find(sign) != npos) return false;
+    }
     if (constant(at, op)) return false;
     return op.kind != Kind::arithmetic || bounds_arithmetic(at);
   }

@@ -103,7 +103,7 @@ void Probe::check_fault(const std::string& which, const std::vector<std::string>
   CHECK_MESSAGE(!fault.empty(), "no fault was found");
   for (const std::string& word : words) {
     const std::string wanted = word.starts_with('@') ? line(word.substr(1)) : word;
-    CHECK_MESSAGE(fault.find(wanted) != std::string::npos, (fault + "  lacks  " + wanted));
+    CHECK_MESSAGE(fault.find(wanted) != std::string::npos, fmt::format("{}  lacks  {}", fault, wanted));
   }
 }
 

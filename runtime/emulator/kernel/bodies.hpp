@@ -137,6 +137,10 @@ inline float flushed(float x) { return __builtin_fabsf(x) < 0x1p-126F ? __builti
 
 inline float minus_infinity() { return -__builtin_inff(); }
 inline float exp2_approx(float x) { return flushed(__builtin_exp2f(flushed(x))); }
+inline unsigned multiply_high(unsigned x, unsigned y) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
+}
+
 inline float log2_approx(float x) { return __builtin_log2f(flushed(x)); }
 inline float larger(float x, float y) { return __builtin_fmaxf(x, y); }
 template <Dtype dtype>

@@ -100,6 +100,7 @@ void settle(float (&D)[tiles][4], int line = __builtin_LINE());
 inline float minus_infinity();
 inline float exp2_approx(float x);
 inline float log2_approx(float x);
+inline unsigned multiply_high(unsigned x, unsigned y);
 inline float larger(float x, float y);
 template <Dtype dtype>
 unsigned pack(float low, float high);

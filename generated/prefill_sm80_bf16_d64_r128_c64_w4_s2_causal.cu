@@ -238,6 +238,9 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   return word;
 }
 
+// The upper half of the 64-bit product.
+__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
+
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
 // Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"). Lane i passes the address of
 // row i % 8 of matrix i / 8 (16 bytes, aligned) and gets, in word j, the elements (i / 4, 2 * (i % 4)) and the

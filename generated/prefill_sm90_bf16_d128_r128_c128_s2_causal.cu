@@ -20,9 +20,9 @@
 // behind the products of the others: hence turns, and three warpgroups where registers allow (D = 64). On real data the
 // clock follows the power limit; then every instruction and every byte saved counts.
 //
-// Registers hold O, S and P, of D + B_c + B_c / 2 halves of a lane's row: with two warpgroups of 240 registers that is
-// B_c = 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory holds Q_stages tiles of Q and
-// `stages` of K and V; two of Q let the next tile begin while the last one ends.
+// Registers hold O, S and P, D / 2 + B_c / 2 + B_c / 4 of a lane's: with two warpgroups of 240 registers that is B_c of
+// 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory holds Q_stages tiles of Q and
+// `stages` of K and V; two of Q let the next tile begin while the last one ends. prefill_sm90.md has what was tried.
 
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
@@ -110,16 +110,17 @@ struct alignas(16) Chunk {
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
-constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
-constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smaller ones are zero-filled
-constexpr int B_r = 128;              // rows of Q that one thread block computes
-constexpr int B_c = 128;              // rows of K and V in one step of the main loop
-constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
-constexpr int Q_stages = 2;           // tiles of Q that shared memory holds at a time
-constexpr bool causal = true;         // query i sees keys j <= i + seqlen_k - seqlen_q only
-constexpr int gqa_ratio = 0;          // any: heads of Q per head of K and V; any: taken from the launch
-constexpr bool ping_pong = true;      // warpgroups multiply in turns, each one's softmax beside the others' products
-constexpr int rescale_bound = 8;      // log2 by which a row's maximum may grow before O and l are rescaled
+constexpr Dtype dtype = Dtype::bf16;      // storage type of Q, K, V and O
+constexpr int head_dim = 128;             // D, elements per row of Q, K and V; smaller ones are zero-filled
+constexpr int B_r = 128;                  // rows of Q that one thread block computes
+constexpr int B_c = 128;                  // rows of K and V in one step of the main loop
+constexpr int stages = 2;                 // K/V blocks that shared memory holds at a time
+constexpr int Q_stages = 2;               // tiles of Q that shared memory holds at a time
+constexpr bool causal = true;             // query i sees keys j <= i + seqlen_k - seqlen_q only
+constexpr int gqa_ratio = 0;              // any: heads of Q per head of K and V; any: taken from the launch
+constexpr bool ping_pong = true;          // warpgroups multiply in turns, each one's softmax beside the others' products
+constexpr int rescale_bound = 8;          // log2 by which a row's maximum may grow before O and l are rescaled
+constexpr bool softmax_in_halves = true;  // a lane finds the maximum of its second row beside the exponentials of its first
 }  // namespace variant
 
 // Instructions. On the CPU these functions have other bodies, given before this file.
@@ -257,6 +258,9 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   return word;
 }
 
+// The upper half of the 64-bit product.
+__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
+
 // --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
 // Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
 
@@ -268,26 +272,6 @@ __device__ __forceinline__ u32 shuffle_xor(u32 value, int mask) { return __shfl_
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
-
-// --- ptx/tensor_copy.cuh ---------------------------------------------------------------------------------------------
-// Copies of boxes of a tensor by the copy engine (PTX ISA, "cp.async.bulk.tensor"). One thread asks for a copy.
-
-// A box into shared memory, at `address`; its bytes count at the mbarrier. The box's first element is at these
-// coordinates, innermost dimension first; elements outside the tensor arrive as zeros and count. The map says the box's
-// size and the swizzle; with one of 128 bytes `address` is 1024-byte aligned.
-__device__ __forceinline__ void load_box(u32 address, const AttuneTensorMap& map, u32 barrier, int x, int y, int z,
-                                         int w) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-      "[%2];" ::"r"(address),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
-      : "memory");
-}
-
-// Fetches a map ahead of its first use.
-__device__ __forceinline__ void prefetch_map(const AttuneTensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
 
 // --- ptx/wgmma.cuh ---------------------------------------------------------------------------------------------------
 // Products of a warpgroup, under way while it goes on (PTX ISA, "wgmma"). All four warps call each function alike.
@@ -424,6 +408,26 @@ template <int tiles>
 __device__ __forceinline__ void settle(float (&D)[tiles][4]) {
 #pragma unroll
   for (int i = 0; i < tiles; ++i) asm volatile("" : ATTUNE_TILE(i)::"memory");
+}
+
+// --- ptx/tensor_copy.cuh ---------------------------------------------------------------------------------------------
+// Copies of boxes of a tensor by the copy engine (PTX ISA, "cp.async.bulk.tensor"). One thread asks for a copy.
+
+// A box into shared memory, at `address`; its bytes count at the mbarrier. The box's first element is at these
+// coordinates, innermost dimension first; elements outside the tensor arrive as zeros and count. The map says the box's
+// size and the swizzle; with one of 128 bytes `address` is 1024-byte aligned.
+__device__ __forceinline__ void load_box(u32 address, const AttuneTensorMap& map, u32 barrier, int x, int y, int z,
+                                         int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(address),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+
+// Fetches a map ahead of its first use.
+__device__ __forceinline__ void prefetch_map(const AttuneTensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // --- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
@@ -649,31 +653,18 @@ struct LazySoftmax {
     }
   }
 
-  // Takes in one block of scores: S becomes P = 2^(scale * S - m).
+  // Takes in one block of scores: S becomes 2^(scale * S - m).
   template <int columns>
   __device__ __forceinline__ void update(float (&S)[columns][4], float scale_log2) {
-    float top[2];
-    bool grew = false;
+    const float before[2] = {m[0], m[1]};
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float largest = larger(S[0][2 * h], S[0][2 * h + 1]);
 #pragma unroll
       for (int n = 1; n < columns; ++n) largest = larger(largest, larger(S[n][2 * h], S[n][2 * h + 1]));
-      largest = larger(largest, shuffle_xor(largest, 1));
-      largest = larger(largest, shuffle_xor(largest, 2));
-      top[h] = largest * scale_log2;
-      grew = grew || top[h] > m[h] + bound;
+      m[h] = follow(m[h], largest, scale_log2);
     }
-    needs_rescale = any_lane(grew);
-    if (needs_rescale) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float next = larger(m[h], top[h]);
-        correction[h] = exp2_approx(m[h] - finite(next));
-        l[h] *= correction[h];
-        m[h] = next;
-      }
-    }
+    correct(before);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float shift = finite(m[h]);
@@ -689,6 +680,43 @@ struct LazySoftmax {
       }
       l[h] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
     }
+  }
+
+  // The same in two halves, P packed: while the exponentials of the first row are under way the maximum of the second
+  // is found; `between` is called; then come those of the second row, with sums and P in their shadow.
+  template <Dtype dtype, int columns, class Between>
+  __device__ __forceinline__ void update_in_halves(float (&S)[columns][4], u32 (&P)[columns / 2][4], float scale_log2,
+                                                   const Between& between) {
+    const float before[2] = {m[0], m[1]};
+    float largest = larger(S[0][0], S[0][1]);
+#pragma unroll
+    for (int n = 1; n < columns; ++n) largest = larger(larger(largest, S[n][0]), S[n][1]);
+    m[0] = follow(m[0], largest, scale_log2);
+    float shift = finite(m[0]);
+    largest = larger(S[0][2], S[0][3]);
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+      S[n][0] = exp2_approx(S[n][0] * scale_log2 - shift);
+      S[n][1] = exp2_approx(S[n][1] * scale_log2 - shift);
+      if (n > 0) largest = larger(larger(largest, S[n][2]), S[n][3]);
+    }
+    m[1] = follow(m[1], largest, scale_log2);
+    shift = finite(m[1]);
+    settle(S);
+    between();
+    float sum[2][2] = {};
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+      S[n][2] = exp2_approx(S[n][2] * scale_log2 - shift);
+      S[n][3] = exp2_approx(S[n][3] * scale_log2 - shift);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum[e / 2][e % 2] += S[n][e];
+      P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
+      P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
+    }
+    correct(before);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) l[h] += sum[h][0] + sum[h][1];
   }
 
   // Brings O to the maximum of the last update.
@@ -717,6 +745,25 @@ struct LazySoftmax {
   }
 
  private:
+  // Where exponents are relative to, given the largest score of this lane's columns.
+  __device__ __forceinline__ static float follow(float m, float largest, float scale_log2) {
+    largest = larger(largest, shuffle_xor(largest, 1));
+    largest = larger(largest, shuffle_xor(largest, 2));
+    const float top = largest * scale_log2;
+    return top > m + bound ? top : m;
+  }
+
+  // Brings l to the new m, and keeps what O needs.
+  __device__ __forceinline__ void correct(const float (&before)[2]) {
+    needs_rescale = any_lane(m[0] != before[0] || m[1] != before[1]);
+    if (!needs_rescale) return;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      correction[h] = exp2_approx(before[h] - finite(m[h]));
+      l[h] *= correction[h];
+    }
+  }
+
   // A row that has seen no key yet keeps -inf; relative to 0 its exponentials are 0 and no NaN.
   __device__ __forceinline__ static float finite(float x) { return x == minus_infinity() ? 0.0f : x; }
 };
@@ -962,32 +1009,61 @@ struct QueryTile {
   int blocks;  // of keys that it reads, at least one
 };
 
+// Division by a number that stays: one multiplication, and a correction of at most one.
+struct Divisor {
+  u32 value;
+  u32 inverse;  // 2^32 / value, rounded down
+
+  __device__ __forceinline__ explicit Divisor(int divisor)
+      : value(static_cast<u32>(divisor)), inverse(0xffffffffu / static_cast<u32>(divisor)) {}
+
+  // n / value for n >= 0; `rest` becomes n % value.
+  __device__ __forceinline__ int divide(int n, int& rest) const {
+    u32 quotient = multiply_high(static_cast<u32>(n), inverse);
+    u32 left = static_cast<u32>(n) - quotient * value;
+    if (left >= value) {
+      ++quotient;
+      left -= value;
+    }
+    rest = static_cast<int>(left);
+    return static_cast<int>(quotient);
+  }
+};
+
 // Tiles are ordered by groups of heads whose keys and values share L2; inside a group the same tile of every head comes
 // before the next, the longest first when causal. Blocks take them in rounds, every other round in reverse, so that who
 // began with the longest tile ends with the shortest.
 template <bool causal, int B_r, int B_c>
 struct TileOrder {
   const AttuneTensorPrefillParams& params;
+  int heads;
+  Divisor group_tiles;       // tiles of a whole group
+  Divisor group_heads;       // heads of a whole group
+  Divisor last_group_heads;  // and of the last
+  Divisor heads_q;
   int round = 0;
+
+  __device__ __forceinline__ explicit TileOrder(const AttuneTensorPrefillParams& params)
+      : params(params),
+        heads(params.problem.batch * params.problem.heads_q),
+        group_tiles(params.group_heads * params.q_blocks),
+        group_heads(params.group_heads),
+        last_group_heads((heads - 1) % params.group_heads + 1),
+        heads_q(params.problem.heads_q) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
-    const AttunePrefillParams& problem = params.problem;
-    const int heads = problem.batch * problem.heads_q;
     const int blocks = static_cast<int>(grid_size().x);
     const int own = static_cast<int>(block_index().x);
     const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
     ++round;
     if (index >= params.q_blocks * heads) return false;
-    const int group = index / (params.group_heads * params.q_blocks);
-    const int first_head = group * params.group_heads;
-    const int left = heads - first_head;
-    const int group_heads = left < params.group_heads ? left : params.group_heads;
-    const int place = index - first_head * params.q_blocks;
-    const int q_block = place / group_heads;
-    const int head = first_head + place - q_block * group_heads;
-    tile.batch = head / problem.heads_q;
-    tile.head = head - tile.batch * problem.heads_q;
+    int place;
+    const int first_head = group_tiles.divide(index, place) * params.group_heads;
+    const bool last = first_head + params.group_heads > heads;
+    int head;
+    const int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
+    tile.batch = heads_q.divide(first_head + head, tile.head);
     tile.first_query = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
     tile.blocks = blocks_of(tile.first_query + B_r - 1);
     return true;
@@ -1047,11 +1123,10 @@ using KVRing = Ring<variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
 using Order = TileOrder<variant::causal, variant::B_r, variant::B_c>;
 
-// The rows of the first warpgroups may see no key of the tile's last block.
-constexpr bool may_skip = variant::causal && variant::B_r - rows >= rows;
+// The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
+constexpr bool may_skip = variant::causal && consumers > 1;
 
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
-static_assert(variant::B_r - rows <= variant::B_c);  // at most one block is skipped
 
 struct Shared {
   u32 base;
@@ -1080,7 +1155,7 @@ __device__ __forceinline__ int kv_head(const AttunePrefillParams& problem, const
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
-  Order order{params};
+  Order order(params);
   QueryTile tile{};
   QueryTile previous{};
   int previous_j = -1;
@@ -1155,7 +1230,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   const Mask<variant::causal> mask{problem.seqlen_k, problem.seqlen_k - problem.seqlen_q};
   const Turns<consumers, variant::ping_pong> turns{warpgroup};
 
-  Order order{params};
+  Order order(params);
   QueryTile tile{};
   bool skips_last = false;
   // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
@@ -1231,21 +1306,31 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     rings.k.release();
     rings.k.next();
     mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
-    softmax.update(S[0], problem.scale_log2);
-    settle(S[0]);  // the exponentials are not put off until V has been multiplied
-
-    wgmma_wait<0>();
-    settle(O);
-    rings.v.release();
-    rings.v.next();
+    const auto finish_PV = [&] {
+      wgmma_wait<0>();
+      settle(O);
+      rings.v.release();
+      rings.v.next();
+    };
+    if constexpr (variant::softmax_in_halves) {
+      softmax.update_in_halves<variant::dtype>(S[0], P, problem.scale_log2, [&] {
+        if (problem.batch == 0) rings.k.wait();  // never: ptxas hoists the next wait, but not over a branch
+        finish_PV();
+      });
+    } else {
+      softmax.update(S[0], problem.scale_log2);
+      settle(S[0]);  // the exponentials are not put off until V has been multiplied
+      finish_PV();
+    }
     accumulate = !ends_tile;
     if (ends_tile) {
       skip_V();
       store(problem, ended, warp_row, O, ended_softmax);
+      warp_barrier();  // or the loop goes on as if lanes had parted
     } else {
       softmax.rescale(O);
     }
-    pack_fragments<variant::dtype>(P, S[0]);
+    if constexpr (!variant::softmax_in_halves) pack_fragments<variant::dtype>(P, S[0]);
   }
 
   rings.v.wait();

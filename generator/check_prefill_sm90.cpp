@@ -28,11 +28,6 @@ bool has_head_dim(const Variant& v) { return std::ranges::find(head_dims, v.head
 
 bool has_consumers(const Variant& v) { return v.B_r % warpgroup_rows == 0 && consumers_of(v) <= most_consumers; }
 
-/// The first warpgroup may skip the last block of a tile, never two.
-bool skips_one_block(const Variant& v) { return v.B_r - warpgroup_rows <= v.B_c; }
-
-bool is_tile(const Variant& v) { return has_consumers(v) && skips_one_block(v); }
-
 Resources resources_of(const Variant& v) {
   const int row_bytes = (v.head_dim + panel_columns - 1) / panel_columns * panel_row_bytes;
   Resources needs;
@@ -58,21 +53,12 @@ std::optional<Refusal> rows_rule(const Variant& v) {
       has_consumers);
 }
 
-std::optional<Refusal> skip_rule(const Variant& v) {
-  if (!has_consumers(v) || skips_one_block(v)) return std::nullopt;
-  return refuse(v, {"B_c", "B_r"},
-                fmt::format("B_r is {} and B_c {}: the first {} rows would skip more than one block of a causal tile, "
-                            "B_r - {} may be B_c at most",
-                            v.B_r, v.B_c, warpgroup_rows, warpgroup_rows),
-                is_tile);
-}
-
 std::optional<Refusal> registers_rule(const Variant& v) {
   if (!has_consumers(v)) return std::nullopt;
   const int needed = resources_of(v).accumulator_registers;
   if (needed <= register_budget(v)) return std::nullopt;
   const auto passes = [](const Variant& c) {
-    return is_tile(c) && resources_of(c).accumulator_registers <= register_budget(c);
+    return has_consumers(c) && resources_of(c).accumulator_registers <= register_budget(c);
   };
   return refuse(v, {"B_c", "B_r"},
                 fmt::format("O, S and P take {} registers per thread, over the {} that {} warpgroups leave without "
@@ -88,7 +74,7 @@ std::optional<Refusal> ping_pong_rule(const Variant& v) {
                                           v.B_r, 2 * warpgroup_rows)};
 }
 
-constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, skip_rule, registers_rule, ping_pong_rule});
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, registers_rule, ping_pong_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
@@ -96,17 +82,18 @@ constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages
 struct Tile {
   int B_r;
   int B_c;
-  int causal_B_c;
   int Q_stages;
   bool ping_pong;
+  bool causal_ping_pong;
+  bool softmax_in_halves;
 };
 
 /// Element i is for head_dims[i].
-constexpr std::array<Tile, head_dims.size()> tiles{{{192, 128, 128, 2, true},
-                                                    {128, 128, 128, 2, true},
-                                                    {128, 128, 128, 2, true},
-                                                    {128, 96, 96, 1, true},
-                                                    {128, 80, 64, 1, false}}};
+constexpr std::array<Tile, head_dims.size()> tiles{{{192, 128, 2, true, true, false},
+                                                    {128, 128, 2, true, true, true},
+                                                    {128, 128, 2, true, false, true},
+                                                    {128, 96, 1, true, true, true},
+                                                    {128, 64, 1, false, false, true}}};
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
 void set_default_tile(Variant& variant, int /*shared_per_block*/) {
@@ -114,17 +101,18 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/) {
   const Tile& tile = tiles[static_cast<std::size_t>(head_dim - head_dims.begin())];
   variant.head_dim = *head_dim;
   variant.B_r = tile.B_r;
-  variant.B_c = variant.causal != 0 ? tile.causal_B_c : tile.B_c;
+  variant.B_c = tile.B_c;
   variant.stages = 2;
   variant.Q_stages = tile.Q_stages;
-  variant.ping_pong = tile.ping_pong ? 1 : 0;
+  variant.ping_pong = (variant.causal != 0 ? tile.causal_ping_pong : tile.ping_pong) ? 1 : 0;
+  variant.softmax_in_halves = tile.softmax_in_halves ? 1 : 0;
 }
 
 }  // namespace
 
 const FamilyChecks& prefill_sm90_checks() {
   static constexpr FamilyChecks checks{.resources = resources_of,
-                                       .is_tile = is_tile,
+                                       .is_tile = has_consumers,
                                        .rules = rules,
                                        .shared_memory_keys = shared_memory_keys,
                                        .set_default_tile = set_default_tile};

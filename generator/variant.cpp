@@ -69,6 +69,8 @@ constexpr std::array field_table{
             "warpgroups multiply in turns, each one's softmax beside the others' products"),
     integer("rescale_bound", &Variant::rescale_bound, 0, 16, 1, no_words, "bound", false,
             "log2 by which a row's maximum may grow before O and l are rescaled"),
+    boolean("softmax_in_halves", &Variant::softmax_in_halves, "wholesoftmax",
+            "a lane finds the maximum of its second row beside the exponentials of its first"),
 };
 
 constexpr std::array prefill_sm80_keys{"dtype"sv,
@@ -90,8 +92,9 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "double_buffer"sv,
                                        "rescale"sv};
 
-constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv, "B_r"sv,       "B_c"sv,       "stages"sv,
-                                       "Q_stages"sv, "causal"sv,   "gqa_ratio"sv, "ping_pong"sv, "rescale_bound"sv};
+constexpr std::array prefill_sm90_keys{
+    "dtype"sv,  "head_dim"sv,  "B_r"sv,       "B_c"sv,           "stages"sv,           "Q_stages"sv,
+    "causal"sv, "gqa_ratio"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",

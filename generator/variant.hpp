@@ -50,6 +50,7 @@ struct Variant {
   int rescale = static_cast<int>(Rescale::on_new_max);
   int ping_pong = 1;
   int rescale_bound = 8;
+  int softmax_in_halves = 1;
 
   auto operator<=>(const Variant&) const = default;
 

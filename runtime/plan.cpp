@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "generator/check.hpp"
+#include "runtime/balance.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 
@@ -76,20 +77,42 @@ long long heads_per_group(const Problem& problem, const Device& device) {
   return std::min(heads, std::max({kv_heads, fewest, 1LL}) * ratio);
 }
 
-/// The same for blocks that stay. Measured on an H200: with the full mask K and V of a group fill half of L2 at most.
-/// With the causal mask rounds of tiles go back and forth, longest first, and the work of a group evens out where it
-/// fills whole pairs of rounds: the largest such group that fits four fifths of L2, and if none does, all heads.
-long long heads_per_round_group(const Problem& problem, const Device& device, long long q_blocks, long long blocks) {
+/// choose_group_heads() for what this thread met last: a launch must not wait for it.
+int remembered_group_heads(const TileWork& work) {
+  struct Entry {
+    TileWork work;
+    int group_heads;
+  };
+  thread_local std::array<Entry, 16> met{};
+  const auto key = static_cast<std::size_t>(work.seqlen_q) * 31 + static_cast<std::size_t>(work.seqlen_k) * 7 +
+                   static_cast<std::size_t>(work.heads);
+  Entry& entry = met[key % met.size()];
+  if (entry.work != work) entry = {work, choose_group_heads(work)};
+  return entry.group_heads;
+}
+
+/// The same for blocks that stay. With the full mask all tiles are alike, and K and V of a group fill half of L2 at
+/// most; with the causal mask their lengths have to even out too.
+long long heads_per_round_group(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
+                                int blocks) {
   const long long ratio = problem.heads_q / problem.heads_kv;
   const long long heads = heads_of(problem);
   const long long bytes_per_head = std::max(1LL, 2LL * problem.seqlen_k * problem.head_dim * bytes_per_element / ratio);
-  if (!problem.causal) {
+  if (!problem.causal || q_blocks == 1) {
     const long long fitting = std::max(1LL, device.l2_bytes * 12 / 25 / bytes_per_head);
     return std::min(heads, fitting < ratio ? fitting : fitting / ratio * ratio);
   }
-  const long long even = 2 * blocks / std::gcd(2 * blocks, q_blocks);  // heads that fill whole pairs of rounds
-  const long long fitting = device.l2_bytes * 4 / 5 / bytes_per_head / even * even;
-  return fitting == 0 ? heads : std::min(heads, fitting);
+  return remembered_group_heads({.q_blocks = q_blocks,
+                                 .heads = static_cast<int>(heads),
+                                 .gqa_ratio = static_cast<int>(ratio),
+                                 .B_r = variant.B_r,
+                                 .B_c = variant.B_c,
+                                 .seqlen_q = problem.seqlen_q,
+                                 .seqlen_k = problem.seqlen_k,
+                                 .causal = problem.causal,
+                                 .multiprocessors = blocks,
+                                 .bytes_per_head = bytes_per_head,
+                                 .l2_bytes = device.l2_bytes});
 }
 
 /// Sets how the tiles are laid out over blocks.
@@ -100,7 +123,8 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
   plan.q_blocks = static_cast<int>(q_blocks);
   if (family_of(plan.variant).tensor_maps) {
     const long long blocks = std::min<long long>(device.multiprocessors, q_blocks * heads);
-    plan.group_heads = static_cast<int>(heads_per_round_group(problem, device, q_blocks, blocks));
+    plan.group_heads =
+        static_cast<int>(heads_per_round_group(plan.variant, problem, device, plan.q_blocks, static_cast<int>(blocks)));
     plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
   } else {
     const long long group = heads_per_group(problem, device);

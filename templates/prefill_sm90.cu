@@ -13,9 +13,9 @@
 // behind the products of the others: hence turns, and three warpgroups where registers allow (D = 64). On real data the
 // clock follows the power limit; then every instruction and every byte saved counts.
 //
-// Registers hold O, S and P, of D + B_c + B_c / 2 halves of a lane's row: with two warpgroups of 240 registers that is
-// B_c = 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory holds Q_stages tiles of Q and
-// `stages` of K and V; two of Q let the next tile begin while the last one ends.
+// Registers hold O, S and P, D / 2 + B_c / 2 + B_c / 4 of a lane's: with two warpgroups of 240 registers that is B_c of
+// 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory holds Q_stages tiles of Q and
+// `stages` of K and V; two of Q let the next tile begin while the last one ends. prefill_sm90.md has what was tried.
 #include "tensor_params.h"
 #include "types.h"
 
@@ -30,6 +30,7 @@ constexpr bool causal = false;
 constexpr int gqa_ratio = 0;
 constexpr bool ping_pong = true;
 constexpr int rescale_bound = 8;
+constexpr bool softmax_in_halves = true;
 }  // namespace variant
 
 #include "blocks/copy.cuh"
@@ -62,11 +63,10 @@ using KVRing = Ring<variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
 using Order = TileOrder<variant::causal, variant::B_r, variant::B_c>;
 
-// The rows of the first warpgroups may see no key of the tile's last block.
-constexpr bool may_skip = variant::causal && variant::B_r - rows >= rows;
+// The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
+constexpr bool may_skip = variant::causal && consumers > 1;
 
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
-static_assert(variant::B_r - rows <= variant::B_c);  // at most one block is skipped
 
 struct Shared {
   u32 base;
@@ -95,7 +95,7 @@ __device__ __forceinline__ int kv_head(const AttunePrefillParams& problem, const
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
-  Order order{params};
+  Order order(params);
   QueryTile tile{};
   QueryTile previous{};
   int previous_j = -1;
@@ -170,7 +170,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   const Mask<variant::causal> mask{problem.seqlen_k, problem.seqlen_k - problem.seqlen_q};
   const Turns<consumers, variant::ping_pong> turns{warpgroup};
 
-  Order order{params};
+  Order order(params);
   QueryTile tile{};
   bool skips_last = false;
   // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
@@ -246,21 +246,31 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     rings.k.release();
     rings.k.next();
     mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
-    softmax.update(S[0], problem.scale_log2);
-    settle(S[0]);  // the exponentials are not put off until V has been multiplied
-
-    wgmma_wait<0>();
-    settle(O);
-    rings.v.release();
-    rings.v.next();
+    const auto finish_PV = [&] {
+      wgmma_wait<0>();
+      settle(O);
+      rings.v.release();
+      rings.v.next();
+    };
+    if constexpr (variant::softmax_in_halves) {
+      softmax.update_in_halves<variant::dtype>(S[0], P, problem.scale_log2, [&] {
+        if (problem.batch == 0) rings.k.wait();  // never: ptxas hoists the next wait, but not over a branch
+        finish_PV();
+      });
+    } else {
+      softmax.update(S[0], problem.scale_log2);
+      settle(S[0]);  // the exponentials are not put off until V has been multiplied
+      finish_PV();
+    }
     accumulate = !ends_tile;
     if (ends_tile) {
       skip_V();
       store(problem, ended, warp_row, O, ended_softmax);
+      warp_barrier();  // or the loop goes on as if lanes had parted
     } else {
       softmax.rescale(O);
     }
-    pack_fragments<variant::dtype>(P, S[0]);
+    if constexpr (!variant::softmax_in_halves) pack_fragments<variant::dtype>(P, S[0]);
   }
 
   rings.v.wait();

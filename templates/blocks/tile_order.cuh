@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blocks/mask.cuh"
+#include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "tensor_params.h"
 #include "types.h"
@@ -13,32 +14,61 @@ struct QueryTile {
   int blocks;  // of keys that it reads, at least one
 };
 
+// Division by a number that stays: one multiplication, and a correction of at most one.
+struct Divisor {
+  u32 value;
+  u32 inverse;  // 2^32 / value, rounded down
+
+  __device__ __forceinline__ explicit Divisor(int divisor)
+      : value(static_cast<u32>(divisor)), inverse(0xffffffffu / static_cast<u32>(divisor)) {}
+
+  // n / value for n >= 0; `rest` becomes n % value.
+  __device__ __forceinline__ int divide(int n, int& rest) const {
+    u32 quotient = multiply_high(static_cast<u32>(n), inverse);
+    u32 left = static_cast<u32>(n) - quotient * value;
+    if (left >= value) {
+      ++quotient;
+      left -= value;
+    }
+    rest = static_cast<int>(left);
+    return static_cast<int>(quotient);
+  }
+};
+
 // Tiles are ordered by groups of heads whose keys and values share L2; inside a group the same tile of every head comes
 // before the next, the longest first when causal. Blocks take them in rounds, every other round in reverse, so that who
 // began with the longest tile ends with the shortest.
 template <bool causal, int B_r, int B_c>
 struct TileOrder {
   const AttuneTensorPrefillParams& params;
+  int heads;
+  Divisor group_tiles;       // tiles of a whole group
+  Divisor group_heads;       // heads of a whole group
+  Divisor last_group_heads;  // and of the last
+  Divisor heads_q;
   int round = 0;
+
+  __device__ __forceinline__ explicit TileOrder(const AttuneTensorPrefillParams& params)
+      : params(params),
+        heads(params.problem.batch * params.problem.heads_q),
+        group_tiles(params.group_heads * params.q_blocks),
+        group_heads(params.group_heads),
+        last_group_heads((heads - 1) % params.group_heads + 1),
+        heads_q(params.problem.heads_q) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
-    const AttunePrefillParams& problem = params.problem;
-    const int heads = problem.batch * problem.heads_q;
     const int blocks = static_cast<int>(grid_size().x);
     const int own = static_cast<int>(block_index().x);
     const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
     ++round;
     if (index >= params.q_blocks * heads) return false;
-    const int group = index / (params.group_heads * params.q_blocks);
-    const int first_head = group * params.group_heads;
-    const int left = heads - first_head;
-    const int group_heads = left < params.group_heads ? left : params.group_heads;
-    const int place = index - first_head * params.q_blocks;
-    const int q_block = place / group_heads;
-    const int head = first_head + place - q_block * group_heads;
-    tile.batch = head / problem.heads_q;
-    tile.head = head - tile.batch * problem.heads_q;
+    int place;
+    const int first_head = group_tiles.divide(index, place) * params.group_heads;
+    const bool last = first_head + params.group_heads > heads;
+    int head;
+    const int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
+    tile.batch = heads_q.divide(first_head + head, tile.head);
     tile.first_query = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
     tile.blocks = blocks_of(tile.first_query + B_r - 1);
     return true;

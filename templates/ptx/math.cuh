@@ -35,3 +35,6 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   }
   return word;
 }
+
+// The upper half of the 64-bit product.
+__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }

@@ -70,12 +70,14 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.Q_stages = 1; });
   add([](Variant& v) { v.Q_stages = 3; });
   add([](Variant& v) { v.ping_pong = 0; });
+  add([](Variant& v) { v.softmax_in_halves = 0; });
   add([](Variant& v) { v.rescale_bound = 0; });
   add([](Variant& v) { v.rescale_bound = 16; });
   add([](Variant& v) { v.gqa_ratio = 4; });
   add([](Variant& v) { v.B_r = 64, v.ping_pong = 0; });
   add([](Variant& v) { v.B_r = 192; });
   add([](Variant& v) { v.B_r = 192, v.ping_pong = 0; });
+  add([](Variant& v) { v.B_r = 192, v.B_c = 80; });
   for (const int B_c : {64, 80, 96, 112, 144, 160, 176, 192, 208}) {
     add([&](Variant& v) { v.B_c = B_c; });
   }

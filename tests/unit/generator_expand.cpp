@@ -31,6 +31,12 @@ TEST_CASE("a spec of nothing but a template is the default variant") {
   CHECK(names_of("template: prefill_sm80\n") == "bf16_d128_r128_c64_w4_s2\n");
 }
 
+TEST_CASE("what a spec leaves out has the default of its own template") {
+  const Result<Expansion> expansion = expanded("template: prefill_sm90\n");
+  REQUIRE(expansion.value.variants.size() == 1);
+  CHECK(expansion.value.variants[0] == families()[prefill_sm90].defaults);
+}
+
 TEST_CASE("lists multiply out in the order of the spec's values, later fields faster") {
   CHECK(names_of("template: prefill_sm80\ncausal: [true, false]\ndtype: [fp16, bf16]\n") ==
         "fp16_d128_r128_c64_w4_s2_causal\n"

@@ -1,0 +1,30 @@
+// How a persistent kernel's tiles are grouped, so that multiprocessors finish together and L2 serves them.
+#pragma once
+
+namespace attune {
+
+/// The tiles of a launch as templates/blocks/tile_order.cuh walks them.
+struct TileWork {
+  int q_blocks;   ///< tiles of a head
+  int heads;      ///< (batch, query head) pairs
+  int gqa_ratio;  ///< neighbouring heads that share keys and values
+  int B_r;        ///< queries of a tile
+  int B_c;        ///< keys of a block
+  int seqlen_q;
+  int seqlen_k;
+  bool causal;
+  int multiprocessors;       ///< blocks that stay
+  long long bytes_per_head;  ///< of keys and values, each query head's share
+  long long l2_bytes;
+  bool operator==(const TileWork&) const = default;
+};
+
+/// The blocks of keys that the busiest multiprocessor walks, over the mean, when groups have `group_heads` heads. A
+/// tile counts one block more than it reads: its beginning and its end.
+double imbalance(const TileWork& work, int group_heads);
+
+/// The number of heads in a group that costs least: imbalance, and reading keys and values from memory rather than L2.
+/// Takes some 50 us for thousands of tiles: for once a problem, not once a launch.
+int choose_group_heads(const TileWork& work);
+
+}  // namespace attune

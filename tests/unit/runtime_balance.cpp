@@ -1,0 +1,82 @@
+// Groups of heads for blocks that stay: finishing together, and keys and values in L2.
+#include "runtime/balance.hpp"
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+
+using namespace attune;
+
+namespace {
+
+/// 16,384 tokens and a hidden size of 2048 on an H200.
+TileWork work_of(int head_dim, int B_r, int B_c, int seqlen, bool causal = true) {
+  return {.q_blocks = (seqlen + B_r - 1) / B_r,
+          .heads = 2048 / head_dim * (16384 / seqlen),
+          .gqa_ratio = 1,
+          .B_r = B_r,
+          .B_c = B_c,
+          .seqlen_q = seqlen,
+          .seqlen_k = seqlen,
+          .causal = causal,
+          .multiprocessors = 132,
+          .bytes_per_head = 4LL * seqlen * head_dim,
+          .l2_bytes = 50LL << 20};
+}
+
+}  // namespace
+
+TEST_CASE("tiles of one length that fill every round are balanced") {
+  TileWork work = work_of(128, 128, 128, 2048, false);
+  work.heads = 132;
+  CHECK(imbalance(work, 132) == doctest::Approx(1));
+  CHECK(imbalance(work, 7) == doctest::Approx(1));
+}
+
+TEST_CASE("a round that goes back evens out the one before it") {
+  TileWork work = work_of(128, 128, 128, 256);
+  work.heads = 132;
+  CHECK(work.q_blocks == 2);
+  CHECK(imbalance(work, 132) == doctest::Approx(1));
+  work.multiprocessors = 4;
+  work.heads = 2;  // tiles of 2, 2, 1 and 1 blocks, and one more each
+  CHECK(imbalance(work, 2) == doctest::Approx(3 / 2.5));
+}
+
+TEST_CASE("groups of the prefill cases finish within 3.5% of each other and fit L2, or are all heads") {
+  for (const int seqlen : {512, 1024, 2048, 4096, 8192, 16384}) {
+    for (const TileWork& work :
+         {work_of(64, 192, 128, seqlen), work_of(128, 128, 128, seqlen), work_of(256, 128, 64, seqlen)}) {
+      const int group = choose_group_heads(work);
+      CAPTURE(seqlen);
+      CAPTURE(work.B_c);
+      CAPTURE(group);
+      CHECK(imbalance(work, group) <= 1.035);
+      CHECK((group == work.heads || group * work.bytes_per_head <= work.l2_bytes * 9 / 10));
+    }
+  }
+}
+
+TEST_CASE("long sequences of few heads are taken all at once, since no smaller group evens out") {
+  const TileWork work = work_of(128, 128, 128, 16384);
+  CHECK(choose_group_heads(work) == work.heads);
+  CHECK(imbalance(work, 4) > 1.1);
+}
+
+TEST_CASE("heads that share keys and values stay together") {
+  TileWork work = work_of(128, 128, 128, 2048);
+  work.gqa_ratio = 4;
+  work.bytes_per_head /= 4;
+  const int group = choose_group_heads(work);
+  CHECK(group % 4 == 0);
+}
+
+TEST_CASE("there is a group even for one head and for more tiles than are counted") {
+  TileWork work = work_of(128, 128, 128, 2048);
+  work.heads = 1;
+  CHECK(choose_group_heads(work) == 1);
+  work.heads = 1 << 20;
+  const int group = choose_group_heads(work);
+  CHECK(group >= 1);
+  CHECK(group * work.bytes_per_head <= work.l2_bytes);
+}

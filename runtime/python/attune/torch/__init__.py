@@ -146,10 +146,12 @@ def flash_attn_qkvpacked_func(
 
 
 def register_transformers() -> None:
-    """Makes attn_implementation="attune" known to Hugging Face transformers (4.56 or newer).
+    """Makes attn_implementation="attune" known to Hugging Face transformers (4.53 or newer).
 
         attune.torch.register_transformers()
         model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="attune", dtype="auto")
+
+    (Before 4.56 `dtype` is `torch_dtype`.)
 
     Served are causal and full attention without padding, with grouped heads and without copies of
     them: prefill, prefill in chunks, and decoding with a cache that grows (DynamicCache). What is not

@@ -17,11 +17,15 @@ from .report import Ceilings
 from .runner import Call, rotations, rounds_for
 
 _FLUSH_BYTES = 256 << 20  # beyond every L2
+_HEATING_SECONDS = 0.5
 _FASTEST_CLOCK = 2.2e9  # Hz; no GPU's clock is faster by much
 
 
 class EventClock:
     """Times calls side by side with CUDA events, each after the L2 was overwritten.
+
+    Before that they run back to back until the card is as hot as under work that lasts: a cool card
+    clocks higher, and a kernel that draws less power then looks better than it is.
 
     The GPU is kept waiting for as long as the host may take to queue a call, so that what is
     measured is the kernels and not the host. `rounds` is how often each is timed; None follows from
@@ -34,10 +38,17 @@ class EventClock:
 
     def __call__(self, calls: Sequence[Call]) -> list[list[float]]:
         waits = [int(2 * min(_host_seconds(call), 1e-3) * _FASTEST_CLOCK) for call in calls]
-        self._time(calls, waits, 2)
-        warm = self._time(calls, waits, 1)
-        rounds = self.rounds or rounds_for(sum(times[0] for times in warm))
+        warm = self._time(calls, waits, 3)
+        self._heat(calls)
+        rounds = self.rounds or rounds_for(sum(min(times) for times in warm))
         return self._time(calls, waits, rounds)
+
+    def _heat(self, calls: Sequence[Call]) -> None:
+        until = time.perf_counter() + _HEATING_SECONDS
+        while time.perf_counter() < until:
+            for call in calls:
+                call()
+            torch.cuda.synchronize()
 
     def _time(self, calls: Sequence[Call], waits: Sequence[int], rounds: int) -> list[list[float]]:
         events: list[list[tuple[torch.cuda.Event, torch.cuda.Event]]] = [[] for _ in calls]

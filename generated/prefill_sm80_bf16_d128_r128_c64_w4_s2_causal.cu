@@ -27,10 +27,8 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#ifndef ATTUNE_PARAMS_H
-#define ATTUNE_PARAMS_H
 
-#define ATTUNE_PARAMS_ABI 1
+#define ATTUNE_PARAMS_ABI 2
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -56,8 +54,6 @@ struct AttunePrefillParams {
   int head_dim;   // at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
 };
-
-#endif
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -152,15 +148,8 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
-// Every plain access to shared and global memory (PTX ISA, "ld", "st"). Shared addresses are byte offsets in
-// the shared state space.
-
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
-__device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
-  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
-}
+// --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
+// Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
 // 16 bytes; `address` 16-byte aligned.
 __device__ __forceinline__ Chunk load_shared(u32 address) {
@@ -198,16 +187,10 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
                : "memory");
 }
 
-__device__ __forceinline__ void store_global(float* pointer, float value) {
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
-}
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 
-[[maybe_unused]] constexpr u32 minus_infinity_bits = 0xff800000u;
-
-__device__ __forceinline__ float minus_infinity() { return __uint_as_float(minus_infinity_bits); }
+__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
 __device__ __forceinline__ float exp2_approx(float x) {
@@ -295,10 +278,23 @@ __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 __device__ __forceinline__ float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
-__device__ __forceinline__ u32 shuffle_xor(u32 value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
+
+// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
+// Where shared memory is, and plain stores of single words (PTX ISA, "st"). Shared addresses are byte offsets in the
+// shared state space.
+
+// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+__device__ __forceinline__ u32 shared_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
+}
+
+__device__ __forceinline__ void store_global(float* pointer, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
+}
 
 #endif  // ATTUNE_EMULATOR
 
@@ -824,6 +820,9 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
     }
   }
 }
+
+// --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
+// LSE from a warp's accumulators to global memory.
 
 // Writes a warp's rows of LSE; `lse` points at row 0 of the head. One lane of each quad writes.
 template <int row_tiles>

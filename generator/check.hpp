@@ -36,8 +36,13 @@ std::vector<Refusal> check_limits(const Variant& variant, int capability, int sh
 /// The architectures the variant is for: its own set, or every one that it fits when that is empty.
 std::vector<Arch> target_archs(const Variant& variant);
 
+/// What long sequences prefer of a family that has tiles of several B_r.
+constexpr int long_sequence_B_r = 192;
+
 /// What a family has for a shape that nobody tuned: its default tile for this head_dim (1 to 256, rounded up to one
-/// that it has), made smaller to fit `shared_per_block` bytes where the family has smaller tiles.
-Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block);
+/// that it has), made smaller to fit `shared_per_block` bytes where the family has smaller tiles; of several tiles the
+/// one whose B_r is nearest to `B_r`.
+Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block,
+                        int B_r = long_sequence_B_r);
 
 }  // namespace attune

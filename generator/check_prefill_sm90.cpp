@@ -1,6 +1,8 @@
 // The rules of prefill_sm90.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <utility>
 
 #include "generator/family_checks.hpp"
 
@@ -29,11 +31,14 @@ bool has_head_dim(const Variant& v) { return std::ranges::find(head_dims, v.head
 bool has_consumers(const Variant& v) { return v.B_r % warpgroup_rows == 0 && consumers_of(v) <= most_consumers; }
 
 Resources resources_of(const Variant& v) {
-  const int row_bytes = (v.head_dim + panel_columns - 1) / panel_columns * panel_row_bytes;
+  const int panels = (v.head_dim + panel_columns - 1) / panel_columns;
+  const int output_panels = panels % 2 == 0 ? 2 : 1;  // that a warpgroup stores at once
+  const int row_bytes = panels * panel_row_bytes;
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = (v.Q_stages * v.B_r + 2 * v.stages * v.B_c) * row_bytes +
-                       (v.Q_stages + 2 * v.stages) * ring_stage_bytes + alignment_slack;
+                       v.B_r * output_panels * panel_row_bytes + (v.Q_stages + 2 * v.stages) * ring_stage_bytes +
+                       alignment_slack;
   needs.accumulator_registers = v.head_dim / 2 + v.B_c / 2 + v.B_c / 4;  // O, S, and P in half a register an element
   return needs;
 }
@@ -78,33 +83,42 @@ constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, registers_
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
-/// The tile of one head_dim.
+enum class Masks { full, causal, both };
+
 struct Tile {
+  int head_dim;
+  Masks masks;
   int B_r;
   int B_c;
   int Q_stages;
   bool ping_pong;
-  bool causal_ping_pong;
   bool softmax_in_halves;
 };
 
-/// Element i is for head_dims[i].
-constexpr std::array<Tile, head_dims.size()> tiles{{{192, 128, 2, true, true, false},
-                                                    {128, 128, 2, true, true, true},
-                                                    {128, 128, 2, true, false, true},
-                                                    {128, 96, 1, true, true, true},
-                                                    {128, 64, 1, false, false, true}}};
+/// Chosen by measurement on an H200 (templates/prefill_sm90.md). Where there are two for a head_dim and mask, the
+/// shorter is for sequences of which the longer's last tile would waste much.
+constexpr auto tiles = std::to_array<Tile>({{64, Masks::both, 192, 128, 2, true, false},
+                                            {64, Masks::causal, 128, 128, 2, true, false},
+                                            {96, Masks::both, 192, 96, 1, true, true},
+                                            {96, Masks::both, 128, 128, 2, true, true},
+                                            {128, Masks::full, 128, 128, 2, true, true},
+                                            {128, Masks::causal, 128, 128, 2, false, true},
+                                            {192, Masks::both, 128, 96, 1, true, true},
+                                            {256, Masks::both, 128, 64, 1, true, true}});
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
-void set_default_tile(Variant& variant, int /*shared_per_block*/) {
-  const auto head_dim = std::ranges::lower_bound(head_dims, variant.head_dim);
-  const Tile& tile = tiles[static_cast<std::size_t>(head_dim - head_dims.begin())];
-  variant.head_dim = *head_dim;
+void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
+  variant.head_dim = *std::ranges::lower_bound(head_dims, variant.head_dim);
+  const Masks masks = variant.causal != 0 ? Masks::causal : Masks::full;
+  const Tile& tile = *std::ranges::min_element(tiles, {}, [&](const Tile& one) {
+    const bool fits = one.head_dim == variant.head_dim && (one.masks == Masks::both || one.masks == masks);
+    return std::pair(!fits, std::abs(one.B_r - B_r));
+  });
   variant.B_r = tile.B_r;
   variant.B_c = tile.B_c;
   variant.stages = 2;
   variant.Q_stages = tile.Q_stages;
-  variant.ping_pong = (variant.causal != 0 ? tile.causal_ping_pong : tile.ping_pong) ? 1 : 0;
+  variant.ping_pong = tile.ping_pong ? 1 : 0;
   variant.softmax_in_halves = tile.softmax_in_halves ? 1 : 0;
 }
 

@@ -10,7 +10,10 @@
 #include <fmt/format.h>
 
 #include "generator/check.hpp"
+#include "generator/constant.hpp"
+#include "generator/fold.hpp"
 #include "generator/template_file.hpp"
+#include "generator/wgmma.hpp"
 
 namespace attune {
 namespace {
@@ -25,23 +28,6 @@ enum class Layer { root, ptx, blocks };
 Layer layer_of(std::string_view path) {
   if (path.starts_with("blocks/")) return Layer::blocks;
   return path.find('/') == std::string_view::npos ? Layer::root : Layer::ptx;
-}
-
-/// The constant's C++ type: a choice is an enum of its own name.
-std::string type_text(const Field& field) {
-  if (field.kind == FieldKind::boolean) return "bool";
-  if (field.kind == FieldKind::integer) return "int";
-  std::string type{field.key};
-  type.front() = static_cast<char>(type.front() - 'a' + 'A');
-  return type;
-}
-
-std::string constant_text(const Field& field, int value) {
-  const std::string type = type_text(field);
-  const std::string text = field.kind == FieldKind::integer  ? std::to_string(value)
-                           : field.kind == FieldKind::choice ? fmt::format("{}::{}", type, value_text(field, value))
-                                                             : value_text(field, value);
-  return fmt::format("constexpr {} {} = {};", type, field.key, text);
 }
 
 /// Collects lines and keeps the text free of trailing blanks and of runs of empty lines.
@@ -70,10 +56,25 @@ class Text {
   std::string text_;
 };
 
+/// A file and which of its lines the variant's source has.
+struct Part {
+  Part(std::string_view path, std::string_view text, const Variant& variant)
+      : file(path, text), kept(fold(file, variant)) {}
+
+  [[nodiscard]] bool has(std::size_t line) const { return kept.value[line] && !file.is_dropped(line); }
+
+  TemplateFile file;
+  Result<std::vector<bool>> kept;
+};
+
 class Emitter {
  public:
   Emitter(const Variant& variant, const TemplateFiles& templates, std::string_view spec)
-      : variant_(variant), templates_(templates), spec_(spec), family_(family_of(variant)) {}
+      : variant_(variant),
+        templates_(templates),
+        spec_(spec),
+        family_(family_of(variant)),
+        wgmma_text_(wgmma_text(variant)) {}
 
   Result<Source> run() && {
     const std::string path = fmt::format("{}.cu", family_.name);
@@ -82,21 +83,29 @@ class Emitter {
       result_.problems.push_back({{"templates/" + path, 0, 0}, "there is no such template", ""});
       return std::move(result_);
     }
-    const TemplateFile kernel(path, found->second);
+    const Part part(path, found->second, variant_);
+    const TemplateFile& kernel = part.file;
     find_block(kernel);
-    visit_includes(kernel, Layer::blocks);
-    check_names(kernel);
+    visit_includes(part, Layer::blocks);
+    check_names(part);
     find_kernel(kernel);
     if (!result_.ok()) return std::move(result_);
     result_.value.variant = variant_;
     result_.value.name = variant_.name();
-    result_.value.text = assemble(kernel);
+    result_.value.text = assemble(part);
     return std::move(result_);
   }
 
  private:
   void problem(Location where, std::string what, std::string fix) {
     result_.problems.push_back({std::move(where), std::move(what), std::move(fix)});
+  }
+
+  /// The text of a file that is included; null when there is none.
+  [[nodiscard]] const std::string* text_of(std::string_view path) const {
+    if (path == wgmma_path) return &wgmma_text_;
+    const auto found = templates_.find(path);
+    return found == templates_.end() ? nullptr : &found->second;
   }
 
   [[nodiscard]] std::vector<std::string> knobs() const { return {family_.keys.begin(), family_.keys.end()}; }
@@ -117,7 +126,7 @@ class Emitter {
     for (const std::string_view key : family_.keys) {
       if (!constants_.contains(key)) {
         problem(kernel.at(block_begin_), fmt::format("the variant block lacks {}", key),
-                constant_text(*find_field(key), variant_.*find_field(key)->member));
+                constant_definition(*find_field(key), variant_.*find_field(key)->member));
       }
     }
   }
@@ -142,7 +151,7 @@ class Emitter {
                            : fmt::format("did you mean {}?", near));
       return;
     }
-    const std::string expected = type_text(*find_field(key));
+    const std::string expected = constant_type(*find_field(key));
     if (type != expected)
       problem(kernel.at(index), fmt::format("{} is of type {}", key, type), "its type is " + expected);
     const auto [first, is_new] = constants_.emplace(key, index);
@@ -153,12 +162,13 @@ class Emitter {
   }
 
   /// Follows the includes of one file, depth first, so that every file comes behind those it needs.
-  void visit_includes(const TemplateFile& file, Layer layer) {
-    for (const Include& include : file.includes()) {
-      const auto found = templates_.find(include.path);
-      if (found == templates_.end()) {
+  void visit_includes(const Part& part, Layer layer) {
+    for (const Include& include : part.file.includes()) {
+      if (!part.kept.value[static_cast<std::size_t>(include.where.line) - 1]) continue;
+      const std::string* const text = text_of(include.path);
+      if (text == nullptr) {
         std::vector<std::string> paths;
-        for (const auto& [path, text] : templates_) paths.push_back(path);
+        for (const auto& file : templates_) paths.push_back(file.first);
         const std::string near = nearest_word(include.path, paths);
         problem(include.where, fmt::format("templates/ has no {}", include.path),
                 near.empty() ? "a path relative to templates/: an emitted file includes nothing"
@@ -172,8 +182,8 @@ class Emitter {
             fmt::format("including {} closes a circle: {} -> {}", include.path, fmt::join(open_, " -> "), include.path),
             "remove one of these includes");
       } else if (visited_.insert(include.path).second) {
-        const TemplateFile& included =
-            *files_.emplace(include.path, std::make_unique<TemplateFile>(include.path, found->second)).first->second;
+        const Part& included =
+            *files_.emplace(include.path, std::make_unique<Part>(include.path, *text, variant_)).first->second;
         open_.push_back(include.path);
         visit_includes(included, layer_of(include.path));
         open_.pop_back();
@@ -182,27 +192,37 @@ class Emitter {
     }
   }
 
-  /// Every variant::name exists, every knob is used by the template itself, and nothing waits for a splice.
-  void check_names(const TemplateFile& kernel) {
+  /// Every variant::name exists, every knob is used by the template itself, every #if is understood, and nothing waits
+  /// for a splice.
+  void check_names(const Part& part) {
+    const TemplateFile& kernel = part.file;
     std::set<std::string_view> used;
     for (const VariantUse& use : kernel.variant_uses()) {
       used.insert(use.name);
-      check_use(use);
+      check_use(use, part);
     }
     for (const auto& [key, index] : constants_) {
       if (!used.contains(key))
         problem(kernel.at(index), fmt::format("unused knob {}", key),
                 fmt::format("the kernel never reads variant::{}", key));
     }
-    std::ranges::move(kernel.splices(), std::back_inserter(result_.problems));
-    for (const auto& [path, file] : files_) {
-      for (const VariantUse& use : file->variant_uses()) check_use(use);
-      std::ranges::move(file->splices(), std::back_inserter(result_.problems));
+    take_problems(part);
+    for (const auto& entry : files_) {
+      for (const VariantUse& use : entry.second->file.variant_uses()) check_use(use, *entry.second);
+      take_problems(*entry.second);
     }
   }
 
-  void check_use(const VariantUse& use) {
-    if (std::ranges::find(family_.keys, use.name) != family_.keys.end()) return;
+  void take_problems(const Part& part) {
+    std::ranges::copy(part.kept.problems, std::back_inserter(result_.problems));
+    std::ranges::move(part.file.splices(), std::back_inserter(result_.problems));
+  }
+
+  void check_use(const VariantUse& use, const Part& part) {
+    if (const auto key = std::ranges::find(family_.keys, use.name); key != family_.keys.end()) {
+      if (part.has(static_cast<std::size_t>(use.where.line - 1))) emitted_.insert(*key);
+      return;
+    }
     const std::string near = nearest_word(std::string{use.name}, knobs());
     problem(use.where, fmt::format("variant::{} does not exist", use.name),
             near.empty() ? fmt::format("knobs are {}", fmt::join(family_.keys, ", "))
@@ -235,7 +255,8 @@ class Emitter {
     }
   }
 
-  [[nodiscard]] std::string assemble(const TemplateFile& kernel) const {
+  [[nodiscard]] std::string assemble(const Part& part) const {
+    const TemplateFile& kernel = part.file;
     Text text;
     banner(text);
     text.line("");
@@ -252,7 +273,7 @@ class Emitter {
     layer(text, Layer::blocks);
     text.section(fmt::format("{}.cu", family_.name));
     for (std::size_t i = kernel.header_lines(); i < lines.size(); ++i) {
-      if (kernel.is_dropped(i) || (i >= block_begin_ && i <= block_end_)) continue;
+      if (!part.has(i) || (i >= block_begin_ && i <= block_end_)) continue;
       text.line(static_cast<int>(i) + 1 == kernel_name_.line ? renamed(lines[i]) : std::string{lines[i]});
     }
     return std::move(text).take();
@@ -285,9 +306,9 @@ class Emitter {
   void layer(Text& text, Layer which) const {
     for (const std::string& path : layers_[static_cast<std::size_t>(which)]) {
       text.section(path);
-      const TemplateFile& file = *files_.at(path);
-      for (std::size_t i = 0; i < file.lines().size(); ++i) {
-        if (!file.is_dropped(i)) text.line(file.lines()[i]);
+      const Part& part = *files_.at(path);
+      for (std::size_t i = 0; i < part.kept.value.size(); ++i) {
+        if (part.has(i)) text.line(part.file.lines()[i]);
       }
     }
   }
@@ -297,7 +318,9 @@ class Emitter {
     std::vector<std::string> lines;
     for (const std::string_view key : family_.keys) {
       const Field& field = *find_field(key);
-      lines.push_back(constant_text(field, variant_.*field.member));
+      // What only an #if read is there for the reader, and nvcc would warn of it.
+      lines.push_back((emitted_.contains(key) ? "" : "[[maybe_unused]] ") +
+                      constant_definition(field, variant_.*field.member));
     }
     const std::size_t width = std::ranges::max_element(lines, {}, &std::string::size)->size();
     text.line(block_begin);
@@ -315,12 +338,14 @@ class Emitter {
   const TemplateFiles& templates_;
   std::string_view spec_;
   const Family& family_;
+  const std::string wgmma_text_;  ///< files_ has views of it
   Result<Source> result_;
   std::size_t block_begin_ = 0;
   std::size_t block_end_ = 0;
   Location kernel_name_;
-  std::map<std::string_view, std::size_t> constants_;                        ///< key to line index
-  std::map<std::string, std::unique_ptr<TemplateFile>, std::less<>> files_;  ///< the included ones
+  std::map<std::string_view, std::size_t> constants_;                ///< key to line index
+  std::map<std::string, std::unique_ptr<Part>, std::less<>> files_;  ///< the included ones
+  std::set<std::string_view> emitted_;                               ///< keys that the source reads
   std::set<std::string> visited_;
   std::vector<std::string> open_;                   ///< includes being followed, outermost first
   std::array<std::vector<std::string>, 3> layers_;  ///< paths in dependency order

@@ -26,8 +26,9 @@ struct Source {
 };
 
 /// Emits the source of one variant: same bytes on every machine. `spec` names where the variant came
-/// from, for the banner. Problems (an unknown include or constant, a knob the template never uses) carry
-/// the template's file and line.
+/// from, for the banner. Of what a template chooses by #if only the branch that holds is emitted (fold.hpp), and
+/// wgmma's operand lists are written for the variant (wgmma.hpp). Problems (an unknown include or constant, a knob the
+/// template never uses) carry the template's file and line.
 Result<Source> emit(const Variant& variant, const TemplateFiles& templates, std::string_view spec);
 
 /// The flags both compilers get, architecture apart: "-std=c++20" ...

@@ -58,22 +58,6 @@ std::vector<std::string_view> split_lines(std::string_view text) {
   return lines;
 }
 
-std::string_view word_at(std::string_view text, std::size_t start) {
-  std::size_t end = start;
-  while (end < text.size() && is_word(text[end])) ++end;
-  return text.substr(start, end - start);
-}
-
-/// What follows `#name` on a line, or nothing when the line is something else.
-bool take_directive(std::string_view line, std::string_view name, std::string_view& rest) {
-  line = trimmed(line);
-  if (!line.starts_with('#')) return false;
-  line = trimmed(line.substr(1));
-  if (word_at(line, 0) != name) return false;
-  rest = trimmed(line.substr(name.size()));
-  return true;
-}
-
 }  // namespace
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
@@ -82,6 +66,20 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(blanks);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+std::string_view word_at(std::string_view text, std::size_t start) {
+  std::size_t end = start;
+  while (end < text.size() && is_word(text[end])) ++end;
+  return text.substr(start, end - start);
+}
+
+std::optional<Directive> directive_of(std::string_view line) {
+  line = trimmed(line);
+  if (!line.starts_with('#')) return std::nullopt;
+  line = trimmed(line.substr(1));
+  const std::string_view name = word_at(line, 0);
+  return Directive{name, trimmed(line.substr(name.size()))};
 }
 
 TemplateFile::TemplateFile(std::string_view path, std::string_view text)
@@ -104,8 +102,9 @@ Location TemplateFile::at_offset(std::size_t offset) const {
 std::vector<Include> TemplateFile::includes() const {
   std::vector<Include> found;
   for (std::size_t i = 0; i < code_lines_.size(); ++i) {
-    std::string_view path;
-    if (!take_directive(code_lines_[i], "include", path)) continue;
+    const std::optional<Directive> directive = directive_of(code_lines_[i]);
+    if (!directive || directive->name != "include") continue;
+    std::string_view path = directive->rest;
     if (path.size() > 1 && path.front() == '"' && path.back() == '"') path = path.substr(1, path.size() - 2);
     found.push_back({std::string{path}, at(i)});
   }
@@ -113,9 +112,8 @@ std::vector<Include> TemplateFile::includes() const {
 }
 
 bool TemplateFile::is_dropped(std::size_t index) const {
-  std::string_view rest;
-  return take_directive(code_lines_[index], "include", rest) ||
-         (take_directive(code_lines_[index], "pragma", rest) && rest == "once");
+  const std::optional<Directive> directive = directive_of(code_lines_[index]);
+  return directive && (directive->name == "include" || (directive->name == "pragma" && directive->rest == "once"));
 }
 
 std::vector<VariantUse> TemplateFile::variant_uses() const {

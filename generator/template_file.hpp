@@ -1,6 +1,7 @@
 // One file of templates/ as lines, each with and without its comments.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,12 @@ namespace attune {
 struct Include {
   std::string path;
   Location where;
+};
+
+/// A line for the preprocessor: `#name rest`.
+struct Directive {
+  std::string_view name;
+  std::string_view rest;  ///< without blanks at both ends
 };
 
 /// A name used as variant::name.
@@ -68,6 +75,12 @@ class TemplateFile {
   std::vector<std::string_view> lines_;
   std::vector<std::string_view> code_lines_;
 };
+
+/// The directive on a line without comments, or nothing.
+std::optional<Directive> directive_of(std::string_view line);
+
+/// The identifier or number that starts there; may be empty.
+std::string_view word_at(std::string_view text, std::size_t start);
 
 /// `text` without blanks at both ends.
 std::string_view trimmed(std::string_view text);

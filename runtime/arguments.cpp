@@ -140,9 +140,9 @@ Problem check_arguments(const attune_prefill_args& args) {
   if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
   const Extents queries{problem.batch, problem.seqlen_q, problem.heads_q};
   const Extents keys{problem.batch, problem.seqlen_k, problem.heads_kv};
-  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.head_dim) &&
-                             has_mappable_strides(args.k, keys, problem.head_dim) &&
-                             has_mappable_strides(args.v, keys, problem.head_dim);
+  problem.mappable_strides =
+      has_mappable_strides(args.q, queries, problem.head_dim) && has_mappable_strides(args.k, keys, problem.head_dim) &&
+      has_mappable_strides(args.v, keys, problem.head_dim) && has_mappable_strides(args.o, queries, problem.head_dim);
   return problem;
 }
 

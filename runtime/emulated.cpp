@@ -42,16 +42,16 @@ std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const 
 
 EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& problem, const Plan& plan)
     : tensor_maps_(family_of(plan.variant).tensor_maps) {
-  block_.problem = make_params(args, problem);
+  params_ = make_params(args, problem);
   if (!tensor_maps_) return;
-  block_ = make_tensor_params(block_.problem, plan, [](const TensorDescription& tensor) {
+  tensor_params_ = make_tensor_params(params_, plan, [](const TensorDescription& tensor) {
     return emulator::emulated_map(
         {.base = tensor.base, .extents = tensor.extents, .strides = tensor.strides, .box = tensor.box});
   });
 }
 
 const void* EmulatedParams::get() const {
-  return tensor_maps_ ? static_cast<const void*>(&block_) : static_cast<const void*>(&block_.problem);
+  return tensor_maps_ ? static_cast<const void*>(&tensor_params_) : static_cast<const void*>(&params_);
 }
 
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_prefill_args& args,

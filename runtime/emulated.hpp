@@ -13,6 +13,7 @@
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/problem.hpp"
+#include "templates/params.h"
 #include "templates/tensor_params.h"
 
 namespace attune {
@@ -29,7 +30,8 @@ class EmulatedParams {
   [[nodiscard]] const void* get() const;
 
  private:
-  AttuneTensorPrefillParams block_{};
+  AttunePrefillParams params_{};
+  AttuneTensorPrefillParams tensor_params_{};
   bool tensor_maps_;
 };
 

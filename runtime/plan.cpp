@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "generator/check.hpp"
@@ -138,7 +140,7 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
 /// Of two variants that serve a problem choose() takes the one with the smaller rank.
 auto rank_of(const Variant& variant, const Problem& problem) {
   const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
-  return std::pair(-newness, variant.head_dim);
+  return std::tuple(-newness, variant.head_dim, std::abs(variant.B_r - problem.best_B_r()));
 }
 
 }  // namespace

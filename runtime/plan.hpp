@@ -40,7 +40,7 @@ bool can_emulate(const Variant& variant);
 bool wastes_padding(const Variant& variant, const Problem& problem);
 
 /// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
-/// of head_dim, then by the order given.
+/// of head_dim, then by B_r nearest to the problem's best, then by the order given.
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
 
 /// All candidates with their refusals, in the order given.

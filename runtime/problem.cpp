@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "generator/variant.hpp"
@@ -18,6 +20,15 @@ constexpr int seqlen_limit = 1 << 30;  // positions and tile edges beyond them s
 std::string Problem::text() const {
   return fmt::format("{} d{} b{} hq{} hk{} lq{} lk{}{}", dtype == Dtype::fp16 ? "fp16" : "bf16", head_dim, batch,
                      heads_q, heads_kv, seqlen_q, seqlen_k, causal ? " causal" : "");
+}
+
+int Problem::best_B_r() const {
+  constexpr long long queries_per_tile = 16;
+  constexpr std::array candidates{64, 128, 192};
+  return *std::ranges::min_element(candidates, {}, [&](int B_r) {
+    const long long tiles = (seqlen_q + B_r - 1LL) / B_r;
+    return tiles * (B_r + queries_per_tile);
+  });
 }
 
 std::vector<std::string> problems_of(const Problem& problem) {

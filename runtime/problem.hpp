@@ -25,6 +25,10 @@ struct Problem {
   /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
   [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0; }
 
+  /// How many queries a tile had best hold, of 64, 128 and 192. A tile reads all keys and values once, which costs about
+  /// as much as 16 more queries; so larger ones win unless they compute many queries that do not exist.
+  [[nodiscard]] int best_B_r() const;
+
   /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"
   [[nodiscard]] std::string text() const;
 };

@@ -34,6 +34,7 @@ std::uint64_t key_of(const Problem& problem, int ordinal) {
   key = key << 2 | static_cast<std::uint64_t>(problem.dtype);
   key = key << 1 | (problem.causal ? 1U : 0U);
   key = key << 1 | (problem.has_tensor_maps() ? 1U : 0U);
+  key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 64);
   key = key << 9 | static_cast<std::uint64_t>(problem.head_dim);
   return key << 32 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
 }

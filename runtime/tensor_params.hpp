@@ -1,11 +1,12 @@
-// The parameter block of kernels that leave reading Q, K and V to the copy engine: their tensors as tensor maps need
-// them, and the block from the maps.
+// The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine: their tensors as
+// tensor maps need them, and the block from the maps.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "runtime/plan.hpp"
+#include "templates/params.h"
 #include "templates/tensor_params.h"
 
 namespace attune {
@@ -26,7 +27,10 @@ struct TensorDescription {
 /// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
 bool is_mappable(std::int64_t stride, int head_dim);
 
-/// One of a call's tensors (strides of single elements are 0 there), read in boxes of `rows` rows.
+/// Rows of O that one copy writes: those of a warpgroup.
+constexpr int output_box_rows = 64;
+
+/// One of a call's tensors (strides of single elements are 0 there), moved in boxes of `rows` rows.
 TensorDescription describe(const AttuneTensor& tensor, const AttunePrefillParams& params, Dtype dtype, int seqlen,
                            int heads, int rows);
 
@@ -39,7 +43,14 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
   return {.q = encode(describe(params.q, params, dtype, params.seqlen_q, params.heads_q, plan.variant.B_r)),
           .k = encode(describe(params.k, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
           .v = encode(describe(params.v, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
-          .problem = params,
+          .o = encode(describe(params.o, params, dtype, params.seqlen_q, params.heads_q, output_box_rows)),
+          .lse = params.lse,
+          .scale_log2 = params.scale_log2,
+          .batch = params.batch,
+          .heads_q = params.heads_q,
+          .seqlen_q = params.seqlen_q,
+          .seqlen_k = params.seqlen_k,
+          .gqa_ratio = params.gqa_ratio,
           .q_blocks = plan.q_blocks,
           .group_heads = plan.group_heads};
 }

@@ -1,10 +1,9 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#ifndef ATTUNE_PARAMS_H
-#define ATTUNE_PARAMS_H
+#pragma once
 
-#define ATTUNE_PARAMS_ABI 1
+#define ATTUNE_PARAMS_ABI 2
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -30,5 +29,3 @@ struct AttunePrefillParams {
   int head_dim;   // at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
 };
-
-#endif

@@ -46,6 +46,7 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/schedule.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/store.cuh"
+#include "blocks/store_lse.cuh"
 #include "blocks/tile.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cp_async.cuh"

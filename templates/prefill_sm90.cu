@@ -33,15 +33,19 @@ constexpr int rescale_bound = 8;
 constexpr bool softmax_in_halves = true;
 }  // namespace variant
 
-#include "blocks/copy.cuh"
 #include "blocks/lazy_softmax.cuh"
 #include "blocks/mask.cuh"
 #include "blocks/panels.cuh"
 #include "blocks/ring.cuh"
-#include "blocks/store.cuh"
-#include "blocks/store_quads.cuh"
+#include "blocks/store_lse.cuh"
+#include "blocks/store_panels.cuh"
 #include "blocks/tile_order.cuh"
 #include "blocks/turns.cuh"
+#if variant::softmax_in_halves
+#include "blocks/update_in_halves.cuh"
+#else
+#include "blocks/update_whole.cuh"
+#endif
 #include "ptx/barrier.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
@@ -61,6 +65,7 @@ using KVTile = Panels<variant::B_c, variant::head_dim>;
 using QRing = Ring<variant::Q_stages, consumers * 4>;
 using KVRing = Ring<variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
+using Output = OutputStage<variant::head_dim>;
 using Order = TileOrder<variant::causal, variant::B_r, variant::B_c>;
 
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
@@ -77,7 +82,11 @@ struct Shared {
     return {base + variant::Q_stages * QTile::bytes + stage * KVTile::bytes};
   }
   __device__ __forceinline__ KVTile v(u32 stage) const { return k(variant::stages + stage); }
-  __device__ __forceinline__ u32 barriers() const { return k(2 * variant::stages).base; }
+  // Of a warpgroup. Named barriers 1 to 3 are its turns'.
+  __device__ __forceinline__ Output output(u32 warpgroup) const {
+    return {k(2 * variant::stages).base + warpgroup * Output::bytes, 4 + warpgroup};
+  }
+  __device__ __forceinline__ u32 barriers() const { return output(consumers).base; }
 };
 
 struct Rings {
@@ -89,8 +98,8 @@ struct Rings {
       : q(address), k(address + QRing::bytes), v(address + QRing::bytes + KVRing::bytes) {}
 };
 
-__device__ __forceinline__ int kv_head(const AttunePrefillParams& problem, const QueryTile& tile) {
-  return tile.head / (variant::gqa_ratio == 0 ? problem.gqa_ratio : variant::gqa_ratio);
+__device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
+  return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
 }
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
@@ -103,14 +112,13 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
     if (previous_j < 0) return;
     rings.v.begin_fill(KVTile::bytes);
     shared.v(rings.v.stage)
-        .load(params.v, rings.v.full(), previous_j * variant::B_c, kv_head(params.problem, previous), previous.batch);
+        .load(params.v, rings.v.full(), previous_j * variant::B_c, kv_head(params, previous), previous.batch);
     rings.v.next();
   };
   while (order.next(tile)) {
     for (int j = tile.blocks - 1; j >= 0; --j) {
       rings.k.begin_fill(KVTile::bytes);
-      shared.k(rings.k.stage)
-          .load(params.k, rings.k.full(), j * variant::B_c, kv_head(params.problem, tile), tile.batch);
+      shared.k(rings.k.stage).load(params.k, rings.k.full(), j * variant::B_c, kv_head(params, tile), tile.batch);
       rings.k.next();
       load_previous_V();
       if (j == tile.blocks - 1) {
@@ -148,26 +156,27 @@ __device__ __forceinline__ void multiply_PV(float (&O)[variant::head_dim / 8][4]
   wgmma_commit();
 }
 
-__device__ __forceinline__ void store(const AttunePrefillParams& problem, const QueryTile& tile, int warp_row,
-                                      const float (&O)[variant::head_dim / 8][4], const Softmax& softmax) {
+// O and LSE of this warpgroup's rows, O under way.
+__device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, const Output& output,
+                                      const QueryTile& tile, u32 warpgroup, const float (&O)[variant::head_dim / 8][4],
+                                      const Softmax& softmax) {
   float inverse_l[2];
   float lse[1][2];
   softmax.finish(inverse_l, lse);
-  const Matrix O_rows = head_of(problem.o, tile.batch, tile.head, problem.seqlen_q, problem.head_dim);
-  const int first_row = tile.first_query + warp_row;
-  store_quads<variant::dtype>(O, inverse_l, O_rows, first_row);
-  if (problem.lse != nullptr) {
-    float* head_lse = problem.lse + (static_cast<i64>(tile.batch) * problem.heads_q + tile.head) * problem.seqlen_q;
-    store_lse(lse, head_lse, first_row, problem.seqlen_q);
+  const int first_row = tile.first_query + static_cast<int>(warpgroup) * rows;
+  output.store<variant::dtype>(O, inverse_l, params.o, first_row, tile.head, tile.batch);
+  if (params.lse != nullptr) {
+    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
+    store_lse(lse, head_lse, first_row + static_cast<int>(warp_index() % 4) * 16, params.seqlen_q);
   }
 }
 
-// A warpgroup: the stream of blocks of all tiles.
+// A warpgroup: its rows of all tiles.
 __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
-  const AttunePrefillParams& problem = params.problem;
   const u32 warpgroup = warp_index() / 4 - 1;
+  const Output output = shared.output(warpgroup);
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
-  const Mask<variant::causal> mask{problem.seqlen_k, problem.seqlen_k - problem.seqlen_q};
+  const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const Turns<consumers, variant::ping_pong> turns{warpgroup};
 
   Order order(params);
@@ -180,109 +189,120 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     skips_last =
         may_skip && order.blocks_of(tile.first_query + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
-    rings.k.wait();
-    rings.k.release();
-    rings.k.next();
+    rings.k.skip();
     turns.take();
     turns.pass();
     return tile.blocks - 2;
   };
-  const auto skip_V = [&] {
-    if (!skips_last) return;
-    rings.v.wait();
-    rings.v.release();
-    rings.v.next();
-  };
-
-  if (!order.next(tile)) return;
-  turns.begin();
-  Softmax softmax;
-  softmax.restart();
-  float O[variant::head_dim / 8][4];
-  u32 P[variant::B_c / 16][4];
-  bool accumulate = false;
-  int j = begin_tile();
-  {
-    float S[1][variant::B_c / 8][4];
-    rings.k.wait();
-    wgmma_fence();
-    multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
-    skip_V();
-    wgmma_wait<0>();
+  // S of block j is there: its keys have been read, and behind the tile's last block its queries.
+  const auto take_S = [&](float(&S)[1][variant::B_c / 8][4], int j) {
     settle(S[0]);
     rings.k.release();
     rings.k.next();
+    rings.q.release(j == 0);
     mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
-    softmax.update(S[0], problem.scale_log2);
-    pack_fragments<variant::dtype>(P, S[0]);
-  }
+  };
+  const auto skip_V = [&] {
+    if (skips_last) rings.v.skip();
+  };
+
+  turns.begin();
+#if variant::Q_stages == 1
+  // A stream for each tile: Q of the next arrives while O is stored.
+  while (order.next(tile)) {
+#else
+  // One stream of all tiles.
+  if (order.next(tile)) {
+#endif
+    Softmax softmax;
+    softmax.restart();
+    float O[variant::head_dim / 8][4];
+    u32 P[variant::B_c / 16][4];
+    bool accumulate = false;
+    int j = begin_tile();
+    {
+      float S[1][variant::B_c / 8][4];
+      rings.k.wait();
+      wgmma_fence();
+      multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
+      skip_V();
+      wgmma_wait<0>();
+      take_S(S, j);
+      update<variant::dtype>(softmax, S[0], P, params.scale_log2, [](float) {});
+    }
 
 #pragma unroll 1
-  while (true) {
-    const bool ends_tile = j == 0;
-    const QueryTile ended = tile;
-    if (ends_tile) {
-      rings.q.release();
-      rings.q.next();
-      if (!order.next(tile)) break;
-      j = begin_tile();
-    } else {
+    while (true) {
+#if variant::Q_stages == 1
+      if (j == 0) break;
       --j;
+#else
+      const bool ends_tile = j == 0;
+      const QueryTile ended = tile;
+      if (ends_tile) {
+        rings.q.next();
+        if (!order.next(tile)) break;
+        j = begin_tile();
+      } else {
+        --j;
+      }
+#endif
+      float S[1][variant::B_c / 8][4];
+      rings.k.wait();
+      turns.take();
+      settle(O);
+      wgmma_fence();
+      multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
+      rings.v.wait();
+      multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
+      turns.pass();
+
+#if variant::Q_stages != 1
+      const Softmax ended_softmax = softmax;
+      if (ends_tile) softmax.restart();
+#endif
+      wgmma_wait<1>();
+      take_S(S, j);
+      update<variant::dtype>(softmax, S[0], P, params.scale_log2, [&](float sum) {
+        // Never. But ptxas hoists the next wait as far as a branch, and puts off what no branch needs behind it.
+        if (sum < 0.0f) rings.k.wait();
+        wgmma_wait<0>();
+        settle(O);
+        rings.v.release();
+        rings.v.next();
+      });
+#if variant::Q_stages == 1
+      accumulate = true;
+      softmax.rescale(O);
+#else
+      accumulate = !ends_tile;
+      if (ends_tile) {
+        skip_V();
+        store(params, output, ended, warpgroup, O, ended_softmax);
+        warp_barrier();  // or the loop goes on as if lanes had parted
+      } else {
+        softmax.rescale(O);
+      }
+#endif
     }
-    float S[1][variant::B_c / 8][4];
-    rings.k.wait();
+
+    rings.v.wait();
     turns.take();
     settle(O);
     wgmma_fence();
-    multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
-    rings.v.wait();
     multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
     turns.pass();
-
-    const Softmax ended_softmax = softmax;
-    if (ends_tile) softmax.restart();
-    wgmma_wait<1>();
-    settle(S[0]);
-    rings.k.release();
-    rings.k.next();
-    mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
-    const auto finish_PV = [&] {
-      wgmma_wait<0>();
-      settle(O);
-      rings.v.release();
-      rings.v.next();
-    };
-    if constexpr (variant::softmax_in_halves) {
-      softmax.update_in_halves<variant::dtype>(S[0], P, problem.scale_log2, [&] {
-        if (problem.batch == 0) rings.k.wait();  // never: ptxas hoists the next wait, but not over a branch
-        finish_PV();
-      });
-    } else {
-      softmax.update(S[0], problem.scale_log2);
-      settle(S[0]);  // the exponentials are not put off until V has been multiplied
-      finish_PV();
-    }
-    accumulate = !ends_tile;
-    if (ends_tile) {
-      skip_V();
-      store(problem, ended, warp_row, O, ended_softmax);
-      warp_barrier();  // or the loop goes on as if lanes had parted
-    } else {
-      softmax.rescale(O);
-    }
-    if constexpr (!variant::softmax_in_halves) pack_fragments<variant::dtype>(P, S[0]);
+    wgmma_wait<0>();
+    settle(O);
+#if variant::Q_stages == 1
+    rings.q.next();
+    rings.v.release();
+    rings.v.next();
+#endif
+    store(params, output, tile, warpgroup, O, softmax);
   }
-
-  rings.v.wait();
-  turns.take();
-  settle(O);
-  wgmma_fence();
-  multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
-  turns.pass();
-  wgmma_wait<0>();
-  settle(O);
-  store(problem, tile, warp_row, O, softmax);
   turns.end();
+  output.finish();
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
@@ -297,6 +317,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
     prefetch_map(params.q);
     prefetch_map(params.k);
     prefetch_map(params.v);
+    prefetch_map(params.o);
   }
   block_barrier();
   if (warp_index() < 4) {

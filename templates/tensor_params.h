@@ -1,8 +1,6 @@
-// The parameter block of kernels that leave reading Q, K and V to the copy engine; plain C like params.h.
-#ifndef ATTUNE_TENSOR_PARAMS_H
-#define ATTUNE_TENSOR_PARAMS_H
-
-#include "params.h"
+// The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
+// and part of the same ATTUNE_PARAMS_ABI.
+#pragma once
 
 // A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch.
 struct AttuneTensorMap {
@@ -18,9 +16,14 @@ struct AttuneTensorPrefillParams {
   struct AttuneTensorMap q;  // boxes of 64 columns and B_r rows, swizzled by 128 bytes
   struct AttuneTensorMap k;  // boxes of 64 columns and B_c rows, likewise
   struct AttuneTensorMap v;  // as k
-  struct AttunePrefillParams problem;
+  struct AttuneTensorMap o;  // boxes of 64 columns and 64 rows, likewise
+  float* lse;                // batch x heads_q x seqlen_q, contiguous, natural log; may be null
+  float scale_log2;          // softmax scale times log2(e): softmax runs in base 2
+  int batch;
+  int heads_q;
+  int seqlen_q;
+  int seqlen_k;
+  int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head
   int group_heads;  // (batch, head) pairs whose tiles are taken before those of the next pairs
 };
-
-#endif

@@ -40,6 +40,7 @@ Fiber* Block::live(Thread& thread) {
     } catch (const std::exception& error) {
       fault_ = error.what();
     }
+    thread.fiber->forget_unwound_frames();
     Warp& warp = warps_[thread.index / warp_size];
     warp.ready &= ~(1U << thread.index % warp_size);
     warp.live &= ~(1U << thread.index % warp_size);
@@ -49,6 +50,7 @@ Fiber* Block::live(Thread& thread) {
       if (fault_.empty()) next = next_thread();
     } catch (const Fault& fault) {
       fault_ = fault.what();
+      thread.fiber->forget_unwound_frames();
     }
     current_ = next;
     thread.fiber->switch_to(next != nullptr ? *next->fiber : home_);
@@ -74,6 +76,7 @@ void Block::begin(unsigned long long number) {
     group.changes = 0;
     group.wants_registers = false;
   }
+  box_stores_.reset(seeds());
   agents_.assign(threads_.size(), {});
   cancelled_ = false;
   fault_.clear();
@@ -82,6 +85,7 @@ void Block::begin(unsigned long long number) {
     thread.clock = Clock(agents_.size());
     thread.clock.set(thread.index, 1);
     thread.copy_agent = thread.copy_groups = 0;
+    thread.box_agent = thread.box_groups = 0;
   }
   for (unsigned w = 0; w < warps_.size(); ++w) warps_[w] = {.first = w * warp_size, .ready = ~0U, .live = ~0U};
 }
@@ -137,6 +141,9 @@ std::string Block::earlier_text(const SharedMemory::Problem& problem) const {
     case Agent::Kind::boxes:
       return text(fmt::format("the bulk copy that signals the mbarrier at {:#x}, issued", agent.owner),
                   "no wait for that phase, or no barrier behind it, orders the two");
+    case Agent::Kind::box_stores:
+      return text(fmt::format("the bulk copy that thread {} issued", agent.owner),
+                  "no wait_boxes_read, or no barrier behind it, orders the two");
   }
   return {};
 }
@@ -228,6 +235,7 @@ void Block::settle(Warp& warp) {
 void Block::tick() {
   copies_.tick(shared_);
   for (Group& group : groups_) group.products.tick(shared_);
+  box_stores_.tick(shared_);
   bulk_copies_.tick();
   while (const auto copy = bulk_copies_.due()) land(*copy);
 }

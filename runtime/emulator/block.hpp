@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/emulator/banks.hpp"
+#include "runtime/emulator/box_stores.hpp"
 #include "runtime/emulator/bulk_copies.hpp"
 #include "runtime/emulator/clock.hpp"
 #include "runtime/emulator/copies.hpp"
@@ -59,12 +60,17 @@ class Block final : public Machine {
   unsigned shuffle_xor(unsigned value, unsigned mask, int line) override;
   bool any_lane(bool predicate, int line) override;
   void ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) override;
+  void stmatrix(const unsigned (&words)[4], unsigned address, int line) override;
   void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) override;
   void mbarrier_init(unsigned address, unsigned arrivals, int line) override;
   void mbarrier_init_fence(int line) override;
   void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) override;
   void mbarrier_wait(unsigned address, unsigned parity, int line) override;
   void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) override;
+  void store_box(const void* map, unsigned address, const int (&at)[4], int line) override;
+  void commit_boxes() override;
+  void wait_boxes_read() override;
+  void fence_for_copies() override;
   void named_barrier(unsigned id, unsigned threads, bool wait, int line) override;
   void take_registers(unsigned registers, int line) override;
   void give_registers(unsigned registers, int line) override;
@@ -85,6 +91,7 @@ class Block final : public Machine {
     any_lane,
     ldmatrix,
     ldmatrix_transposed,
+    stmatrix,
     mma_fp16,
     mma_bf16,
     mbarrier_wait,
@@ -110,12 +117,15 @@ class Block final : public Machine {
     Clock clock;
     std::uint32_t copy_agent = 0;   ///< 0: it has issued no copy
     std::uint32_t copy_groups = 0;  ///< committed
+    std::uint32_t box_agent = 0;    ///< 0: it has stored no box
+    std::uint32_t box_groups = 0;   ///< committed
     // Where it waits, and what it brought along and gets.
     Collective collective = Collective::block_barrier;
     int line = 0;
     unsigned* words = nullptr;
-    unsigned operand = 0;  ///< a value, a mask's partner, an address or a number
-    unsigned threads = 0;  ///< of a named barrier
+    const unsigned* source = nullptr;  ///< of stmatrix
+    unsigned operand = 0;              ///< a value, a mask's partner, an address or a number
+    unsigned threads = 0;              ///< of a named barrier
     MmaOperands mma{};
     Wgmma wgmma{};
   };
@@ -134,9 +144,9 @@ class Block final : public Machine {
 
   /// Who makes accesses in an order of its own, besides the threads.
   struct Agent {
-    enum class Kind { thread, copies, products, boxes };
+    enum class Kind { thread, copies, products, boxes, box_stores };
     Kind kind = Kind::thread;
-    unsigned owner = 0;  ///< the thread of copies, the warp of products, the mbarrier's address of boxes
+    unsigned owner = 0;  ///< the thread of copies or stores, the warp of products, the mbarrier's address of boxes
   };
 
   /// A warpgroup and what all its threads know.
@@ -198,6 +208,7 @@ class Block final : public Machine {
   Mbarrier& mbarrier_at(unsigned address, int line);
   void end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int line);
   static void learn(Thread& thread, const Mbarrier& barrier);
+  Box box_at(const void* map, unsigned address, const int (&at)[4], int line) const;
   void land(const BulkCopy& copy);
   void require_nothing_left() const;
   void come_to_named_barrier(Warp& warp, bool wait);
@@ -219,6 +230,7 @@ class Block final : public Machine {
   SharedMemory shared_;
   Copies copies_;
   BulkCopies bulk_copies_;
+  BoxStores box_stores_;
   Mbarriers mbarriers_;
   NamedBarriers named_barriers_;
   RegisterPool registers_;

@@ -1,5 +1,5 @@
-// What outlives the instruction that starts it, or waits for others than the own warp: mbarriers, bulk copies, named
-// barriers, products of a warpgroup, registers.
+// What outlives the instruction that starts it, or waits for others than the own warp: mbarriers, named barriers,
+// products of a warpgroup, registers.
 #include <fmt/format.h>
 
 #include "runtime/emulator/block.hpp"
@@ -7,7 +7,7 @@
 
 namespace attune::emulator {
 
-// --- mbarriers and bulk copies ---------------------------------------------------------------------------------------
+// --- mbarriers -------------------------------------------------------------------------------------------------------
 
 void Block::mbarrier_init(unsigned address, unsigned arrivals, int line) {
   constexpr unsigned object_bytes = 8;
@@ -70,66 +70,6 @@ void Block::end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int l
   }
   barrier.unseen.swap(barrier.waiting);
   barrier.waiting.clear();
-}
-
-void Block::load_box(unsigned address, const void* map, unsigned barrier_address, const int (&at)[4], int line) {
-  Thread& self = *current_;
-  const std::optional<TensorMap> tensor = read_map(map);
-  if (!tensor) fail(self, line, "the copy engine is given something that is no tensor map");
-  Mbarrier& barrier = mbarrier_at(barrier_address, line);
-  if (!barrier.fence || !self.clock.knows(*barrier.fence)) {
-    fail(self, line,
-         fmt::format("the copy engine does not know the mbarrier at {:#x}: no mbarrier_init_fence follows its "
-                     "initialisation in line {}",
-                     barrier_address, barrier.init.line));
-  }
-  if (address % swizzle_atom != 0) {
-    fail(self, line,
-         fmt::format("shared address {:#x} is no multiple of the swizzle's {} bytes", address, swizzle_atom));
-  }
-  const BulkCopy copy{.map = *tensor,
-                      .at = std::to_array(at),
-                      .address = address,
-                      .barrier = barrier_address,
-                      .thread = self.index,
-                      .line = line};
-  const Epoch epoch{barrier.agent, barrier.phase + 1, line, Proxy::async};
-  require(self, line, mbarriers_.overlap(address, tensor->box_bytes()));
-  constexpr unsigned piece = 16;
-  for (unsigned offset = 0; offset < tensor->box_bytes(); offset += piece) {
-    require(self, line, shared_.note_store(swizzle_128(address + offset), piece, self.clock, epoch));
-  }
-  for_each_row(copy, [&](const BoxRow& row) {
-    require(self, line, global_.check_row(row.source, row.bytes, {number_, &self.clock, epoch}));
-  });
-  ++barrier.under_way;
-  barrier.copied = epoch.time;
-  barrier.copied_line = line;
-  barrier.copied_by = self.index;
-  bulk_copies_.issue(copy);
-}
-
-void Block::land(const BulkCopy& copy) {
-  carry_out(copy, shared_);
-  Mbarrier& barrier = mbarriers_.at(copy.barrier);
-  --barrier.under_way;
-  barrier.missing_bytes -= copy.map.box_bytes();
-  end_phase_if_complete(barrier, threads_[copy.thread], copy.line);
-}
-
-/// A block may not end while something is written to its shared memory, or with a barrier half full.
-void Block::require_nothing_left() const {
-  for (const auto& [address, barrier] : mbarriers_.all()) {
-    if (barrier.copied <= barrier.seen) continue;
-    fail(threads_[barrier.copied_by], barrier.copied_line,
-         fmt::format("the block ends, and nobody has waited at the mbarrier at {:#x} for this copy", address));
-  }
-  if (const auto id = named_barriers_.half_full()) {
-    const NamedBarriers::Barrier& barrier = named_barriers_.at(*id);
-    fail(threads_.front(), barrier.line,
-         fmt::format("the block ends, and only {} of {} threads have come to named barrier {}", barrier.arrived,
-                     barrier.threads, *id));
-  }
 }
 
 // --- named barriers --------------------------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ const char* Block::name_of(Collective collective) {
     case Collective::ldmatrix:
     case Collective::ldmatrix_transposed:
       return "ldmatrix";
+    case Collective::stmatrix:
+      return "stmatrix";
     case Collective::mma_fp16:
     case Collective::mma_bf16:
       return "mma";
@@ -128,6 +130,12 @@ void Block::ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, in
   wait_at(transposed ? Collective::ldmatrix_transposed : Collective::ldmatrix, line);
 }
 
+void Block::stmatrix(const unsigned (&words)[4], unsigned address, int line) {
+  current_->source = words;
+  current_->operand = address;
+  wait_at(Collective::stmatrix, line);
+}
+
 void Block::mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) {
   current_->mma = {&d, &a, {b0, b1}};
   wait_at(static_cast<Dtype>(dtype) == Dtype::fp16 ? Collective::mma_fp16 : Collective::mma_bf16, line);
@@ -138,6 +146,7 @@ unsigned short Block::to_storage(int dtype, float value) const {
 }
 
 void Block::perform(Warp& warp, Collective collective) {
+  constexpr unsigned row_bytes = 16;  // of a matrix
   Thread* const lanes = &threads_[warp.first];
   switch (collective) {
     case Collective::warp_barrier:
@@ -156,7 +165,6 @@ void Block::perform(Warp& warp, Collective collective) {
     }
     case Collective::ldmatrix:
     case Collective::ldmatrix_transposed: {
-      constexpr unsigned row_bytes = 16;
       Lanes<const std::byte*> rows{};
       Lanes<std::uint32_t*> words{};
       for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -166,6 +174,18 @@ void Block::perform(Warp& warp, Collective collective) {
       }
       if (launch_.count_banks) banks_.close(warp.first / warp_size);
       emulator::ldmatrix(rows, collective == Collective::ldmatrix_transposed, words);
+      break;
+    }
+    case Collective::stmatrix: {
+      Lanes<std::byte*> rows{};
+      Lanes<const std::uint32_t*> words{};
+      for (unsigned lane = 0; lane < warp_size; ++lane) {
+        note_store(lanes[lane], lanes[lane].operand, row_bytes, lanes[lane].line);
+        rows[lane] = shared_.at(lanes[lane].operand);
+        words[lane] = lanes[lane].source;
+      }
+      if (launch_.count_banks) banks_.close(warp.first / warp_size);
+      emulator::stmatrix(rows, words);
       break;
     }
     case Collective::mma_fp16:

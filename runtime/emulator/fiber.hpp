@@ -22,6 +22,10 @@ class Fiber {
   /// Leaves this fiber, which must be the running one, for `next`, and returns when something switches back.
   void switch_to(Fiber& next);
 
+  /// To be called by this fiber, which must be the running one, where it has caught an exception: AddressSanitizer
+  /// takes the frames that were unwound for live ones otherwise.
+  void forget_unwound_frames();
+
  private:
   boost::context::fiber enter(boost::context::fiber&& caller);
   void announce_switch(Fiber& next, bool for_good);

@@ -78,6 +78,15 @@ void ldmatrix(const Lanes<const std::byte*>& rows, bool transposed, const Lanes<
   }
 }
 
+void stmatrix(const Lanes<std::byte*>& rows, const Lanes<const std::uint32_t*>& words) {
+  constexpr unsigned row_words = 4;
+  for (unsigned row = 0; row < warp_size; ++row) {
+    std::uint32_t elements[row_words];
+    for (unsigned i = 0; i < row_words; ++i) elements[i] = words[row % 8 * row_words + i][row / 8];
+    std::memcpy(rows[row], elements, sizeof(elements));
+  }
+}
+
 void to_floats(Dtype dtype, const void* from, unsigned count, float* to) {
   const auto convert_all = [&](const auto& convert) {
     for (unsigned i = 0; i < count; ++i) {

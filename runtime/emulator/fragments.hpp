@@ -1,4 +1,5 @@
-// The data movement and arithmetic of warp-wide matrix instructions (PTX ISA, "ldmatrix", "mma.sync.m16n8k16").
+// The data movement and arithmetic of warp-wide matrix instructions (PTX ISA, "ldmatrix", "stmatrix",
+// "mma.sync.m16n8k16").
 #pragma once
 
 #include <array>
@@ -17,6 +18,9 @@ using Lanes = std::array<T, warp_size>;
 
 /// `rows[i]` is where row i % 8 of matrix i / 8 lies; `words[i]` is what lane i gets.
 void ldmatrix(const Lanes<const std::byte*>& rows, bool transposed, const Lanes<std::uint32_t*>& words);
+
+/// The same the other way: `words[i]` is what lane i brings.
+void stmatrix(const Lanes<std::byte*>& rows, const Lanes<const std::uint32_t*>& words);
 
 /// One lane's part of an mma.
 struct MmaOperands {

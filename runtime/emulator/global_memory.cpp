@@ -79,6 +79,11 @@ struct GlobalMemory::Written {
   };
   std::mutex mutex;
   std::vector<By> elements;
+
+  /// Blocks are not ordered with one another, and no fence orders the copy engine's accesses with others.
+  static bool ordered(const By& by, const Access& access) {
+    return by.block == access.block && access.epoch.proxy == Proxy::generic && access.clock->knows(by.epoch);
+  }
 };
 
 GlobalMemory::GlobalMemory(std::vector<Buffer> buffers) : buffers_(std::move(buffers)) {
@@ -131,10 +136,10 @@ std::optional<std::string> GlobalMemory::check_load(const void* pointer, unsigne
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) {
     return fmt::format("global address {} is not aligned to the {} bytes read there", fmt::ptr(pointer), bytes);
   }
-  return check_row(pointer, bytes, access);
+  return check_loaded_row(pointer, bytes, access);
 }
 
-std::optional<std::string> GlobalMemory::check_row(const void* pointer, unsigned bytes, const Access& access) {
+std::optional<std::string> GlobalMemory::check_loaded_row(const void* pointer, unsigned bytes, const Access& access) {
   if (find(pointer, bytes, false)) return std::nullopt;
   const auto place = find(pointer, bytes, true);
   if (!place) return missed(pointer, bytes, false);
@@ -143,7 +148,7 @@ std::optional<std::string> GlobalMemory::check_row(const void* pointer, unsigned
     const Written::By& by = place->written->elements[place->element + i];
     if (!by.epoch.exists())
       return fmt::format("reads element {} of {}, which nothing has written", place->element + i, place->buffer->name);
-    if (by.block != access.block || !access.clock->knows(by.epoch)) {
+    if (!Written::ordered(by, access)) {
       return fmt::format("race: reads element {} of {}, unordered with its write in line {}", place->element + i,
                          place->buffer->name, by.epoch.line);
     }
@@ -155,12 +160,16 @@ std::optional<std::string> GlobalMemory::check_store(const void* pointer, unsign
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) {
     return fmt::format("global address {} is not aligned to the {} bytes written there", fmt::ptr(pointer), bytes);
   }
+  return check_stored_row(pointer, bytes, access);
+}
+
+std::optional<std::string> GlobalMemory::check_stored_row(const void* pointer, unsigned bytes, const Access& access) {
   const auto place = find(pointer, bytes, true);
   if (!place) return missed(pointer, bytes, true);
   const std::lock_guard lock(place->written->mutex);
   for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
     Written::By& by = place->written->elements[place->element + i];
-    if (by.epoch.exists() && (by.block != access.block || !access.clock->knows(by.epoch))) {
+    if (by.epoch.exists() && !Written::ordered(by, access)) {
       return fmt::format("race: writes element {} of {}, unordered with a write in line {} of {}", place->element + i,
                          place->buffer->name, by.epoch.line, by.block == access.block ? "this block" : "another block");
     }

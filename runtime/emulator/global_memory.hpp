@@ -38,11 +38,12 @@ class GlobalMemory {
   };
 
   /// What is wrong with the access, or nothing: it misses every buffer, is misaligned, reads what nothing wrote, or is
-  /// not ordered after another access. A read or write that is right is noted. A row that the copy engine reads is
-  /// aligned to its elements alone.
+  /// not ordered after another access. A read or write that is right is noted. A row that the copy engine reads or
+  /// writes is aligned to its elements alone, and is ordered after no other access to an output.
   std::optional<std::string> check_load(const void* pointer, unsigned bytes, const Access& access);
-  std::optional<std::string> check_row(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_store(const void* pointer, unsigned bytes, const Access& access);
+  std::optional<std::string> check_loaded_row(const void* pointer, unsigned bytes, const Access& access);
+  std::optional<std::string> check_stored_row(const void* pointer, unsigned bytes, const Access& access);
 
  private:
   struct Written;  ///< who wrote each element of a writable buffer

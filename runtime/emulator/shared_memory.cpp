@@ -8,8 +8,8 @@ namespace attune::emulator {
 
 namespace {
 
-bool crosses_proxies(const Epoch& write, const Epoch& access) {
-  return write.exists() && access.proxy == Proxy::async && write.proxy == Proxy::generic;
+bool lacks_proxy_fence(const Epoch& write, const Clock& clock, const Epoch& access) {
+  return write.exists() && access.proxy == Proxy::async && write.proxy == Proxy::generic && !clock.knows_fenced(write);
 }
 
 }  // namespace
@@ -49,6 +49,10 @@ std::optional<SharedMemory::Problem> SharedMemory::misplaced(unsigned address, u
     return Problem{fmt::format("shared address {:#x} is not aligned to the {} bytes accessed there", address, bytes),
                    {}};
   }
+  return outside(address, bytes);
+}
+
+std::optional<SharedMemory::Problem> SharedMemory::outside(unsigned address, unsigned bytes) const {
   const std::size_t end = shared_base + data_.size();
   if (address < shared_base || address > end || end - address < bytes) {
     return Problem{fmt::format("{} bytes at shared address {:#x} are outside the launch's shared memory, which is from "
@@ -92,7 +96,7 @@ std::optional<SharedMemory::Problem> SharedMemory::note_load(unsigned address, u
     if (const Epoch* earlier = history.unordered_before_read(clock)) {
       return Problem{fmt::format("race: reads shared address {:#x}, unordered with a write there", at), *earlier};
     }
-    if (crosses_proxies(history.write, epoch)) {
+    if (lacks_proxy_fence(history.write, clock, epoch)) {
       return Problem{fmt::format("reads shared address {:#x} through the asynchronous proxy, written", at),
                      history.write, true};
     }
@@ -111,7 +115,7 @@ std::optional<SharedMemory::Problem> SharedMemory::note_store(unsigned address, 
           fmt::format("race: writes shared address {:#x}, unordered with a {} there", at, write ? "write" : "read"),
           *earlier};
     }
-    if (crosses_proxies(history.write, epoch)) {
+    if (lacks_proxy_fence(history.write, clock, epoch)) {
       return Problem{fmt::format("writes shared address {:#x} through the asynchronous proxy, written", at),
                      history.write, true};
     }

@@ -4,7 +4,7 @@
 #include "blocks/tile.cuh"
 #include "params.h"
 #include "ptx/cp_async.cuh"
-#include "ptx/memory.cuh"
+#include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 

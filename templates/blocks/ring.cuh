@@ -35,9 +35,17 @@ struct Ring {
   // Consumers.
   __device__ __forceinline__ void wait() const { mbarrier_wait(full(), parity); }
 
-  // Consumers: this warp has read the stage.
-  __device__ __forceinline__ void release() const {
-    if (lane_index() == 0) mbarrier_arrive(empty());
+  // Consumers: this warp has read the stage, where `done`, which is the same in all lanes. One condition for both, or
+  // ptxas takes the lanes to have parted.
+  __device__ __forceinline__ void release(bool done = true) const {
+    if (done && lane_index() == 0) mbarrier_arrive(empty());
+  }
+
+  // Consumers: this warp reads nothing of the stage.
+  __device__ __forceinline__ void skip() {
+    wait();
+    release();
+    next();
   }
 
   __device__ __forceinline__ void next() {

@@ -5,7 +5,7 @@
 #include "blocks/tile.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
-#include "ptx/memory.cuh"
+#include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
@@ -38,20 +38,6 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
       if (matrix_row < matrix.rows && static_cast<int>(column_chunk * chunk) < matrix.columns) {
         store_global(matrix.at(matrix_row, column_chunk), load_shared(tile.at(tile_row + row, column_chunk)));
       }
-    }
-  }
-}
-
-// Writes a warp's rows of LSE; `lse` points at row 0 of the head. One lane of each quad writes.
-template <int row_tiles>
-__device__ __forceinline__ void store_lse(const float (&value)[row_tiles][2], float* lse, int first_row, int rows) {
-  const u32 lane = lane_index();
-#pragma unroll
-  for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = first_row + i * 16 + h * 8 + static_cast<int>(lane / 4);
-      if (lane % 4 == 0 && row < rows) store_global(lse + row, value[i][h]);
     }
   }
 }

@@ -50,11 +50,11 @@ struct TileOrder {
 
   __device__ __forceinline__ explicit TileOrder(const AttuneTensorPrefillParams& params)
       : params(params),
-        heads(params.problem.batch * params.problem.heads_q),
+        heads(params.batch * params.heads_q),
         group_tiles(params.group_heads * params.q_blocks),
         group_heads(params.group_heads),
         last_group_heads((heads - 1) % params.group_heads + 1),
-        heads_q(params.problem.heads_q) {}
+        heads_q(params.heads_q) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
@@ -76,8 +76,7 @@ struct TileOrder {
 
   // Blocks of keys up to the last one that query `row` sees.
   __device__ __forceinline__ int blocks_of(int row) const {
-    const AttunePrefillParams& problem = params.problem;
-    const Mask<causal> mask{problem.seqlen_k, problem.seqlen_k - problem.seqlen_q};
+    const Mask<causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
     const int blocks = blocks_reaching(mask.limit(row), B_c);
     return blocks > 0 ? blocks : 1;
   }

@@ -3,9 +3,7 @@
 
 #include "types.h"
 
-[[maybe_unused]] constexpr u32 minus_infinity_bits = 0xff800000u;
-
-__device__ __forceinline__ float minus_infinity() { return __uint_as_float(minus_infinity_bits); }
+__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
 __device__ __forceinline__ float exp2_approx(float x) {

@@ -20,3 +20,19 @@ __device__ __forceinline__ void load_box(u32 address, const AttuneTensorMap& map
 __device__ __forceinline__ void prefetch_map(const AttuneTensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
+
+// A box from shared memory to a tensor, of the group that commit_boxes() closes; elements outside the tensor are not
+// written.
+__device__ __forceinline__ void store_box(const AttuneTensorMap& map, u32 address, int x, int y, int z, int w) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
+               "r"(address), "r"(x), "r"(y), "r"(z), "r"(w)
+               : "memory");
+}
+
+__device__ __forceinline__ void commit_boxes() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Returns once the shared memory of all groups of this thread has been read.
+__device__ __forceinline__ void wait_boxes_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+// What this thread stored in shared memory is seen by copies asked for behind a later barrier.
+__device__ __forceinline__ void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -27,6 +27,35 @@ void check_fault_always(const std::string& which, const std::vector<std::string>
   }
 }
 
+/// The tensor that stored boxes make holds `expected(head, row, column)`, whatever the schedule. NaN: not written.
+template <class Function>
+void check_stored(const std::string& which, const Function& expected) {
+  CAPTURE(which);
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    CAPTURE(seed);
+    const std::vector<float> stored = Probe::async().check_stored(which, seed);
+    int wrong = 0;
+    for (int head = 0; head < 2; ++head) {
+      for (int row = 0; row < 100; ++row) {
+        for (int column = 0; column < 64; ++column) {
+          const float value = stored[Probe::place_of(head, row, column)];
+          const float wanted = expected(head, row, column);
+          if (value != wanted && !(std::isnan(value) && std::isnan(wanted))) ++wrong;
+        }
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+/// What probe_async.cu writes to its stage, in a box at these coordinates of the second head.
+auto box_at(int x, int y) {
+  return [=](int head, int row, int column) {
+    if (head != 1 || row < y || row >= y + 64 || column < x || column >= x + 64) return NAN;
+    return static_cast<float>(((row - y) * 3 + (column - x) * 5) % 17 - 8);
+  };
+}
+
 /// The registers of the 64 x 64 result that each of 128 threads holds agree with `expected(row, column)`.
 template <class Function>
 void check_product(const std::vector<float>& out, const Function& expected) {
@@ -113,6 +142,73 @@ TEST_CASE("a box onto what may still be read, copied or unfenced is a fault") {
   check_fault_always("box_onto_unread_data", {"@box", "race: writes", "@plain"});
   check_fault_always("box_onto_box", {"@second box", "race: writes", "bulk copy"});
   check_fault_always("box_onto_plain_writes", {"@box", "asynchronous proxy", "@plain", "no proxy fence"});
+  check_clean("box_onto_fenced_writes");
+}
+
+TEST_CASE("store_matrices lays matrices out as ldmatrix reads them, as stores of the lanes that give the addresses") {
+  const std::vector<float> out = check_clean("matrices_read_back");
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int i = 0; i < 4; ++i) CHECK(out[lane * 32 + i] == lane * 4 + (i + 1) % 4);
+  }
+  check_fault_always("matrices_read_without_barrier", {"@read back", "race: reads", "@matrices"});
+  check_fault("matrices_in_one_place", {"@matrices", "race: writes", "lane 31"});
+  check_fault("matrices_misaligned", {"@matrices", "not aligned to the 16 bytes"});
+  check_fault("matrices_beyond_shared", {"@matrices", "outside the launch's shared memory"});
+  check_fault("matrices_onto_mbarrier", {"@matrices", "where an mbarrier lives"});
+}
+
+TEST_CASE("a box is stored where it lies within the tensor, from swizzled memory that may be unwritten elsewhere") {
+  check_stored("stored", box_at(0, 0));
+  check_stored("stored_beyond_the_edges", box_at(32, 70));
+  check_stored("stored_before_the_edges", box_at(-4, -10));
+  check_fault_always("stored_of_unwritten", {"@store box", "which nothing has written"});
+  const std::vector<float> unswizzled = Probe::async().check_stored("stored_unswizzled", 1);
+  CHECK(unswizzled[Probe::place_of(1, 0, 9)] == box_at(0, 0)(1, 0, 9));
+  CHECK(unswizzled[Probe::place_of(1, 1, 9)] != box_at(0, 0)(1, 1, 9));
+}
+
+TEST_CASE("what plain stores wrote is stored behind a proxy fence, before or after the barrier, and a barrier") {
+  check_stored("stored_with_fence_behind_barrier", box_at(0, 0));
+  check_fault_always("stored_without_fence", {"@store box", "asynchronous proxy", "@fill", "no proxy fence"});
+  check_fault_always("stored_with_fence_too_early", {"@store box", "@fill", "no proxy fence"});
+  check_fault_always("stored_with_fence_of_one_thread", {"@store box", "@fill", "no proxy fence"});
+  check_fault_always("stored_after_store_behind_fence", {"@store box", "thread 1 in ", "@late", "no proxy fence"});
+  check_fault_always("stored_without_barrier", {"@store box", "race: reads"});
+  check_stored("stored_of_a_box", [](int head, int row, int column) {
+    return head == 1 && row < 64 ? Probe::element(1, 20 + row, column) : NAN;
+  });
+}
+
+TEST_CASE("a stage is written again once the thread that stored it has waited for its groups, behind a barrier") {
+  check_stored("stored_twice_from_one_stage", [](int head, int row, int column) {
+    return head == 1 ? static_cast<float>((row * 3 + column * 5) % 17 - 8) : NAN;
+  });
+  for (const char* which : {"stored_and_overwritten", "stored_and_overwritten_uncommitted"}) {
+    check_fault_always(which,
+                       {"@fill", "race: writes", "unordered with a read", "bulk copy that thread 0", "@store box"});
+  }
+  check_fault_always("stored_and_overwritten_without_barrier", {"race: ", "@fill", "@store box"});
+}
+
+TEST_CASE("a block ends after its stored boxes are committed, and waited for by the thread that stored them") {
+  check_fault_always("stored_not_committed", {"@store box", "the block ends", "no commit_boxes"});
+  check_fault_always("stored_not_waited_for", {"@store box", "the block ends", "wait_boxes_read"});
+  check_fault_always("stored_waited_for_by_another", {"@store box", "the block ends", "wait_boxes_read"});
+}
+
+TEST_CASE("stored boxes are writes of outputs, which no wait orders with others") {
+  check_fault_always("stored_onto_stored", {"@store box again", "race: writes element", "of stored", "@store box"});
+  check_fault_always("stored_onto_plain_writes", {"@store box", "race: writes element", "@plain output"});
+  check_fault_always("stored_and_read", {"@read output", "race: reads element", "@store box"});
+  check_fault("stored_outside_the_buffer", {"@store box", "no buffer holds", "behind the end of stored"});
+  check_fault("stored_to_the_input", {"@store box", "no buffer holds", "may only read"});
+}
+
+TEST_CASE("the copy engine stores from where the swizzle starts, in shared memory, through a map") {
+  check_fault("stored_misaligned", {"@store box", "no multiple", "1024"});
+  check_fault("stored_without_map", {"@store box", "no tensor map"});
+  check_fault("stored_beyond_shared", {"@store box", "outside the launch's shared memory"});
+  check_fault("stored_of_mbarrier", {"@store box", "where an mbarrier lives"});
 }
 
 TEST_CASE("a named barrier shows those who wait what all who came did before, and nothing to those who announce") {
@@ -174,6 +270,8 @@ TEST_CASE("operands in shared memory are there before a product begins and stay 
   check_fault_always("product_of_late_copy", {"@product", "race: reads", "bulk copy"});
   check_fault_always("product_of_overwritten_operand", {"@overwrite", "race: writes", "wgmma that warp", "@product"});
   check_fault_always("product_of_plain_writes", {"@product", "asynchronous proxy", "@st", "no proxy fence"});
+  check_fault_always("product_of_writes_fenced_for_one", {"@product", "@st", "no proxy fence"});
+  check_product(check_clean("product_of_fenced_writes"), [](int, int) { return 0.0F; });
 }
 
 TEST_CASE("the four warps of a warpgroup call wgmma alike") {

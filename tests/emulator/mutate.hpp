@@ -9,8 +9,7 @@
 
 namespace attune::mutation_tests {
 
-/// A place of the source that can be made wrong, in as many ways as it has mutations. Two sources of one template
-/// have the same sites in the same order.
+/// A place of the source that can be made wrong, in as many ways as it has mutations.
 struct Site {
   std::string section;                 ///< "blocks/mask.cuh"
   std::string text;                    ///< its line, trimmed; " @2" follows for the section's second such line

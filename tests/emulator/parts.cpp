@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "runtime/emulator/bulk_copies.hpp"
+#include "runtime/emulator/box_stores.hpp"
 #include "runtime/emulator/copies.hpp"
 #include "runtime/emulator/fragments.hpp"
 #include "runtime/emulator/global_memory.hpp"
@@ -88,6 +88,41 @@ TEST_CASE("a wait lands the groups it covers and leaves the others under way") {
   CHECK(still_under_way == 20);
 }
 
+TEST_CASE("boxes are stored out of order, some early and some only when a wait makes them, as the seed says") {
+  const auto moments = [](std::uint64_t seed) {
+    SharedMemory shared(2 * swizzle_atom);
+    BoxStores stores;
+    stores.reset(seed);
+    std::array<std::uint16_t, 64 * 8> tensor{};
+    const TensorMap map{
+        .base = tensor.data(), .extents = {8, 64, 1, 1}, .strides = {16, 1024, 1024}, .box = {8, 1, 1, 1}};
+    for (int i = 0; i < 64; ++i) {
+      stores.issue({.box = {.map = map, .at = {0, i, 0, 0}, .address = swizzle_atom}, .thread = 0, .group = 1});
+    }
+    std::memset(shared.at(swizzle_atom), 'x', 16);
+    std::vector<int> stored(64, -1);
+    for (int tick = 0; tick < 1000; ++tick) {
+      stores.tick(shared);
+      for (int i = 0; i < 64; ++i) {
+        if (stored[i] < 0 && tensor[i * 8] != 0) stored[i] = tick;
+      }
+    }
+    stores.finish(1, 1, shared);
+    stores.finish(0, 0, shared);
+    CHECK(stores.unfinished() != nullptr);
+    for (int i = 0; i < 64; ++i) CHECK((tensor[i * 8] != 0) == (stored[i] >= 0));
+    stores.finish(0, 1, shared);
+    CHECK(stores.unfinished() == nullptr);
+    for (int i = 0; i < 64; ++i) CHECK(tensor[i * 8] != 0);
+    return stored;
+  };
+  const std::vector<int> stored = moments(3);
+  CHECK(moments(3) == stored);
+  CHECK(moments(4) != stored);
+  CHECK(std::ranges::count(stored, -1) > 10);
+  CHECK(!std::ranges::is_sorted(stored));
+}
+
 TEST_CASE("ldmatrix gives lane i the pair (i / 4, i % 4 * 2) of each matrix, or of its transpose") {
   std::array<std::array<std::uint16_t, 8>, 32> memory{};
   Lanes<const std::byte*> rows{};
@@ -110,6 +145,25 @@ TEST_CASE("ldmatrix gives lane i the pair (i / 4, i % 4 * 2) of each matrix, or 
       }
     }
   }
+}
+
+TEST_CASE("stmatrix stores what ldmatrix reads") {
+  std::array<std::array<std::uint32_t, 4>, 32> memory{};
+  std::array<std::array<std::uint32_t, 4>, 32> sent{};
+  std::array<std::array<std::uint32_t, 4>, 32> got{};
+  Lanes<std::byte*> to{};
+  Lanes<const std::byte*> from{};
+  Lanes<const std::uint32_t*> source{};
+  Lanes<std::uint32_t*> target{};
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    for (unsigned m = 0; m < 4; ++m) sent[lane][m] = lane * 7919 + m * 104729;
+    from[lane] = to[lane] = reinterpret_cast<std::byte*>(memory[lane].data());
+    source[lane] = sent[lane].data();
+    target[lane] = got[lane].data();
+  }
+  stmatrix(to, source);
+  ldmatrix(from, false, target);
+  CHECK(got == sent);
 }
 
 TEST_CASE("mma multiplies with the operand layout of m16n8k16 and adds to what is there") {

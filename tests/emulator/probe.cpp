@@ -48,14 +48,40 @@ struct AsyncProbeParams {
   AttuneTensorMap map;
   AttuneTensorMap long_map;
   AttuneTensorMap no_map;
+  AttuneTensorMap stored_map;
+  AttuneTensorMap long_stored_map;
   int which;
   float* out;
+  void* stored;
 };
 
 // The input of probe_async.cu.
 constexpr int heads = 2;
 constexpr int rows = 100;
 constexpr int columns = 64;
+constexpr std::size_t elements = std::size_t{heads} * rows * columns;
+constexpr int element_bytes = 2;
+
+struct alignas(16) Elements {
+  std::array<std::uint16_t, elements> value;
+  std::array<std::uint16_t, elements> behind;  ///< of no buffer
+};
+
+emulator::TensorMap map_of(const Elements& tensor, unsigned long long row_count) {
+  return {.base = tensor.value.data(),
+          .extents = {columns, row_count, heads, 1},
+          .strides = {columns * element_bytes, rows * columns * element_bytes, elements * element_bytes},
+          .box = {64, 64, 1, 1}};
+}
+
+emulator::Buffer buffer_of(const std::string& name, Elements& tensor, bool writable) {
+  return {.name = name,
+          .data = tensor.value.data(),
+          .element_bytes = element_bytes,
+          .extents = {1, heads, rows, columns},
+          .strides = {0, rows * columns, columns},
+          .writable = writable};
+}
 
 }  // namespace
 
@@ -97,6 +123,19 @@ std::vector<float> Probe::check_clean(const std::string& which) const {
   return outcome.out;
 }
 
+std::vector<float> Probe::check_stored(const std::string& which, std::uint64_t seed) const {
+  CAPTURE(which);
+  Options options;
+  options.seed = seed;
+  const Outcome outcome = run(which, options);
+  CHECK_MESSAGE(outcome.report.ok(), outcome.report.fault);
+  return outcome.stored;
+}
+
+std::size_t Probe::place_of(int head, int row, int column) {
+  return (static_cast<std::size_t>(head) * rows + row) * columns + column;
+}
+
 void Probe::check_fault(const std::string& which, const std::vector<std::string>& words) const {
   CAPTURE(which);
   const std::string fault = run(which).report.fault;
@@ -109,45 +148,42 @@ void Probe::check_fault(const std::string& which, const std::vector<std::string>
 
 Probe::Outcome Probe::run_async(int which, const Options& options) const {
   constexpr int threads = 512;
-  constexpr int element_bytes = 2;
-  std::vector<std::uint16_t> in(std::size_t{heads} * rows * columns + 8);
-  const std::size_t shift = (16 - reinterpret_cast<std::uintptr_t>(in.data()) % 16) % 16 / element_bytes;
-  std::uint16_t* const first = in.data() + shift;
+  constexpr std::uint16_t nan = 0x7fff;
+  Elements in{};
   for (int h = 0; h < heads; ++h) {
     for (int r = 0; r < rows; ++r) {
-      for (int c = 0; c < columns; ++c) first[(h * rows + r) * columns + c] = to_storage(Dtype::bf16, element(h, r, c));
+      for (int c = 0; c < columns; ++c) in.value[place_of(h, r, c)] = to_storage(Dtype::bf16, element(h, r, c));
     }
   }
+  Elements stored{};
+  stored.value.fill(nan);
   std::vector<float> out(std::size_t{threads} * 32, NAN);
-  emulator::TensorMap map{
-      .base = first,
-      .extents = {columns, rows, heads, 1},
-      .strides = {columns * element_bytes, rows * columns * element_bytes, heads * rows * columns * element_bytes},
-      .box = {64, 64, 1, 1}};
-  AsyncProbeParams params{.map = emulated_map(map), .long_map = {}, .no_map = {}, .which = which, .out = out.data()};
-  map.extents[1] = 2 * rows;
-  params.long_map = emulated_map(map);
-  const emulator::Buffer input{.name = "in",
-                               .data = first,
-                               .element_bytes = element_bytes,
-                               .extents = {1, heads, rows, columns},
-                               .strides = {0, rows * columns, columns},
-                               .writable = false};
+  const AsyncProbeParams params{.map = emulated_map(map_of(in, rows)),
+                                .long_map = emulated_map(map_of(in, 2 * rows)),
+                                .no_map = {},
+                                .stored_map = emulated_map(map_of(stored, rows)),
+                                .long_stored_map = emulated_map(map_of(stored, 2 * rows)),
+                                .which = which,
+                                .out = out.data(),
+                                .stored = &stored.value[place_of(1, 0, 0)]};
   const emulator::Buffer output{.name = "out",
                                 .data = out.data(),
                                 .element_bytes = sizeof(float),
                                 .extents = {1, 1, 1, static_cast<long long>(out.size())},
                                 .strides = {0, 0, 0},
                                 .writable = true};
-  emulator::Report report = kernel_.run({.grid = {options.blocks, 1, 1},
-                                         .threads = threads,
-                                         .shared_bytes = 60 << 10,
-                                         .params = &params,
-                                         .memory = {input, output},
-                                         .seed = options.seed,
-                                         .jobs = options.jobs,
-                                         .count_banks = options.count_banks});
-  return {.report = std::move(report), .out = std::move(out)};
+  emulator::Report report =
+      kernel_.run({.grid = {options.blocks, 1, 1},
+                   .threads = threads,
+                   .shared_bytes = 60 << 10,
+                   .params = &params,
+                   .memory = {buffer_of("in", in, false), output, buffer_of("stored", stored, true)},
+                   .seed = options.seed,
+                   .jobs = options.jobs,
+                   .count_banks = options.count_banks});
+  Outcome outcome{.report = std::move(report), .out = std::move(out), .stored = {}};
+  for (const std::uint16_t bits : stored.value) outcome.stored.push_back(from_storage(Dtype::bf16, bits));
+  return outcome;
 }
 
 Probe::Outcome Probe::run_plain(int which, const Options& options) const {

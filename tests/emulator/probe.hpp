@@ -23,11 +23,13 @@ class Probe {
   struct Outcome {
     emulator::Report report;
     std::vector<float> out;
+    std::vector<float> stored;  ///< of probe_async.cu, through tensor maps; NaN where nothing was written
   };
   /// Runs the kernel of this name in Which. Those of probe.cu have 64 threads, 4 KB of shared memory and an input of
   /// 256 chunks of 16 bytes, each filled with its number as four words, of which every eighth does not belong to the
   /// buffer; they write 64 floats for each block. Those of probe_async.cu have 512 threads, 60 KB of shared memory and
-  /// an input of element() values behind tensor maps; they write 32 floats for each thread.
+  /// an input of element() values behind tensor maps; they write 32 floats for each thread, and a tensor of the input's
+  /// shape through tensor maps.
   [[nodiscard]] Outcome run(const std::string& which, const Options& options) const;
   [[nodiscard]] Outcome run(const std::string& which) const { return run(which, Options{}); }
 
@@ -36,6 +38,10 @@ class Probe {
 
   /// Runs the kernel, which must be without a fault. Returns what it wrote.
   [[nodiscard]] std::vector<float> check_clean(const std::string& which) const;
+  [[nodiscard]] std::vector<float> check_stored(const std::string& which, std::uint64_t seed) const;
+
+  /// Where in `stored` this element is.
+  static std::size_t place_of(int head, int row, int column);
 
   /// Runs the kernel, which must be stopped with a message that holds all of the words; "@name" stands for the line
   /// marked so.

@@ -6,8 +6,11 @@ struct ProbeParams {
   AttuneTensorMap map;       // bf16, 2 heads of 100 rows of 64 columns: boxes of 64 x 64
   AttuneTensorMap long_map;  // as if it had 200 rows
   AttuneTensorMap no_map;
+  AttuneTensorMap stored_map;       // as map, of memory to be written
+  AttuneTensorMap long_stored_map;  // as long_map, of the same
   int which;
-  float* out;  // 32 floats for each of 512 threads
+  float* out;     // 32 floats for each of 512 threads
+  Chunk* stored;  // what stored_map is of, from the second head on
 };
 
 enum Which {
@@ -37,7 +40,42 @@ enum Which {
   box_onto_unread_data,
   box_onto_box,
   box_onto_plain_writes,
+  box_onto_fenced_writes,
   box_at_the_end,
+  matrices_read_back,
+  matrices_read_without_barrier,
+  matrices_in_one_place,
+  matrices_misaligned,
+  matrices_beyond_shared,
+  matrices_onto_mbarrier,
+  stored,
+  stored_beyond_the_edges,
+  stored_before_the_edges,
+  stored_with_fence_behind_barrier,
+  stored_without_fence,
+  stored_with_fence_too_early,
+  stored_with_fence_of_one_thread,
+  stored_without_barrier,
+  stored_after_store_behind_fence,
+  stored_of_a_box,
+  stored_unswizzled,
+  stored_twice_from_one_stage,
+  stored_and_overwritten,
+  stored_and_overwritten_uncommitted,
+  stored_and_overwritten_without_barrier,
+  stored_not_committed,
+  stored_not_waited_for,
+  stored_waited_for_by_another,
+  stored_onto_stored,
+  stored_onto_plain_writes,
+  stored_and_read,
+  stored_of_unwritten,
+  stored_outside_the_buffer,
+  stored_to_the_input,
+  stored_misaligned,
+  stored_without_map,
+  stored_beyond_shared,
+  stored_of_mbarrier,
   named_orders,
   named_announcer_learns_nothing,
   named_counts_differ,
@@ -66,6 +104,8 @@ enum Which {
   product_of_late_copy,
   product_of_overwritten_operand,
   product_of_plain_writes,
+  product_of_fenced_writes,
+  product_of_writes_fenced_for_one,
   product_without_a_warp,
   product_in_two_places,
   product_of_two_descriptors,
@@ -147,9 +187,10 @@ inline void boxes(const ProbeParams& p) {
   } else {
     create_barriers(1);
   }
-  if (p.which == box_onto_unread_data || p.which == box_onto_plain_writes) {
+  if (p.which == box_onto_unread_data || p.which == box_onto_plain_writes || p.which == box_onto_fenced_writes) {
     const u32 mine = tile(0) + thread_index() * 16;
-    if (thread_index() == (p.which == box_onto_plain_writes ? 0U : 1U)) store_shared(mine, chunk_of(1));  // @plain
+    if (thread_index() == (p.which == box_onto_unread_data ? 1U : 0U)) store_shared(mine, chunk_of(1));  // @plain
+    if (p.which == box_onto_fenced_writes) fence_for_copies();
   }
   if (thread_index() == 0) {
     const int x = p.which == box_beyond_the_edges ? 32 : 0;
@@ -174,6 +215,104 @@ inline void boxes(const ProbeParams& p) {
   for (u32 i = 0; i < 4; ++i) {
     store_global(p.out + thread_index() * 32 + 2 * i, __builtin_bit_cast(float, got.word[i] << 16));
     store_global(p.out + thread_index() * 32 + 2 * i + 1, __builtin_bit_cast(float, got.word[i] & 0xffff0000));
+  }
+}
+
+inline u32 two_of(float low, float high) { return pack<Dtype::bf16>(low, high); }
+inline float stored_value(u32 row, u32 column) { return static_cast<float>((row * 3 + column * 5) % 17) - 8; }
+
+// 16 rows by each of four warps.
+inline void fill(u32 place, u32 first_row, u32 swizzle) {
+  const u32 lane = lane_index();
+  const u32 own_row = warp_index() % 4 * 16 + lane % 16;
+  for (u32 c = 0; c < columns / 8; c += 2) {
+    u32 word[4];
+    for (u32 i = 0; i < 4; ++i) {
+      const u32 row = first_row + warp_index() % 4 * 16 + i % 2 * 8 + lane / 4;
+      const u32 column = (c + i / 2) * 8 + lane % 4 * 2;
+      word[i] = two_of(stored_value(row, column), stored_value(row, column + 1));
+    }
+    store_matrices(place + own_row * 128 + (c + lane / 16 ^ own_row % 8 * swizzle) * 16, word);  // @fill
+  }
+}
+
+inline void matrices(const ProbeParams& p) {
+  if (warp_index() != 0) return;
+  const u32 lane = lane_index();
+  if (p.which == matrices_onto_mbarrier && lane == 0) mbarrier_init(barrier(0), 1);
+  const u32 place = p.which == matrices_misaligned      ? tile(0) + lane * 16 + 8
+                    : p.which == matrices_in_one_place  ? tile(0) + lane % 31 * 16
+                    : p.which == matrices_beyond_shared ? tile(7) + lane * 512
+                    : p.which == matrices_onto_mbarrier ? tile(6) + lane * 16
+                                                        : tile(0) + lane * 16;
+  u32 word[4];
+  for (u32 i = 0; i < 4; ++i) word[i] = lane * 4 + i;
+  store_matrices(place, word);  // @matrices
+  if (p.which != matrices_read_without_barrier) warp_barrier();
+  u32 got[4];
+  ldmatrix<false>(got, tile(0) + (lane + 8) % 32 * 16);  // @read back
+  for (u32 i = 0; i < 4; ++i) store_global(p.out + thread_index() * 32 + i, static_cast<float>(got[i]));
+}
+
+// Four warps write a stage, the first thread stores it.
+inline void stores(const ProbeParams& p) {
+  if (warp_index() >= 4) return;
+  const int w = p.which;
+  const bool first = thread_index() == 0;
+  const u32 stage = tile(0);
+  if (w == stored_of_mbarrier && first) mbarrier_init(barrier(0), 1);
+  if (w == stored_with_fence_too_early) fence_for_copies();
+  if (w == stored_of_a_box) {
+    if (first) {
+      mbarrier_init(barrier(0), 1);
+      mbarrier_init_fence();
+      mbarrier_arrive_expect(barrier(0), tile_bytes);
+      load_box(stage, p.map, barrier(0), 0, 20, 1, 0);
+      mbarrier_wait(barrier(0), 0);
+    }
+  } else if (warp_index() < 2 || (w != stored_of_unwritten && w != stored_beyond_the_edges)) {
+    fill(stage, 0, w == stored_unswizzled ? 0 : 1);
+  }
+  const bool all_fence = w != stored_with_fence_too_early && w != stored_without_fence && w != stored_of_a_box &&
+                         w != stored_with_fence_behind_barrier;
+  if (all_fence && (w != stored_with_fence_of_one_thread || first)) fence_for_copies();
+  if (w == stored_after_store_behind_fence && thread_index() == 1) store_shared(stage + 144, chunk_of(0));  // @late
+  if (w != stored_without_barrier) named_barrier_wait(1, 128);
+  if (w == stored_with_fence_behind_barrier && first) fence_for_copies();
+
+  const u32 place = w == stored_misaligned      ? stage + 512
+                    : w == stored_beyond_shared ? tile(7)
+                    : w == stored_of_mbarrier   ? tile(6)
+                                                : stage;
+  const AttuneTensorMap& map = w == stored_without_map          ? p.no_map
+                               : w == stored_outside_the_buffer ? p.long_stored_map
+                               : w == stored_to_the_input       ? p.map
+                                                                : p.stored_map;
+  const bool beyond = w == stored_beyond_the_edges || w == stored_outside_the_buffer;
+  const bool before = w == stored_before_the_edges;
+  if (first) {
+    if (w == stored_onto_plain_writes) store_global(p.stored, chunk_of(0));                      // @plain output
+    store_box(map, place, beyond ? 32 : before ? -4 : 0, beyond ? 70 : before ? -10 : 0, 1, 0);  // @store box
+    if (w != stored_not_committed && w != stored_and_overwritten_uncommitted) commit_boxes();
+    if (w != stored_and_overwritten && w != stored_not_waited_for && w != stored_waited_for_by_another) {
+      wait_boxes_read();
+    }
+    if (w == stored_and_overwritten_uncommitted) commit_boxes();
+    if (w == stored_onto_stored) store_box(map, place, 0, 63, 1, 0);  // @store box again
+    if (w == stored_and_read) load_global(p.stored);                  // @read output
+  }
+  if (w == stored_waited_for_by_another && thread_index() == 1) wait_boxes_read();
+  const bool again = w == stored_twice_from_one_stage || w == stored_and_overwritten ||
+                     w == stored_and_overwritten_uncommitted || w == stored_and_overwritten_without_barrier;
+  if (!again) return;
+  if (w != stored_and_overwritten_without_barrier) named_barrier_wait(1, 128);
+  fill(stage, 64, 1);
+  fence_for_copies();
+  named_barrier_wait(1, 128);
+  if (first) {
+    store_box(map, place, 0, 64, 1, 0);
+    commit_boxes();
+    wait_boxes_read();
   }
 }
 
@@ -211,8 +350,6 @@ inline void registers(const ProbeParams& p) {
   }
 }
 
-inline u32 two_of(float low, float high) { return pack<Dtype::bf16>(low, high); }
-
 inline void products(const ProbeParams& p) {
   if (warp_index() >= 4) return;
   const u32 lane = lane_index();
@@ -223,9 +360,13 @@ inline void products(const ProbeParams& p) {
     load_box(tile(0), p.map, barrier(0), 0, 0, 0, 0);
     load_box(tile(1), p.map, barrier(0), 0, 10, 1, 0);  // @operand
   }
-  if (w == product_of_plain_writes) {
+  const bool plain =
+      w == product_of_plain_writes || w == product_of_fenced_writes || w == product_of_writes_fenced_for_one;
+  if (plain) {
     for (u32 i = thread_index(); i < 2 * tile_bytes / 16; i += 128) store_shared(tile(2) + i * 16, chunk_of(0));  // @st
+    if (w == product_of_fenced_writes) fence_for_copies();
     block_barrier();
+    if (w == product_of_writes_fenced_for_one && thread_index() == 0) fence_for_copies();
   }
   if (w != product_of_late_copy) mbarrier_wait(barrier(0), 0);
 
@@ -239,7 +380,7 @@ inline void products(const ProbeParams& p) {
       A_words[k][i] = two_of(row + static_cast<float>(column % 5), row + static_cast<float>((column + 1) % 5));
     }
   }
-  u32 from = w == product_of_plain_writes ? 2 : 0;
+  const u32 from = plain ? 2 : 0;
   u64 A = matrix_descriptor(tile(from), 16);
   u64 B = matrix_descriptor(tile(from + 1), 16);
   if (w == product_of_two_descriptors && warp_index() == 2) B += 2;
@@ -300,6 +441,8 @@ extern "C" void probe_async(const ProbeParams p) {
   if (p.which <= mbarrier_lacks_an_arrival) return mbarriers(p);
   if (p.which <= mbarrier_phase_missed) return wrong_mbarriers(p);
   if (p.which <= box_at_the_end) return boxes(p);
+  if (p.which <= matrices_onto_mbarrier) return matrices(p);
+  if (p.which <= stored_of_mbarrier) return stores(p);
   if (p.which <= named_left_half_full) return named(p);
   if (p.which <= registers_given_up) return registers(p);
   products(p);

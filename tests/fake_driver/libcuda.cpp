@@ -125,7 +125,6 @@ Result launch_kernel(Handle kernel, unsigned x, unsigned y, unsigned z, unsigned
     launch.kernel = kernel;
     if (*static_cast<const bool*>(kernel)) {
       std::memcpy(&launch.tensor_params, params[0], sizeof(launch.tensor_params));
-      launch.params = launch.tensor_params.problem;
     } else {
       std::memcpy(&launch.params, params[0], sizeof(launch.params));
     }

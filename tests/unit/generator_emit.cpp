@@ -154,6 +154,51 @@ TEST_CASE("an unknown include is an error at its line") {
         "includes nothing\n");
 }
 
+TEST_CASE("only the branch of #if that holds for the variant is emitted, and only its includes are followed") {
+  TemplateFiles templates = small_templates();
+  templates.at("blocks/b.cuh") +=
+      "#if variant::causal\n#include \"ptx/unused.cuh\"\nstruct Causal {};\n#else\nstruct Full {};\n#endif\n";
+  Variant variant;
+  const std::string full = emit(variant, templates, "some").value.text;
+  variant.causal = 1;
+  const std::string causal = emit(variant, templates, "some").value.text;
+  CHECK(full.find("Full") != std::string::npos);
+  CHECK(full.find("Causal") == std::string::npos);
+  CHECK(full.find("Unused") == std::string::npos);
+  CHECK(causal.find("Full") == std::string::npos);
+  CHECK(causal.find("Causal") != std::string::npos);
+  CHECK(causal.find("Unused") < causal.find("Causal"));
+  CHECK(full.find("#if variant") == std::string::npos);
+}
+
+TEST_CASE("an #if reads its knob, in whichever branch the kernel is") {
+  TemplateFiles templates = small_templates();
+  std::string& text = templates.at("prefill_sm80.cu");
+  text.replace(text.find("variant::swizzle"), 16, "0");
+  text += "#if !variant::swizzle\n#endif\n";
+  CHECK(emit(Variant{}, templates, "some").ok());
+  text += "#if variant::async_copy\n#else\n#if variant::swizle\n#endif\n#endif\n";
+  CHECK(problems_with(templates) ==
+        "templates/prefill_sm80.cu:33:5: variant::swizle does not exist; did you mean variant::swizzle?\n");
+}
+
+TEST_CASE("an #if that cannot be resolved is an error at its line, in an included file too") {
+  CHECK(problems_after("void use(", "#if variant::warps\n#endif\nvoid use(") ==
+        "templates/prefill_sm80.cu:27:1: warps is neither true nor false; `#if variant::warps == 4`\n");
+  CHECK(problems_after_adding("blocks/b.cuh", "#if variant::causal\n") ==
+        "templates/blocks/b.cuh:9:1: this #if has no #endif; an #endif behind its last line\n");
+}
+
+TEST_CASE("the products of a warpgroup are written for the variant where they are included") {
+  TemplateFiles templates = small_templates();
+  templates.at("ptx/q.cuh") += "#include \"ptx/wgmma_shapes.cuh\"\n";
+  const std::string text = emit(Variant{}, templates, "some").value.text;
+  CHECK(text.find("// --- ptx/wgmma_shapes.cuh -") < text.find("// --- ptx/q.cuh -"));
+  CHECK(text.find("m64n64k16.f32.bf16.bf16") != std::string::npos);
+  CHECK(text.find("m64n128k16.f32.bf16.bf16") != std::string::npos);
+  CHECK(emitted().find("wgmma") == std::string::npos);
+}
+
 TEST_CASE("a circle of includes is an error that names it") {
   CHECK(problems_after_adding("ptx/q.cuh", "#include \"ptx/p.cuh\"\n") ==
         "templates/ptx/q.cuh:4:1: including ptx/p.cuh closes a circle: blocks/a.cuh -> ptx/p.cuh -> ptx/q.cuh -> "

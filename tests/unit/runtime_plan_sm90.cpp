@@ -144,6 +144,34 @@ TEST_CASE("what tensor maps cannot express is refused with the reason") {
   CHECK(refusals(variant_of(prefill_sm80, 128), problem, h200).empty());
 }
 
+TEST_CASE("long sequences prefer tiles of 192 queries, short ones those that compute the fewest that do not exist") {
+  const auto best = [](int seqlen_q) {
+    Problem problem = problem_of(128);
+    problem.seqlen_q = seqlen_q;
+    return problem.best_B_r();
+  };
+  for (const int seqlen_q : {1, 64}) CHECK(best(seqlen_q) == 64);
+  for (const int seqlen_q : {65, 128, 256, 512, 1024}) CHECK(best(seqlen_q) == 128);
+  for (const int seqlen_q : {129, 192, 384, 576, 2048, 4096, 16384, 1 << 30}) CHECK(best(seqlen_q) == 192);
+}
+
+TEST_CASE("among tiles of one head_dim the sequence's length chooses") {
+  Variant longer = variant_of(prefill_sm90, 128);
+  longer.B_r = 192;
+  longer.B_c = 80;
+  Variant shorter = longer;
+  shorter.B_r = 128;
+  Problem problem = problem_of(128);
+  for (const auto& candidates : {std::vector{longer, shorter}, std::vector{shorter, longer}}) {
+    problem.seqlen_q = 512;
+    CHECK(choose(candidates, problem, h200) == shorter);
+    problem.seqlen_q = 40;
+    CHECK(choose(candidates, problem, h200) == shorter);
+    problem.seqlen_q = 4096;
+    CHECK(choose(candidates, problem, h200) == longer);
+  }
+}
+
 TEST_CASE("among candidates the newest family comes first, then the least padding") {
   const std::vector<Variant> candidates{variant_of(prefill_sm80, 64),  variant_of(prefill_sm80, 128),
                                         variant_of(prefill_sm90, 256), variant_of(prefill_sm90, 128),
@@ -169,7 +197,10 @@ TEST_CASE("what is generated comes from the newest family that serves without wa
   const auto own = [](const Problem& problem, const Device& device = h200) { return choose_own(problem, device); };
   CHECK(own(problem_of(128)).variant == variant_of(prefill_sm90, 128));
   CHECK(own(problem_of(128)).passed_over.empty());
-  CHECK(own(problem_of(80)).variant == variant_of(prefill_sm90, 96));
+  Problem longer = problem_of(80);
+  longer.seqlen_q = 4096;
+  CHECK(own(longer).variant == variant_of(prefill_sm90, 96));
+  CHECK(own(problem_of(80)).variant == default_variant(prefill_sm90, Dtype::bf16, 96, false, 227 * 1024, 128));
   CHECK(own(problem_of(160)).variant == variant_of(prefill_sm90, 192));
 
   const OwnChoice narrow = own(problem_of(40));

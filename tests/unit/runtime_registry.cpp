@@ -259,10 +259,10 @@ TEST_CASE("on compute capability 9.0 a launch has as many blocks as the GPU, and
   CHECK(params.q_blocks == 3);
   CHECK(params.group_heads >= 1);
   CHECK(params.group_heads <= 24);
-  CHECK(params.problem.seqlen_k == 500);
-  CHECK(params.problem.o.data == address(0x4000));
+  CHECK(params.seqlen_k == 500);
+  CHECK(params.lse == address(0x5000));
 
-  CHECK(fake.encoded_maps == 3);
+  CHECK(fake.encoded_maps == 4);
   const auto q = testing::FakeTensorMap::of(params.q);
   CHECK(q.type == 9);  // CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
   CHECK(q.tensor.base == address(0x1000));
@@ -284,14 +284,15 @@ TEST_CASE("maps are encoded once for tensors that come again, and anew for other
   args.q.data = address(0x70000);
   args.k.data = address(0x80000);
   args.v.data = address(0x90000);
+  args.o.data = address(0xb0000);
   for (int i = 0; i < 5; ++i) registry.prefill(args, nullptr);
-  CHECK(fake.encoded_maps == 3);
+  CHECK(fake.encoded_maps == 4);
   args.v.data = address(0xa0000);
   registry.prefill(args, nullptr);
-  CHECK(fake.encoded_maps == 4);
+  CHECK(fake.encoded_maps == 5);
   args.k.stride_batch *= 2;
   registry.prefill(args, nullptr);
-  CHECK(fake.encoded_maps == 5);
+  CHECK(fake.encoded_maps == 6);
   for (std::uintptr_t i = 0; i < 1000; ++i) {  // more tensors than are kept
     fake.launches = 0;
     args.q.data = address(0x100000 + i * 0x100);
@@ -330,6 +331,7 @@ TEST_CASE("what no tensor map can express is served without one, beside what can
 TEST_CASE("a dimension of one element gets stride 0, whatever the caller gave") {
   if (!can_serve()) return;
   const Bench bench;
+  Bench::fake().capability = 80;
   Registry registry(bench.options());
   attune_prefill_args args = args_of(128);
   args.batch = 1;
@@ -440,12 +442,12 @@ TEST_CASE("an image without code for this GPU leads to NVRTC, and from then on t
   Registry first(bench.options());
   first.prefill(args_of(72), nullptr);
   CHECK(Bench::fake().loads == 1);
-  CHECK(Bench::fake().last_launch.params.head_dim == 72);
+  CHECK(testing::FakeTensorMap::of(Bench::fake().last_launch.tensor_params.q).tensor.extents[0] == 72);
   const Cache cache(bench.folder());
   REQUIRE(cache.list().size() == 1);
   CHECK(cache.list().front().valid);
   CHECK(cache.list().front().arch == "sm_90");
-  CHECK(cache.list().front().name == default_variant(prefill_sm90, Dtype::bf16, 72, true, 227 * 1024).name());
+  CHECK(cache.list().front().name == default_variant(prefill_sm90, Dtype::bf16, 72, true, 227 * 1024, 128).name());
 
   Registry second(bench.options());
   const auto start = std::chrono::steady_clock::now();

@@ -42,7 +42,7 @@ TEST_CASE("a description has extents in elements, strides in bytes and a valid s
   CHECK(description.box == std::array<std::uint32_t, 4>{64, 192, 1, 1});
 }
 
-TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads") {
+TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads; O is written by 64 rows") {
   Plan plan;
   plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);
   plan.q_blocks = 7;
@@ -54,7 +54,7 @@ TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of thei
     map.opaque[0] = static_cast<unsigned char>(seen.size());
     return map;
   });
-  REQUIRE(seen.size() == 3);
+  REQUIRE(seen.size() == 4);
   CHECK(seen[0].box[1] == 192);
   CHECK(seen[0].extents == std::array<std::uint64_t, 4>{64, 100, 12, 2});
   for (const std::size_t i : {1U, 2U}) {
@@ -62,10 +62,13 @@ TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of thei
     CHECK(seen[i].extents == std::array<std::uint64_t, 4>{64, 200, 3, 2});
     CHECK(seen[i].dtype == Dtype::fp16);
   }
+  CHECK(seen[3].box[1] == 64);
+  CHECK(seen[3].extents == seen[0].extents);
   CHECK(block.q.opaque[0] == 1);
   CHECK(block.k.opaque[0] == 2);
   CHECK(block.v.opaque[0] == 3);
+  CHECK(block.o.opaque[0] == 4);
   CHECK(block.q_blocks == 7);
   CHECK(block.group_heads == 5);
-  CHECK(block.problem.seqlen_k == 200);
+  CHECK(block.seqlen_k == 200);
 }

@@ -56,17 +56,18 @@ void cp_async_wait() {
 
 inline void block_barrier(int line) { machine().block_barrier(line); }
 inline void warp_barrier(int line) { machine().warp_barrier(line); }
-inline unsigned shuffle_xor(unsigned value, int mask, int line) {
-  return machine().shuffle_xor(value, static_cast<unsigned>(mask), line);
-}
 inline float shuffle_xor(float value, int mask, int line) {
-  return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(unsigned, value), mask, line));
+  const unsigned bits = __builtin_bit_cast(unsigned, value);
+  return __builtin_bit_cast(float, machine().shuffle_xor(bits, static_cast<unsigned>(mask), line));
 }
 inline bool any_lane(bool predicate, int line) { return machine().any_lane(predicate, line); }
 
 template <bool transposed>
 void ldmatrix(unsigned (&words)[4], unsigned address, int line) {
   machine().ldmatrix(words, address, transposed, line);
+}
+inline void store_matrices(unsigned address, const unsigned (&word)[4], int line) {
+  machine().stmatrix(word, address, line);
 }
 template <Dtype dtype>
 void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int line) {
@@ -90,6 +91,12 @@ inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barr
   machine().load_box(address, &map, barrier, {x, y, z, w}, line);
 }
 inline void prefetch_map(const AttuneTensorMap&) {}
+inline void store_box(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w, int line) {
+  machine().store_box(&map, address, {x, y, z, w}, line);
+}
+inline void commit_boxes() { machine().commit_boxes(); }
+inline void wait_boxes_read() { machine().wait_boxes_read(); }
+inline void fence_for_copies() { machine().fence_for_copies(); }
 
 inline void named_barrier_wait(unsigned id, unsigned threads, int line) {
   machine().named_barrier(id, threads, true, line);

@@ -47,12 +47,14 @@ inline void warp_barrier(int line = __builtin_LINE());
 
 // ptx/shuffle.cuh
 inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
-inline unsigned shuffle_xor(unsigned value, int mask, int line = __builtin_LINE());
 inline bool any_lane(bool predicate, int line = __builtin_LINE());
 
 // ptx/ldmatrix.cuh
 template <bool transposed>
 void ldmatrix(unsigned (&words)[4], unsigned address, int line = __builtin_LINE());
+
+// ptx/stmatrix.cuh
+inline void store_matrices(unsigned address, const unsigned (&word)[4], int line = __builtin_LINE());
 
 // ptx/mma.cuh
 template <Dtype dtype>
@@ -70,6 +72,11 @@ inline void mbarrier_wait(unsigned address, unsigned parity, int line = __builti
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
                      int line = __builtin_LINE());
 inline void prefetch_map(const AttuneTensorMap& map);
+inline void store_box(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w,
+                      int line = __builtin_LINE());
+inline void commit_boxes();
+inline void wait_boxes_read();
+inline void fence_for_copies();
 
 // ptx/named_barrier.cuh
 inline void named_barrier_wait(unsigned id, unsigned threads, int line = __builtin_LINE());

@@ -45,6 +45,7 @@ class Machine {
   virtual unsigned shuffle_xor(unsigned value, unsigned mask, int line) = 0;
   virtual bool any_lane(bool predicate, int line) = 0;
   virtual void ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) = 0;
+  virtual void stmatrix(const unsigned (&words)[4], unsigned address, int line) = 0;
   virtual void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) = 0;
 
   virtual void mbarrier_init(unsigned address, unsigned arrivals, int line) = 0;
@@ -53,6 +54,10 @@ class Machine {
   virtual void mbarrier_wait(unsigned address, unsigned parity, int line) = 0;
   /// `map` points to the bytes of an AttuneTensorMap.
   virtual void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) = 0;
+  virtual void store_box(const void* map, unsigned address, const int (&at)[4], int line) = 0;
+  virtual void commit_boxes() = 0;
+  virtual void wait_boxes_read() = 0;
+  virtual void fence_for_copies() = 0;
   /// A thread that does not wait only announces itself.
   virtual void named_barrier(unsigned id, unsigned threads, bool wait, int line) = 0;
   virtual void take_registers(unsigned registers, int line) = 0;

@@ -1,0 +1,18 @@
+// The one block that is written for a variant, because C++ has no operand list that follows a template argument.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "generator/variant.hpp"
+
+namespace attune {
+
+/// Where templates include it from.
+inline constexpr std::string_view wgmma_path = "ptx/wgmma_shapes.cuh";
+
+/// Its text for a variant: the two products of a warpgroup, S of B_c columns with both operands in shared memory and O
+/// of head_dim columns with A in registers.
+std::string wgmma_text(const Variant& variant);
+
+}  // namespace attune

@@ -1,0 +1,70 @@
+#include "runtime/emulator/box.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace attune::emulator {
+namespace {
+
+constexpr unsigned chunk_bytes = 16;  // moved as one by the swizzle
+
+/// Whether this coordinate of the box's `i`-th element is within the tensor.
+bool inside(const Box& box, unsigned dimension, unsigned i) {
+  const long long at = static_cast<long long>(box.at[dimension]) + i;
+  return at >= 0 && at < static_cast<long long>(box.map.extents[dimension]);
+}
+
+}  // namespace
+
+void for_each_row(const Box& box, const std::function<void(const BoxRow&)>& visit) {
+  const TensorMap& map = box.map;
+  const long long begin = std::max(0, box.at[0]);
+  const long long end = std::min<long long>(map.extents[0], static_cast<long long>(box.at[0]) + map.box[0]);
+  if (begin >= end) return;
+  const auto* const base = static_cast<const std::byte*>(map.base);
+  for (unsigned row = 0; row < map.rows(); ++row) {
+    const std::array<unsigned, 3> i{row % map.box[1], row / map.box[1] % map.box[2], row / map.box[1] / map.box[2]};
+    long long offset = begin * TensorMap::element_bytes;
+    bool exists = true;
+    for (unsigned d = 0; d < i.size(); ++d) {
+      exists = exists && inside(box, d + 1, i[d]);
+      offset += (static_cast<long long>(box.at[d + 1]) + i[d]) * static_cast<long long>(map.strides[d]);
+    }
+    if (!exists) continue;
+    const auto skipped = static_cast<unsigned>(begin - box.at[0]);
+    visit({.elements = base + offset,
+           .bytes = static_cast<unsigned>(end - begin) * TensorMap::element_bytes,
+           .offset = row * map.row_bytes() + skipped * TensorMap::element_bytes});
+  }
+}
+
+void for_each_piece(const Box& box, const BoxRow& row, const std::function<void(const BoxPiece&)>& visit) {
+  const unsigned end = row.offset + row.bytes;
+  for (unsigned offset = row.offset; offset < end;) {
+    const bool whole = offset % chunk_bytes == 0 && end - offset >= chunk_bytes;
+    const unsigned bytes = whole ? chunk_bytes : TensorMap::element_bytes;
+    visit({.address = swizzle_128(box.address + offset), .bytes = bytes});
+    offset += bytes;
+  }
+}
+
+void load(const Box& box, SharedMemory& shared) {
+  std::vector<std::byte> bytes(box.map.box_bytes());
+  for_each_row(box, [&](const BoxRow& row) { std::memcpy(&bytes[row.offset], row.elements, row.bytes); });
+  for (unsigned offset = 0; offset < bytes.size(); offset += chunk_bytes) {
+    std::memcpy(shared.at(swizzle_128(box.address + offset)), &bytes[offset], chunk_bytes);
+  }
+}
+
+void store(const Box& box, SharedMemory& shared) {
+  for_each_row(box, [&](const BoxRow& row) {
+    auto* to = const_cast<std::byte*>(row.elements);  // a map is of what is read as well as of what is written
+    for_each_piece(box, row, [&](const BoxPiece& piece) {
+      std::memcpy(to, shared.at(piece.address), piece.bytes);
+      to += piece.bytes;
+    });
+  });
+}
+
+}  // namespace attune::emulator

@@ -1,0 +1,50 @@
+// One block of scores in two halves: while the exponentials of a lane's first row are under way the maximum of its
+// second is found, and those of the second have the sums and P in their shadow.
+#pragma once
+
+#include "blocks/lazy_softmax.cuh"
+#include "ptx/math.cuh"
+#include "ptx/wgmma.cuh"
+#include "types.h"
+
+// P becomes 2^(scale * S - m), packed as A operands of wgmma: two neighbouring accumulator tiles are, lane for lane,
+// one fragment. `between` is called before P is written, with the sum of the first row's.
+template <Dtype dtype, int bound, int columns, class Between>
+__device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
+                                       float scale_log2, const Between& between) {
+  const float before[2] = {softmax.m[0], softmax.m[1]};
+  float largest = larger(S[0][0], S[0][1]);
+#pragma unroll
+  for (int n = 1; n < columns; ++n) largest = larger(larger(largest, S[n][0]), S[n][1]);
+  softmax.follow(0, largest, scale_log2);
+  float shift = softmax.shift(0);
+  largest = larger(S[0][2], S[0][3]);
+  float sum[2][2] = {};
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+    S[n][0] = exp2_approx(S[n][0] * scale_log2 - shift);
+    S[n][1] = exp2_approx(S[n][1] * scale_log2 - shift);
+    if (n > 0) largest = larger(larger(largest, S[n][2]), S[n][3]);
+  }
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+    sum[0][0] += S[n][0];
+    sum[0][1] += S[n][1];
+  }
+  softmax.follow(1, largest, scale_log2);
+  shift = softmax.shift(1);
+  settle(S);
+  between(sum[0][0] + sum[0][1]);
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+    S[n][2] = exp2_approx(S[n][2] * scale_log2 - shift);
+    S[n][3] = exp2_approx(S[n][3] * scale_log2 - shift);
+    sum[1][0] += S[n][2];
+    sum[1][1] += S[n][3];
+    P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
+    P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
+  }
+  softmax.correct(before);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
+}

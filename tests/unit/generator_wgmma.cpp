@@ -1,0 +1,120 @@
+// The operand lists of wgmma: text that is read back as the compiler will read it.
+#include <doctest/doctest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "generator/wgmma.hpp"
+
+namespace {
+
+using namespace attune;
+
+Variant variant_of(int B_c, int head_dim, Dtype dtype) {
+  Variant variant = families()[prefill_sm90].defaults;
+  variant.B_c = B_c;
+  variant.head_dim = head_dim;
+  variant.dtype = static_cast<int>(dtype);
+  return variant;
+}
+
+/// One function as written.
+struct Function {
+  std::string signature;
+  std::string instruction;            ///< of the asm statement, its string literals joined
+  std::vector<std::string> operands;  ///< %0, %1, ...: the expression of each
+};
+
+std::vector<std::string> all_matches(const std::string& text, const std::regex& pattern) {
+  std::vector<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match)
+    found.push_back((*match)[1]);
+  return found;
+}
+
+std::vector<Function> functions_of(const std::string& text) {
+  std::vector<Function> result;
+  for (std::size_t at = text.find("template <"); at != std::string::npos; at = text.find("template <", at + 1)) {
+    const std::string body = text.substr(at, text.find("\n}\n", at) - at);
+    const std::size_t asm_begin = body.find("asm volatile(");
+    const std::size_t outputs = body.find("\n      : ", asm_begin);
+    const std::size_t inputs = body.find("\n      : ", outputs + 1);
+    REQUIRE(inputs != std::string::npos);
+    Function function{.signature = body.substr(0, body.find('{')), .instruction = {}, .operands = {}};
+    for (const std::string& literal :
+         all_matches(body.substr(asm_begin, outputs - asm_begin), std::regex("\"([^\"]*)\"")))
+      function.instruction += literal;
+    for (const std::string& tile :
+         all_matches(body.substr(outputs, inputs - outputs), std::regex(R"(ATTUNE_TILES\((\d+)\))"))) {
+      for (int i = 0; i < 8; ++i)
+        function.operands.push_back("D[" + std::to_string(std::stoi(tile) + i / 4) + "][" + std::to_string(i % 4) +
+                                    "]");
+    }
+    for (const std::string& input : all_matches(body.substr(inputs), std::regex(R"re("[rl]"\(([^,]*)\)(?:,|\)))re")))
+      function.operands.push_back(input);
+    result.push_back(function);
+  }
+  return result;
+}
+
+/// The instruction with each %number as the operand that it names.
+std::string resolved(const Function& function) {
+  std::string text;
+  for (std::size_t i = 0; i < function.instruction.size(); ++i) {
+    if (function.instruction[i] != '%') {
+      text += function.instruction[i];
+      continue;
+    }
+    std::size_t digits = 0;
+    const auto number = static_cast<std::size_t>(std::stoi(function.instruction.substr(i + 1), &digits));
+    REQUIRE(number < function.operands.size());
+    text += function.operands[number];
+    i += digits;
+  }
+  return text;
+}
+
+/// What stands for `n` columns, with this text for A and of its layout.
+std::string expected(int n, const std::string& type, const std::string& A, const std::string& majors) {
+  std::string D;
+  for (int i = 0; i < n / 2; ++i)
+    D += (i > 0 ? ", D[" : "D[") + std::to_string(i / 4) + "][" + std::to_string(i % 4) + "]";
+  return "{\\n.reg .pred accumulate;\\nsetp.ne.b32 accumulate, static_cast<int>(accumulate), 0;\\n"
+         "wgmma.mma_async.sync.aligned.m64n" +
+         std::to_string(n) + "k16.f32." + type + "." + type + " {" + D + "}, " + A + ", B, accumulate, 1, 1, " +
+         majors + ";\\n}";
+}
+
+TEST_CASE("wgmma's operands are numbered as they are listed, for every n and both types") {
+  for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
+    const std::string type = dtype == Dtype::bf16 ? "bf16" : "f16";
+    for (int n = 16; n <= 256; n += 16) {
+      CAPTURE(n);
+      CAPTURE(type);
+      const int other = 272 - n;
+      const std::vector<Function> functions = functions_of(wgmma_text(variant_of(n, other, dtype)));
+      REQUIRE(functions.size() == 2);
+      const std::string S = "float (&D)[" + std::to_string(n / 8) + "][4], u64 A, u64 B, bool accumulate)";
+      const std::string O =
+          "float (&D)[" + std::to_string(other / 8) + "][4], const u32 (&A)[4], u64 B, bool accumulate)";
+      CHECK(functions[0].signature.find(S) != std::string::npos);
+      CHECK(functions[1].signature.find(O) != std::string::npos);
+      CHECK(functions[0].operands.size() == static_cast<std::size_t>(n / 2 + 3));
+      CHECK(functions[1].operands.size() == static_cast<std::size_t>(other / 2 + 6));
+      CHECK(resolved(functions[0]) == expected(n, type, "A", "0, 0"));
+      CHECK(resolved(functions[1]) == expected(other, type, "{A[0], A[1], A[2], A[3]}", "1"));
+    }
+  }
+}
+
+TEST_CASE("the functions of wgmma are for the variant's type only, and no line is too long") {
+  const std::string text = wgmma_text(variant_of(256, 256, Dtype::fp16));
+  CHECK(all_matches(text, std::regex(R"((static_assert\(dtype == Dtype::fp16\);))")).size() == 2);
+  for (const std::string& line : all_matches(text, std::regex("([^\n]+)\n"))) {
+    CAPTURE(line);
+    CHECK(line.size() <= 120);
+  }
+}
+
+}  // namespace

@@ -83,7 +83,7 @@ constexpr int Q_stages = 2;                                // tiles of Q that sh
 constexpr bool causal = true;                              // query i sees keys j <= i + seqlen_k - seqlen_q only
 constexpr int gqa_ratio = 0;                               // any: heads of Q per head of K and V; any: taken from the launch
 constexpr bool ping_pong = true;                           // warpgroups multiply in turns, each one's softmax beside the others' products
-constexpr int rescale_bound = 8;                           // log2 by which a row's maximum may grow before O and l are rescaled
+constexpr int rescale_bound = 0;                           // log2 by which a row's maximum may grow before O and l are rescaled
 [[maybe_unused]] constexpr bool softmax_in_halves = true;  // a lane finds the maximum of its second row beside the exponentials of its first
 }  // namespace variant
 
@@ -380,6 +380,7 @@ __device__ __forceinline__ void give_registers() {
 
 // Exponentials are taken relative to `m`, which follows the maximum only when that has grown by more than `bound` (in
 // log2): until then they exceed 1, by 2^bound at most, which float sums and 16-bit P hold with the same relative error.
+// With a bound of 0 the largest weight of a row is exactly 1 in P, and so the one that matters most is never rounded.
 template <int bound>
 struct LazySoftmax {
   float m[2];           // what exponents are relative to, scaled; equal in a quad

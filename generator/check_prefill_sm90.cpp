@@ -83,11 +83,9 @@ constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, registers_
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
-enum class Masks { full, causal, both };
-
 struct Tile {
   int head_dim;
-  Masks masks;
+  bool causal_only;
   int B_r;
   int B_c;
   int Q_stages;
@@ -97,21 +95,19 @@ struct Tile {
 
 /// Chosen by measurement on an H200 (templates/prefill_sm90.md). Where there are two for a head_dim and mask, the
 /// shorter is for sequences of which the longer's last tile would waste much.
-constexpr auto tiles = std::to_array<Tile>({{64, Masks::both, 192, 128, 2, true, false},
-                                            {64, Masks::causal, 128, 128, 2, true, false},
-                                            {96, Masks::both, 192, 96, 1, true, true},
-                                            {96, Masks::both, 128, 128, 2, true, true},
-                                            {128, Masks::full, 128, 128, 2, true, true},
-                                            {128, Masks::causal, 128, 128, 2, false, true},
-                                            {192, Masks::both, 128, 96, 1, true, true},
-                                            {256, Masks::both, 128, 64, 1, true, true}});
+constexpr auto tiles = std::to_array<Tile>({{64, false, 192, 128, 2, true, true},
+                                            {64, true, 128, 128, 2, true, false},
+                                            {96, false, 192, 96, 1, true, true},
+                                            {96, false, 128, 128, 2, true, true},
+                                            {128, false, 128, 128, 2, false, true},
+                                            {192, false, 128, 96, 1, true, true},
+                                            {256, false, 128, 64, 1, true, true}});
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
 void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.head_dim = *std::ranges::lower_bound(head_dims, variant.head_dim);
-  const Masks masks = variant.causal != 0 ? Masks::causal : Masks::full;
   const Tile& tile = *std::ranges::min_element(tiles, {}, [&](const Tile& one) {
-    const bool fits = one.head_dim == variant.head_dim && (one.masks == Masks::both || one.masks == masks);
+    const bool fits = one.head_dim == variant.head_dim && (variant.causal != 0 || !one.causal_only);
     return std::pair(!fits, std::abs(one.B_r - B_r));
   });
   variant.B_r = tile.B_r;

@@ -49,7 +49,7 @@ struct Variant {
   int double_buffer = 1;
   int rescale = static_cast<int>(Rescale::on_new_max);
   int ping_pong = 1;
-  int rescale_bound = 8;
+  int rescale_bound = 0;
   int softmax_in_halves = 1;
 
   auto operator<=>(const Variant&) const = default;

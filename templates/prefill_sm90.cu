@@ -29,7 +29,7 @@ constexpr int Q_stages = 2;
 constexpr bool causal = false;
 constexpr int gqa_ratio = 0;
 constexpr bool ping_pong = true;
-constexpr int rescale_bound = 8;
+constexpr int rescale_bound = 0;
 constexpr bool softmax_in_halves = true;
 }  // namespace variant
 

@@ -8,6 +8,7 @@
 
 // Exponentials are taken relative to `m`, which follows the maximum only when that has grown by more than `bound` (in
 // log2): until then they exceed 1, by 2^bound at most, which float sums and 16-bit P hold with the same relative error.
+// With a bound of 0 the largest weight of a row is exactly 1 in P, and so the one that matters most is never rounded.
 template <int bound>
 struct LazySoftmax {
   float m[2];           // what exponents are relative to, scaled; equal in a quad

@@ -71,7 +71,7 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.Q_stages = 3; });
   add([](Variant& v) { v.ping_pong = 0; });
   add([](Variant& v) { v.softmax_in_halves = 0; });
-  add([](Variant& v) { v.rescale_bound = 0; });
+  add([](Variant& v) { v.rescale_bound = 8; });
   add([](Variant& v) { v.rescale_bound = 16; });
   add([](Variant& v) { v.gqa_ratio = 4; });
   add([](Variant& v) { v.B_r = 64, v.ping_pong = 0; });

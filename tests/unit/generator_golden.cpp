@@ -88,7 +88,7 @@ TEST_CASE("the schema allows each template its own keys, and says where defaults
   CHECK(definitions["B_c"]["description"].get<std::string>().ends_with(
       "default 64 in prefill_sm80, 128 in prefill_sm90"));
   CHECK(definitions["warps"]["description"].get<std::string>().ends_with("; prefill_sm80 only"));
-  CHECK(definitions["rescale_bound"]["default"] == 8);
+  CHECK(definitions["rescale_bound"]["default"] == 0);
   CHECK(definitions["head_dim"]["default"] == 128);
 }
 

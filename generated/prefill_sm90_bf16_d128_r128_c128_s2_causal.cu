@@ -7,11 +7,12 @@
 
 // FlashAttention-3 forward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0.
 //
-// A block stays on its multiprocessor and computes tile after tile of B_r queries. One thread of the first warpgroup
-// fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
-// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
-// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
-// S into the next P while V is being multiplied. So tiles have no prologue of their own.
+// A block stays on its multiprocessor and computes tile after tile of B_r rows, which are queries of one head or, with
+// pack_gqa, of all that share keys and values. One thread of the first warpgroup fetches Q, K and V ahead; each of the
+// others owns 64 rows of the tile and walks the keys B_c at a time, from the last visible block down so that masking is
+// over first. The blocks of all its tiles are one stream: in each step it issues S = Q K^T for the next block, of the
+// next tile where this one is done, then O += P V for the block before, and turns S into the next P while V is being
+// multiplied. So tiles have no prologue of their own.
 //
 // Which unit limits it, for 64 queries and 64 keys on one multiprocessor: the two products take 4 * D clocks of the
 // tensor cores (8 * 64 * 64 * D / 8192), the 4096 exponentials 256 clocks of the special-function units, at 16 a clock.
@@ -28,7 +29,8 @@
 // The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
 // and part of the same ATTUNE_PARAMS_ABI.
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch.
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch; Q and O of
+// a kernel with pack_gqa in the order head_dim, heads, seqlen, batch.
 struct AttuneTensorMap {
   alignas(64)
       unsigned char opaque[128];
@@ -46,8 +48,8 @@ struct AttuneTensorPrefillParams {
   int seqlen_q;
   int seqlen_k;
   int gqa_ratio;    // heads_q / heads_kv
-  int q_blocks;     // tiles of a head
-  int group_heads;  // (batch, head) pairs whose tiles are taken before those of the next pairs
+  int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
+  int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -82,6 +84,7 @@ constexpr int stages = 2;                                  // K/V blocks that sh
 constexpr int Q_stages = 2;                                // tiles of Q that shared memory holds at a time
 constexpr bool causal = true;                              // query i sees keys j <= i + seqlen_k - seqlen_q only
 constexpr int gqa_ratio = 0;                               // any: heads of Q per head of K and V; any: taken from the launch
+[[maybe_unused]] constexpr bool pack_gqa = false;          // a tile's rows are queries of all heads that share K and V
 constexpr bool ping_pong = true;                           // warpgroups multiply in turns, each one's softmax beside the others' products
 constexpr int rescale_bound = 0;                           // log2 by which a row's maximum may grow before O and l are rescaled
 [[maybe_unused]] constexpr bool softmax_in_halves = true;  // a lane finds the maximum of its second row beside the exponentials of its first
@@ -501,10 +504,10 @@ struct Panels {
 
   u32 base;  // shared address, 1024-byte aligned
 
-  // One thread: fetches rows from `row` on of one head; its bytes count at the mbarrier.
-  __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, int row, int head, int batch) const {
+  // One thread: fetches the rows from these coordinates on; their bytes count at the mbarrier.
+  __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, int y, int z, int w) const {
 #pragma unroll
-    for (int p = 0; p < count; ++p) load_box(base + p * panel_bytes, map, barrier, p * width, row, head, batch);
+    for (int p = 0; p < count; ++p) load_box(base + p * panel_bytes, map, barrier, p * width, y, z, w);
   }
 
   // The rows from `row` (a multiple of 8) on, for products along the columns; advanced by `columns_right`.
@@ -609,11 +612,11 @@ struct OutputStage {
   u32 base;     // shared address, 1024-byte aligned
   u32 barrier;  // a named barrier of the warpgroup's own
 
-  // The warpgroup: begins to write O, scaled by `factor`, to the rows of one head from `row` on. Rows and columns that
+  // The warpgroup: begins to write O, scaled by `factor`, to the rows from these coordinates on. Rows and columns that
   // do not exist are left out.
   template <Dtype dtype>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
-                                        const AttuneTensorMap& map, int row, int head, int batch) const {
+                                        const AttuneTensorMap& map, int y, int z, int w) const {
     const u32 lane = lane_index();
     const u32 own_row = warp_index() % 4 * 16 + lane % 16;
 #pragma unroll
@@ -638,7 +641,7 @@ struct OutputStage {
       if (elected()) {
 #pragma unroll
         for (int p = 0; p < panels_at_once; ++p) {
-          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, row, head, batch);
+          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
         }
         commit_boxes();
       }
@@ -660,7 +663,7 @@ struct OutputStage {
 struct QueryTile {
   int batch;
   int head;
-  int first_query;
+  int first_row;
   int blocks;  // of keys that it reads, at least one
 };
 
@@ -687,24 +690,24 @@ struct Divisor {
 
 // Tiles are ordered by groups of heads whose keys and values share L2; inside a group the same tile of every head comes
 // before the next, the longest first when causal. Blocks take them in rounds, every other round in reverse, so that who
-// began with the longest tile ends with the shortest.
-template <bool causal, int B_r, int B_c>
+// began with the longest tile ends with the shortest. heads_of() counts the heads of a sequence.
+template <class KeyMask, auto heads_of, bool causal, int B_r, int B_c>
 struct TileOrder {
   const AttuneTensorPrefillParams& params;
-  int heads;
+  int heads;                 // of all sequences
   Divisor group_tiles;       // tiles of a whole group
   Divisor group_heads;       // heads of a whole group
   Divisor last_group_heads;  // and of the last
-  Divisor heads_q;
+  Divisor sequence_heads;
   int round = 0;
 
   __device__ __forceinline__ explicit TileOrder(const AttuneTensorPrefillParams& params)
       : params(params),
-        heads(params.batch * params.heads_q),
+        heads(params.batch * heads_of(params)),
         group_tiles(params.group_heads * params.q_blocks),
         group_heads(params.group_heads),
         last_group_heads((heads - 1) % params.group_heads + 1),
-        heads_q(params.heads_q) {}
+        sequence_heads(heads_of(params)) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
@@ -718,15 +721,15 @@ struct TileOrder {
     const bool last = first_head + params.group_heads > heads;
     int head;
     const int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
-    tile.batch = heads_q.divide(first_head + head, tile.head);
-    tile.first_query = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
-    tile.blocks = blocks_of(tile.first_query + B_r - 1);
+    tile.batch = sequence_heads.divide(first_head + head, tile.head);
+    tile.first_row = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
+    tile.blocks = blocks_of(tile.first_row + B_r - 1);
     return true;
   }
 
-  // Blocks of keys up to the last one that query `row` sees.
+  // Blocks of keys up to the last one that the query of `row` sees.
   __device__ __forceinline__ int blocks_of(int row) const {
-    const Mask<causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+    const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
     const int blocks = blocks_reaching(mask.limit(row), B_c);
     return blocks > 0 ? blocks : 1;
   }
@@ -822,7 +825,13 @@ using QRing = Ring<variant::Q_stages, consumers * 4>;
 using KVRing = Ring<variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
 using Output = OutputStage<variant::head_dim>;
-using Order = TileOrder<variant::causal, variant::B_r, variant::B_c>;
+// A tile has rows of one head of so many of a sequence, which is or reads this one of keys and values.
+using KeyMask = Mask<variant::causal>;
+__device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
+__device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
+  return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
+}
+using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
 
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
 constexpr bool may_skip = variant::causal && consumers > 1;
@@ -854,10 +863,6 @@ struct Rings {
       : q(address), k(address + QRing::bytes), v(address + QRing::bytes + KVRing::bytes) {}
 };
 
-__device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
-  return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
-}
-
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
   Order order(params);
@@ -879,7 +884,7 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
       load_previous_V();
       if (j == tile.blocks - 1) {
         rings.q.begin_fill(QTile::bytes);
-        shared.q(rings.q.stage).load(params.q, rings.q.full(), tile.first_query, tile.head, tile.batch);
+        shared.q(rings.q.stage).load(params.q, rings.q.full(), tile.first_row, tile.head, tile.batch);
         rings.q.next();
       }
       previous = tile;
@@ -919,11 +924,13 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
   float inverse_l[2];
   float lse[1][2];
   softmax.finish(inverse_l, lse);
-  const int first_row = tile.first_query + static_cast<int>(warpgroup) * rows;
-  output.store<variant::dtype>(O, inverse_l, params.o, first_row, tile.head, tile.batch);
+  const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
+  const int head = tile.head;
+  output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
   if (params.lse != nullptr) {
-    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
-    store_lse(lse, head_lse, first_row + static_cast<int>(warp_index() % 4) * 16, params.seqlen_q);
+    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
+    const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
+    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
   }
 }
 
@@ -932,7 +939,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   const u32 warpgroup = warp_index() / 4 - 1;
   const Output output = shared.output(warpgroup);
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
-  const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+  const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const Turns<consumers, variant::ping_pong> turns{warpgroup};
 
   Order order(params);
@@ -942,8 +949,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   // empty turn, so that the warpgroups stay in step.
   const auto begin_tile = [&] {
     rings.q.wait();
-    skips_last =
-        may_skip && order.blocks_of(tile.first_query + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
+    skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
     rings.k.skip();
     turns.take();
@@ -956,7 +962,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     rings.k.release();
     rings.k.next();
     rings.q.release(j == 0);
-    mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
+    mask.apply(S, tile.first_row + warp_row, j * variant::B_c);
   };
   const auto skip_V = [&] {
     if (skips_last) rings.v.skip();

@@ -1,6 +1,7 @@
 // The rules of prefill_sm90.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <utility>
 
@@ -79,7 +80,21 @@ std::optional<Refusal> ping_pong_rule(const Variant& v) {
                                           v.B_r, 2 * warpgroup_rows)};
 }
 
-constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, registers_rule, ping_pong_rule});
+std::optional<Refusal> pack_gqa_rule(const Variant& v) {
+  const auto passes = [](const Variant& c) {
+    const auto ratio = static_cast<unsigned>(c.gqa_ratio);
+    return ratio >= 2 && ratio <= warpgroup_rows && std::has_single_bit(ratio);
+  };
+  if (v.pack_gqa == 0 || passes(v)) return std::nullopt;
+  const std::string given = value_text(*find_field("gqa_ratio"), v.gqa_ratio);
+  return refuse(v, {"gqa_ratio"},
+                fmt::format("gqa_ratio is {}, but pack_gqa packs a power of two from 2 to {} of heads into the {} rows "
+                            "of a warpgroup",
+                            given, warpgroup_rows, warpgroup_rows),
+                passes);
+}
+
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, registers_rule, ping_pong_rule, pack_gqa_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 

@@ -49,6 +49,7 @@ constexpr std::array field_table{
     boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
     integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
             "heads of Q per head of K and V; any: taken from the launch"),
+    boolean("pack_gqa", &Variant::pack_gqa, "packgqa", "a tile's rows are queries of all heads that share K and V"),
     integer("splits", &Variant::splits, 1, 256, 1, no_words, "splits", false,
             "parts of the keys computed by separate thread blocks"),
     boolean("async_copy", &Variant::async_copy, "sync", "global to shared memory by cp.async, else through registers"),
@@ -92,9 +93,9 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "double_buffer"sv,
                                        "rescale"sv};
 
-constexpr std::array prefill_sm90_keys{
-    "dtype"sv,  "head_dim"sv,  "B_r"sv,       "B_c"sv,           "stages"sv,           "Q_stages"sv,
-    "causal"sv, "gqa_ratio"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
+constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv,  "B_r"sv,           "B_c"sv,
+                                       "stages"sv,   "Q_stages"sv,  "causal"sv,        "gqa_ratio"sv,
+                                       "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",

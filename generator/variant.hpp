@@ -38,6 +38,7 @@ struct Variant {
   int Q_stages = 2;
   int causal = 0;
   int gqa_ratio = 0;  ///< 0: any
+  int pack_gqa = 0;
   int splits = 1;
   int async_copy = 1;
   int eager_load = 1;

@@ -16,13 +16,13 @@ constexpr long long most_tiles = 1 << 12;  // beyond, any group evens out, and c
 int blocks_of(const TileWork& work, int q_block) {
   long long limit = work.seqlen_k;
   if (work.causal) {
-    const long long last = (q_block + 1LL) * work.B_r;
+    const long long last = ((q_block + 1LL) * work.B_r - 1) / work.rows_per_query + 1;
     limit = std::min(limit, last + work.seqlen_k - work.seqlen_q);
   }
   return static_cast<int>(std::max(1LL, (limit + work.B_c - 1) / work.B_c));
 }
 
-/// What reading a group's keys and values costs beyond L2's speed. Fitted to an H200: tiles of B_r queries read a byte
+/// What reading a group's keys and values costs beyond L2's speed. Fitted to an H200: tiles of B_r rows read a byte
 /// for every B_r operations, and blocks that walk the same head at the same time read it together.
 double memory_cost(const TileWork& work, int group_heads) {
   constexpr double kept = 2.0 / 3;  // of L2, which serves a group of that size without loss

@@ -5,16 +5,17 @@ namespace attune {
 
 /// The tiles of a launch as templates/blocks/tile_order.cuh walks them.
 struct TileWork {
-  int q_blocks;   ///< tiles of a head
-  int heads;      ///< (batch, query head) pairs
-  int gqa_ratio;  ///< neighbouring heads that share keys and values
-  int B_r;        ///< queries of a tile
-  int B_c;        ///< keys of a block
+  int q_blocks;        ///< tiles of a head
+  int heads;           ///< (batch, head) pairs
+  int gqa_ratio;       ///< neighbouring heads that share keys and values
+  int B_r;             ///< rows of a tile
+  int rows_per_query;  ///< 1, or the heads that pack_gqa packs
+  int B_c;             ///< keys of a block
   int seqlen_q;
   int seqlen_k;
   bool causal;
   int multiprocessors;       ///< blocks that stay
-  long long bytes_per_head;  ///< of keys and values, each query head's share
+  long long bytes_per_head;  ///< of keys and values, each head's share
   long long l2_bytes;
   bool operator==(const TileWork&) const = default;
 };

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdlib>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "generator/check.hpp"
@@ -25,11 +24,20 @@ constexpr int bytes_per_element = 2;  // fp16 and bf16
 
 long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
-/// (batch, query head) pairs.
-long long heads_of(const Problem& problem) { return static_cast<long long>(problem.heads_q) * problem.batch; }
+bool packs(const Variant& variant) { return variant.pack_gqa != 0; }
+
+/// (batch, head) pairs: of query heads or, packed, of K/V heads.
+long long heads_of(const Variant& variant, const Problem& problem) {
+  return static_cast<long long>(packs(variant) ? problem.heads_kv : problem.heads_q) * problem.batch;
+}
+
+/// How many of those heads share keys and values.
+long long sharers_of(const Variant& variant, const Problem& problem) {
+  return packs(variant) ? 1 : problem.heads_q / problem.heads_kv;
+}
 
 long long q_blocks_of(const Variant& variant, const Problem& problem) {
-  return ceil_div(problem.seqlen_q, variant.B_r);
+  return ceil_div(problem.rows(packs(variant)), variant.B_r);
 }
 
 /// What no grid can hold; empty when one can.
@@ -38,9 +46,15 @@ std::vector<std::string> grid_refusals(const Variant& variant, const Problem& pr
   if (family_of(variant).tensor_maps) {
     // Blocks that stay count tiles in an int, and a round beyond the last.
     constexpr long long most_tiles = max_grid_x / 2;
-    if (q_blocks_of(variant, problem) * heads_of(problem) > most_tiles) {
-      result.push_back(fmt::format("grid: {} heads of {} tiles are more than {}; split the batch", heads_of(problem),
-                                   q_blocks_of(variant, problem), most_tiles));
+    const long long heads = heads_of(variant, problem);
+    const long long q_blocks = q_blocks_of(variant, problem);
+    if (heads > 0 && q_blocks > most_tiles / heads) {
+      result.push_back(
+          fmt::format("grid: {} heads of {} tiles are more than {}; split the batch", heads, q_blocks, most_tiles));
+    }
+    if (packs(variant) && problem.rows(true) > most_rows) {
+      result.push_back(fmt::format("grid: seqlen_q is {}; kernels with pack_gqa take up to {} of {} heads",
+                                   problem.seqlen_q, most_rows / variant.gqa_ratio, variant.gqa_ratio));
     }
     return result;
   }
@@ -48,7 +62,7 @@ std::vector<std::string> grid_refusals(const Variant& variant, const Problem& pr
     result.push_back(fmt::format("grid: seqlen_q is {}; a kernel of B_r {} takes up to {}", problem.seqlen_q,
                                  variant.B_r, max_grid_yz * variant.B_r));
   }
-  if (heads_of(problem) > max_grid_x) {
+  if (heads_of(variant, problem) > max_grid_x) {
     result.push_back(fmt::format("grid: batch {} x heads_q {} is more than {}; split the batch", problem.batch,
                                  problem.heads_q, max_grid_x));
   }
@@ -67,9 +81,9 @@ bool meant_for(const Variant& variant, int capability) {
 /// mask all tiles are equal, and the fewer K/V heads share L2 the better, down to a quarter of it. With the causal mask
 /// tiles shrink from the last to the first, and a group must be wide enough that short ones fill its tail: as many K/V
 /// heads as fit three quarters of L2, and never fewer than half the multiprocessors.
-long long heads_per_group(const Problem& problem, const Device& device) {
-  const long long ratio = problem.heads_q / problem.heads_kv;
-  const long long heads = heads_of(problem);
+long long heads_per_group(const Variant& variant, const Problem& problem, const Device& device) {
+  const long long ratio = sharers_of(variant, problem);
+  const long long heads = heads_of(variant, problem);
   const long long bytes_per_kv_head = 2LL * problem.seqlen_k * problem.head_dim * bytes_per_element;
   if (bytes_per_kv_head == 0) return heads;
   const long long kv_heads =
@@ -97,8 +111,8 @@ int remembered_group_heads(const TileWork& work) {
 /// most; with the causal mask their lengths have to even out too.
 long long heads_per_round_group(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
                                 int blocks) {
-  const long long ratio = problem.heads_q / problem.heads_kv;
-  const long long heads = heads_of(problem);
+  const long long ratio = sharers_of(variant, problem);
+  const long long heads = heads_of(variant, problem);
   const long long bytes_per_head = std::max(1LL, 2LL * problem.seqlen_k * problem.head_dim * bytes_per_element / ratio);
   if (!problem.causal || q_blocks == 1) {
     const long long fitting = std::max(1LL, device.l2_bytes * 12 / 25 / bytes_per_head);
@@ -108,6 +122,7 @@ long long heads_per_round_group(const Variant& variant, const Problem& problem, 
                                  .heads = static_cast<int>(heads),
                                  .gqa_ratio = static_cast<int>(ratio),
                                  .B_r = variant.B_r,
+                                 .rows_per_query = packs(variant) ? variant.gqa_ratio : 1,
                                  .B_c = variant.B_c,
                                  .seqlen_q = problem.seqlen_q,
                                  .seqlen_k = problem.seqlen_k,
@@ -119,7 +134,7 @@ long long heads_per_round_group(const Variant& variant, const Problem& problem, 
 
 /// Sets how the tiles are laid out over blocks.
 void lay_out(Plan& plan, const Problem& problem, const Device& device) {
-  const long long heads = heads_of(problem);
+  const long long heads = heads_of(plan.variant, problem);
   const long long q_blocks = q_blocks_of(plan.variant, problem);
   if (heads == 0 || q_blocks == 0) return;
   plan.q_blocks = static_cast<int>(q_blocks);
@@ -129,7 +144,7 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
         static_cast<int>(heads_per_round_group(plan.variant, problem, device, plan.q_blocks, static_cast<int>(blocks)));
     plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
   } else {
-    const long long group = heads_per_group(problem, device);
+    const long long group = heads_per_group(plan.variant, problem, device);
     plan.group_heads = static_cast<int>(group);
     plan.grid = {.x = static_cast<unsigned>(group),
                  .y = static_cast<unsigned>(q_blocks),
@@ -137,10 +152,25 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
   }
 }
 
-/// Of two variants that serve a problem choose() takes the one with the smaller rank.
+/// What comes before the size of tiles, the smaller the better.
 auto rank_of(const Variant& variant, const Problem& problem) {
   const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
-  return std::tuple(-newness, variant.head_dim, std::abs(variant.B_r - problem.best_B_r()));
+  return std::pair(-newness, variant.head_dim);
+}
+
+/// choose() among those with pack_gqa, or among those without.
+std::optional<Variant> choose_alike(std::span<const Variant> candidates, bool packed, const Problem& problem,
+                                    const Device& device) {
+  const int best_B_r = problem.best_B_r(packed);
+  const auto rank = [&](const Variant& variant) {
+    return std::pair(rank_of(variant, problem), std::abs(variant.B_r - best_B_r));
+  };
+  std::optional<Variant> best;
+  for (const Variant& variant : candidates) {
+    const bool better = packs(variant) == packed && (!best || rank(variant) < rank(*best));
+    if (better && refusals(variant, problem, device).empty()) best = variant;
+  }
+  return best;
 }
 
 }  // namespace
@@ -199,12 +229,13 @@ bool wastes_padding(const Variant& variant, const Problem& problem) {
 }
 
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
-  std::optional<Variant> best;
-  for (const Variant& variant : candidates) {
-    const bool better = !best || rank_of(variant, problem) < rank_of(*best, problem);
-    if (better && refusals(variant, problem, device).empty()) best = variant;
-  }
-  return best;
+  const std::optional<Variant> plain = choose_alike(candidates, false, problem, device);
+  const std::optional<Variant> packed = choose_alike(candidates, true, problem, device);
+  if (!plain || !packed) return plain ? plain : packed;
+  const auto plain_rank = rank_of(*plain, problem);
+  const auto packed_rank = rank_of(*packed, problem);
+  if (packed_rank != plain_rank) return packed_rank < plain_rank ? packed : plain;
+  return problem.packing_saves_rows(packed->B_r, plain->B_r) ? packed : plain;
 }
 
 Plan plan(const Variant& variant, const Problem& problem, const Device& device) {

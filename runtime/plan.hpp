@@ -14,11 +14,11 @@ namespace attune {
 /// Everything a launch needs besides pointers; decided once per problem.
 struct Plan {
   Variant variant;
-  /// Heads of a group x tiles of B_r queries x groups (templates/blocks/schedule.cuh), or as many blocks as stay on the
+  /// Heads of a group x tiles of B_r rows x groups (templates/blocks/schedule.cuh), or as many blocks as stay on the
   /// GPU (templates/blocks/tile_order.cuh); empty: no launch.
   Grid grid;
-  int q_blocks = 0;     ///< tiles of B_r queries in a head
-  int group_heads = 0;  ///< (batch, query head) pairs whose tiles run together, so that their keys and values share L2
+  int q_blocks = 0;     ///< tiles of B_r rows in a head: a query head or, with pack_gqa, a K/V head
+  int group_heads = 0;  ///< (batch, head) pairs whose tiles run together, so that their keys and values share L2
   int threads = 0;
   int shared_bytes = 0;
 };
@@ -40,7 +40,9 @@ bool can_emulate(const Variant& variant);
 bool wastes_padding(const Variant& variant, const Problem& problem);
 
 /// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
-/// of head_dim, then by B_r nearest to the problem's best, then by the order given.
+/// of head_dim, then by B_r nearest to the problem's best, then by the order given. Those with pack_gqa and those
+/// without are compared among themselves; of the two that are left the one with pack_gqa is better where it is newer,
+/// pads head_dim less or, both being equal, computes fewer rows (Problem::packing_saves_rows()).
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
 
 /// All candidates with their refusals, in the order given.

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <utility>
 
 #include "generator/variant.hpp"
@@ -13,7 +13,9 @@ namespace {
 
 constexpr int head_dim_step = 8;  // 16 bytes: what one copy instruction moves
 constexpr int head_dim_limit = 256;
-constexpr int seqlen_limit = 1 << 30;  // positions and tile edges beyond them stay inside an int
+constexpr int most_packed_heads = 64;  // the rows of a warpgroup
+
+long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
 
 }  // namespace
 
@@ -22,13 +24,33 @@ std::string Problem::text() const {
                      heads_q, heads_kv, seqlen_q, seqlen_k, causal ? " causal" : "");
 }
 
-int Problem::best_B_r() const {
-  constexpr long long queries_per_tile = 16;
-  constexpr std::array candidates{64, 128, 192};
-  return *std::ranges::min_element(candidates, {}, [&](int B_r) {
-    const long long tiles = (seqlen_q + B_r - 1LL) / B_r;
-    return tiles * (B_r + queries_per_tile);
-  });
+long long Problem::rows(bool packed) const {
+  return packed ? static_cast<long long>(seqlen_q) * (heads_q / heads_kv) : seqlen_q;
+}
+
+bool Problem::is_packable() const {
+  const int ratio = heads_q / heads_kv;
+  return ratio >= 2 && ratio <= most_packed_heads && std::has_single_bit(static_cast<unsigned>(ratio)) &&
+         rows(true) <= most_rows;
+}
+
+int Problem::best_B_r(bool packed) const {
+  constexpr long long rows_per_tile = 16;
+  return *std::ranges::min_element(tile_rows, {},
+                                   [&](int B_r) { return tiles_of(rows(packed), B_r) * (B_r + rows_per_tile); });
+}
+
+bool Problem::packing_saves_rows(int packed_B_r, int B_r) const {
+  return tiles_of(rows(true), packed_B_r) * packed_B_r < tiles_of(rows(false), B_r) * B_r * (heads_q / heads_kv);
+}
+
+unsigned Problem::packing_key() const {
+  if (!is_packable()) return 0;
+  auto key = static_cast<unsigned>(best_B_r(true)) / 64;
+  for (const int packed_B_r : tile_rows) {
+    for (const int B_r : tile_rows) key = key << 1 | (packing_saves_rows(packed_B_r, B_r) ? 1U : 0U);
+  }
+  return key;
 }
 
 std::vector<std::string> problems_of(const Problem& problem) {
@@ -41,8 +63,8 @@ std::vector<std::string> problems_of(const Problem& problem) {
   }
   at_least("batch", problem.batch, 0);
   for (const auto& [field, value] : {std::pair{"seqlen_q", problem.seqlen_q}, {"seqlen_k", problem.seqlen_k}}) {
-    if (value < 0 || value > seqlen_limit) {
-      found.push_back(fmt::format("{} is {}; it must be from 0 to {}", field, value, seqlen_limit));
+    if (value < 0 || value > most_rows) {
+      found.push_back(fmt::format("{} is {}; it must be from 0 to {}", field, value, most_rows));
     }
   }
   at_least("heads_q", problem.heads_q, 1);

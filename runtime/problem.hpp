@@ -1,12 +1,19 @@
 // What a caller has: the operation, its shapes and its element type, no pointers.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "generator/variant.hpp"
 
 namespace attune {
+
+/// The B_r of kernels that stay for many tiles: one to three warpgroups of 64 rows.
+inline constexpr std::array tile_rows{64, 128, 192};
+
+/// Lengths and rows of a tile's head: positions and tile edges beyond them stay inside an int.
+inline constexpr int most_rows = 1 << 30;
 
 /// One dense forward attention (prefill) problem.
 struct Problem {
@@ -25,9 +32,23 @@ struct Problem {
   /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
   [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0; }
 
-  /// How many queries a tile had best hold, of 64, 128 and 192. A tile reads all keys and values once, which costs about
-  /// as much as 16 more queries; so larger ones win unless they compute many queries that do not exist.
-  [[nodiscard]] int best_B_r() const;
+  /// Rows that hold all queries of a head or, `packed`, of the heads that share keys and values.
+  [[nodiscard]] long long rows(bool packed) const;
+
+  /// Whether there is a kernel with pack_gqa for the ratio of heads, and it can count their rows.
+  [[nodiscard]] bool is_packable() const;
+
+  /// How many rows a tile had best hold, of `tile_rows`. A tile reads all keys and values once, which costs about as
+  /// much as 16 more rows; so larger ones win unless they compute many rows that do not exist.
+  [[nodiscard]] int best_B_r(bool packed = false) const;
+
+  /// Whether packed tiles of `packed_B_r` rows compute fewer rows for all heads, those that do not exist included, than
+  /// tiles of `B_r` queries.
+  [[nodiscard]] bool packing_saves_rows(int packed_B_r, int B_r) const;
+
+  /// Which packed tile of `tile_rows` is best, and whether each saves rows against each of the others: 11 bits. 0 where
+  /// no kernel with pack_gqa can serve.
+  [[nodiscard]] unsigned packing_key() const;
 
   /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"
   [[nodiscard]] std::string text() const;

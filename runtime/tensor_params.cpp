@@ -1,5 +1,7 @@
 #include "runtime/tensor_params.hpp"
 
+#include <utility>
+
 namespace attune {
 namespace {
 
@@ -26,6 +28,15 @@ TensorDescription describe(const AttuneTensor& tensor, const AttunePrefillParams
           .strides = {bytes(tensor.stride_seq, seqlen), bytes(tensor.stride_head, heads),
                       bytes(tensor.stride_batch, params.batch)},
           .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1}};
+}
+
+TensorDescription pack(const TensorDescription& tensor, int ratio) {
+  TensorDescription packed = tensor;
+  std::swap(packed.extents[1], packed.extents[2]);
+  std::swap(packed.strides[0], packed.strides[1]);
+  const auto heads = static_cast<std::uint32_t>(ratio);
+  packed.box = {tensor.box[0], heads, tensor.box[1] / heads, tensor.box[3]};
+  return packed;
 }
 
 }  // namespace attune

@@ -12,7 +12,7 @@
 namespace attune {
 
 /// What cuTensorMapEncodeTiled is told of one tensor of 16-bit elements, swizzled by 128 bytes; elements beyond the
-/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch.
+/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch, or as pack() has them.
 struct TensorDescription {
   const void* base = nullptr;
   Dtype dtype = Dtype::bf16;
@@ -34,16 +34,24 @@ constexpr int output_box_rows = 64;
 TensorDescription describe(const AttuneTensor& tensor, const AttunePrefillParams& params, Dtype dtype, int seqlen,
                            int heads, int rows);
 
+/// The same rows as pack_gqa has them (templates/blocks/packed_rows.cuh): dimensions in the order head_dim, heads,
+/// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
+TensorDescription pack(const TensorDescription& tensor, int ratio);
+
 /// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
 template <class Encode>
 AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const Plan& plan,
                                              const Encode& encode) {
   const auto dtype = static_cast<Dtype>(plan.variant.dtype);
   const int heads_kv = params.heads_q / params.gqa_ratio;
-  return {.q = encode(describe(params.q, params, dtype, params.seqlen_q, params.heads_q, plan.variant.B_r)),
+  const auto of_queries = [&](const AttuneTensor& tensor, int rows) {
+    const TensorDescription plain = describe(tensor, params, dtype, params.seqlen_q, params.heads_q, rows);
+    return encode(plan.variant.pack_gqa != 0 ? pack(plain, params.gqa_ratio) : plain);
+  };
+  return {.q = of_queries(params.q, plan.variant.B_r),
           .k = encode(describe(params.k, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
           .v = encode(describe(params.v, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
-          .o = encode(describe(params.o, params, dtype, params.seqlen_q, params.heads_q, output_box_rows)),
+          .o = of_queries(params.o, output_box_rows),
           .lse = params.lse,
           .scale_log2 = params.scale_log2,
           .batch = params.batch,

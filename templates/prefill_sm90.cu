@@ -1,10 +1,11 @@
 // FlashAttention-3 forward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0.
 //
-// A block stays on its multiprocessor and computes tile after tile of B_r queries. One thread of the first warpgroup
-// fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
-// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
-// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
-// S into the next P while V is being multiplied. So tiles have no prologue of their own.
+// A block stays on its multiprocessor and computes tile after tile of B_r rows, which are queries of one head or, with
+// pack_gqa, of all that share keys and values. One thread of the first warpgroup fetches Q, K and V ahead; each of the
+// others owns 64 rows of the tile and walks the keys B_c at a time, from the last visible block down so that masking is
+// over first. The blocks of all its tiles are one stream: in each step it issues S = Q K^T for the next block, of the
+// next tile where this one is done, then O += P V for the block before, and turns S into the next P while V is being
+// multiplied. So tiles have no prologue of their own.
 //
 // Which unit limits it, for 64 queries and 64 keys on one multiprocessor: the two products take 4 * D clocks of the
 // tensor cores (8 * 64 * 64 * D / 8192), the 4096 exponentials 256 clocks of the special-function units, at 16 a clock.
@@ -28,6 +29,7 @@ constexpr int stages = 2;
 constexpr int Q_stages = 2;
 constexpr bool causal = false;
 constexpr int gqa_ratio = 0;
+constexpr bool pack_gqa = false;
 constexpr bool ping_pong = true;
 constexpr int rescale_bound = 0;
 constexpr bool softmax_in_halves = true;
@@ -45,6 +47,9 @@ constexpr bool softmax_in_halves = true;
 #include "blocks/update_in_halves.cuh"
 #else
 #include "blocks/update_whole.cuh"
+#endif
+#if variant::pack_gqa
+#include "blocks/packed_rows.cuh"
 #endif
 #include "ptx/barrier.cuh"
 #include "ptx/mbarrier.cuh"
@@ -66,7 +71,24 @@ using QRing = Ring<variant::Q_stages, consumers * 4>;
 using KVRing = Ring<variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
 using Output = OutputStage<variant::head_dim>;
-using Order = TileOrder<variant::causal, variant::B_r, variant::B_c>;
+// A tile has rows of one head of so many of a sequence, which is or reads this one of keys and values.
+#if variant::pack_gqa
+using Row = PackedRow<variant::gqa_ratio>;
+using KeyMask = PackedMask<variant::causal, variant::gqa_ratio>;
+__device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) {
+  return params.heads_q / variant::gqa_ratio;
+}
+__device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& /*params*/, const QueryTile& tile) {
+  return tile.head;
+}
+#else
+using KeyMask = Mask<variant::causal>;
+__device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
+__device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
+  return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
+}
+#endif
+using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
 
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
 constexpr bool may_skip = variant::causal && consumers > 1;
@@ -98,10 +120,6 @@ struct Rings {
       : q(address), k(address + QRing::bytes), v(address + QRing::bytes + KVRing::bytes) {}
 };
 
-__device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
-  return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
-}
-
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
   Order order(params);
@@ -123,7 +141,12 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
       load_previous_V();
       if (j == tile.blocks - 1) {
         rings.q.begin_fill(QTile::bytes);
-        shared.q(rings.q.stage).load(params.q, rings.q.full(), tile.first_query, tile.head, tile.batch);
+#if variant::pack_gqa
+        shared.q(rings.q.stage)
+            .load(params.q, rings.q.full(), tile.head * variant::gqa_ratio, Row::query(tile.first_row), tile.batch);
+#else
+        shared.q(rings.q.stage).load(params.q, rings.q.full(), tile.first_row, tile.head, tile.batch);
+#endif
         rings.q.next();
       }
       previous = tile;
@@ -163,11 +186,22 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
   float inverse_l[2];
   float lse[1][2];
   softmax.finish(inverse_l, lse);
-  const int first_row = tile.first_query + static_cast<int>(warpgroup) * rows;
-  output.store<variant::dtype>(O, inverse_l, params.o, first_row, tile.head, tile.batch);
+  const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
+#if variant::pack_gqa
+  const int head = tile.head * variant::gqa_ratio;
+  output.store<variant::dtype>(O, inverse_l, params.o, head, Row::query(first_row), tile.batch);
+#else
+  const int head = tile.head;
+  output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
+#endif
   if (params.lse != nullptr) {
-    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
-    store_lse(lse, head_lse, first_row + static_cast<int>(warp_index() % 4) * 16, params.seqlen_q);
+    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
+    const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
+#if variant::pack_gqa
+    store_packed_lse<variant::gqa_ratio>(lse, head_lse, warp_first_row, params.seqlen_q);
+#else
+    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
+#endif
   }
 }
 
@@ -176,7 +210,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   const u32 warpgroup = warp_index() / 4 - 1;
   const Output output = shared.output(warpgroup);
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
-  const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+  const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const Turns<consumers, variant::ping_pong> turns{warpgroup};
 
   Order order(params);
@@ -186,8 +220,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   // empty turn, so that the warpgroups stay in step.
   const auto begin_tile = [&] {
     rings.q.wait();
-    skips_last =
-        may_skip && order.blocks_of(tile.first_query + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
+    skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
     rings.k.skip();
     turns.take();
@@ -200,7 +233,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     rings.k.release();
     rings.k.next();
     rings.q.release(j == 0);
-    mask.apply(S, tile.first_query + warp_row, j * variant::B_c);
+    mask.apply(S, tile.first_row + warp_row, j * variant::B_c);
   };
   const auto skip_V = [&] {
     if (skips_last) rings.v.skip();

@@ -2,7 +2,8 @@
 // and part of the same ATTUNE_PARAMS_ABI.
 #pragma once
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch.
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch; Q and O of
+// a kernel with pack_gqa in the order head_dim, heads, seqlen, batch.
 struct AttuneTensorMap {
 #ifdef __cplusplus
   alignas(64)
@@ -24,6 +25,6 @@ struct AttuneTensorPrefillParams {
   int seqlen_q;
   int seqlen_k;
   int gqa_ratio;    // heads_q / heads_kv
-  int q_blocks;     // tiles of a head
-  int group_heads;  // (batch, head) pairs whose tiles are taken before those of the next pairs
+  int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
+  int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
 };

@@ -16,10 +16,10 @@ struct Panels {
 
   u32 base;  // shared address, 1024-byte aligned
 
-  // One thread: fetches rows from `row` on of one head; its bytes count at the mbarrier.
-  __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, int row, int head, int batch) const {
+  // One thread: fetches the rows from these coordinates on; their bytes count at the mbarrier.
+  __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, int y, int z, int w) const {
 #pragma unroll
-    for (int p = 0; p < count; ++p) load_box(base + p * panel_bytes, map, barrier, p * width, row, head, batch);
+    for (int p = 0; p < count; ++p) load_box(base + p * panel_bytes, map, barrier, p * width, y, z, w);
   }
 
   // The rows from `row` (a multiple of 8) on, for products along the columns; advanced by `columns_right`.

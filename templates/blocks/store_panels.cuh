@@ -21,11 +21,11 @@ struct OutputStage {
   u32 base;     // shared address, 1024-byte aligned
   u32 barrier;  // a named barrier of the warpgroup's own
 
-  // The warpgroup: begins to write O, scaled by `factor`, to the rows of one head from `row` on. Rows and columns that
+  // The warpgroup: begins to write O, scaled by `factor`, to the rows from these coordinates on. Rows and columns that
   // do not exist are left out.
   template <Dtype dtype>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
-                                        const AttuneTensorMap& map, int row, int head, int batch) const {
+                                        const AttuneTensorMap& map, int y, int z, int w) const {
     const u32 lane = lane_index();
     const u32 own_row = warp_index() % 4 * 16 + lane % 16;
 #pragma unroll
@@ -50,7 +50,7 @@ struct OutputStage {
       if (elected()) {
 #pragma unroll
         for (int p = 0; p < panels_at_once; ++p) {
-          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, row, head, batch);
+          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
         }
         commit_boxes();
       }

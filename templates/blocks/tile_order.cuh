@@ -10,7 +10,7 @@
 struct QueryTile {
   int batch;
   int head;
-  int first_query;
+  int first_row;
   int blocks;  // of keys that it reads, at least one
 };
 
@@ -37,24 +37,24 @@ struct Divisor {
 
 // Tiles are ordered by groups of heads whose keys and values share L2; inside a group the same tile of every head comes
 // before the next, the longest first when causal. Blocks take them in rounds, every other round in reverse, so that who
-// began with the longest tile ends with the shortest.
-template <bool causal, int B_r, int B_c>
+// began with the longest tile ends with the shortest. heads_of() counts the heads of a sequence.
+template <class KeyMask, auto heads_of, bool causal, int B_r, int B_c>
 struct TileOrder {
   const AttuneTensorPrefillParams& params;
-  int heads;
+  int heads;                 // of all sequences
   Divisor group_tiles;       // tiles of a whole group
   Divisor group_heads;       // heads of a whole group
   Divisor last_group_heads;  // and of the last
-  Divisor heads_q;
+  Divisor sequence_heads;
   int round = 0;
 
   __device__ __forceinline__ explicit TileOrder(const AttuneTensorPrefillParams& params)
       : params(params),
-        heads(params.batch * params.heads_q),
+        heads(params.batch * heads_of(params)),
         group_tiles(params.group_heads * params.q_blocks),
         group_heads(params.group_heads),
         last_group_heads((heads - 1) % params.group_heads + 1),
-        heads_q(params.heads_q) {}
+        sequence_heads(heads_of(params)) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
@@ -68,15 +68,15 @@ struct TileOrder {
     const bool last = first_head + params.group_heads > heads;
     int head;
     const int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
-    tile.batch = heads_q.divide(first_head + head, tile.head);
-    tile.first_query = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
-    tile.blocks = blocks_of(tile.first_query + B_r - 1);
+    tile.batch = sequence_heads.divide(first_head + head, tile.head);
+    tile.first_row = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
+    tile.blocks = blocks_of(tile.first_row + B_r - 1);
     return true;
   }
 
-  // Blocks of keys up to the last one that query `row` sees.
+  // Blocks of keys up to the last one that the query of `row` sees.
   __device__ __forceinline__ int blocks_of(int row) const {
-    const Mask<causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+    const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
     const int blocks = blocks_reaching(mask.limit(row), B_c);
     return blocks > 0 ? blocks : 1;
   }

@@ -47,6 +47,23 @@ TEST_CASE("generate lists refused combinations with their reasons") {
   CHECK(contains(result.out, spec + ":3:"));
 }
 
+TEST_CASE("generate packs the heads of one ratio, and says what else would not do") {
+  const TemporaryFolder folder;
+  const std::string spec = folder.file("speculative.yaml",
+                                       "template: prefill_sm90\n"
+                                       "B_r: 64\n"
+                                       "ping_pong: false\n"
+                                       "gqa_ratio: [8, any]\n"
+                                       "pack_gqa: true\n"
+                                       "causal: [false, true]\n");
+  const std::filesystem::path out = folder.path() / "out";
+  const ToolResult result = attune_tool({"generate", spec, "--out", out.string()});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "2 variants, 2 refused"));
+  CHECK(contains(result.out, "gqa_ratio is any, but pack_gqa packs a power of two from 2 to 64"));
+  CHECK(std::filesystem::exists(out / "prefill_sm90_bf16_d128_r64_c128_s2_causal_gqa8_packgqa_nopingpong.cu"));
+}
+
 TEST_CASE("generate into a place that cannot be written is exit 2") {
   const TemporaryFolder folder;
   const std::string blocked = folder.file("file", "not a folder");

@@ -170,7 +170,7 @@ std::vector<Subject> subjects() {
            [](Variant& v) { v.head_dim = v.B_c = 64, v.stages = v.Q_stages = 1, v.causal = 1, v.ping_pong = 0; });
   add_sm90("sm90_alone", [](Variant& v) {
     v.dtype = static_cast<int>(Dtype::fp16), v.head_dim = 96, v.B_r = v.B_c = 64, v.stages = 3, v.causal = 1;
-    v.ping_pong = 0;
+    v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
   return result;
 }
@@ -179,6 +179,13 @@ std::vector<Subject> subjects() {
 std::vector<Setup> setups(const Variant& variant) {
   Problem problem{
       .dtype = static_cast<Dtype>(variant.dtype), .head_dim = variant.head_dim, .causal = variant.causal != 0};
+  const auto set_heads = [&](Problem& of, int heads) {
+    of.heads_q = heads;
+    if (variant.pack_gqa == 0) return;
+    of.heads_kv = heads;
+    of.heads_q = heads * variant.gqa_ratio;
+  };
+  set_heads(problem, 1);
   std::vector<Setup> result;
   const auto add = [&](int seqlen_q, int seqlen_k) -> Setup& {
     problem.seqlen_q = seqlen_q;
@@ -190,12 +197,13 @@ std::vector<Setup> setups(const Variant& variant) {
   add(3, tensor_maps ? 1 : 0).lse = false;
   // Grouped heads in two groups, the second not full, of two sequences; when causal some rows see no key.
   Setup& heads = add(tensor_maps ? variant.B_r + 9 : 9, 6);
-  heads.problem.batch = heads.problem.heads_q = 2;
+  heads.problem.batch = 2;
+  set_heads(heads.problem, 2);
   heads.group = 3;
   // Lengths that fill no tile, enough blocks to use every buffer twice, fewer columns than the tile's.
   Setup& odd = add(variant.B_r + 5, (variant.stages + 1) * variant.B_c + variant.B_c / 2 + 3);
   odd.problem.head_dim -= 8;
-  if (tensor_maps) odd.problem.heads_q = 2;  // so that a block goes from one such tile to the next
+  if (tensor_maps) set_heads(odd.problem, 2);  // so that a block goes from one such tile to the next
   // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
   add(variant.B_r + variant.B_c, (variant.B_r / variant.B_c + 2) * variant.B_c).count_banks = !tensor_maps;
   return result;

@@ -9,18 +9,12 @@
 #include "runtime/embedded.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/parallel.hpp"
-#include "tests/harness/call_image.hpp"
+#include "tests/emulator/case.hpp"
 
 namespace attune::emulator_tests {
 namespace {
 
-using testing::CallImage;
 using testing::Layout;
-
-struct Case {
-  Problem problem;
-  Layout layout;
-};
 
 /// Small problems that visit a variant's corners: odd lengths around its tile edges, rows that see no key, no keys at
 /// all, shared heads, a smaller head_dim, and each layout.
@@ -49,20 +43,6 @@ std::vector<Case> cases_for(const Variant& variant) {
                      shape.layout});
   }
   return cases;
-}
-
-void check_case(const emulator::Kernel& kernel, const Variant& variant, const Case& one, std::uint64_t seed) {
-  CAPTURE(kernel.name());
-  CAPTURE(one.problem.text());
-  CAPTURE(name_of(one.layout));
-  const CallImage image(one.problem, one.layout, seed);
-  std::vector<std::uint16_t> in = image.in();
-  std::vector<std::uint16_t> out = image.poisoned_out();
-  std::vector<float> lse = image.poisoned_lse();
-  const attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
-  const emulator::Report report = run_emulated(kernel, variant, args, one.problem, {.seed = seed});
-  REQUIRE_MESSAGE(report.ok(), report.fault);
-  image.check(image.output(std::move(out), std::move(lse), in), args.softmax_scale);
 }
 
 }  // namespace

@@ -74,6 +74,11 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.rescale_bound = 8; });
   add([](Variant& v) { v.rescale_bound = 16; });
   add([](Variant& v) { v.gqa_ratio = 4; });
+  for (const int ratio : {2, 4, 8, 16, 32, 64}) {
+    add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1; });
+    add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1, v.B_r = 192, v.Q_stages = 1; });
+    add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1, v.head_dim = 128, v.B_r = 64, v.ping_pong = 0; });
+  }
   add([](Variant& v) { v.B_r = 64, v.ping_pong = 0; });
   add([](Variant& v) { v.B_r = 192; });
   add([](Variant& v) { v.B_r = 192, v.ping_pong = 0; });

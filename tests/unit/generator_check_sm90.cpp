@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
+#include <utility>
 
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
@@ -82,6 +84,24 @@ TEST_CASE("warpgroups take turns where there are two") {
   CHECK(refusals_of(variant) ==
         "ping_pong: ping_pong has warpgroups take turns, but B_r 64 is one warpgroup's; ping_pong: false, or B_r: "
         "128\n");
+}
+
+TEST_CASE("heads are packed where a power of two of them divides a warpgroup's rows") {
+  Variant variant = tile(128, 192, 64);
+  variant.pack_gqa = 1;
+  CHECK(refusals_of(variant) ==
+        "gqa_ratio: gqa_ratio is any, but pack_gqa packs a power of two from 2 to 64 of heads into the 64 rows of a "
+        "warpgroup; nearest that passes: gqa_ratio 2\n");
+  for (const int ratio : {2, 4, 8, 16, 32, 64}) {
+    variant.gqa_ratio = ratio;
+    CHECK(refusals_of(variant).empty());
+  }
+  for (const auto& [ratio, nearest] : {std::pair{1, 2}, {6, 4}, {7, 8}, {128, 64}}) {
+    variant.gqa_ratio = ratio;
+    CHECK(refusals_of(variant).find("nearest that passes: gqa_ratio " + std::to_string(nearest)) != std::string::npos);
+  }
+  variant.pack_gqa = 0;
+  CHECK(refusals_of(variant).empty());
 }
 
 TEST_CASE("shared memory is refused with both numbers and what to give up") {

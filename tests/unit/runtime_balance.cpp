@@ -15,6 +15,7 @@ TileWork work_of(int head_dim, int B_r, int B_c, int seqlen, bool causal = true)
           .heads = 2048 / head_dim * (16384 / seqlen),
           .gqa_ratio = 1,
           .B_r = B_r,
+          .rows_per_query = 1,
           .B_c = B_c,
           .seqlen_q = seqlen,
           .seqlen_k = seqlen,
@@ -69,6 +70,17 @@ TEST_CASE("heads that share keys and values stay together") {
   work.bytes_per_head /= 4;
   const int group = choose_group_heads(work);
   CHECK(group % 4 == 0);
+}
+
+TEST_CASE("a causal tile of packed heads sees the keys of its last query") {
+  TileWork work = work_of(128, 128, 128, 512);
+  work.heads = 1;
+  work.multiprocessors = 2;
+  work.rows_per_query = 4;
+  work.q_blocks = 16;  // tiles of 32 queries: four of 1, 2, 3 and 4 blocks each, and one more for each tile
+  CHECK(imbalance(work, 1) == doctest::Approx(1));
+  work.multiprocessors = 16;
+  CHECK(imbalance(work, 1) == doctest::Approx(5 / 3.5));
 }
 
 TEST_CASE("there is a group even for one head and for more tiles than are counted") {

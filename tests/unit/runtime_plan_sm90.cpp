@@ -101,6 +101,7 @@ TEST_CASE("with the causal mask the group is the balanced one, the second time t
                                              .heads = 128,
                                              .gqa_ratio = 4,
                                              .B_r = variant.B_r,
+                                             .rows_per_query = 1,
                                              .B_c = variant.B_c,
                                              .seqlen_q = seqlen,
                                              .seqlen_k = seqlen,

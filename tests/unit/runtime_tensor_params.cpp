@@ -42,6 +42,37 @@ TEST_CASE("a description has extents in elements, strides in bytes and a valid s
   CHECK(description.box == std::array<std::uint32_t, 4>{64, 192, 1, 1});
 }
 
+TEST_CASE("packed, a query's heads are neighbouring rows of a box") {
+  const AttunePrefillParams params = params_of(72);
+  int memory = 0;
+  const AttuneTensor tensor{.data = &memory, .stride_batch = 96000, .stride_seq = 960, .stride_head = 80};
+  const TensorDescription plain = describe(tensor, params, Dtype::fp16, 100, 12, 192);
+  const TensorDescription packed = pack(plain, 4);
+  CHECK(packed.base == &memory);
+  CHECK(packed.dtype == Dtype::fp16);
+  CHECK(packed.extents == std::array<std::uint64_t, 4>{72, 12, 100, 2});
+  CHECK(packed.strides == std::array<std::uint64_t, 3>{160, 1920, 192000});
+  CHECK(packed.box == std::array<std::uint32_t, 4>{64, 4, 48, 1});
+}
+
+TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
+  Plan plan;
+  plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);
+  plan.variant.gqa_ratio = 4;
+  plan.variant.pack_gqa = 1;
+  std::vector<TensorDescription> seen;
+  make_tensor_params(params_of(64), plan, [&](const TensorDescription& one) {
+    seen.push_back(one);
+    return AttuneTensorMap{};
+  });
+  REQUIRE(seen.size() == 4);
+  CHECK(seen[0].box == std::array<std::uint32_t, 4>{64, 4, 48, 1});
+  CHECK(seen[1].box == std::array<std::uint32_t, 4>{64, 128, 1, 1});
+  CHECK(seen[2].box == seen[1].box);
+  CHECK(seen[3].box == std::array<std::uint32_t, 4>{64, 4, 16, 1});
+  CHECK(seen[3].extents == std::array<std::uint64_t, 4>{64, 12, 100, 2});
+}
+
 TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads; O is written by 64 rows") {
   Plan plan;
   plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);

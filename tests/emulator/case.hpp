@@ -1,0 +1,35 @@
+// One launch of a kernel on the emulator against the float64 reference.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "runtime/emulated.hpp"
+#include "tests/harness/call_image.hpp"
+
+namespace attune::emulator_tests {
+
+struct Case {
+  Problem problem;
+  testing::Layout layout;
+};
+
+/// CHECKs numbers and that nothing else was written, and REQUIREs that no access is unsafe.
+inline void check_case(const emulator::Kernel& kernel, const Variant& variant, const Case& one, std::uint64_t seed) {
+  CAPTURE(kernel.name());
+  CAPTURE(one.problem.text());
+  CAPTURE(name_of(one.layout));
+  const testing::CallImage image(one.problem, one.layout, seed);
+  std::vector<std::uint16_t> in = image.in();
+  std::vector<std::uint16_t> out = image.poisoned_out();
+  std::vector<float> lse = image.poisoned_lse();
+  const attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
+  const emulator::Report report = run_emulated(kernel, variant, args, one.problem, {.seed = seed});
+  REQUIRE_MESSAGE(report.ok(), report.fault);
+  image.check(image.output(std::move(out), std::move(lse), in), args.softmax_scale);
+}
+
+}  // namespace attune::emulator_tests

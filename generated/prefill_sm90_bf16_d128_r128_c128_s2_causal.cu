@@ -21,9 +21,10 @@
 // behind the products of the others: hence turns, and three warpgroups where registers allow (D = 64). On real data the
 // clock follows the power limit; then every instruction and every byte saved counts.
 //
-// Registers hold O, S and P, D / 2 + B_c / 2 + B_c / 4 of a lane's: with two warpgroups of 240 registers that is B_c of
-// 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory holds Q_stages tiles of Q and
-// `stages` of K and V; two of Q let the next tile begin while the last one ends. prefill_sm90.md has what was tried.
+// Registers hold O, S and P, D / 2 + B_c / 2 + B_c / 4 of a lane's (D that of V, where it differs): with two warpgroups
+// of 240 registers that is B_c of 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory
+// holds Q_stages tiles of Q and `stages` of K and V; two of Q let the next tile begin while the last one ends.
+// prefill_sm90.md has what was tried.
 
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
@@ -78,6 +79,7 @@ struct alignas(16) Chunk {
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;                       // storage type of Q, K, V and O
 constexpr int head_dim = 128;                              // D, elements per row of Q, K and V; smaller ones are zero-filled
+constexpr int head_dim_v = 0;                              // same: elements per row of V and O, fewer than head_dim; same: head_dim
 constexpr int B_r = 128;                                   // rows of Q that one thread block computes
 constexpr int B_c = 128;                                   // rows of K and V in one step of the main loop
 constexpr int stages = 2;                                  // K/V blocks that shared memory holds at a time
@@ -813,6 +815,7 @@ __device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[c
 
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
 
+constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
@@ -820,11 +823,12 @@ constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
-using KVTile = Panels<variant::B_c, variant::head_dim>;
+using KTile = Panels<variant::B_c, variant::head_dim>;
+using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<variant::Q_stages, consumers * 4>;
 using KVRing = Ring<variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
-using Output = OutputStage<variant::head_dim>;
+using Output = OutputStage<O_columns>;
 // A tile has rows of one head of so many of a sequence, which is or reads this one of keys and values.
 using KeyMask = Mask<variant::causal>;
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
@@ -843,13 +847,13 @@ struct Shared {
 
   __device__ __forceinline__ Shared() : base((shared_memory() + 1023) / 1024 * 1024) {}
   __device__ __forceinline__ QTile q(u32 stage) const { return {base + stage * QTile::bytes}; }
-  __device__ __forceinline__ KVTile k(u32 stage) const {
-    return {base + variant::Q_stages * QTile::bytes + stage * KVTile::bytes};
+  __device__ __forceinline__ KTile k(u32 stage) const {
+    return {base + variant::Q_stages * QTile::bytes + stage * KTile::bytes};
   }
-  __device__ __forceinline__ KVTile v(u32 stage) const { return k(variant::stages + stage); }
+  __device__ __forceinline__ VTile v(u32 stage) const { return {k(variant::stages).base + stage * VTile::bytes}; }
   // Of a warpgroup. Named barriers 1 to 3 are its turns'.
   __device__ __forceinline__ Output output(u32 warpgroup) const {
-    return {k(2 * variant::stages).base + warpgroup * Output::bytes, 4 + warpgroup};
+    return {v(variant::stages).base + warpgroup * Output::bytes, 4 + warpgroup};
   }
   __device__ __forceinline__ u32 barriers() const { return output(consumers).base; }
 };
@@ -871,14 +875,14 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
   int previous_j = -1;
   const auto load_previous_V = [&] {
     if (previous_j < 0) return;
-    rings.v.begin_fill(KVTile::bytes);
+    rings.v.begin_fill(VTile::bytes);
     shared.v(rings.v.stage)
         .load(params.v, rings.v.full(), previous_j * variant::B_c, kv_head(params, previous), previous.batch);
     rings.v.next();
   };
   while (order.next(tile)) {
     for (int j = tile.blocks - 1; j >= 0; --j) {
-      rings.k.begin_fill(KVTile::bytes);
+      rings.k.begin_fill(KTile::bytes);
       shared.k(rings.k.stage).load(params.k, rings.k.full(), j * variant::B_c, kv_head(params, tile), tile.batch);
       rings.k.next();
       load_previous_V();
@@ -896,30 +900,30 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
 
 // S = Q K^T for this warpgroup's rows, under way.
 __device__ __forceinline__ void multiply_QK(float (&S)[1][variant::B_c / 8][4], const QTile& q, u32 warpgroup,
-                                            const KVTile& k) {
+                                            const KTile& k) {
   const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
   const u64 B = k.descriptor(0);
 #pragma unroll
   for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype>(S[0], A + QTile::columns_right(d), B + KVTile::columns_right(d), d > 0);
+    wgmma<variant::dtype>(S[0], A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
   }
   wgmma_commit();
 }
 
 // O = P V or O += P V, under way.
-__device__ __forceinline__ void multiply_PV(float (&O)[variant::head_dim / 8][4], const u32 (&P)[variant::B_c / 16][4],
-                                            const KVTile& v, bool accumulate) {
+__device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
+                                            const VTile& v, bool accumulate) {
   const u64 B = v.descriptor(0);
 #pragma unroll
   for (int k = 0; k < variant::B_c / 16; ++k) {
-    wgmma<variant::dtype>(O, P[k], B + KVTile::rows_down(k), accumulate || k > 0);
+    wgmma<variant::dtype>(O, P[k], B + VTile::rows_down(k), accumulate || k > 0);
   }
   wgmma_commit();
 }
 
 // O and LSE of this warpgroup's rows, O under way.
 __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, const Output& output,
-                                      const QueryTile& tile, u32 warpgroup, const float (&O)[variant::head_dim / 8][4],
+                                      const QueryTile& tile, u32 warpgroup, const float (&O)[O_columns / 8][4],
                                       const Softmax& softmax) {
   float inverse_l[2];
   float lse[1][2];
@@ -973,7 +977,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   if (order.next(tile)) {
     Softmax softmax;
     softmax.restart();
-    float O[variant::head_dim / 8][4];
+    float O[O_columns / 8][4];
     u32 P[variant::B_c / 16][4];
     bool accumulate = false;
     int j = begin_tile();

@@ -40,9 +40,9 @@ std::vector<Arch> target_archs(const Variant& variant);
 constexpr int long_sequence_B_r = 192;
 
 /// What a family has for a shape that nobody tuned: its default tile for this head_dim (1 to 256, rounded up to one
-/// that it has), made smaller to fit `shared_per_block` bytes where the family has smaller tiles; of several tiles the
-/// one whose B_r is nearest to `B_r`.
+/// that it has) and that of V (0: the same), made smaller to fit `shared_per_block` bytes where the family has smaller
+/// tiles; of several tiles the one whose B_r is nearest to `B_r`.
 Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block,
-                        int B_r = long_sequence_B_r);
+                        int B_r = long_sequence_B_r, int head_dim_v = 0);
 
 }  // namespace attune

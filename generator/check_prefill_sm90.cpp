@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
-#include <utility>
+#include <tuple>
 
 #include "generator/family_checks.hpp"
 
@@ -27,20 +27,29 @@ int consumers_of(const Variant& v) { return v.B_r / warpgroup_rows; }
 /// spill.
 int register_budget(const Variant& v) { return consumers_of(v) == most_consumers ? 128 : 196; }
 
-bool has_head_dim(const Variant& v) { return std::ranges::find(head_dims, v.head_dim) != head_dims.end(); }
+bool is_head_dim(int head_dim) { return std::ranges::find(head_dims, head_dim) != head_dims.end(); }
+
+bool has_head_dim(const Variant& v) { return is_head_dim(v.head_dim); }
+
+bool has_head_dim_v(const Variant& v) {
+  return v.head_dim_v == 0 || (is_head_dim(v.head_dim_v) && v.head_dim_v < v.head_dim);
+}
+
+int panels_of(int columns) { return (columns + panel_columns - 1) / panel_columns; }
 
 bool has_consumers(const Variant& v) { return v.B_r % warpgroup_rows == 0 && consumers_of(v) <= most_consumers; }
 
 Resources resources_of(const Variant& v) {
-  const int panels = (v.head_dim + panel_columns - 1) / panel_columns;
-  const int output_panels = panels % 2 == 0 ? 2 : 1;  // that a warpgroup stores at once
-  const int row_bytes = panels * panel_row_bytes;
+  const int K_panels = panels_of(v.head_dim);
+  const int V_panels = panels_of(v.head_dim_of_v());
+  const int output_panels = V_panels % 2 == 0 ? 2 : 1;  // that a warpgroup stores at once
+  const int panel_rows =
+      v.Q_stages * v.B_r * K_panels + v.stages * v.B_c * (K_panels + V_panels) + v.B_r * output_panels;
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
-  needs.shared_bytes = (v.Q_stages * v.B_r + 2 * v.stages * v.B_c) * row_bytes +
-                       v.B_r * output_panels * panel_row_bytes + (v.Q_stages + 2 * v.stages) * ring_stage_bytes +
-                       alignment_slack;
-  needs.accumulator_registers = v.head_dim / 2 + v.B_c / 2 + v.B_c / 4;  // O, S, and P in half a register an element
+  needs.shared_bytes = panel_rows * panel_row_bytes + (v.Q_stages + 2 * v.stages) * ring_stage_bytes + alignment_slack;
+  // O, S, and P in half a register an element.
+  needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4;
   return needs;
 }
 
@@ -49,6 +58,14 @@ std::optional<Refusal> head_dim_rule(const Variant& v) {
   return refuse(v, {"head_dim"},
                 fmt::format("head_dim is {}; prefill_sm90 has {}", v.head_dim, fmt::join(head_dims, ", ")),
                 has_head_dim);
+}
+
+std::optional<Refusal> head_dim_v_rule(const Variant& v) {
+  if (has_head_dim_v(v)) return std::nullopt;
+  return refuse(v, {"head_dim_v"},
+                fmt::format("head_dim_v is {}; prefill_sm90 has {} where that is less than head_dim, which is {}",
+                            v.head_dim_v, fmt::join(head_dims, ", "), v.head_dim),
+                [](const Variant& c) { return c.head_dim_v != 0 && has_head_dim_v(c); });
 }
 
 std::optional<Refusal> rows_rule(const Variant& v) {
@@ -94,12 +111,14 @@ std::optional<Refusal> pack_gqa_rule(const Variant& v) {
                 passes);
 }
 
-constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, registers_rule, ping_pong_rule, pack_gqa_rule});
+constexpr auto rules =
+    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, ping_pong_rule, pack_gqa_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
 struct Tile {
   int head_dim;
+  int head_dim_v;
   bool causal_only;
   int B_r;
   int B_c;
@@ -108,23 +127,28 @@ struct Tile {
   bool softmax_in_halves;
 };
 
-/// Chosen by measurement on an H200 (templates/prefill_sm90.md). Where there are two for a head_dim and mask, the
-/// shorter is for sequences of which the longer's last tile would waste much.
-constexpr auto tiles = std::to_array<Tile>({{64, false, 192, 128, 2, true, true},
-                                            {64, true, 128, 128, 2, true, false},
-                                            {96, false, 192, 96, 1, true, true},
-                                            {96, false, 128, 128, 2, true, true},
-                                            {128, false, 128, 128, 2, false, true},
-                                            {192, false, 128, 96, 1, true, true},
-                                            {256, false, 128, 64, 1, true, true}});
+/// Chosen by measurement on an H200 (templates/prefill_sm90.md), all but that of head_dim_v 128. Where there are two
+/// for the same head dimensions and mask, the shorter is for sequences of which the longer's last tile would waste
+/// much.
+constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 2, true, true},
+                                            {64, 0, true, 128, 128, 2, true, false},
+                                            {96, 0, false, 192, 96, 1, true, true},
+                                            {96, 0, false, 128, 128, 2, true, true},
+                                            {128, 0, false, 128, 128, 2, false, true},
+                                            {192, 0, false, 128, 96, 1, true, true},
+                                            {192, 128, false, 128, 112, 1, true, true},
+                                            {256, 0, false, 128, 64, 1, true, true}});
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
 void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
-  variant.head_dim = *std::ranges::lower_bound(head_dims, variant.head_dim);
   const Tile& tile = *std::ranges::min_element(tiles, {}, [&](const Tile& one) {
-    const bool fits = one.head_dim == variant.head_dim && (variant.causal != 0 || !one.causal_only);
-    return std::pair(!fits, std::abs(one.B_r - B_r));
+    const Variant sizes{.head_dim = one.head_dim, .head_dim_v = one.head_dim_v};
+    const bool fits = one.head_dim >= variant.head_dim && sizes.head_dim_of_v() >= variant.head_dim_of_v() &&
+                      (variant.causal != 0 || !one.causal_only);
+    return std::tuple(!fits, sizes.columns(), std::abs(one.B_r - B_r));
   });
+  variant.head_dim = tile.head_dim;
+  variant.head_dim_v = tile.head_dim_v;
   variant.B_r = tile.B_r;
   variant.B_c = tile.B_c;
   variant.stages = 2;

@@ -16,6 +16,7 @@ constexpr std::array dtype_words{"fp16"sv, "bf16"sv};
 constexpr std::array rescale_words{"always"sv, "skip_first"sv, "on_new_max"sv};
 constexpr std::array any_word{"any"sv};
 constexpr std::array whole_word{"whole"sv};
+constexpr std::array same_word{"same"sv};
 constexpr std::span<const std::string_view> no_words{};
 
 constexpr Field integer(std::string_view key, int Variant::*member, int minimum, int maximum, int step,
@@ -38,6 +39,8 @@ constexpr std::array field_table{
     choice("dtype", &Variant::dtype, dtype_words, "", true, "storage type of Q, K, V and O"),
     integer("head_dim", &Variant::head_dim, 16, 256, 16, no_words, "d", true,
             "D, elements per row of Q, K and V; smaller ones are zero-filled"),
+    integer("head_dim_v", &Variant::head_dim_v, 64, 256, 32, same_word, "v", false,
+            "elements per row of V and O, fewer than head_dim; same: head_dim"),
     integer("B_r", &Variant::B_r, 16, 256, 16, no_words, "r", true, "rows of Q that one thread block computes"),
     integer("B_c", &Variant::B_c, 16, 256, 16, no_words, "c", true, "rows of K and V in one step of the main loop"),
     // 16 warps of 16 rows are B_r's maximum, and their 512 threads stay inside the 1,024 of a block.
@@ -93,9 +96,9 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "double_buffer"sv,
                                        "rescale"sv};
 
-constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv,  "B_r"sv,           "B_c"sv,
-                                       "stages"sv,   "Q_stages"sv,  "causal"sv,        "gqa_ratio"sv,
-                                       "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
+constexpr std::array prefill_sm90_keys{
+    "dtype"sv,  "head_dim"sv,  "head_dim_v"sv, "B_r"sv,       "B_c"sv,           "stages"sv,           "Q_stages"sv,
+    "causal"sv, "gqa_ratio"sv, "pack_gqa"sv,   "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",

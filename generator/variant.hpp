@@ -31,6 +31,7 @@ struct Variant {
   ArchSet arch = 0;  ///< meant for these; not part of the name, the source does not change
   int dtype = static_cast<int>(Dtype::bf16);
   int head_dim = 128;
+  int head_dim_v = 0;  ///< 0: as head_dim
   int B_r = 128;
   int B_c = 64;
   int warps = 4;
@@ -54,6 +55,12 @@ struct Variant {
   int softmax_in_halves = 1;
 
   auto operator<=>(const Variant&) const = default;
+
+  /// Of V and O.
+  [[nodiscard]] constexpr int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
+
+  /// Columns of a row of K and of V together, by which padding is measured.
+  [[nodiscard]] constexpr int columns() const { return head_dim + head_dim_of_v(); }
 
   /// `prefill_sm80_bf16_d128_r128_c64_w4_s1_causal`: the fields that every kernel of the family has, then whatever
   /// differs from the family's default. Distinct variants (arch apart) have distinct names.

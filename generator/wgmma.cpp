@@ -103,7 +103,7 @@ std::string wgmma_text(const Variant& variant) {
       .inputs = {"\"r\"(A[0])", "\"r\"(A[1])", "\"r\"(A[2])", "\"r\"(A[3])"},
       .majors = "1"};
   return std::string{head} + function(variant.B_c, variant, in_shared_memory) +
-         function(variant.head_dim, variant, in_registers);
+         function(variant.head_dim_of_v(), variant, in_registers);
 }
 
 }  // namespace attune

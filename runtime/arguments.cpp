@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numbers>
@@ -21,6 +22,9 @@ constexpr std::int64_t bytes_per_element = 2;  // fp16 and bf16
 
 // A scale of 0 would turn a masked score's -inf into NaN; with this one every finite score still becomes 0.
 constexpr float smallest_scale = 1e-30F;
+
+/// Of attune_prefill_args before V had a head_dim of its own.
+constexpr std::size_t oldest_args_size = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
 
 /// An argument's own extents, in the order of its strides.
 struct Extents {
@@ -90,8 +94,8 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   const Extents keys{queries.empty() ? 0 : problem.batch, problem.seqlen_k, problem.heads_kv};
   check_tensor(found, "q", args.q, queries, problem.head_dim, Access::read);
   check_tensor(found, "k", args.k, keys, problem.head_dim, Access::read);
-  check_tensor(found, "v", args.v, keys, problem.head_dim, Access::read);
-  check_tensor(found, "o", args.o, queries, problem.head_dim, Access::write);
+  check_tensor(found, "v", args.v, keys, problem.head_dim_of_v(), Access::read);
+  check_tensor(found, "o", args.o, queries, problem.head_dim_of_v(), Access::write);
   const auto lse = reinterpret_cast<std::uintptr_t>(args.lse);
   if (lse % alignof(float) != 0) {
     found.push_back(fmt::format("lse is {:#x}; it must be a multiple of {} bytes", lse, alignof(float)));
@@ -119,12 +123,13 @@ AttuneTensor tensor_params(const attune_tensor& tensor, const Extents& extents) 
 }  // namespace
 
 Problem check_arguments(const attune_prefill_args& args) {
-  if (args.struct_size < sizeof(attune_prefill_args)) {
+  if (args.struct_size < oldest_args_size) {
     throw Error(
         ATTUNE_INVALID_ARGUMENT,
         fmt::format("attune_prefill_args.struct_size is {}; it must be sizeof(attune_prefill_args), at least {}",
-                    args.struct_size, sizeof(attune_prefill_args)));
+                    args.struct_size, oldest_args_size));
   }
+  const bool has_head_dim_v = args.struct_size >= offsetof(attune_prefill_args, head_dim_v) + sizeof(args.head_dim_v);
   Problem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
                   .batch = args.batch,
                   .heads_q = args.heads_q,
@@ -132,6 +137,7 @@ Problem check_arguments(const attune_prefill_args& args) {
                   .seqlen_q = args.seqlen_q,
                   .seqlen_k = args.seqlen_k,
                   .head_dim = args.head_dim,
+                  .head_dim_v = has_head_dim_v && args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
                   .causal = args.causal != 0};
   std::vector<std::string> found = problems_of(problem);
   const bool shapes_ok = found.empty();
@@ -140,9 +146,10 @@ Problem check_arguments(const attune_prefill_args& args) {
   if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
   const Extents queries{problem.batch, problem.seqlen_q, problem.heads_q};
   const Extents keys{problem.batch, problem.seqlen_k, problem.heads_kv};
-  problem.mappable_strides =
-      has_mappable_strides(args.q, queries, problem.head_dim) && has_mappable_strides(args.k, keys, problem.head_dim) &&
-      has_mappable_strides(args.v, keys, problem.head_dim) && has_mappable_strides(args.o, queries, problem.head_dim);
+  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.head_dim) &&
+                             has_mappable_strides(args.k, keys, problem.head_dim) &&
+                             has_mappable_strides(args.v, keys, problem.head_dim_of_v()) &&
+                             has_mappable_strides(args.o, queries, problem.head_dim_of_v());
   return problem;
 }
 

@@ -30,7 +30,7 @@ EmbeddedChoice choose_embedded(const Problem& problem, const Device& device, att
   for (const EmbeddedKernel& kernel : kernels) variants.push_back(kernel.variant);
   const auto best = choose(variants, problem, device);
   if (!best) return {};
-  const bool padded = best->head_dim > choose_own(problem, device).variant.head_dim;
+  const bool padded = best->columns() > choose_own(problem, device).variant.columns();
   return {.kernel = &*std::ranges::find(kernels, *best, &EmbeddedKernel::variant),
           .preferred = !(padded && policy == ATTUNE_COMPILE_EXACT)};
 }
@@ -39,7 +39,7 @@ OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
   for (auto family = static_cast<int>(families().size()) - 1; family >= 0; --family) {
     choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
-                                     problem.best_B_r());
+                                     problem.best_B_r(), problem.head_dim_of_v());
     choice.refusals = refusals(choice.variant, problem, device);
     const bool newer = family > 0;
     if (newer && wastes_padding(choice.variant, problem)) {

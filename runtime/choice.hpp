@@ -10,7 +10,7 @@
 
 namespace attune {
 
-/// The best embedded kernel, and whether the policy prefers it to one made for the problem's head_dim.
+/// The best embedded kernel, and whether the policy prefers it to one made for the problem's head dimensions.
 struct EmbeddedChoice {
   const EmbeddedKernel* kernel = nullptr;  ///< null when none serves
   bool preferred = false;

@@ -26,7 +26,12 @@ std::string launch_text(const Decision& decision) {
     text +=
         fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim, decision.serving.head_dim);
   }
-  if (decision.own.head_dim < decision.serving.head_dim) {
+  if (decision.problem.head_dim_of_v() < decision.serving.head_dim_of_v() &&
+      decision.problem.head_dim_of_v() != decision.problem.head_dim) {
+    text += fmt::format("  head_dim_v {} is padded to {} with zeros\n", decision.problem.head_dim_of_v(),
+                        decision.serving.head_dim_of_v());
+  }
+  if (decision.own.columns() < decision.serving.columns()) {
     text += fmt::format("  the compile policy 'exact' would have {} build {} instead\n", compiler_text(decision.origin),
                         decision.own.name());
   }

@@ -21,7 +21,7 @@ struct Decision {
   Device device;
   std::vector<Considered> considered;  ///< every embedded kernel
   Origin origin = Origin::embedded;
-  Variant own;                          ///< what would be generated for this head_dim
+  Variant own;                          ///< what would be generated for these head dimensions
   std::vector<Considered> passed_over;  ///< what newer families would have for it, were they not refused
   Variant serving;                      ///< the best embedded one, else `own`
   std::optional<Plan> launch;           ///< of `serving`; nothing when it is refused

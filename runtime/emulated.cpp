@@ -15,19 +15,20 @@ namespace attune {
 std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem) {
   const AttunePrefillParams params = make_params(args, problem);  // strides of single elements are 0 there
   std::vector<emulator::Buffer> buffers;
-  const auto add = [&](const char* name, const AttuneTensor& tensor, int seqlen, int heads, bool writable) {
+  const auto add = [&](const char* name, const AttuneTensor& tensor, int seqlen, int heads, int head_dim,
+                       bool writable) {
     if (tensor.data == nullptr) return;
     buffers.push_back({.name = name,
                        .data = tensor.data,
                        .element_bytes = sizeof(std::uint16_t),
-                       .extents = {problem.batch, seqlen, heads, problem.head_dim},
+                       .extents = {problem.batch, seqlen, heads, head_dim},
                        .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
                        .writable = writable});
   };
-  add("q", params.q, problem.seqlen_q, problem.heads_q, false);
-  add("k", params.k, problem.seqlen_k, problem.heads_kv, false);
-  add("v", params.v, problem.seqlen_k, problem.heads_kv, false);
-  add("o", params.o, problem.seqlen_q, problem.heads_q, true);
+  add("q", params.q, problem.seqlen_q, problem.heads_q, problem.head_dim, false);
+  add("k", params.k, problem.seqlen_k, problem.heads_kv, problem.head_dim, false);
+  add("v", params.v, problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v(), false);
+  add("o", params.o, problem.seqlen_q, problem.heads_q, problem.head_dim_of_v(), true);
   if (params.lse != nullptr) {
     const long long per_batch = static_cast<long long>(problem.heads_q) * problem.seqlen_q;
     buffers.push_back({.name = "lse",

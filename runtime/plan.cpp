@@ -77,6 +77,11 @@ bool meant_for(const Variant& variant, int capability) {
   return (variant.arch >> (known - archs.begin()) & 1U) != 0;
 }
 
+/// Of the keys and values of one head.
+long long bytes_of_kv_head(const Problem& problem) {
+  return static_cast<long long>(problem.seqlen_k) * (problem.head_dim + problem.head_dim_of_v()) * bytes_per_element;
+}
+
 /// How many (batch, query head) pairs run side by side, whole K/V heads at a time. Measured on an H200: with the full
 /// mask all tiles are equal, and the fewer K/V heads share L2 the better, down to a quarter of it. With the causal mask
 /// tiles shrink from the last to the first, and a group must be wide enough that short ones fill its tail: as many K/V
@@ -84,7 +89,7 @@ bool meant_for(const Variant& variant, int capability) {
 long long heads_per_group(const Variant& variant, const Problem& problem, const Device& device) {
   const long long ratio = sharers_of(variant, problem);
   const long long heads = heads_of(variant, problem);
-  const long long bytes_per_kv_head = 2LL * problem.seqlen_k * problem.head_dim * bytes_per_element;
+  const long long bytes_per_kv_head = bytes_of_kv_head(problem);
   if (bytes_per_kv_head == 0) return heads;
   const long long kv_heads =
       problem.causal ? std::max<long long>(device.l2_bytes * 3 / 4 / bytes_per_kv_head, device.multiprocessors / 2)
@@ -113,7 +118,7 @@ long long heads_per_round_group(const Variant& variant, const Problem& problem, 
                                 int blocks) {
   const long long ratio = sharers_of(variant, problem);
   const long long heads = heads_of(variant, problem);
-  const long long bytes_per_head = std::max(1LL, 2LL * problem.seqlen_k * problem.head_dim * bytes_per_element / ratio);
+  const long long bytes_per_head = std::max(1LL, bytes_of_kv_head(problem) / ratio);
   if (!problem.causal || q_blocks == 1) {
     const long long fitting = std::max(1LL, device.l2_bytes * 12 / 25 / bytes_per_head);
     return std::min(heads, fitting < ratio ? fitting : fitting / ratio * ratio);
@@ -155,7 +160,7 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
 /// What comes before the size of tiles, the smaller the better.
 auto rank_of(const Variant& variant, const Problem& problem) {
   const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
-  return std::pair(-newness, variant.head_dim);
+  return std::pair(-newness, variant.columns());
 }
 
 /// choose() among those with pack_gqa, or among those without.
@@ -189,6 +194,14 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
   if (problem.head_dim > variant.head_dim) {
     result.push_back(
         fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, problem.head_dim));
+  }
+  const int V_columns = problem.head_dim_of_v();
+  if (!family_of(variant).tensor_maps && V_columns != problem.head_dim) {
+    result.push_back(fmt::format("head_dim_v: {} has one head_dim for Q, K and V, the problem has {} and {} for V",
+                                 family_of(variant).name, problem.head_dim, V_columns));
+  } else if (V_columns > variant.head_dim_of_v() && problem.head_dim <= variant.head_dim) {
+    result.push_back(
+        fmt::format("head_dim_v: the kernel serves up to {}, the problem has {}", variant.head_dim_of_v(), V_columns));
   }
   if (variant.gqa_ratio != 0 && problem.heads_q != static_cast<long long>(variant.gqa_ratio) * problem.heads_kv) {
     result.push_back(fmt::format("gqa_ratio: the kernel is for {}, the problem has {} query and {} K/V heads",
@@ -225,7 +238,8 @@ std::vector<Considered> consider(std::span<const Variant> candidates, const Prob
 bool can_emulate(const Variant& variant) { return !family_of(variant).tensor_maps; }
 
 bool wastes_padding(const Variant& variant, const Problem& problem) {
-  return family_of(variant).architecture_specific && 2 * variant.head_dim > 3 * problem.head_dim;
+  return family_of(variant).architecture_specific && problem.head_dim_of_v() == problem.head_dim &&
+         2 * variant.head_dim > 3 * problem.head_dim;
 }
 
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
@@ -243,7 +257,11 @@ Plan plan(const Variant& variant, const Problem& problem, const Device& device) 
     throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}", fmt::join(reasons, "; ")));
   }
   const Resources needs = resources(variant);
-  Plan result{.variant = variant, .grid = {}, .threads = needs.threads, .shared_bytes = needs.shared_bytes};
+  Plan result{.variant = variant,
+              .grid = {},
+              .threads = needs.threads,
+              .shared_bytes = needs.shared_bytes,
+              .head_dim_v = problem.head_dim_of_v()};
   lay_out(result, problem, device);
   return result;
 }

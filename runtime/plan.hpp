@@ -21,6 +21,7 @@ struct Plan {
   int group_heads = 0;  ///< (batch, head) pairs whose tiles run together, so that their keys and values share L2
   int threads = 0;
   int shared_bytes = 0;
+  int head_dim_v = 0;  ///< the problem's, of V and O
 };
 
 /// One candidate and, when it cannot serve the problem, why.
@@ -36,13 +37,13 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
 bool can_emulate(const Variant& variant);
 
 /// Whether a variant that is made for one architecture pads head_dim so far (more than half as much again) that it
-/// loses to one of an older family that pads less.
+/// loses to one of an older family that pads less. Older families serve nothing whose V has a head_dim of its own.
 bool wastes_padding(const Variant& variant, const Problem& problem);
 
 /// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
-/// of head_dim, then by B_r nearest to the problem's best, then by the order given. Those with pack_gqa and those
-/// without are compared among themselves; of the two that are left the one with pack_gqa is better where it is newer,
-/// pads head_dim less or, both being equal, computes fewer rows (Problem::packing_saves_rows()).
+/// of head_dim and V's together, then by B_r nearest to the problem's best, then by the order given. Those with
+/// pack_gqa and those without are compared among themselves; of the two that are left the one with pack_gqa is better
+/// where it is newer, pads less or, both being equal, computes fewer rows (Problem::packing_saves_rows()).
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
 
 /// All candidates with their refusals, in the order given.

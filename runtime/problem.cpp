@@ -20,7 +20,8 @@ long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
 }  // namespace
 
 std::string Problem::text() const {
-  return fmt::format("{} d{} b{} hq{} hk{} lq{} lk{}{}", dtype == Dtype::fp16 ? "fp16" : "bf16", head_dim, batch,
+  const std::string v = head_dim_of_v() == head_dim ? "" : fmt::format("v{}", head_dim_v);
+  return fmt::format("{} d{}{} b{} hq{} hk{} lq{} lk{}{}", dtype == Dtype::fp16 ? "fp16" : "bf16", head_dim, v, batch,
                      heads_q, heads_kv, seqlen_q, seqlen_k, causal ? " causal" : "");
 }
 
@@ -73,10 +74,13 @@ std::vector<std::string> problems_of(const Problem& problem) {
     found.push_back(
         fmt::format("heads_kv is {}; it must divide heads_q, which is {}", problem.heads_kv, problem.heads_q));
   }
-  if (problem.head_dim < head_dim_step || problem.head_dim > head_dim_limit || problem.head_dim % head_dim_step != 0) {
-    found.push_back(fmt::format("head_dim is {}; it must be a multiple of {} from {} to {}", problem.head_dim,
-                                head_dim_step, head_dim_step, head_dim_limit));
-  }
+  const auto check_head_dim = [&found](const char* field, int value, const char* otherwise) {
+    if (value >= head_dim_step && value <= head_dim_limit && value % head_dim_step == 0) return;
+    found.push_back(fmt::format("{} is {}; it must be a multiple of {} from {} to {}{}", field, value, head_dim_step,
+                                head_dim_step, head_dim_limit, otherwise));
+  };
+  check_head_dim("head_dim", problem.head_dim, "");
+  if (problem.head_dim_v != 0) check_head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");
   return found;
 }
 

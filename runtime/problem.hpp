@@ -24,10 +24,14 @@ struct Problem {
   int seqlen_q = 1;
   int seqlen_k = 1;
   int head_dim = 128;
+  int head_dim_v = 0;  ///< of V and O; 0: as head_dim
   bool causal = false;
   bool mappable_strides = true;  ///< those of Q, K and V are such that tensor maps can describe them
 
   auto operator<=>(const Problem&) const = default;
+
+  /// Of V and O.
+  [[nodiscard]] int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
 
   /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
   [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0; }
@@ -50,7 +54,7 @@ struct Problem {
   /// no kernel with pack_gqa can serve.
   [[nodiscard]] unsigned packing_key() const;
 
-  /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"
+  /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim
   [[nodiscard]] std::string text() const;
 };
 

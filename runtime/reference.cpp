@@ -19,8 +19,9 @@ constexpr int rows_per_unit = 64;
 struct KeysAndValues {
   int count = 0;
   int head_dim = 0;
+  int head_dim_v = 0;
   std::vector<float> k;  ///< head_dim x count
-  std::vector<float> v;  ///< count x head_dim
+  std::vector<float> v;  ///< count x head_dim_v
 };
 
 /// One query row and where its result goes.
@@ -48,17 +49,17 @@ const std::uint16_t* element(const HostTensor& tensor, int batch, int position, 
 KeysAndValues load_head(const Problem& problem, const HostTensor& k, const HostTensor& v, int batch, int head,
                         int count) {
   const std::size_t dim = problem.head_dim;
+  const std::size_t dim_v = problem.head_dim_of_v();
   KeysAndValues loaded{.count = count,
                        .head_dim = problem.head_dim,
+                       .head_dim_v = problem.head_dim_of_v(),
                        .k = std::vector<float>(dim * count),
-                       .v = std::vector<float>(dim * count)};
+                       .v = std::vector<float>(dim_v * count)};
   for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) {
     const std::uint16_t* key = element(k, batch, static_cast<int>(j), head);
     const std::uint16_t* value = element(v, batch, static_cast<int>(j), head);
-    for (std::size_t d = 0; d < dim; ++d) {
-      loaded.k[d * count + j] = from_storage(problem.dtype, key[d]);
-      loaded.v[j * dim + d] = from_storage(problem.dtype, value[d]);
-    }
+    for (std::size_t d = 0; d < dim; ++d) loaded.k[d * count + j] = from_storage(problem.dtype, key[d]);
+    for (std::size_t d = 0; d < dim_v; ++d) loaded.v[j * dim_v + d] = from_storage(problem.dtype, value[d]);
   }
   return loaded;
 }
@@ -67,8 +68,9 @@ KeysAndValues load_head(const Problem& problem, const HostTensor& k, const HostT
 ReferenceOutput for_each_row(const Problem& problem, const HostTensor& q, const HostTensor& k, const HostTensor& v,
                              int threads, const RowFunction& compute) {
   const std::size_t dim = problem.head_dim;
+  const std::size_t dim_v = problem.head_dim_of_v();
   const std::size_t rows = static_cast<std::size_t>(problem.batch) * problem.heads_q * problem.seqlen_q;
-  ReferenceOutput output{.o = std::vector<double>(rows * dim, 0.0),
+  ReferenceOutput output{.o = std::vector<double>(rows * dim_v, 0.0),
                          .lse = std::vector<double>(rows, -std::numeric_limits<double>::infinity())};
   const int units_per_head = (problem.seqlen_q + rows_per_unit - 1) / rows_per_unit;
   const long long units = static_cast<long long>(problem.batch) * problem.heads_q * units_per_head;
@@ -88,7 +90,8 @@ ReferenceOutput for_each_row(const Problem& problem, const HostTensor& q, const 
                      [&](std::uint16_t bits) { return from_storage(problem.dtype, bits); });
       const std::size_t o_row = (static_cast<std::size_t>(batch) * problem.seqlen_q + row) * problem.heads_q + head;
       const std::size_t lse_row = (static_cast<std::size_t>(batch) * problem.heads_q + head) * problem.seqlen_q + row;
-      compute({.q = query, .visible = visible, .o = {&output.o[o_row * dim], dim}, .lse = &output.lse[lse_row]}, kv);
+      compute({.q = query, .visible = visible, .o = {&output.o[o_row * dim_v], dim_v}, .lse = &output.lse[lse_row]},
+              kv);
     }
   });
   return output;
@@ -109,10 +112,10 @@ std::vector<T> scores(const Row& row, const KeysAndValues& kv) {
 /// sum_j weight_j * v_j, summed in T.
 template <class T>
 std::vector<T> weighted_values(const std::vector<T>& weights, const KeysAndValues& kv) {
-  std::vector<T> sums(kv.head_dim, T(0));
+  std::vector<T> sums(kv.head_dim_v, T(0));
   for (std::size_t j = 0; j < weights.size(); ++j) {
-    const float* value = kv.v.data() + j * kv.head_dim;
-    for (int d = 0; d < kv.head_dim; ++d) sums[d] += weights[j] * static_cast<T>(value[d]);
+    const float* value = kv.v.data() + j * kv.head_dim_v;
+    for (int d = 0; d < kv.head_dim_v; ++d) sums[d] += weights[j] * static_cast<T>(value[d]);
   }
   return sums;
 }

@@ -8,7 +8,7 @@
 
 namespace attune {
 
-/// One operand in host memory: batch x seqlen x heads x head_dim, storage type of the problem, strides in
+/// One operand in host memory: batch x seqlen x heads x its head_dim, storage type of the problem, strides in
 /// elements, last dimension contiguous.
 struct HostTensor {
   const std::uint16_t* data = nullptr;
@@ -17,7 +17,7 @@ struct HostTensor {
   long long stride_head = 0;
 };
 
-/// O as batch x seqlen_q x heads_q x head_dim (contiguous) and LSE as batch x heads_q x seqlen_q, natural log.
+/// O as batch x seqlen_q x heads_q x head_dim of V (contiguous) and LSE as batch x heads_q x seqlen_q, natural log.
 struct ReferenceOutput {
   std::vector<double> o;
   std::vector<double> lse;
@@ -44,7 +44,7 @@ struct Comparison {
   bool agrees = false;
 };
 
-/// Compares storage-type O (contiguous, batch x seqlen_q x heads_q x head_dim) and fp32 LSE (may be null)
+/// Compares storage-type O (contiguous, batch x seqlen_q x heads_q x head_dim of V) and fp32 LSE (may be null)
 /// with the reference.
 Comparison compare(const Problem& problem, const std::uint16_t* o, const float* lse, const ReferenceOutput& reference,
                    const ReferenceOutput& naive);

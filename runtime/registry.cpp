@@ -36,7 +36,8 @@ std::uint64_t key_of(const Problem& problem, int ordinal) {
   key = key << 1 | (problem.has_tensor_maps() ? 1U : 0U);
   key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 64);
   key = key << 11 | problem.packing_key();
-  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);  // head_dim is a multiple of 8 up to 256
+  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);  // multiples of 8 up to 256
+  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim_of_v() / 8);
   return key << 31 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
 }
 

@@ -15,18 +15,17 @@ bool is_mappable(std::int64_t stride, int head_dim) {
   return stride >= head_dim && stride < stride_limit / bytes_per_element;
 }
 
-TensorDescription describe(const AttuneTensor& tensor, const AttunePrefillParams& params, Dtype dtype, int seqlen,
-                           int heads, int rows) {
+TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
   // The stride of a single element is never used, but has to be a valid one.
   const auto bytes = [&](std::int64_t stride, int extent) {
-    return static_cast<std::uint64_t>(extent > 1 ? stride : params.head_dim) * bytes_per_element;
+    return static_cast<std::uint64_t>(extent > 1 ? stride : extents.head_dim) * bytes_per_element;
   };
   return {.base = tensor.data,
           .dtype = dtype,
-          .extents = {static_cast<std::uint64_t>(params.head_dim), static_cast<std::uint64_t>(seqlen),
-                      static_cast<std::uint64_t>(heads), static_cast<std::uint64_t>(params.batch)},
-          .strides = {bytes(tensor.stride_seq, seqlen), bytes(tensor.stride_head, heads),
-                      bytes(tensor.stride_batch, params.batch)},
+          .extents = {static_cast<std::uint64_t>(extents.head_dim), static_cast<std::uint64_t>(extents.seqlen),
+                      static_cast<std::uint64_t>(extents.heads), static_cast<std::uint64_t>(extents.batch)},
+          .strides = {bytes(tensor.stride_seq, extents.seqlen), bytes(tensor.stride_head, extents.heads),
+                      bytes(tensor.stride_batch, extents.batch)},
           .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1}};
 }
 

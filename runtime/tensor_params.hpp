@@ -30,9 +30,16 @@ bool is_mappable(std::int64_t stride, int head_dim);
 /// Rows of O that one copy writes: those of a warpgroup.
 constexpr int output_box_rows = 64;
 
+/// The extents of one tensor, innermost first.
+struct TensorExtents {
+  int head_dim;
+  int seqlen;
+  int heads;
+  int batch;
+};
+
 /// One of a call's tensors (strides of single elements are 0 there), moved in boxes of `rows` rows.
-TensorDescription describe(const AttuneTensor& tensor, const AttunePrefillParams& params, Dtype dtype, int seqlen,
-                           int heads, int rows);
+TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows);
 
 /// The same rows as pack_gqa has them (templates/blocks/packed_rows.cuh): dimensions in the order head_dim, heads,
 /// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
@@ -43,15 +50,18 @@ template <class Encode>
 AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const Plan& plan,
                                              const Encode& encode) {
   const auto dtype = static_cast<Dtype>(plan.variant.dtype);
-  const int heads_kv = params.heads_q / params.gqa_ratio;
-  const auto of_queries = [&](const AttuneTensor& tensor, int rows) {
-    const TensorDescription plain = describe(tensor, params, dtype, params.seqlen_q, params.heads_q, rows);
+  const TensorExtents q{params.head_dim, params.seqlen_q, params.heads_q, params.batch};
+  const TensorExtents k{params.head_dim, params.seqlen_k, params.heads_q / params.gqa_ratio, params.batch};
+  const TensorExtents v{plan.head_dim_v, k.seqlen, k.heads, k.batch};
+  const TensorExtents o{plan.head_dim_v, q.seqlen, q.heads, q.batch};
+  const auto of_queries = [&](const AttuneTensor& tensor, const TensorExtents& extents, int rows) {
+    const TensorDescription plain = describe(tensor, extents, dtype, rows);
     return encode(plan.variant.pack_gqa != 0 ? pack(plain, params.gqa_ratio) : plain);
   };
-  return {.q = of_queries(params.q, plan.variant.B_r),
-          .k = encode(describe(params.k, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
-          .v = encode(describe(params.v, params, dtype, params.seqlen_k, heads_kv, plan.variant.B_c)),
-          .o = of_queries(params.o, output_box_rows),
+  return {.q = of_queries(params.q, q, plan.variant.B_r),
+          .k = encode(describe(params.k, k, dtype, plan.variant.B_c)),
+          .v = encode(describe(params.v, v, dtype, plan.variant.B_c)),
+          .o = of_queries(params.o, o, output_box_rows),
           .lse = params.lse,
           .scale_log2 = params.scale_log2,
           .batch = params.batch,

@@ -103,8 +103,8 @@ Command bench_command(CLI::App& root) {
   options->problem.add_choices(*app);
   app->footer(
       R"(Normally distributed inputs; every launch finds a cold L2; the launches of the variants take turns. TFLOP/s
-counts 4 * batch * heads_q * seqlen_q * seqlen_k * head_dim, halved when causal. Naming any size, --dtype,
---head-dim or --causal measures that one problem.
+counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal. Naming any size,
+--dtype, --head-dim, --head-dim-v or --causal measures that one problem.
 Examples:
   attune bench
   attune bench specs/quickstart.yaml --head-dim 64 --batch 4 --heads-q 32 --seqlen-q 4096

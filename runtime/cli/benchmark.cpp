@@ -13,7 +13,8 @@ constexpr int warm_up_launches = 3;
 constexpr std::size_t most_copies = 64;
 
 double floating_point_operations(const Problem& problem) {
-  const double full = 4.0 * problem.batch * problem.heads_q * problem.seqlen_q * problem.seqlen_k * problem.head_dim;
+  const double full = 2.0 * problem.batch * problem.heads_q * problem.seqlen_q * problem.seqlen_k *
+                      (problem.head_dim + problem.head_dim_of_v());
   return problem.causal ? full / 2 : full;
 }
 
@@ -29,16 +30,16 @@ Problem prefill_case(int head_dim, int seqlen, bool causal) {
           .causal = causal};
 }
 
-/// The kernels that serve the problem and pad head_dim least.
+/// The kernels that serve the problem and pad head_dim and V's least.
 std::vector<const LoadedKernel*> serving(const Gpu& gpu, std::span<const LoadedKernel> kernels,
                                          const Problem& problem) {
   std::vector<const LoadedKernel*> chosen;
   int least = std::numeric_limits<int>::max();
   for (const LoadedKernel& kernel : kernels) {
     const Variant& variant = kernel.variant();
-    if (variant.head_dim > least || !refusals(variant, problem, gpu.device).empty()) continue;
-    if (variant.head_dim < least) chosen.clear();
-    least = variant.head_dim;
+    if (variant.columns() > least || !refusals(variant, problem, gpu.device).empty()) continue;
+    if (variant.columns() < least) chosen.clear();
+    least = variant.columns();
     chosen.push_back(&kernel);
   }
   return chosen;

@@ -47,7 +47,7 @@ DeviceProblem::DeviceProblem(const Gpu& gpu, const Problem& problem, const HostI
       q_(gpu.driver, inputs.q.size() * sizeof(std::uint16_t)),
       k_(gpu.driver, inputs.k.size() * sizeof(std::uint16_t)),
       v_(gpu.driver, inputs.v.size() * sizeof(std::uint16_t)),
-      o_(gpu.driver, (query_elements(problem) + Outputs::guard) * sizeof(std::uint16_t)),
+      o_(gpu.driver, (output_elements(problem) + Outputs::guard) * sizeof(std::uint16_t)),
       lse_(gpu.driver, (query_rows(problem) + Outputs::guard) * sizeof(float)) {
   q_.upload(inputs.q);
   k_.upload(inputs.k);
@@ -79,7 +79,8 @@ Outputs DeviceProblem::fetch() const {
 }
 
 std::size_t DeviceProblem::bytes(const Problem& problem) {
-  return sizeof(std::uint16_t) * 2 * (query_elements(problem) + key_elements(problem)) +
+  return sizeof(std::uint16_t) *
+             (query_elements(problem) + key_elements(problem) + value_elements(problem) + output_elements(problem)) +
          sizeof(float) * query_rows(problem);
 }
 

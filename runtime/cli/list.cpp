@@ -32,6 +32,12 @@ std::string field_text(const Variant& variant, std::string_view key) {
   return value_text(field, variant.*field.member);
 }
 
+/// "192", or "192 / 128" where V has its own.
+std::string head_dims_text(const Variant& variant) {
+  if (variant.head_dim_of_v() == variant.head_dim) return std::to_string(variant.head_dim);
+  return fmt::format("{} / {}", variant.head_dim, variant.head_dim_of_v());
+}
+
 void print_list_json() {
   auto rows = nlohmann::ordered_json::array();
   for (const EmbeddedKernel& kernel : embedded_kernels()) {
@@ -39,6 +45,7 @@ void print_list_json() {
     rows.push_back({{"name", kernel.name},
                     {"dtype", field_text(kernel.variant, "dtype")},
                     {"head_dim", kernel.variant.head_dim},
+                    {"head_dim_v", kernel.variant.head_dim_of_v()},
                     {"B_r", kernel.variant.B_r},
                     {"B_c", kernel.variant.B_c},
                     {"causal", kernel.variant.causal != 0},
@@ -74,7 +81,7 @@ Exit list(bool json) {
   for (const EmbeddedKernel& kernel : embedded_kernels()) {
     const Variant& variant = kernel.variant;
     const Resources asked = resources(variant);
-    table.add({std::string(kernel.name), field_text(variant, "dtype"), std::to_string(variant.head_dim),
+    table.add({std::string(kernel.name), field_text(variant, "dtype"), head_dims_text(variant),
                fmt::format("{} x {}", variant.B_r, variant.B_c), variant.causal != 0 ? "causal" : "full",
                std::to_string(asked.threads), bytes_text(asked.shared_bytes),
                bytes_text(static_cast<double>(kernel.fatbin.size())), archs_text(variant)});

@@ -11,15 +11,15 @@ namespace {
 constexpr std::uint16_t poisoned_element = 0x7fff;  // a NaN in fp16 and in bf16
 constexpr float poisoned_lse = std::numeric_limits<float>::quiet_NaN();
 
-attune_tensor tensor(void* data, const Problem& problem, int seqlen, int heads) {
-  const long long dim = problem.head_dim;
+attune_tensor tensor(void* data, int seqlen, int heads, int head_dim) {
+  const long long dim = head_dim;
   return {.data = data, .stride_batch = dim * heads * seqlen, .stride_seq = dim * heads, .stride_head = dim};
 }
 
 }  // namespace
 
 Outputs::Outputs(const Problem& problem)
-    : o(query_elements(problem) + guard, poisoned_element), lse(query_rows(problem) + guard, poisoned_lse) {}
+    : o(output_elements(problem) + guard, poisoned_element), lse(query_rows(problem) + guard, poisoned_lse) {}
 
 bool Outputs::guards_intact() const {
   return std::all_of(o.end() - guard, o.end(), [](std::uint16_t bits) { return bits == poisoned_element; }) &&
@@ -30,10 +30,10 @@ attune_prefill_args contiguous_args(const Problem& problem, const Operands& oper
   return {
       .struct_size = sizeof(attune_prefill_args),
       .dtype = static_cast<attune_dtype>(problem.dtype),
-      .q = tensor(operands.q, problem, problem.seqlen_q, problem.heads_q),
-      .k = tensor(operands.k, problem, problem.seqlen_k, problem.heads_kv),
-      .v = tensor(operands.v, problem, problem.seqlen_k, problem.heads_kv),
-      .o = tensor(operands.o, problem, problem.seqlen_q, problem.heads_q),
+      .q = tensor(operands.q, problem.seqlen_q, problem.heads_q, problem.head_dim),
+      .k = tensor(operands.k, problem.seqlen_k, problem.heads_kv, problem.head_dim),
+      .v = tensor(operands.v, problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v()),
+      .o = tensor(operands.o, problem.seqlen_q, problem.heads_q, problem.head_dim_of_v()),
       .lse = operands.lse,
       .batch = problem.batch,
       .seqlen_q = problem.seqlen_q,
@@ -43,6 +43,7 @@ attune_prefill_args contiguous_args(const Problem& problem, const Operands& oper
       .head_dim = problem.head_dim,
       .softmax_scale = static_cast<float>(usual_scale(problem)),
       .causal = problem.causal ? 1 : 0,
+      .head_dim_v = problem.head_dim_v,
   };
 }
 

@@ -19,7 +19,7 @@ struct Outputs {
   /// Whether all behind O and LSE is still poison.
   [[nodiscard]] bool guards_intact() const;
 
-  std::vector<std::uint16_t> o;  ///< batch x seqlen_q x heads_q x head_dim
+  std::vector<std::uint16_t> o;  ///< batch x seqlen_q x heads_q x head_dim of V
   std::vector<float> lse;        ///< batch x heads_q x seqlen_q
 };
 

@@ -27,6 +27,7 @@ void ProblemOptions::add_choices(CLI::App& app) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--head-dim", head_dim, "Head dimension, a multiple of 8 up to 256 [default: 128]")->group(group);
+  app.add_option("--head-dim-v", head_dim_v, "Head dimension of V and O [default: --head-dim]")->group(group);
   app.add_flag("--causal", causal, "Query i sees keys j <= i + seqlen_k - seqlen_q")->group(group);
 }
 
@@ -36,7 +37,7 @@ bool ProblemOptions::given(const CLI::App& app) {
 }
 
 bool ProblemOptions::choices_given(const CLI::App& app) {
-  constexpr std::array names{"--dtype", "--head-dim", "--causal"};
+  constexpr std::array names{"--dtype", "--head-dim", "--head-dim-v", "--causal"};
   return std::ranges::any_of(names, [&](const char* name) { return app.count(name) > 0; });
 }
 
@@ -48,6 +49,7 @@ Problem ProblemOptions::problem() const {
           .seqlen_q = seqlen_q,
           .seqlen_k = seqlen_k.value_or(seqlen_q),
           .head_dim = head_dim.value_or(128),
+          .head_dim_v = head_dim_v.value_or(0),
           .causal = causal};
 }
 
@@ -55,6 +57,7 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   Problem result = problem();
   result.dtype = static_cast<Dtype>(variant.dtype);
   result.head_dim = variant.head_dim;
+  result.head_dim_v = variant.head_dim_v;
   result.causal = variant.causal != 0;
   if (variant.gqa_ratio > 0 && !heads_kv && heads_q % variant.gqa_ratio == 0) {
     result.heads_kv = heads_q / variant.gqa_ratio;
@@ -72,12 +75,18 @@ std::size_t query_elements(const Problem& problem) {
   return static_cast<std::size_t>(problem.batch) * problem.seqlen_q * problem.heads_q * problem.head_dim;
 }
 
+std::size_t output_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim_of_v(); }
+
 std::size_t query_rows(const Problem& problem) {
   return static_cast<std::size_t>(problem.batch) * problem.heads_q * problem.seqlen_q;
 }
 
 std::size_t key_elements(const Problem& problem) {
   return static_cast<std::size_t>(problem.batch) * problem.seqlen_k * problem.heads_kv * problem.head_dim;
+}
+
+std::size_t value_elements(const Problem& problem) {
+  return static_cast<std::size_t>(problem.batch) * problem.seqlen_k * problem.heads_kv * problem.head_dim_of_v();
 }
 
 std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed) {
@@ -99,19 +108,19 @@ std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::ui
 HostInputs::HostInputs(const Problem& problem, std::uint64_t seed)
     : q(random_values(problem.dtype, query_elements(problem), 3 * seed)),
       k(random_values(problem.dtype, key_elements(problem), 3 * seed + 1)),
-      v(random_values(problem.dtype, key_elements(problem), 3 * seed + 2)) {}
+      v(random_values(problem.dtype, value_elements(problem), 3 * seed + 2)) {}
 
-HostTensor contiguous(const std::vector<std::uint16_t>& values, const Problem& problem, int seqlen, int heads) {
-  const long long dim = problem.head_dim;
+HostTensor contiguous(const std::vector<std::uint16_t>& values, int seqlen, int heads, int head_dim) {
+  const long long dim = head_dim;
   return {.data = values.data(), .stride_batch = dim * heads * seqlen, .stride_seq = dim * heads, .stride_head = dim};
 }
 
 double usual_scale(const Problem& problem) { return 1 / std::sqrt(static_cast<double>(problem.head_dim)); }
 
 Expected expected_output(const Problem& problem, const HostInputs& inputs) {
-  const HostTensor q = contiguous(inputs.q, problem, problem.seqlen_q, problem.heads_q);
-  const HostTensor k = contiguous(inputs.k, problem, problem.seqlen_k, problem.heads_kv);
-  const HostTensor v = contiguous(inputs.v, problem, problem.seqlen_k, problem.heads_kv);
+  const HostTensor q = contiguous(inputs.q, problem.seqlen_q, problem.heads_q, problem.head_dim);
+  const HostTensor k = contiguous(inputs.k, problem.seqlen_k, problem.heads_kv, problem.head_dim);
+  const HostTensor v = contiguous(inputs.v, problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v());
   const double scale = usual_scale(problem);
   return {.reference = reference_attention(problem, q, k, v, scale), .naive = naive_attention(problem, q, k, v, scale)};
 }
@@ -139,6 +148,7 @@ std::vector<Problem> small_problems(const Variant& variant) {
                         .seqlen_q = shape.seqlen_q,
                         .seqlen_k = shape.seqlen_k,
                         .head_dim = std::max(8, variant.head_dim - shape.less_dim),
+                        .head_dim_v = variant.head_dim_v == 0 ? 0 : variant.head_dim_v - shape.less_dim,
                         .causal = variant.causal != 0});
   }
   return problems;

@@ -12,7 +12,8 @@
 
 namespace attune::cli {
 
-/// --batch, --heads-q, --heads-kv, --seqlen-q, --seqlen-k and, where asked for, --dtype, --head-dim and --causal.
+/// --batch, --heads-q, --heads-kv, --seqlen-q, --seqlen-k and, where asked for, --dtype, --head-dim,
+/// --head-dim-v and --causal.
 struct ProblemOptions {
   int batch = 1;
   int heads_q = 16;
@@ -20,6 +21,7 @@ struct ProblemOptions {
   int seqlen_q = 1024;
   std::optional<int> seqlen_k;  ///< default: seqlen_q
   std::optional<int> head_dim;
+  std::optional<int> head_dim_v;  ///< default: head_dim
   std::string dtype = "bf16";
   bool causal = false;
 
@@ -35,16 +37,18 @@ struct ProblemOptions {
 
   [[nodiscard]] Problem problem() const;
 
-  /// The same sizes for a variant's own dtype, head_dim and mask.
+  /// The same sizes for a variant's own dtype, head dimensions and mask.
   [[nodiscard]] Problem problem_for(const Variant& variant) const;
 };
 
 /// Prints what no kernel could serve about this problem to stderr; whether it is sound.
 bool report_unsound(const Problem& problem);
 
-/// Elements of Q or O, and of K or V.
+/// Elements of Q, K, V and O.
 std::size_t query_elements(const Problem& problem);
 std::size_t key_elements(const Problem& problem);
+std::size_t value_elements(const Problem& problem);
+std::size_t output_elements(const Problem& problem);
 
 /// Rows of Q, which are the elements of LSE.
 std::size_t query_rows(const Problem& problem);
@@ -62,7 +66,7 @@ struct HostInputs {
 };
 
 /// A contiguous batch x seqlen x heads x head_dim tensor over these values.
-HostTensor contiguous(const std::vector<std::uint16_t>& values, const Problem& problem, int seqlen, int heads);
+HostTensor contiguous(const std::vector<std::uint16_t>& values, int seqlen, int heads, int head_dim);
 
 /// 1 / sqrt(head_dim)
 double usual_scale(const Problem& problem);

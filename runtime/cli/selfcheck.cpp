@@ -19,30 +19,29 @@ struct OnlineRow {
 };
 
 OnlineRow online_row(const Problem& problem, const HostInputs& inputs, int batch, int head, int row) {
-  const auto value = [&](const std::vector<std::uint16_t>& from, int seqlen, int heads, int position, int h, int d) {
-    const std::size_t index =
-        ((static_cast<std::size_t>(batch) * seqlen + position) * heads + h) * problem.head_dim + d;
-    return static_cast<long double>(from_storage(problem.dtype, from[index]));
+  const int dim_v = problem.head_dim_of_v();
+  const HostTensor q = contiguous(inputs.q, problem.seqlen_q, problem.heads_q, problem.head_dim);
+  const HostTensor k = contiguous(inputs.k, problem.seqlen_k, problem.heads_kv, problem.head_dim);
+  const HostTensor v = contiguous(inputs.v, problem.seqlen_k, problem.heads_kv, dim_v);
+  const auto value = [&](const HostTensor& from, int position, int h, int d) {
+    const auto index = batch * from.stride_batch + position * from.stride_seq + h * from.stride_head + d;
+    return static_cast<long double>(from_storage(problem.dtype, from.data[index]));
   };
   const int head_kv = head * problem.heads_kv / problem.heads_q;
-  OnlineRow result{.o = std::vector<long double>(problem.head_dim, 0),
-                   .lse = -std::numeric_limits<long double>::infinity()};
+  OnlineRow result{.o = std::vector<long double>(dim_v, 0), .lse = -std::numeric_limits<long double>::infinity()};
   long double largest = -std::numeric_limits<long double>::infinity();
   long double sum = 0;
   for (int j = problem.seqlen_k - 1; j >= 0; --j) {
     if (problem.causal && j - row > problem.seqlen_k - problem.seqlen_q) continue;
     long double score = 0;
     for (int d = 0; d < problem.head_dim; ++d) {
-      score += value(inputs.q, problem.seqlen_q, problem.heads_q, row, head, d) *
-               value(inputs.k, problem.seqlen_k, problem.heads_kv, j, head_kv, d);
+      score += value(q, row, head, d) * value(k, j, head_kv, d);
     }
     score *= usual_scale(problem);
     const long double larger = std::max(largest, score);
     const long double kept = std::exp(largest - larger);
     const long double weight = std::exp(score - larger);
-    for (int d = 0; d < problem.head_dim; ++d) {
-      result.o[d] = result.o[d] * kept + weight * value(inputs.v, problem.seqlen_k, problem.heads_kv, j, head_kv, d);
-    }
+    for (int d = 0; d < dim_v; ++d) result.o[d] = result.o[d] * kept + weight * value(v, j, head_kv, d);
     sum = sum * kept + weight;
     largest = larger;
   }
@@ -62,6 +61,7 @@ double difference(double a, double b) {
 
 double largest_difference(const Problem& problem, const HostInputs& inputs) {
   const ReferenceOutput reference = expected_output(problem, inputs).reference;
+  const int dim_v = problem.head_dim_of_v();
   double largest = 0;
   for (int batch = 0; batch < problem.batch; ++batch) {
     for (int head = 0; head < problem.heads_q; ++head) {
@@ -69,9 +69,8 @@ double largest_difference(const Problem& problem, const HostInputs& inputs) {
         const OnlineRow online = online_row(problem, inputs, batch, head, row);
         const std::size_t o_row = (static_cast<std::size_t>(batch) * problem.seqlen_q + row) * problem.heads_q + head;
         const std::size_t lse_row = (static_cast<std::size_t>(batch) * problem.heads_q + head) * problem.seqlen_q + row;
-        for (int d = 0; d < problem.head_dim; ++d) {
-          largest = std::max(largest,
-                             difference(reference.o[o_row * problem.head_dim + d], static_cast<double>(online.o[d])));
+        for (int d = 0; d < dim_v; ++d) {
+          largest = std::max(largest, difference(reference.o[o_row * dim_v + d], static_cast<double>(online.o[d])));
         }
         largest = std::max(largest, difference(reference.lse[lse_row], static_cast<double>(online.lse)));
       }
@@ -94,9 +93,10 @@ double distance_from_one(const Problem& problem, HostInputs inputs) {
 }  // namespace
 
 SelfCheck check_reference(std::uint64_t seed) {
-  constexpr std::array<std::array<int, 4>, 4> sizes{{{4, 2, 37, 37}, {3, 1, 20, 53}, {4, 4, 41, 18}, {6, 2, 1, 29}}};
+  constexpr std::array<std::array<int, 5>, 4> sizes{
+      {{4, 2, 37, 37, 0}, {3, 1, 20, 53, 24}, {4, 4, 41, 18, 56}, {6, 2, 1, 29, 0}}};
   SelfCheck check;
-  for (const auto& [heads_q, heads_kv, seqlen_q, seqlen_k] : sizes) {
+  for (const auto& [heads_q, heads_kv, seqlen_q, seqlen_k, head_dim_v] : sizes) {
     for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
       for (const bool causal : {false, true}) {
         const Problem problem{.dtype = dtype,
@@ -106,6 +106,7 @@ SelfCheck check_reference(std::uint64_t seed) {
                               .seqlen_q = seqlen_q,
                               .seqlen_k = seqlen_k,
                               .head_dim = 40,
+                              .head_dim_v = head_dim_v,
                               .causal = causal};
         const HostInputs inputs(problem, seed);
         check.max_error =

@@ -87,9 +87,10 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
           fmt::format("{} has shape {}; with {} of {} it must be ({}, seqlen_k, heads_kv, {})", k.name,
                       tuple_text(k.shape), q.name, tuple_text(q.shape), q.shape[0], q.shape[3]));
   }
-  if (v.shape != k.shape) {
-    raise(PyExc_ValueError, fmt::format("{} has shape {}; it must be {}, as {} is", v.name, tuple_text(v.shape),
-                                        tuple_text(k.shape), k.name));
+  if (!std::ranges::equal(std::span(v.shape).first(3), std::span(k.shape).first(3))) {
+    raise(PyExc_ValueError,
+          fmt::format("{} has shape {}; with {} of {} it must be ({}, {}, {}, head_dim_v)", v.name, tuple_text(v.shape),
+                      k.name, tuple_text(k.shape), k.shape[0], k.shape[1], k.shape[2]));
   }
   if (q.shape[2] % k.shape[2] != 0) {
     raise(PyExc_ValueError,
@@ -149,6 +150,7 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   args.heads_q = count("heads_q", q.shape[2]);
   args.heads_kv = count("heads_kv", k.shape[2]);
   args.head_dim = count("head_dim", q.shape[3]);
+  args.head_dim_v = count("head_dim_v", v.shape[3]);
   args.softmax_scale = static_cast<float>(scale_of(options.softmax_scale, q.shape[3]));
   args.causal = is_true(options.causal) ? 1 : 0;
   return framework.run(call);

@@ -66,9 +66,9 @@ nb::object AddressedFramework::run(const Call& call) const {
   const Entered entered(on_device(call.device));
   attune_prefill_args args = call.args;
   const nb::handle first = call.arguments.front().array;
-  const bool packed = call.arguments.front().parts > 1;
-  nb::object out =
-      packed ? empty(nb::make_tuple(args.batch, args.seqlen_q, args.heads_q, args.head_dim), first) : empty_like(first);
+  const bool like_q = call.arguments.front().parts == 1 && args.head_dim_v == args.head_dim;
+  nb::object out = like_q ? empty_like(first)
+                          : empty(nb::make_tuple(args.batch, args.seqlen_q, args.heads_q, args.head_dim_v), first);
   const Array written = read("out", out);
   args.o = {pointer<void>(written.address), written.strides[0], written.strides[1], written.strides[2]};
   nb::object lse;

@@ -27,8 +27,8 @@ namespace nb = nanobind;
 namespace attune::python {
 namespace {
 
-/// Batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim.
-using Sizes = std::array<std::int32_t, 6>;
+/// Batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v.
+using Sizes = std::array<std::int32_t, 7>;
 
 Problem problem_of(bool bf16, const Sizes& sizes, bool causal) {
   const Problem problem{.dtype = bf16 ? Dtype::bf16 : Dtype::fp16,
@@ -38,6 +38,7 @@ Problem problem_of(bool bf16, const Sizes& sizes, bool causal) {
                         .seqlen_q = sizes[1],
                         .seqlen_k = sizes[2],
                         .head_dim = sizes[5],
+                        .head_dim_v = sizes[6] == sizes[5] ? 0 : sizes[6],
                         .causal = causal};
   if (const auto found = problems_of(problem); !found.empty()) {
     throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
@@ -122,23 +123,24 @@ nb::dict explain(bool bf16, const Sizes& sizes, bool causal, const std::optional
 
 /// A call of this problem over memory that nobody reads.
 attune_prefill_args args_of(const Problem& problem) {
-  const auto tensor = [&problem](std::int64_t seqlen, std::int64_t heads) -> attune_tensor {
+  const auto tensor = [](std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) -> attune_tensor {
     alignas(16) static char nowhere[16];
-    return {nowhere, seqlen * heads * problem.head_dim, heads * problem.head_dim, problem.head_dim};
+    return {nowhere, seqlen * heads * head_dim, heads * head_dim, head_dim};
   };
   attune_prefill_args args{};
   args.struct_size = sizeof(args);
   args.dtype = problem.dtype == Dtype::bf16 ? ATTUNE_BF16 : ATTUNE_FP16;
-  args.q = tensor(problem.seqlen_q, problem.heads_q);
-  args.k = tensor(problem.seqlen_k, problem.heads_kv);
-  args.v = args.k;
-  args.o = args.q;
+  args.q = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim);
+  args.k = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim);
+  args.v = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v());
+  args.o = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim_of_v());
   args.batch = problem.batch;
   args.seqlen_q = problem.seqlen_q;
   args.seqlen_k = problem.seqlen_k;
   args.heads_q = problem.heads_q;
   args.heads_kv = problem.heads_kv;
   args.head_dim = problem.head_dim;
+  args.head_dim_v = problem.head_dim_v;
   args.softmax_scale = 1;
   args.causal = problem.causal ? 1 : 0;
   return args;

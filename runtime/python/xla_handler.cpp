@@ -114,6 +114,7 @@ void launch(const xla::CallFrame& frame, void* stream) {
   args.heads_q = narrow(q.heads);
   args.heads_kv = narrow(k.heads);
   args.head_dim = narrow(q.head_dim);
+  args.head_dim_v = narrow(v.head_dim);
   args.causal = scalar<bool>(frame.attributes, 0, xla::type_pred) ? 1 : 0;
   args.softmax_scale = scalar<float>(frame.attributes, 1, xla::type_f32);
   check(attune_prefill(registry_of(false), &args, stream));

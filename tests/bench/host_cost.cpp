@@ -138,7 +138,8 @@ attune_prefill_args small_call(const cli::DeviceBuffer& memory, const Problem& p
           .heads_kv = problem.heads_kv,
           .head_dim = problem.head_dim,
           .softmax_scale = 0.1F,
-          .causal = problem.causal ? 1 : 0};
+          .causal = problem.causal ? 1 : 0,
+          .head_dim_v = problem.head_dim_v};
 }
 
 /// A registry of the C ABI that goes when this goes.

@@ -174,6 +174,24 @@ TEST_CASE("explain names the variant that would serve, for a GPU that is not her
   CHECK(contains(attune_tool({"explain", "--head-dim", "72", "--arch", "sm_86"}).out, "threads a block"));
 }
 
+TEST_CASE("explain takes the head_dim of V where it is another") {
+  const auto explained = [](const char* arch, const char* head_dim_v) {
+    return attune_tool({"explain", "--head-dim", "192", "--head-dim-v", head_dim_v, "--arch", arch});
+  };
+  const ToolResult served = explained("sm_90", "128");
+  CHECK(served.exit_code == 0);
+  CHECK(contains(served.out, "bf16 d192v128 "));
+  CHECK(contains(served.out, "prefill_sm90_bf16_d192_v128_"));
+  CHECK_FALSE(contains(served.out, "padded"));
+  CHECK(contains(explained("sm_90", "96").out, "head_dim_v 96 is padded to 128 with zeros"));
+  const ToolResult refused = explained("sm_80", "128");
+  CHECK(refused.exit_code == 1);
+  CHECK(contains(refused.out, "prefill_sm80 has one head_dim for Q, K and V, the problem has 192 and 128 for V"));
+  const ToolResult unsound = explained("sm_90", "100");
+  CHECK(unsound.exit_code == 2);
+  CHECK(contains(unsound.err, "head_dim_v is 100"));
+}
+
 TEST_CASE("explain refuses an unsound problem by naming the field and the value") {
   const ToolResult result =
       attune_tool({"explain", "--head-dim", "65", "--heads-q", "5", "--heads-kv", "2", "--arch", "sm_90"});

@@ -169,16 +169,18 @@ std::vector<Subject> subjects() {
   add_sm90("sm90_one_stage",
            [](Variant& v) { v.head_dim = v.B_c = 64, v.stages = v.Q_stages = 1, v.causal = 1, v.ping_pong = 0; });
   add_sm90("sm90_alone", [](Variant& v) {
-    v.dtype = static_cast<int>(Dtype::fp16), v.head_dim = 96, v.B_r = v.B_c = 64, v.stages = 3, v.causal = 1;
-    v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
+    v.dtype = static_cast<int>(Dtype::fp16), v.head_dim = 128, v.head_dim_v = 96, v.B_r = v.B_c = 64;
+    v.stages = 3, v.causal = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
   return result;
 }
 
 /// Cheap ones first: a mutant runs until it is noticed.
 std::vector<Setup> setups(const Variant& variant) {
-  Problem problem{
-      .dtype = static_cast<Dtype>(variant.dtype), .head_dim = variant.head_dim, .causal = variant.causal != 0};
+  Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
+                  .head_dim = variant.head_dim,
+                  .head_dim_v = variant.head_dim_v,
+                  .causal = variant.causal != 0};
   const auto set_heads = [&](Problem& of, int heads) {
     of.heads_q = heads;
     if (variant.pack_gqa == 0) return;
@@ -203,6 +205,7 @@ std::vector<Setup> setups(const Variant& variant) {
   // Lengths that fill no tile, enough blocks to use every buffer twice, fewer columns than the tile's.
   Setup& odd = add(variant.B_r + 5, (variant.stages + 1) * variant.B_c + variant.B_c / 2 + 3);
   odd.problem.head_dim -= 8;
+  if (odd.problem.head_dim_v != 0) odd.problem.head_dim_v -= 8;
   if (tensor_maps) set_heads(odd.problem, 2);  // so that a block goes from one such tile to the next
   // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
   add(variant.B_r + variant.B_c, (variant.B_r / variant.B_c + 2) * variant.B_c).count_banks = !tensor_maps;

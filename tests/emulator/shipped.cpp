@@ -3,6 +3,7 @@
 
 #include <array>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "generator/collect.hpp"
@@ -17,7 +18,7 @@ namespace {
 using testing::Layout;
 
 /// Small problems that visit a variant's corners: odd lengths around its tile edges, rows that see no key, no keys at
-/// all, shared heads, a smaller head_dim, and each layout.
+/// all, shared heads, smaller head dimensions, V's apart from the others' where the family takes that, and each layout.
 std::vector<Case> cases_for(const Variant& variant) {
   struct Shape {
     int batch, ratio, heads_kv, seqlen_q, seqlen_k, less_dim;
@@ -39,8 +40,16 @@ std::vector<Case> cases_for(const Variant& variant) {
                       .seqlen_q = shape.seqlen_q,
                       .seqlen_k = shape.seqlen_k,
                       .head_dim = variant.head_dim - shape.less_dim,
+                      .head_dim_v = variant.head_dim_v == 0 ? 0 : variant.head_dim_v - shape.less_dim,
                       .causal = variant.causal != 0},
                      shape.layout});
+  }
+  if (family_of(variant).tensor_maps) {
+    Problem problem = cases.front().problem;
+    problem.heads_q = 2 * problem.heads_kv;
+    problem.head_dim = variant.head_dim - 32;
+    problem.head_dim_v = variant.head_dim_of_v() - 40;
+    cases.push_back({problem, Layout::packed});
   }
   return cases;
 }
@@ -64,6 +73,24 @@ TEST_CASE("every shipped kernel agrees with the reference on the emulator, and n
     const Source& source = sources.value[i];
     const emulator::Kernel kernel(compiled[i].image, source.name);
     for (const Case& one : cases_for(source.variant)) check_case(kernel, source.variant, one, i + 1);
+  }
+}
+
+TEST_CASE("every pair of head dimensions of prefill_sm90 agrees with the reference on the emulator") {
+  const emulator::HostCompiler compiler;
+  const Cache cache(default_cache_root());
+  std::uint64_t seed = 1;
+  for (const auto& [head_dim, head_dim_v] : {std::pair{96, 64}, {128, 64}, {192, 96}, {256, 192}}) {
+    Variant variant = families()[prefill_sm90].defaults;
+    variant.head_dim = head_dim;
+    variant.head_dim_v = head_dim_v;
+    variant.B_c = 64;
+    variant.Q_stages = head_dim < 192 ? 2 : 1;
+    variant.causal = head_dim % 128 == 0 ? 1 : 0;
+    const Result<Source> source = emit(variant, embedded_templates(), "pairs of head dimensions");
+    REQUIRE(source.ok());
+    const emulator::Kernel kernel(compile_cached(compiler, source.value, cache).image, source.value.name);
+    for (const Case& one : cases_for(variant)) check_case(kernel, variant, one, seed++);
   }
 }
 

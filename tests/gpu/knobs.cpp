@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "generator/check.hpp"
@@ -89,6 +90,14 @@ std::vector<Variant> sm90_variants() {
   for (const int B_c : {16, 32, 48}) {
     add([&](Variant& v) { v.B_r = 64, v.B_c = B_c, v.ping_pong = 0; });
   }
+  for (const auto& [head_dim, head_dim_v] :
+       {std::pair{96, 64}, {128, 64}, {192, 64}, {192, 96}, {192, 128}, {256, 128}, {256, 192}}) {
+    add([&](Variant& v) { v.head_dim = head_dim, v.head_dim_v = head_dim_v, v.B_c = 64, v.Q_stages = 1; });
+  }
+  for (const int B_c : {80, 96, 112}) {
+    add([&](Variant& v) { v.head_dim = 192, v.head_dim_v = 128, v.B_c = B_c, v.stages = 2, v.Q_stages = 1; });
+  }
+  add([](Variant& v) { v.head_dim = 192, v.head_dim_v = 128, v.B_r = 192, v.B_c = 80, v.stages = 2, v.Q_stages = 1; });
   for (const int head_dim : {96, 128, 192, 256}) {
     add([&](Variant& v) { v.head_dim = head_dim, v.B_c = 64, v.Q_stages = 1; });
     add([&](Variant& v) { v.head_dim = head_dim, v.B_c = 80, v.Q_stages = 1, v.ping_pong = 0; });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "generator/check.hpp"
@@ -121,6 +122,40 @@ TEST_CASE("blocks that stay compute every tile once, in groups that the heads do
                             .head_dim = 128,
                             .causal = causal};
       check_call(registry, problem, Layout::bshd, 4);
+    }
+  }
+}
+
+TEST_CASE("V and O of a head_dim of their own agree with the reference") {
+  const TestRegistry registry;
+  const Device& device = gpu().device;
+  if (!families()[prefill_sm90].runs_on(device.capability)) {
+    MESSAGE("skipped: " << device.name << " runs no kernels of prefill_sm90");
+    return;
+  }
+  std::uint64_t seed = 1;
+  for (const auto& [head_dim, head_dim_v] :
+       {std::pair{192, 128}, {192, 64}, {160, 96}, {192, 8}, {136, 128}, {256, 64}, {128, 64}, {64, 128}, {24, 16}}) {
+    for (const bool causal : {false, true}) {
+      for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
+        const Problem problem{.dtype = dtype,
+                              .batch = 2,
+                              .heads_q = 6,
+                              .heads_kv = 3,
+                              .seqlen_q = 300,
+                              .seqlen_k = 300,
+                              .head_dim = head_dim,
+                              .head_dim_v = head_dim_v,
+                              .causal = causal};
+        check_call(registry, problem, Layout::packed, seed++);
+        Problem longer = problem;
+        longer.seqlen_q = 129;
+        longer.seqlen_k = 1111;
+        check_call(registry, longer, Layout::gaps, seed++);
+        longer.batch = 40;  // several tiles for each block that stays
+        longer.seqlen_k = 257;
+        check_call(registry, longer, Layout::bhsd, seed++);
+      }
     }
   }
 }

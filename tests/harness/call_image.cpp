@@ -35,9 +35,9 @@ std::size_t CallImage::rows() const {
 }
 
 /// Places one tensor from `cursor` on, which moves past it and a guard.
-CallImage::Placement CallImage::place(Layout layout, int seqlen, int heads, std::size_t& cursor) const {
-  const std::int64_t dim = problem_.head_dim;
-  Placement at{.first = cursor};
+CallImage::Placement CallImage::place(Layout layout, int seqlen, int heads, int head_dim, std::size_t& cursor) const {
+  const std::int64_t dim = head_dim;
+  Placement at{.head_dim = head_dim, .first = cursor};
   switch (layout) {
     case Layout::bhsd:
       at.stride_seq = dim;
@@ -67,24 +67,30 @@ void CallImage::for_each_element(const Placement& at, int seqlen, int heads, con
     for (int s = 0; s < seqlen; ++s) {
       for (int h = 0; h < heads; ++h) {
         const std::size_t row = at.first + b * at.stride_batch + s * at.stride_seq + h * at.stride_head;
-        for (int d = 0; d < problem_.head_dim; ++d) visit(row + d, index++);
+        for (int d = 0; d < at.head_dim; ++d) visit(row + d, index++);
       }
     }
   }
 }
 
 CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed) : problem_(problem) {
+  const int dim = problem.head_dim;
+  const int dim_v = problem.head_dim_of_v();
   std::size_t cursor = guard;
   if (layout == Layout::packed) {
     REQUIRE(problem.seqlen_q == problem.seqlen_k);
-    q_ = place(layout, problem.seqlen_q, problem.heads_q + 2 * problem.heads_kv, cursor);
+    const int Q_row = problem.heads_q * dim;
+    const int K_row = problem.heads_kv * dim;
+    q_ = place(layout, problem.seqlen_q, 1, Q_row + K_row + problem.heads_kv * dim_v, cursor);
+    q_.stride_head = q_.head_dim = dim;
     k_ = v_ = q_;
-    k_.first += static_cast<std::size_t>(problem.heads_q) * problem.head_dim;
-    v_.first = k_.first + static_cast<std::size_t>(problem.heads_kv) * problem.head_dim;
+    k_.first += static_cast<std::size_t>(Q_row);
+    v_.first = k_.first + static_cast<std::size_t>(K_row);
+    v_.stride_head = v_.head_dim = dim_v;
   } else {
-    q_ = place(layout, problem.seqlen_q, problem.heads_q, cursor);
-    k_ = place(layout, problem.seqlen_k, problem.heads_kv, cursor);
-    v_ = place(layout, problem.seqlen_k, problem.heads_kv, cursor);
+    q_ = place(layout, problem.seqlen_q, problem.heads_q, dim, cursor);
+    k_ = place(layout, problem.seqlen_k, problem.heads_kv, dim, cursor);
+    v_ = place(layout, problem.seqlen_k, problem.heads_kv, dim_v, cursor);
   }
   in_.assign(cursor, poison_bits);
   const cli::HostInputs inputs(problem, seed);
@@ -95,7 +101,7 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed) 
   fill(k_, problem.seqlen_k, problem.heads_kv, inputs.k);
   fill(v_, problem.seqlen_k, problem.heads_kv, inputs.v);
   out_elements_ = guard;
-  o_ = place(layout, problem.seqlen_q, problem.heads_q, out_elements_);
+  o_ = place(layout, problem.seqlen_q, problem.heads_q, dim_v, out_elements_);
 }
 
 std::vector<std::uint16_t> CallImage::poisoned_out() const {
@@ -125,13 +131,14 @@ attune_prefill_args CallImage::args(void* in, void* out, void* lse) const {
   args.head_dim = problem_.head_dim;
   args.softmax_scale = static_cast<float>(cli::usual_scale(problem_));
   args.causal = problem_.causal ? 1 : 0;
+  args.head_dim_v = problem_.head_dim_v;
   return args;
 }
 
 CallImage::Output CallImage::output(std::vector<std::uint16_t> out, std::vector<float> lse,
                                     const std::vector<std::uint16_t>& in_after) const {
   Output output;
-  output.o.resize(rows() * problem_.head_dim);
+  output.o.resize(rows() * problem_.head_dim_of_v());
   for_each_element(o_, problem_.seqlen_q, problem_.heads_q, [&](std::size_t from, std::size_t i) {
     output.o[i] = out[from];
     out[from] = poison_bits;

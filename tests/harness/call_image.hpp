@@ -15,7 +15,7 @@ namespace attune::testing {
 enum class Layout {
   bshd,    ///< batch, seqlen, heads, head_dim
   bhsd,    ///< batch, heads, seqlen, head_dim
-  packed,  ///< Q, K and V side by side in one buffer of batch x seqlen x (heads_q + 2 heads_kv) x head_dim
+  packed,  ///< Q, K and V side by side in one buffer, the heads of each position one after the other
   gaps,    ///< BSHD with unused memory after every row, every position and every sequence
 };
 
@@ -36,7 +36,7 @@ class CallImage {
   [[nodiscard]] attune_prefill_args args(void* in, void* out, void* lse) const;
 
   struct Output {
-    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q x heads_q x head_dim
+    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q x heads_q x head_dim of V
     std::vector<float> lse;
     bool surroundings_intact = true;  ///< nothing but O and LSE was written
     bool operator==(const Output&) const;
@@ -54,13 +54,14 @@ class CallImage {
  private:
   /// Strides in elements and the place of the first one in its memory.
   struct Placement {
+    int head_dim = 0;
     std::size_t first = 0;
     std::int64_t stride_batch = 0;
     std::int64_t stride_seq = 0;
     std::int64_t stride_head = 0;
   };
 
-  [[nodiscard]] Placement place(Layout layout, int seqlen, int heads, std::size_t& cursor) const;
+  [[nodiscard]] Placement place(Layout layout, int seqlen, int heads, int head_dim, std::size_t& cursor) const;
   template <class Function>
   void for_each_element(const Placement& at, int seqlen, int heads, const Function& visit) const;
   [[nodiscard]] std::size_t rows() const;

@@ -75,7 +75,14 @@ def test_wrong_types(arrays, message):
             (Q, K[..., :32], K),
             "k has shape (2, 16, 2, 32); with q of (2, 8, 4, 64) it must be (2, ",
         ),
-        ((Q, K, K[:, :8]), "v has shape (2, 8, 2, 64); it must be (2, 16, 2, 64), as k is"),
+        (
+            (Q, K, K[:, :8]),
+            "v has shape (2, 8, 2, 64); with k of (2, 16, 2, 64) it must be (2, 16, 2, ",
+        ),
+        (
+            (Q, K, K[..., :12]),
+            "head_dim_v is 12; it must be a multiple of 8 from 8 to 256",
+        ),
         ((Q[:, :, :3], K, K), "k has 2 heads; they must divide the 3 heads of q"),
         (
             (Q[..., ::2], K[..., :32], K[..., :32]),

@@ -45,7 +45,7 @@ def test_mistakes_are_named_while_tracing():
         return jax.eval_shape(attune.flash_attn_func, *cpu_arrays(*shapes))
 
     with pytest.raises(
-        ValueError, match=r"v has shape \(2, 9, 2, 64\); it must be \(2, 130, 2, 64"
+        ValueError, match=r"v has shape \(2, 9, 2, 64\); with k of \(2, 130, 2, 64\) it must be \(2"
     ):
         traced(*SHAPES[:2], (2, 9, 2, 64))
     with pytest.raises(
@@ -75,6 +75,8 @@ def test_results_have_their_shapes_while_tracing():
     assert dmask is None
     out, _, _ = jax.eval_shape(jax.vmap(both), *(array[None] for array in arrays))
     assert out.shape == (1, *SHAPES[0])
+    out, _, _ = jax.eval_shape(both, *arrays[:2], arrays[2][..., :32])
+    assert out.shape == (*SHAPES[0][:3], 32)
 
 
 def test_gradients_are_refused_and_not_zero():
@@ -94,6 +96,15 @@ def test_agrees_with_float64(dtype, causal):
     )
     assert isinstance(out, jax.Array)
     assert_attends(np.asarray(out), *arrays, np.asarray(lse), causal=causal)
+
+
+@gpu
+def test_values_of_another_head_dim(dtype):
+    if not attune.explain(head_dim=192, head_dim_v=128).served:
+        pytest.skip("this GPU has no kernel for it")
+    arrays = [random_array((2, 150, 2, d), dtype, seed) for seed, d in enumerate((192, 192, 128))]
+    out = attune.flash_attn_func(*map(jnp.asarray, arrays), causal=True)
+    assert_attends(np.asarray(out), *arrays, causal=True)
 
 
 @gpu

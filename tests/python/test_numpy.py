@@ -33,6 +33,13 @@ def test_agrees_with_float64(dtype, sizes, causal):
     assert dmask is None
 
 
+def test_values_of_another_head_dim_are_refused_with_both():
+    q, k, v = inputs("float16", head_dim=192)
+    message = "prefill_sm80 has one head_dim for Q, K and V, the problem has 192 and 128 for V"
+    with pytest.raises(NotImplementedError, match=message):
+        attune.flash_attn_func(q, k, v[..., :128])
+
+
 def test_output_alone_has_the_same_bits(dtype):
     q, k, v = inputs(dtype)
     out, _, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True)

@@ -111,6 +111,12 @@ def test_dtypes_by_the_names_of_the_tool_and_of_numpy(dtype):
         ((Q[:, :, :3], K, K), {}, ValueError, "heads_kv is 2; it must divide heads_q, which is 3"),
         ((), {"dtype": "fp8"}, TypeError, "dtype is fp8; it must be fp16 (float16) or bf16 (bfloa"),
         ((), {"head_dim": 65}, ValueError, "head_dim is 65; it must be a multiple of 8 from 8 to"),
+        (
+            (),
+            {"head_dim_v": 65},
+            ValueError,
+            "head_dim_v is 65; it must be a multiple of 8 from 8 to",
+        ),
         ((), {"head_dim": "64"}, TypeError, "head_dim is a str; it must be an integer"),
         ((), {"seqlen_k": 2**31}, ValueError, "seqlen_k is 2147483648; it must fit 31 bits"),
         ((), {"batch": -1}, ValueError, "batch is -1; it must fit 31 bits"),
@@ -120,6 +126,20 @@ def test_dtypes_by_the_names_of_the_tool_and_of_numpy(dtype):
 def test_mistakes_are_named(function, arrays, options, error, message):
     with pytest.raises(error, match=re.escape(message)):
         function(*arrays, **({"arch": "sm_90"} | options))
+
+
+def test_values_of_another_head_dim_have_a_kernel_on_9_0():
+    explained = attune.explain(head_dim=192, head_dim_v=128, arch="sm_90")
+    assert explained.served
+    assert explained.problem.startswith("bf16 d192v128 ")
+    assert explained.variant.startswith("prefill_sm90_bf16_d192_v128_")
+    q, k, v = (np.zeros((1, 8, 2, d), "float16") for d in (192, 192, 128))
+    assert attune.explain(q, k, v, arch="sm_90").variant.startswith("prefill_sm90_fp16_d192_v128_")
+    assert attune.explain(head_dim=192, head_dim_v=192, arch="sm_90").problem.startswith(
+        "bf16 d192 "
+    )
+    (refusal,) = attune.explain(head_dim=192, head_dim_v=128, arch="sm_80").refusals
+    assert "has one head_dim for Q, K and V, the problem has 192 and 128 for V" in refusal
 
 
 def test_jit_names_the_kernel_and_keeps_it_on_disk(kernel):

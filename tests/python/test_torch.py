@@ -102,6 +102,19 @@ def test_mixed_devices_are_refused():
 
 @gpu
 @pytest.mark.parametrize("causal", [False, True])
+def test_values_of_another_head_dim(causal):
+    if not attune.explain(head_dim=192, head_dim_v=128).served:
+        pytest.skip("this GPU has no kernel for it")
+    q, k, v = (
+        torch.randn(2, 300, 4, d, device="cuda", dtype=torch.bfloat16) for d in (192, 192, 128)
+    )
+    out = attune.flash_attn_func(q, k, v, causal=causal)
+    assert out.shape == (2, 300, 4, 128)
+    assert_close(out, q, k, v, causal)
+
+
+@gpu
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_agrees_with_float32(dtype, causal):
     q, k, v = inputs(dtype)

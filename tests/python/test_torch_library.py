@@ -108,6 +108,30 @@ def test_fake_tensors_of_a_gpu_that_is_not_here(name):
                 assert (results[1].dtype, results[1].device) == (torch.float32, q.device)
 
 
+@pytest.mark.parametrize("name", OPERATORS)
+def test_fake_results_have_the_head_dim_of_the_values(name):
+    operator = getattr(torch.ops.attune, name)
+    with FakeTensorMode():
+        q, k, v = inputs("cuda")
+        results = operator(q, k, v[..., :32])
+        out = results if name == "flash_attn" else results[0]
+        assert (out.shape, out.dtype, out.device) == ((2, 40, 4, 32), q.dtype, q.device)
+        assert out.is_contiguous()
+
+
+@gpu
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_take_values_of_another_head_dim(name):
+    if not attune.explain(head_dim=192, head_dim_v=128).served:
+        pytest.skip("this GPU has no kernel for it")
+    q, k, v = (
+        torch.randn(2, 70, 4, d, device="cuda", dtype=torch.float16) for d in (192, 192, 128)
+    )
+    torch.library.opcheck(getattr(torch.ops.attune, name).default, (q, k, v), {"causal": True})
+    out = library.flash_attn_func(q, k, v, causal=True)
+    assert_attends(numpy(out), numpy(q), numpy(k), numpy(v), causal=True)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_compiles_into_one_graph(torch_device, backend, name):
     q, k, v = inputs(torch_device, seqlen_q=50)

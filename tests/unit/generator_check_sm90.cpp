@@ -59,6 +59,47 @@ TEST_CASE("head_dim is one of those that the family has") {
   for (const int head_dim : {64, 96, 128, 192, 256}) CHECK(refusals_of(tile(head_dim, 128, 64)).empty());
 }
 
+TEST_CASE("V with fewer columns than K takes less of shared memory and of registers, and so does O") {
+  Variant variant = tile(192, 128, 112, 2);
+  CHECK(refusals_of(variant).starts_with("stages: Q, K and V take 238671 bytes of shared memory"));
+  variant.head_dim_v = 128;
+  CHECK(refusals_of(variant).empty());
+  CHECK(variant.name() == "prefill_sm90_bf16_d192_v128_r128_c112_s2_qs1");
+  const Resources needs = resources(variant);
+  // Q and two blocks of K in rows of 3 panels, two blocks of V in rows of 2; O, whose rows are two panels at once.
+  CHECK(needs.shared_bytes == 128 * 384 + 2 * 112 * (384 + 256) + 2 * 2 * 8192 + 5 * 16 + 1023);
+  CHECK(needs.accumulator_registers == 64 + 56 + 28);
+}
+
+TEST_CASE("head_dim_v is one that the family has, and less than head_dim") {
+  const auto refusals_with = [](int head_dim, int head_dim_v) {
+    Variant variant = tile(head_dim, 128, 64);
+    variant.head_dim_v = head_dim_v;
+    return refusals_of(variant);
+  };
+  for (const int head_dim_v : {0, 64, 96, 128, 192}) CHECK(refusals_with(256, head_dim_v).empty());
+  CHECK(refusals_with(192, 192) ==
+        "head_dim_v: head_dim_v is 192; prefill_sm90 has 64, 96, 128, 192, 256 where that is less than head_dim, which "
+        "is 192; nearest that passes: head_dim_v 128\n");
+  CHECK(refusals_with(128, 192).starts_with("head_dim_v: head_dim_v is 192; "));
+  CHECK(refusals_with(192, 160).starts_with("head_dim_v: head_dim_v is 160; "));
+  CHECK(refusals_with(64, 64).ends_with("no value of head_dim_v alone passes\n"));
+}
+
+TEST_CASE("the default for V's own head_dim is the smallest pair that holds both") {
+  const auto pair_for = [](int head_dim, int head_dim_v) {
+    const Variant variant = default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, 128, head_dim_v);
+    CHECK(refusals_of(variant).empty());
+    return std::pair(variant.head_dim, variant.head_dim_of_v());
+  };
+  CHECK(pair_for(192, 128) == std::pair(192, 128));
+  CHECK(pair_for(136, 8) == std::pair(192, 128));
+  CHECK(pair_for(192, 136) == std::pair(192, 192));
+  CHECK(pair_for(128, 64) == std::pair(128, 128));
+  CHECK(pair_for(64, 128) == std::pair(128, 128));
+  CHECK(pair_for(200, 128) == std::pair(256, 256));
+}
+
 TEST_CASE("B_r is one to three warpgroups") {
   CHECK(refusals_of(tile(64, 96, 128)) ==
         "B_r: B_r is 96, but 1 to 3 warpgroups compute 64 rows each; nearest that passes: B_r 64\n");
@@ -151,6 +192,7 @@ TEST_CASE("what is shipped for 9.0 is what would be generated there") {
           expected.push_back(default_variant(prefill_sm90, dtype, head_dim, causal, room, B_r));
         }
       }
+      expected.push_back(default_variant(prefill_sm90, dtype, 192, causal, room, 128, 128));
     }
   }
   std::ranges::sort(shipped);

@@ -52,6 +52,18 @@ TEST_CASE("one query and two keys, by hand") {
   CHECK(out.lse[0] == doctest::Approx(std::log(std::exp(1.0) + std::exp(2.0))).epsilon(1e-12));
 }
 
+TEST_CASE("O is as wide as V, whose head_dim need not be that of Q and K") {
+  const Problem problem{.dtype = Dtype::fp16, .seqlen_q = 1, .seqlen_k = 2, .head_dim = 2, .head_dim_v = 3};
+  const Operand q = operand(problem, 1, 1, {1, 2});
+  const Operand k = operand(problem, 2, 1, {1, 0, 0, 1});
+  Operand v = operand(problem, 2, 1, {10, 20, 30, 40, 50, 60});
+  v.tensor.stride_seq = v.tensor.stride_head = 3;
+  const ReferenceOutput out = reference_attention(problem, q.tensor, k.tensor, v.tensor, 1.0);
+  const double p = 1 / (1 + std::exp(1.0));
+  REQUIRE(out.o.size() == 3);
+  for (const int d : {0, 1, 2}) CHECK(out.o[d] == doctest::Approx(10 * (d + 1) * p + 10 * (d + 4) * (1 - p)));
+}
+
 TEST_CASE("the scale multiplies the scores") {
   const Problem problem{.dtype = Dtype::fp16, .seqlen_q = 1, .seqlen_k = 2, .head_dim = 2};
   const Operand q = operand(problem, 1, 1, {1, 2});

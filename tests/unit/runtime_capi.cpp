@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -82,6 +83,10 @@ TEST_CASE("every bad field gets a status and a message that names it") {
       {"head_dim is 100; it must be a multiple of 8 from 8 to 256", [](auto& a) { a.head_dim = 100; }},
       {"head_dim is 264", [](auto& a) { a.head_dim = 264; }},
       {"head_dim is 0", [](auto& a) { a.head_dim = 0; }},
+      {"head_dim_v is 100; it must be a multiple of 8 from 8 to 256, or 0 where it is head_dim",
+       [](auto& a) { a.head_dim_v = 100; }},
+      {"head_dim_v is -8", [](auto& a) { a.head_dim_v = -8; }},
+      {"head_dim_v is 264", [](auto& a) { a.head_dim_v = 264; }},
       {"softmax_scale is -1", [](auto& a) { a.softmax_scale = -1; }},
       {"softmax_scale is nan", [](auto& a) { a.softmax_scale = std::nanf(""); }},
       {"softmax_scale is inf", [](auto& a) { a.softmax_scale = HUGE_VALF; }},
@@ -186,6 +191,22 @@ TEST_CASE("options of a caller older than the emulator are served, with a GPU in
   CHECK(last_error_has("at least 24"));
 }
 
+TEST_CASE("arguments of a caller older than head_dim_v are served, with V as wide as K") {
+  constexpr size_t older = offsetof(attune_prefill_args, causal) + sizeof(int32_t);
+  const RegistryHandle registry;
+  attune_prefill_args args = good_args();
+  args.head_dim_v = -1;  // what lies behind an older caller's struct
+  args.struct_size = older;
+  args.batch = 0;
+  CHECK(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK);
+  args.struct_size = offsetof(attune_prefill_args, head_dim_v) + sizeof(int32_t);
+  CHECK(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("head_dim_v is -1"));
+  args.struct_size = older - 1;
+  CHECK(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("attune_prefill_args.struct_size is 183; it must be sizeof(attune_prefill_args), at least 184"));
+}
+
 TEST_CASE("a newer caller's larger struct is served") {
   struct Larger {
     attune_prefill_args args;
@@ -285,7 +306,12 @@ TEST_CASE("the C++ API passes everything on and throws what it gets back") {
   CHECK(args.heads_kv == 2);
   CHECK(args.head_dim == 64);
   CHECK(args.causal == 1);
+  CHECK(args.head_dim_v == 0);
   CHECK(args.softmax_scale == 0.125F);
+  call.shape.head_dim_v = 32;
+  CHECK(call.args().head_dim_v == 32);
+  CHECK(call.args().softmax_scale == 0.125F);
+  call.shape.head_dim_v = 0;
   call.softmax_scale = 2.0F;
   CHECK(call.args().softmax_scale == 2.0F);
 

@@ -217,6 +217,61 @@ TEST_CASE("what is generated comes from the newest family that serves without wa
   CHECK(own(problem_of(128), newer).passed_over.empty());
 }
 
+TEST_CASE("V and O may have a head_dim of their own, up to the kernel's") {
+  const Variant own = default_variant(prefill_sm90, Dtype::bf16, 192, false, h200.shared_per_block, 128, 128);
+  const Variant whole = variant_of(prefill_sm90, 192);
+  REQUIRE(own.head_dim_v == 128);
+  const auto with_v = [](int head_dim, int head_dim_v) {
+    Problem problem = problem_of(head_dim);
+    problem.head_dim_v = head_dim_v;
+    return problem;
+  };
+  for (const int head_dim_v : {8, 96, 128}) CHECK(refusals(own, with_v(192, head_dim_v), h200).empty());
+  CHECK(refusals(own, with_v(160, 96), h200).empty());
+  CHECK(refusals(whole, with_v(64, 192), h200).empty());
+  CHECK(
+      mentions(refusals(own, with_v(192, 136), h200), "head_dim_v: the kernel serves up to 128, the problem has 136"));
+  CHECK(mentions(refusals(own, problem_of(192), h200), "head_dim_v: the kernel serves up to 128, the problem has 192"));
+  CHECK(mentions(refusals(variant_of(prefill_sm80, 192), with_v(192, 128), h200),
+                 "head_dim_v: prefill_sm80 has one head_dim for Q, K and V, the problem has 192 and 128 for V"));
+  CHECK(refusals(variant_of(prefill_sm80, 192), with_v(192, 192), h200).empty());
+  CHECK(plan(own, with_v(160, 96), h200).head_dim_v == 96);
+  CHECK(plan(own, problem_of(96), h200).head_dim_v == 96);
+
+  const std::vector<Variant> candidates{variant_of(prefill_sm90, 256), whole, own, variant_of(prefill_sm90, 128)};
+  CHECK(choose(candidates, with_v(192, 128), h200) == own);
+  CHECK(choose(candidates, with_v(160, 96), h200) == own);
+  CHECK(choose(candidates, with_v(192, 136), h200) == whole);
+  CHECK(choose(candidates, problem_of(192), h200) == whole);
+  CHECK(choose(candidates, with_v(200, 64), h200) == candidates[0]);
+  CHECK(choose(candidates, with_v(128, 64), h200) == candidates[3]);
+
+  CHECK(choose_own(with_v(192, 128), h200).variant == own);
+  CHECK(choose_own(with_v(24, 16), h200).variant.head_dim == 64);  // no older family would pad less
+  CHECK(choose_own(with_v(24, 16), h200).refusals.empty());
+  Device older = h200;
+  older.capability = 80;
+  CHECK(mentions(choose_own(with_v(192, 128), older).refusals, "has one head_dim for Q, K and V"));
+}
+
+TEST_CASE("a problem's text names the head_dim of V where it is another") {
+  Problem problem = problem_of(192);
+  CHECK(problem.text() == "bf16 d192 b2 hq8 hk2 lq1000 lk2000");
+  problem.head_dim_v = 192;
+  CHECK(problem.text() == "bf16 d192 b2 hq8 hk2 lq1000 lk2000");
+  problem.head_dim_v = 128;
+  CHECK(problem.text() == "bf16 d192v128 b2 hq8 hk2 lq1000 lk2000");
+}
+
+TEST_CASE("groups of heads count the bytes of keys and of values apart") {
+  const Variant variant = variant_of(prefill_sm90, 192);
+  Problem problem = problem_of(192);
+  problem.batch = 100;
+  const int even = plan(variant, problem, h200).group_heads;
+  problem.head_dim_v = 96;
+  CHECK(plan(variant, problem, h200).group_heads > even * 5 / 4);
+}
+
 TEST_CASE("the emulator is given kernels whose instructions it has") {
   for (const int family : {prefill_sm80, prefill_sm90}) {
     const Variant variant = variant_of(family, 128);

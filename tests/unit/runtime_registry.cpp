@@ -275,6 +275,31 @@ TEST_CASE("on compute capability 9.0 a launch has as many blocks as the GPU, and
   CHECK(v.tensor.strides == std::array<std::uint64_t, 3>{72 * 2, 500 * 72 * 2, 2 * 500 * 72 * 2});
 }
 
+TEST_CASE("V of a head_dim of its own gets a kernel of its own, and maps of V and O as wide as it") {
+  if (!can_serve_by_tensor_maps()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  attune_prefill_args args = args_of(192);
+  registry.prefill(args, nullptr);
+  CHECK(fake.loads == 1);
+  args.head_dim_v = 192;
+  registry.prefill(args, nullptr);
+  CHECK(fake.loads == 1);
+  args.head_dim_v = 128;
+  fake.launches = 0;  // the first is kept
+  registry.prefill(args, nullptr);
+  CHECK(fake.loads == 2);
+  const AttuneTensorPrefillParams& params = fake.last_launch.tensor_params;
+  CHECK(testing::FakeTensorMap::of(params.k).tensor.extents == std::array<std::uint64_t, 4>{192, 500, 2, 3});
+  CHECK(testing::FakeTensorMap::of(params.v).tensor.extents == std::array<std::uint64_t, 4>{128, 500, 2, 3});
+  CHECK(testing::FakeTensorMap::of(params.o).tensor.extents == std::array<std::uint64_t, 4>{128, 300, 8, 3});
+  args.v.stride_head = 128;  // a row of V, though less than one of K
+  const int before = fake.encoded_maps;
+  registry.prefill(args, nullptr);
+  CHECK(fake.encoded_maps == before + 1);
+}
+
 TEST_CASE("maps are encoded once for tensors that come again, and anew for others") {
   if (!can_serve_by_tensor_maps()) return;
   const Bench bench;

@@ -30,11 +30,9 @@ TEST_CASE("a tensor map takes strides of at least a row and below 2^40 bytes") {
 }
 
 TEST_CASE("a description has extents in elements, strides in bytes and a valid stride for a single element") {
-  AttunePrefillParams params = params_of(72);
-  params.batch = 1;
   int memory = 0;
   const AttuneTensor tensor{.data = &memory, .stride_batch = 0, .stride_seq = 640, .stride_head = 80};
-  const TensorDescription description = describe(tensor, params, Dtype::fp16, 100, 8, 192);
+  const TensorDescription description = describe(tensor, {72, 100, 8, 1}, Dtype::fp16, 192);
   CHECK(description.base == &memory);
   CHECK(description.dtype == Dtype::fp16);
   CHECK(description.extents == std::array<std::uint64_t, 4>{72, 100, 8, 1});
@@ -43,10 +41,9 @@ TEST_CASE("a description has extents in elements, strides in bytes and a valid s
 }
 
 TEST_CASE("packed, a query's heads are neighbouring rows of a box") {
-  const AttunePrefillParams params = params_of(72);
   int memory = 0;
   const AttuneTensor tensor{.data = &memory, .stride_batch = 96000, .stride_seq = 960, .stride_head = 80};
-  const TensorDescription plain = describe(tensor, params, Dtype::fp16, 100, 12, 192);
+  const TensorDescription plain = describe(tensor, {72, 100, 12, 2}, Dtype::fp16, 192);
   const TensorDescription packed = pack(plain, 4);
   CHECK(packed.base == &memory);
   CHECK(packed.dtype == Dtype::fp16);
@@ -60,6 +57,7 @@ TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
   plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);
   plan.variant.gqa_ratio = 4;
   plan.variant.pack_gqa = 1;
+  plan.head_dim_v = 64;
   std::vector<TensorDescription> seen;
   make_tensor_params(params_of(64), plan, [&](const TensorDescription& one) {
     seen.push_back(one);
@@ -73,10 +71,13 @@ TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
   CHECK(seen[3].extents == std::array<std::uint64_t, 4>{64, 12, 100, 2});
 }
 
-TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads; O is written by 64 rows") {
+TEST_CASE(
+    "Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads; O is written by 64 rows, V's "
+    "wide") {
   Plan plan;
   plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);
   plan.q_blocks = 7;
+  plan.head_dim_v = 40;
   plan.group_heads = 5;
   std::vector<TensorDescription> seen;
   const AttuneTensorPrefillParams block = make_tensor_params(params_of(64), plan, [&](const TensorDescription& one) {
@@ -90,11 +91,11 @@ TEST_CASE("Q is read in tiles of B_r rows, K and V in blocks of B_c rows of thei
   CHECK(seen[0].extents == std::array<std::uint64_t, 4>{64, 100, 12, 2});
   for (const std::size_t i : {1U, 2U}) {
     CHECK(seen[i].box[1] == 128);
-    CHECK(seen[i].extents == std::array<std::uint64_t, 4>{64, 200, 3, 2});
+    CHECK(seen[i].extents == std::array<std::uint64_t, 4>{i == 1 ? 64U : 40U, 200, 3, 2});
     CHECK(seen[i].dtype == Dtype::fp16);
   }
   CHECK(seen[3].box[1] == 64);
-  CHECK(seen[3].extents == seen[0].extents);
+  CHECK(seen[3].extents == std::array<std::uint64_t, 4>{40, 100, 12, 2});
   CHECK(block.q.opaque[0] == 1);
   CHECK(block.k.opaque[0] == 2);
   CHECK(block.v.opaque[0] == 3);

@@ -56,7 +56,7 @@ typedef struct attune_options {
 /* A registry of kernels: embedded ones, and those compiled for it. Thread-safe. */
 typedef struct attune_registry attune_registry;
 
-/* A tensor batch x seqlen x heads x head_dim. `data` 16-byte aligned; strides in elements, multiples
+/* A tensor batch x seqlen x heads x head_dim (or head_dim_v). `data` 16-byte aligned; strides in elements, multiples
  * of 8; the last dimension contiguous. */
 typedef struct attune_tensor {
   void* data;
@@ -67,12 +67,12 @@ typedef struct attune_tensor {
 
 /* O = softmax(softmax_scale * Q K^T + mask) V (FlashAttention-2, arXiv 2307.08691). */
 typedef struct attune_prefill_args {
-  size_t struct_size;
+  size_t struct_size; /* up to the end of causal is enough */
   attune_dtype dtype;
   attune_tensor q; /* batch x seqlen_q x heads_q  x head_dim */
   attune_tensor k; /* batch x seqlen_k x heads_kv x head_dim */
-  attune_tensor v; /* batch x seqlen_k x heads_kv x head_dim */
-  attune_tensor o; /* batch x seqlen_q x heads_q  x head_dim, written */
+  attune_tensor v; /* batch x seqlen_k x heads_kv x head_dim_v */
+  attune_tensor o; /* batch x seqlen_q x heads_q  x head_dim_v, written */
   float* lse;      /* batch x heads_q x seqlen_q, contiguous, natural log, written; may be null */
   int32_t batch;
   int32_t seqlen_q; /* up to 4 million, 8 million where head_dim is at most 128 */
@@ -82,6 +82,7 @@ typedef struct attune_prefill_args {
   int32_t head_dim;    /* a multiple of 8, at most 256 */
   float softmax_scale; /* finite, >= 0; usually 1/sqrt(head_dim) */
   int32_t causal;      /* 1: query i sees keys j <= i + seqlen_k - seqlen_q */
+  int32_t head_dim_v;  /* as head_dim; 0: the same. Another one is served on compute capability 9.0 */
 } attune_prefill_args;
 
 /* "0.1.0" */

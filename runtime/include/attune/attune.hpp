@@ -89,6 +89,7 @@ struct Shape {
   std::int32_t heads_kv = 1;    ///< divides heads_q
   std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
   bool causal = false;          ///< query i sees keys j <= i + seqlen_k - seqlen_q
+  std::int32_t head_dim_v = 0;  ///< of V and O, as head_dim; 0: the same. Another one needs compute capability 9.0
 };
 
 /// One call: O = softmax(softmax_scale * Q K^T + mask) V.
@@ -121,6 +122,7 @@ struct Prefill {
                            : shape.head_dim > 0 ? 1 / std::sqrt(static_cast<float>(shape.head_dim))
                                                 : 1;
     result.causal = shape.causal ? 1 : 0;
+    result.head_dim_v = shape.head_dim_v;
     return result;
   }
 };

@@ -33,7 +33,8 @@ def flash_attn_func(
             the first element is aligned to 16 bytes.
         k: (batch, seqlen_k, heads_kv, head_dim), where heads_kv divides heads_q; framework, device
             and dtype are those of q.
-        v: as k.
+        v: as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
+            have a kernel of their own, which serves what is smaller too.
         dropout_p: Only 0 is served.
         softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
             1 / sqrt(head_dim).
@@ -46,7 +47,7 @@ def flash_attn_func(
         return_attn_probs: Also return the log-sum-exp of each row.
 
     Returns:
-        An array like q. With return_attn_probs a tuple (out, softmax_lse, None) as flash-attn has
+        An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None) as flash-attn has
         it without dropout: softmax_lse is (batch, heads_q, seqlen_q), float32, natural logarithm,
         and -inf (flash-attn 2: +inf) where a query sees no key.
 

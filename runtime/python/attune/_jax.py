@@ -45,8 +45,9 @@ def attend(
 def _prefill(
     arrays: tuple[jax.Array, ...], softmax_scale: float, causal: bool, return_lse: bool
 ) -> Sequence[jax.Array]:
-    batch, seqlen_q, *_, heads_q, head_dim = arrays[0].shape
-    results = [jax.ShapeDtypeStruct((batch, seqlen_q, heads_q, head_dim), arrays[0].dtype)]
+    batch, seqlen_q, *_, heads_q, _ = arrays[0].shape
+    head_dim_v = arrays[-1].shape[-1]
+    results = [jax.ShapeDtypeStruct((batch, seqlen_q, heads_q, head_dim_v), arrays[0].dtype)]
     if return_lse:
         results.append(jax.ShapeDtypeStruct((batch, heads_q, seqlen_q), jnp.float32))
     call = jax.ffi.ffi_call(_NAME, results, vmap_method="broadcast_all")

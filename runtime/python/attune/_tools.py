@@ -112,6 +112,7 @@ def explain(
     heads_q: int | None = None,
     heads_kv: int | None = None,
     head_dim: int | None = None,
+    head_dim_v: int | None = None,
     arch: str | None = None,
 ) -> Explanation:
     """Which kernel would serve a problem, and why not the others. Loads and compiles nothing.
@@ -123,7 +124,7 @@ def explain(
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16; of its memory nothing is read.
         k: (batch, seqlen_k, heads_kv, head_dim).
-        v: as k.
+        v: as k, or with another head_dim.
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q.
         dtype: "fp16" or "bf16" (the default), or the dtype of a framework.
         batch: Sequences; 1 by default.
@@ -132,6 +133,7 @@ def explain(
         heads_q: Query heads; 16 by default.
         heads_kv: Key/value heads, which divide heads_q; heads_q by default.
         head_dim: A multiple of 8 up to 256; 128 by default.
+        head_dim_v: Of v and the result; head_dim by default.
         arch: A GPU that need not be here ("sm_80", "sm_90", ...), or "emulator". By default where
             the arrays are; for sizes the current GPU.
 
@@ -142,7 +144,7 @@ def explain(
 
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
-    sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim)
+    sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
     return Explanation(**_attune.explain(*_problem((q, k, v), dtype, sizes, causal, arch)))
 
 
@@ -159,6 +161,7 @@ def jit(
     heads_q: int | None = None,
     heads_kv: int | None = None,
     head_dim: int | None = None,
+    head_dim_v: int | None = None,
     arch: str | None = None,
 ) -> str:
     """Makes a problem's kernel ready, so that a CUDA graph capture or a first call finds it loaded.
@@ -168,9 +171,9 @@ def jit(
     the disk cache and nothing is loaded.
 
     Args:
-        q, k, v, causal, dtype, batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, arch: As for
-            explain. Which kernel it is follows from dtype, head_dim, causal and heads_q / heads_kv;
-            the other sizes are only held to the limits.
+        q, k, v, causal, dtype, batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v,
+            arch: As for explain. Which kernel it is follows from dtype, head_dim, head_dim_v, causal
+            and heads_q / heads_kv; the other sizes are only held to the limits.
 
     Returns:
         The name of the variant.
@@ -182,15 +185,15 @@ def jit(
 
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
-    sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim)
+    sizes = (batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v)
     return _attune.jit(*_problem((q, k, v), dtype, sizes, causal, arch))
 
 
-_SIZE_NAMES = ("batch", "seqlen_q", "seqlen_k", "heads_q", "heads_kv", "head_dim")
+_SIZE_NAMES = ("batch", "seqlen_q", "seqlen_k", "heads_q", "heads_kv", "head_dim", "head_dim_v")
 _BF16 = {"bf16": True, "bfloat16": True, "fp16": False, "float16": False}
 _DLPACK_CUDA = (2, 13)  # kDLCUDA and kDLCUDAManaged
 
-_Sizes = tuple[int, int, int, int, int, int]
+_Sizes = tuple[int, int, int, int, int, int, int]
 
 
 def _problem(
@@ -220,17 +223,20 @@ def _with_defaults(
     heads_q: int | None,
     heads_kv: int | None,
     head_dim: int | None,
+    head_dim_v: int | None,
 ) -> _Sizes:
     """The tool's."""
     seqlen_q = 1024 if seqlen_q is None else seqlen_q
     heads_q = 16 if heads_q is None else heads_q
+    head_dim = 128 if head_dim is None else head_dim
     return (
         1 if batch is None else batch,
         seqlen_q,
         seqlen_q if seqlen_k is None else seqlen_k,
         heads_q,
         heads_q if heads_kv is None else heads_kv,
-        128 if head_dim is None else head_dim,
+        head_dim,
+        head_dim if head_dim_v is None else head_dim_v,
     )
 
 
@@ -273,11 +279,12 @@ def _sizes_of(q: Any, k: Any, v: Any) -> _Sizes:
             )
     batch, seqlen_q, heads_q, head_dim = q.shape
     _, seqlen_k, heads_kv, _ = k.shape
-    expected = (batch, seqlen_k, heads_kv, head_dim)
-    for name, array in (("k", k), ("v", v)):
+    head_dim_v = v.shape[3]
+    for name, array, own in (("k", k, head_dim), ("v", v, head_dim_v)):
+        expected = (batch, seqlen_k, heads_kv, own)
         if tuple(array.shape) != expected:
             raise ValueError(f"{name} has shape {tuple(array.shape)}; it must be {expected}")
-    return batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim
+    return batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v
 
 
 def _place(q: Any) -> tuple[str | None, int | None]:

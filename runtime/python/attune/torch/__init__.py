@@ -60,10 +60,11 @@ def flash_attn_func(
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, on a CUDA device.
         k: (batch, seqlen_k, heads_kv, head_dim).
-        v: as k.
+        v: as k, or with another head_dim.
 
     The other arguments, the strides that are accepted, the result, the errors and the paper are those
-    of attune.flash_attn_func. The result is new memory, with the strides of torch.empty_like(q).
+    of attune.flash_attn_func. The result is new memory, with the strides of torch.empty_like(q), or
+    contiguous where v has another head_dim.
     """
     _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
     _require_tensor("q", q)

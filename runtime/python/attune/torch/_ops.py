@@ -56,7 +56,12 @@ def _fake_attention(
                 f"{name} requires a gradient, and there is no backward yet; "
                 "call it under torch.no_grad() where none is needed"
             )
-    return torch.empty_like(q)
+    head_dim_v = v.shape[-1]
+    return (
+        torch.empty_like(q)
+        if head_dim_v == q.shape[-1]
+        else q.new_empty((*q.shape[:-1], head_dim_v))
+    )
 
 
 def _fake_attention_lse(

@@ -51,7 +51,7 @@ def attend(
         module: The attention layer; its is_causal counts where the argument is None.
         query: (batch, heads_q, seqlen_q, head_dim).
         key: (batch, heads_kv, seqlen_k, head_dim).
-        value: as key.
+        value: as key, or with another head_dim.
         attention_mask: None, as require_no_mask returns it.
         dropout: Only 0 is served.
         scaling: Of the scores. By default 1 / sqrt(head_dim).
@@ -60,7 +60,7 @@ def attend(
         kwargs: None or False, or what changes nothing.
 
     Returns:
-        (batch, seqlen_q, heads_q, head_dim), contiguous; and None, for the weights.
+        (batch, seqlen_q, heads_q, head_dim of value), contiguous; and None, for the weights.
 
     Raises:
         NotImplementedError: What is not served. The other errors are those of flash_attn_func.

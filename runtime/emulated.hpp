@@ -30,8 +30,8 @@ class EmulatedParams {
   [[nodiscard]] const void* get() const;
 
  private:
+  AttuneTensorPrefillParams tensor_params_{};  // aligned to 64 bytes, and so the first
   AttunePrefillParams params_{};
-  AttuneTensorPrefillParams tensor_params_{};
   bool tensor_maps_;
 };
 

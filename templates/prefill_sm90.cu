@@ -75,7 +75,7 @@ using QRing = Ring<variant::Q_stages, consumers * 4>;
 using KVRing = Ring<variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
 using Output = OutputStage<O_columns>;
-// A tile has rows of one head of so many of a sequence, which is or reads this one of keys and values.
+// How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa
 using Row = PackedRow<variant::gqa_ratio>;
 using KeyMask = PackedMask<variant::causal, variant::gqa_ratio>;

@@ -12,7 +12,8 @@
 // others owns 64 rows of the tile and walks the keys B_c at a time, from the last visible block down so that masking is
 // over first. The blocks of all its tiles are one stream: in each step it issues S = Q K^T for the next block, of the
 // next tile where this one is done, then O += P V for the block before, and turns S into the next P while V is being
-// multiplied. So tiles have no prologue of their own.
+// multiplied. So tiles have no prologue of their own. With one tile of Q in shared memory each tile is such a stream by
+// itself, and the next Q arrives while O is stored.
 //
 // Which unit limits it, for 64 queries and 64 keys on one multiprocessor: the two products take 4 * D clocks of the
 // tensor cores (8 * 64 * 64 * D / 8192), the 4096 exponentials 256 clocks of the special-function units, at 16 a clock.
@@ -973,7 +974,6 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   };
 
   turns.begin();
-  // One stream of all tiles.
   if (order.next(tile)) {
     Softmax softmax;
     softmax.restart();
@@ -1010,6 +1010,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
       wgmma_fence();
       multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
       rings.v.wait();
+      wgmma_fence();
       multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
       turns.pass();
 

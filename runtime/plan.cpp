@@ -215,7 +215,7 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
     if (problem.seqlen_k == 0) result.emplace_back("seqlen_k: it is 0, and a tensor map holds at least one key");
     if (!problem.mappable_strides) {
       result.emplace_back(
-          "strides: one of Q, K or V is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");
+          "strides: one of Q, K, V or O is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");
     }
     if (!can_emulate(variant) && device.name == emulator::device().name) {
       result.emplace_back("template: the emulator lacks the instructions of this family");

@@ -1,4 +1,5 @@
-// One block of scores, all exponentials before anything else: where other warpgroups have the products to go on with.
+// One block of scores, its exponentials all at once. ptxas hoists a wait in `between` in front of them: for kernels
+// whose other warpgroups have the products to go on with.
 #pragma once
 
 #include "blocks/lazy_softmax.cuh"
@@ -35,7 +36,7 @@ __device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[c
     }
     softmax.l[h] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
   }
-  settle(S);  // the exponentials are not put off until `between` is done
+  settle(S);
   between(0.0f);
 #pragma unroll
   for (int n = 0; n < columns; ++n) {

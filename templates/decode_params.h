@@ -1,0 +1,34 @@
+// The parameter block of the kernels that attend to a cache of keys and values, and of the one that combines their
+// parts; plain C like params.h, and part of the same ATTUNE_PARAMS_ABI.
+#pragma once
+
+#include "params.h"
+
+// Attention of few queries to a cache (Flash-Decoding): O = softmax(scale * Q K^T + mask) V. The cache is pages of
+// page_size tokens; a contiguous one is a page for each of its sequences. Query i of a sequence stands at position
+// i + seqlen_k - seqlen_q.
+struct AttuneDecodeParams {
+  struct AttuneTensor q;   // batch x seqlen_q x heads_q x head_dim
+  struct AttuneTensor k;   // pages x page_size x heads_kv x head_dim
+  struct AttuneTensor v;   // likewise
+  struct AttuneTensor o;   // batch x seqlen_q x heads_q x head_dim
+  float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
+  float* partial_o;        // slots x heads_kv x rows x head_dim; rows: seqlen_q * gqa_ratio; see blocks/parts.cuh
+  float* partial_lse;      // slots x heads_kv x rows, log base 2
+  const int* seqlens_k;    // batch: the keys of each sequence, those beyond max_seqlen_k ignored; null: max_seqlen_k
+  const int* block_table;  // batch x table_width: pages of each sequence; null: sequence i has page i alone
+  float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
+  int batch;
+  int seqlen_q;
+  int heads_kv;
+  int gqa_ratio;     // heads_q / heads_kv
+  int head_dim;      // at most the variant's; missing columns read as zero
+  int max_seqlen_k;  // at most table_width * page_size
+  int page_size;
+  int pages;         // table entries beyond them read as zeros
+  int table_width;   // 1 for a contiguous cache
+  int window_left;   // a query sees that many keys before its own position; -1: all
+  int window_right;  // and that many behind it; 0: causal, -1: all
+  int splits;        // parts of the keys of each sequence; 0: the keys of the whole batch fall into `parts`
+  int parts;         // for each head; batch * splits where splits is not 0
+};

@@ -69,7 +69,7 @@ Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec) {
   Merge merge(result.value);
   for (const Family& family : families()) {
     Variant variant = family.defaults;
-    variant.causal = 1;
+    if (family.operation == Operation::prefill) variant.causal = 1;
     merge.add(variant, std::string{family.name});
   }
   Result<Collection> collected = collect(std::span(&spec, 1));

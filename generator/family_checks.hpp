@@ -32,6 +32,8 @@ struct FamilyChecks {
 
 const FamilyChecks& prefill_sm80_checks();
 const FamilyChecks& prefill_sm90_checks();
+const FamilyChecks& decode_sm80_checks();
+const FamilyChecks& combine_checks();
 
 /// The legal value of a field nearest to the variant's own with which `passes` holds; nothing when none does.
 template <class Passes>

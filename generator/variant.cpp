@@ -45,10 +45,11 @@ constexpr std::array field_table{
     integer("B_c", &Variant::B_c, 16, 256, 16, no_words, "c", true, "rows of K and V in one step of the main loop"),
     // 16 warps of 16 rows are B_r's maximum, and their 512 threads stay inside the 1,024 of a block.
     integer("warps", &Variant::warps, 1, 16, 1, no_words, "w", true,
-            "warps per thread block, each with B_r / warps rows of Q"),
+            "warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys"),
     integer("stages", &Variant::stages, 1, 4, 1, no_words, "s", true, "K/V blocks that shared memory holds at a time"),
     integer("Q_stages", &Variant::Q_stages, 1, 4, 1, no_words, "qs", false,
             "tiles of Q that shared memory holds at a time"),
+    boolean("paged", &Variant::paged, "paged", "keys are in pages that a block table names"),
     boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
     integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
             "heads of Q per head of K and V; any: taken from the launch"),
@@ -100,8 +101,13 @@ constexpr std::array prefill_sm90_keys{
     "dtype"sv,  "head_dim"sv,  "head_dim_v"sv, "B_r"sv,       "B_c"sv,           "stages"sv,           "Q_stages"sv,
     "causal"sv, "gqa_ratio"sv, "pack_gqa"sv,   "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
+constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv, "B_c"sv, "warps"sv, "stages"sv, "paged"sv};
+
+constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv};
+
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",
+           .operation = Operation::prefill,
            .minimum_capability = 80,
            .architecture_specific = false,
            .tensor_maps = false,
@@ -109,14 +115,32 @@ constexpr std::array family_table{
            .defaults = {},
            .doc = "FlashAttention-2 forward on mma.sync tensor cores"},
     Family{.name = "prefill_sm90",
+           .operation = Operation::prefill,
            .minimum_capability = 90,
            .architecture_specific = true,
            .tensor_maps = true,
            .keys = prefill_sm90_keys,
            .defaults = {.family = prefill_sm90, .B_c = 128},
            .doc = "FlashAttention-3 forward on wgmma and bulk tensor copies"},
+    Family{.name = "decode_sm80",
+           .operation = Operation::decode,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = decode_sm80_keys,
+           .defaults = {.family = decode_sm80, .B_r = 16},
+           .doc = "Flash-Decoding on mma.sync tensor cores"},
+    Family{.name = "combine",
+           .operation = Operation::combine,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = combine_keys,
+           .defaults = {.family = combine},
+           .doc = "Flash-Decoding's merge of the parts of the keys"},
 };
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
+static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {

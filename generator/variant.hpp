@@ -37,6 +37,7 @@ struct Variant {
   int warps = 4;
   int stages = 2;
   int Q_stages = 2;
+  int paged = 0;
   int causal = 0;
   int gqa_ratio = 0;  ///< 0: any
   int pack_gqa = 0;
@@ -110,9 +111,18 @@ std::string nearest_value(const Field& field, std::string_view word);
 /// What a person may write for this field, for messages: "fp16 or bf16", "a multiple of 16 from 16 to 256".
 std::string accepted_values(const Field& field);
 
+/// What the kernels of a family compute.
+enum class Operation : int {
+  prefill = 0,  ///< attention of many queries
+  decode = 1,   ///< attention of few queries to a cache, each thread block with a part of the keys
+  combine = 2,  ///< the results of such parts into one
+};
+inline constexpr int operation_count = 3;
+
 /// A kernel family, one file in templates/.
 struct Family {
   std::string_view name;                   ///< "prefill_sm80": templates/<name>.cu
+  Operation operation;
   int minimum_capability;                  ///< 80
   bool architecture_specific;              ///< runs on that capability alone, for which compilers are told "90a"
   bool tensor_maps;                        ///< reads Q, K and V through them (templates/tensor_params.h)
@@ -135,6 +145,8 @@ std::span<const Family> families();
 /// Their indices.
 inline constexpr int prefill_sm80 = 0;
 inline constexpr int prefill_sm90 = 1;
+inline constexpr int decode_sm80 = 2;
+inline constexpr int combine = 3;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);

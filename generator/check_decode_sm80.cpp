@@ -1,0 +1,141 @@
+// The rules of decode_sm80, and those of combine, which merges what its thread blocks leave.
+#include <algorithm>
+#include <array>
+
+#include "generator/family_checks.hpp"
+
+namespace attune {
+namespace {
+
+constexpr int lanes = 32;     // threads of a warp
+constexpr int mma_rows = 16;  // rows of an m16n8k16 tile, and its depth
+constexpr int element_bytes = 2;
+constexpr int float_bytes = 4;
+constexpr std::array row_counts{16, 32};
+constexpr int slice_columns = 32;  // of O, in which the warps' results are added up
+constexpr int slice_stride = 36;   // of its rows in shared memory, against bank conflicts
+
+/// Registers per thread that O, S and Q may have.
+constexpr int register_budget = 208;
+
+int step_up(int value, int step) { return (value + step - 1) / step * step; }
+
+bool has_rows(const Variant& v) { return std::ranges::find(row_counts, v.B_r) != row_counts.end(); }
+
+bool keys_divide(const Variant& v) { return v.B_c % (mma_rows * v.warps) == 0; }
+
+bool columns_divide(const Variant& v) { return v.head_dim % slice_columns == 0; }
+
+bool is_tile(const Variant& v) { return has_rows(v) && keys_divide(v); }
+
+Resources resources_of(const Variant& v) {
+  Resources needs;
+  needs.threads = v.warps * lanes;
+  const int pipeline = v.stages * 2 * v.B_c * v.head_dim * element_bytes;
+  const int m_and_l = v.warps * v.B_r * 2 * float_bytes;
+  const int O_slices = v.warps * v.B_r * slice_stride * float_bytes;
+  needs.shared_bytes = pipeline + m_and_l + O_slices;
+  // O, S, and Q in half a register an element.
+  needs.accumulator_registers = v.B_r / mma_rows * (v.head_dim / 2 + v.B_c / v.warps / 2 + v.head_dim / 4);
+  return needs;
+}
+
+std::optional<Refusal> head_dim_rule(const Variant& v) {
+  if (columns_divide(v)) return std::nullopt;
+  return refuse(v, {"head_dim"},
+                fmt::format("head_dim is {}, which is not a multiple of {}: the warps add O up in slices of so many "
+                            "columns",
+                            v.head_dim, slice_columns),
+                columns_divide);
+}
+
+std::optional<Refusal> rows_rule(const Variant& v) {
+  if (has_rows(v)) return std::nullopt;
+  return refuse(v, {"B_r"}, fmt::format("B_r is {}; decode_sm80 has {}", v.B_r, fmt::join(row_counts, ", ")), has_rows);
+}
+
+std::optional<Refusal> keys_rule(const Variant& v) {
+  if (keys_divide(v)) return std::nullopt;
+  return refuse(
+      v, {"B_c", "warps"},
+      fmt::format("B_c is {}, which is not a multiple of 16 * warps = {}: every warp takes whole 16-key tiles", v.B_c,
+                  mma_rows * v.warps),
+      keys_divide);
+}
+
+std::optional<Refusal> registers_rule(const Variant& v) {
+  if (!is_tile(v)) return std::nullopt;
+  const int needed = resources_of(v).accumulator_registers;
+  if (needed <= register_budget) return std::nullopt;
+  return refuse(
+      v, {"B_c", "B_r"},
+      fmt::format("O, S and Q take {} registers per thread, over the {} that leave no spills", needed, register_budget),
+      [](const Variant& c) { return is_tile(c) && resources_of(c).accumulator_registers <= register_budget; });
+}
+
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, registers_rule});
+
+constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_c"};
+
+/// The tile of one range of head_dims.
+struct Tile {
+  int head_dim;     ///< the largest it serves
+  int largest_B_r;  ///< that leaves registers
+  int B_c;
+  int warps;
+  int stages;
+};
+
+constexpr std::array tiles{
+    Tile{64, 32, 128, 4, 2},
+    Tile{128, 32, 64, 4, 2},
+    Tile{256, 16, 64, 4, 1},
+};
+
+void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
+  variant.head_dim = step_up(variant.head_dim, slice_columns);
+  variant.head_dim_v = 0;
+  variant.causal = 0;  // part of the call's window
+  const Tile& tile = *std::ranges::find_if(tiles, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
+  variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
+  variant.B_c = tile.B_c;
+  variant.warps = tile.warps;
+  variant.stages = tile.stages;
+  while (resources_of(variant).shared_bytes > shared_per_block && variant.stages > 1) --variant.stages;
+}
+
+Resources combine_resources(const Variant& v) {
+  return {.threads = v.warps * lanes, .shared_bytes = 0, .accumulator_registers = 0};
+}
+
+bool is_combine_tile(const Variant& /*variant*/) { return true; }
+
+constexpr std::array<std::string_view, 1> combine_shared_memory_keys{"warps"};
+
+void set_default_combine(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
+  variant.head_dim = step_up(variant.head_dim, slice_columns);
+  variant.head_dim_v = 0;
+  variant.causal = 0;
+}
+
+}  // namespace
+
+const FamilyChecks& decode_sm80_checks() {
+  static constexpr FamilyChecks checks{.resources = resources_of,
+                                       .is_tile = is_tile,
+                                       .rules = rules,
+                                       .shared_memory_keys = shared_memory_keys,
+                                       .set_default_tile = set_default_tile};
+  return checks;
+}
+
+const FamilyChecks& combine_checks() {
+  static constexpr FamilyChecks checks{.resources = combine_resources,
+                                       .is_tile = is_combine_tile,
+                                       .rules = {},
+                                       .shared_memory_keys = combine_shared_memory_keys,
+                                       .set_default_tile = set_default_combine};
+  return checks;
+}
+
+}  // namespace attune

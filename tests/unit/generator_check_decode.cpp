@@ -1,0 +1,102 @@
+// The rules of decode_sm80 and combine, and what is shipped of them.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "generator/collect.hpp"
+#include "generator/cost.hpp"
+
+namespace {
+
+using namespace attune;
+
+constexpr int room = 227 * 1024;
+const Variant defaults = families()[decode_sm80].defaults;
+
+std::string refusals_of(const Variant& variant) {
+  std::string text;
+  for (const Refusal& refusal : check(variant)) text += refusal.field + ": " + refusal.message + "\n";
+  return text;
+}
+
+TEST_CASE("a decode kernel needs its pipeline, m, l and a slice of O for each warp") {
+  const Resources needs = resources(defaults);
+  CHECK(needs.threads == 128);
+  CHECK(needs.shared_bytes == 2 * 2 * 64 * 128 * 2 + 4 * 16 * 2 * 4 + 4 * 16 * 36 * 4);
+  CHECK(needs.accumulator_registers == 64 + 8 + 32);
+  CHECK(defaults.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2");
+  Variant paged = defaults;
+  paged.paged = 1;
+  CHECK(paged.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
+  CHECK(families()[combine].defaults.name() == "combine_bf16_d128_w4");
+  CHECK(resources(families()[combine].defaults).threads == 128);
+}
+
+TEST_CASE("tiles that do not divide are refused with the nearest that do") {
+  Variant variant = defaults;
+  variant.B_c = 96;
+  CHECK(refusals_of(variant) ==
+        "B_c: B_c is 96, which is not a multiple of 16 * warps = 64: every warp takes whole 16-key tiles; nearest that "
+        "passes: B_c 64\n");
+  variant = defaults;
+  variant.B_r = 48;
+  CHECK(refusals_of(variant) == "B_r: B_r is 48; decode_sm80 has 16, 32; nearest that passes: B_r 32\n");
+  variant = defaults;
+  variant.head_dim = 80;
+  CHECK(refusals_of(variant).find("nearest that passes: head_dim 64") != std::string::npos);
+}
+
+TEST_CASE("O, S and Q must fit the registers") {
+  Variant variant = defaults;
+  variant.B_r = 32;
+  CHECK(refusals_of(variant).empty());
+  variant.head_dim = 160;
+  CHECK(refusals_of(variant).starts_with("B_r: O, S and Q take 256 registers per thread"));
+}
+
+TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
+  for (const int shared_per_block : {99 * 1024, room}) {
+    for (int head_dim = 1; head_dim <= 256; ++head_dim) {
+      for (const int B_r : {16, 32}) {
+        const Variant variant = default_variant(decode_sm80, Dtype::fp16, head_dim, false, shared_per_block, B_r);
+        CAPTURE(variant.name());
+        CHECK(refusals_of(variant).empty());
+        CHECK(resources(variant).shared_bytes <= shared_per_block);
+        CHECK(variant.head_dim >= head_dim);
+        CHECK(variant.head_dim < head_dim + 32);
+        CHECK(variant.B_r == (head_dim <= 128 ? B_r : 16));
+      }
+      CHECK(refusals_of(default_variant(combine, Dtype::bf16, head_dim, false, room)).empty());
+    }
+  }
+}
+
+TEST_CASE("what is shipped is what would be generated for the same head_dim") {
+  const std::filesystem::path root = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
+  const Result<Collection> collected = collect(std::vector{root / "decode.yaml", root / "combine.yaml"});
+  REQUIRE(collected.ok());
+  CHECK(collected.value.refused.empty());
+  CHECK(collected.value.wanted.size() == 2 * 2 * 5 + 2 * 3);
+  for (const Wanted& one : collected.value.wanted) {
+    Variant expected = default_variant(one.variant.family, static_cast<Dtype>(one.variant.dtype), one.variant.head_dim,
+                                       false, room, one.variant.B_r);
+    expected.paged = one.variant.paged;
+    CHECK(one.variant == expected);
+  }
+}
+
+TEST_CASE("the cost of a decode kernel grows with its tile, and combine's is the least") {
+  const auto seconds = [](int family, int head_dim, int B_r = 16) {
+    const std::vector<Variant> one{default_variant(family, Dtype::bf16, head_dim, false, room, B_r)};
+    return estimate(one).seconds;
+  };
+  CHECK(seconds(decode_sm80, 128, 32) > seconds(decode_sm80, 128));
+  CHECK(seconds(decode_sm80, 256) > seconds(combine, 256));
+  CHECK(seconds(combine, 256) > 0);
+}
+
+}  // namespace

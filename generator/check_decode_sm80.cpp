@@ -11,9 +11,10 @@ constexpr int lanes = 32;     // threads of a warp
 constexpr int mma_rows = 16;  // rows of an m16n8k16 tile, and its depth
 constexpr int element_bytes = 2;
 constexpr int float_bytes = 4;
+constexpr int combine_lane_columns = 4;  // of O that a lane stores
 constexpr std::array row_counts{16, 32};
-constexpr int slice_columns = 32;  // of O, in which the warps' results are added up
-constexpr int slice_stride = 36;   // of its rows in shared memory, against bank conflicts
+constexpr int most_strip_keys = 32;  // of a warp in a step: a lane finds the place of one
+constexpr int slice_stride = 40;     // of a row of the 32 columns of O that the warps add up at a time, in floats
 
 /// Registers per thread that O, S and Q may have.
 constexpr int register_budget = 208;
@@ -22,9 +23,7 @@ int step_up(int value, int step) { return (value + step - 1) / step * step; }
 
 bool has_rows(const Variant& v) { return std::ranges::find(row_counts, v.B_r) != row_counts.end(); }
 
-bool keys_divide(const Variant& v) { return v.B_c % (mma_rows * v.warps) == 0; }
-
-bool columns_divide(const Variant& v) { return v.head_dim % slice_columns == 0; }
+bool keys_divide(const Variant& v) { return v.B_c % (mma_rows * v.warps) == 0 && v.B_c / v.warps <= most_strip_keys; }
 
 bool is_tile(const Variant& v) { return has_rows(v) && keys_divide(v); }
 
@@ -40,15 +39,6 @@ Resources resources_of(const Variant& v) {
   return needs;
 }
 
-std::optional<Refusal> head_dim_rule(const Variant& v) {
-  if (columns_divide(v)) return std::nullopt;
-  return refuse(v, {"head_dim"},
-                fmt::format("head_dim is {}, which is not a multiple of {}: the warps add O up in slices of so many "
-                            "columns",
-                            v.head_dim, slice_columns),
-                columns_divide);
-}
-
 std::optional<Refusal> rows_rule(const Variant& v) {
   if (has_rows(v)) return std::nullopt;
   return refuse(v, {"B_r"}, fmt::format("B_r is {}; decode_sm80 has {}", v.B_r, fmt::join(row_counts, ", ")), has_rows);
@@ -56,11 +46,8 @@ std::optional<Refusal> rows_rule(const Variant& v) {
 
 std::optional<Refusal> keys_rule(const Variant& v) {
   if (keys_divide(v)) return std::nullopt;
-  return refuse(
-      v, {"B_c", "warps"},
-      fmt::format("B_c is {}, which is not a multiple of 16 * warps = {}: every warp takes whole 16-key tiles", v.B_c,
-                  mma_rows * v.warps),
-      keys_divide);
+  return refuse(v, {"B_c", "warps"}, fmt::format("B_c is {}, but {} warps take 16 or 32 keys each", v.B_c, v.warps),
+                keys_divide);
 }
 
 std::optional<Refusal> registers_rule(const Variant& v) {
@@ -73,7 +60,7 @@ std::optional<Refusal> registers_rule(const Variant& v) {
       [](const Variant& c) { return is_tile(c) && resources_of(c).accumulator_registers <= register_budget; });
 }
 
-constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, registers_rule});
+constexpr auto rules = std::to_array<Rule>({rows_rule, keys_rule, registers_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_c"};
 
@@ -92,11 +79,15 @@ constexpr std::array tiles{
     Tile{256, 16, 64, 4, 1},
 };
 
+const Tile& tile_of(const Variant& variant) {
+  return *std::ranges::find_if(tiles, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
+}
+
 void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
-  variant.head_dim = step_up(variant.head_dim, slice_columns);
+  variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
   variant.head_dim_v = 0;
   variant.causal = 0;  // part of the call's window
-  const Tile& tile = *std::ranges::find_if(tiles, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
+  const Tile& tile = tile_of(variant);
   variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
   variant.B_c = tile.B_c;
   variant.warps = tile.warps;
@@ -105,15 +96,29 @@ void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
 }
 
 Resources combine_resources(const Variant& v) {
-  return {.threads = v.warps * lanes, .shared_bytes = 0, .accumulator_registers = 0};
+  constexpr int l_bytes = 16;
+  return {.threads = v.warps * lanes,
+          .shared_bytes = v.warps * (l_bytes + v.head_dim * float_bytes),
+          .accumulator_registers = step_up(v.head_dim, combine_lane_columns * lanes) / lanes};
 }
 
-bool is_combine_tile(const Variant& /*variant*/) { return true; }
+bool has_lanes(const Variant& v) { return v.warps * lanes * combine_lane_columns >= v.head_dim; }
+
+std::optional<Refusal> lanes_rule(const Variant& v) {
+  if (has_lanes(v)) return std::nullopt;
+  return refuse(v, {"warps"},
+                fmt::format("warps is {}, but head_dim {} needs a thread for each {} columns of O", v.warps, v.head_dim,
+                            combine_lane_columns),
+                has_lanes);
+}
+
+constexpr auto combine_rules = std::to_array<Rule>({lanes_rule});
 
 constexpr std::array<std::string_view, 1> combine_shared_memory_keys{"warps"};
 
 void set_default_combine(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
-  variant.head_dim = step_up(variant.head_dim, slice_columns);
+  variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
+  variant.B_c = tile_of(variant).B_c;
   variant.head_dim_v = 0;
   variant.causal = 0;
 }
@@ -131,8 +136,8 @@ const FamilyChecks& decode_sm80_checks() {
 
 const FamilyChecks& combine_checks() {
   static constexpr FamilyChecks checks{.resources = combine_resources,
-                                       .is_tile = is_combine_tile,
-                                       .rules = {},
+                                       .is_tile = has_lanes,
+                                       .rules = combine_rules,
                                        .shared_memory_keys = combine_shared_memory_keys,
                                        .set_default_tile = set_default_combine};
   return checks;

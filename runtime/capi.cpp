@@ -126,4 +126,29 @@ attune_status attune_prefill(attune_registry* registry, const attune_prefill_arg
   });
 }
 
+attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args, size_t* bytes) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    require(bytes, "bytes");
+    *bytes = registry->registry.decode_workspace(*args);
+  });
+}
+
+attune_status attune_decode_prepare(attune_registry* registry, const attune_decode_args* args) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.prepare(*args);
+  });
+}
+
+attune_status attune_decode(attune_registry* registry, const attune_decode_args* args, void* stream) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.decode(*args, stream);
+  });
+}
+
 }  // extern "C"

@@ -21,27 +21,68 @@ std::string lines_of(const std::vector<Diagnostic>& problems) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
+template <class AnyProblem>
+OwnChoice only_choice(const AnyProblem& problem, const Device& device) {
+  OwnChoice choice;
+  choice.variant = own_variant(problem, device);
+  choice.refusals = refusals(choice.variant, problem, device);
+  return choice;
+}
+
 }  // namespace
 
-EmbeddedChoice choose_embedded(const Problem& problem, const Device& device, attune_compile_policy policy) {
-  const auto kernels = embedded_kernels();
+std::vector<Variant> embedded_variants(Operation operation) {
   std::vector<Variant> variants;
-  variants.reserve(kernels.size());
-  for (const EmbeddedKernel& kernel : kernels) variants.push_back(kernel.variant);
-  const auto best = choose(variants, problem, device);
+  for (const EmbeddedKernel& kernel : embedded_kernels()) {
+    if (family_of(kernel.variant).operation == operation) variants.push_back(kernel.variant);
+  }
+  return variants;
+}
+
+template <class AnyProblem>
+EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
+  const auto best = choose(embedded_variants(AnyProblem::operation), problem, device);
   if (!best) return {};
   const bool padded = best->columns() > choose_own(problem, device).variant.columns();
-  return {.kernel = &*std::ranges::find(kernels, *best, &EmbeddedKernel::variant),
+  return {.kernel = &*std::ranges::find(embedded_kernels(), *best, &EmbeddedKernel::variant),
           .preferred = !(padded && policy == ATTUNE_COMPILE_EXACT)};
+}
+
+template EmbeddedChoice choose_embedded(const Problem&, const Device&, attune_compile_policy);
+template EmbeddedChoice choose_embedded(const DecodeProblem&, const Device&, attune_compile_policy);
+template EmbeddedChoice choose_embedded(const CombineProblem&, const Device&, attune_compile_policy);
+
+std::uint64_t kernel_key(const Problem& problem) {
+  auto key = static_cast<std::uint64_t>(problem.dtype);
+  key = key << 1 | (problem.causal ? 1U : 0U);
+  key = key << 1 | (problem.has_tensor_maps() ? 1U : 0U);
+  key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 64);
+  key = key << 11 | problem.packing_key();
+  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);  // multiples of 8 up to 256
+  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim_of_v() / 8);
+  return key << 31 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
+}
+
+std::uint64_t kernel_key(const DecodeProblem& problem) {
+  auto key = static_cast<std::uint64_t>(problem.dtype);
+  key = key << 1 | (problem.paged() ? 1U : 0U);
+  key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 16);
+  return key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);
+}
+
+std::uint64_t kernel_key(const CombineProblem& problem) {
+  auto key = static_cast<std::uint64_t>(problem.dtype);
+  key = key << 9 | static_cast<std::uint64_t>(problem.B_c);
+  return key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);
 }
 
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
-  for (auto family = static_cast<int>(families().size()) - 1; family >= 0; --family) {
+  for (const int family : {prefill_sm90, prefill_sm80}) {
     choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
                                      problem.best_B_r(), problem.head_dim_of_v());
     choice.refusals = refusals(choice.variant, problem, device);
-    const bool newer = family > 0;
+    const bool newer = family != prefill_sm80;
     if (newer && wastes_padding(choice.variant, problem)) {
       choice.refusals.push_back(fmt::format("head_dim: padding {} to {} costs more than this family gains",
                                             problem.head_dim, choice.variant.head_dim));
@@ -54,7 +95,12 @@ OwnChoice choose_own(const Problem& problem, const Device& device) {
   return choice;
 }
 
-Variant variant_to_generate(const Problem& problem, const Device& device, attune_compile_policy policy) {
+OwnChoice choose_own(const DecodeProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+OwnChoice choose_own(const CombineProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+template <class AnyProblem>
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
   const OwnChoice own = choose_own(problem, device);
   if (!own.refusals.empty()) {
     throw Error(ATTUNE_UNSUPPORTED,
@@ -66,6 +112,10 @@ Variant variant_to_generate(const Problem& problem, const Device& device, attune
   }
   return own.variant;
 }
+
+template Variant variant_to_generate(const Problem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const DecodeProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

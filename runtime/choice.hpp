@@ -1,10 +1,13 @@
-// Which variant serves a problem: an embedded one, or one made at run time. The same for GPUs and for the emulator.
+// Which variant serves a problem: an embedded one, or one made at run time. The same for GPUs and for the emulator, and
+// for every operation: a problem type has an `operation`, a text(), and the overloads below.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/decode_plan.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/plan.hpp"
 
@@ -16,7 +19,19 @@ struct EmbeddedChoice {
   bool preferred = false;
 };
 
-EmbeddedChoice choose_embedded(const Problem& problem, const Device& device, attune_compile_policy policy);
+/// For a Problem, DecodeProblem or CombineProblem.
+template <class AnyProblem>
+EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, attune_compile_policy policy);
+
+/// The embedded variants of one operation.
+std::vector<Variant> embedded_variants(Operation operation);
+
+/// What decides which kernel serves a problem on a device, in the lower kernel_key_bits: problems of one operation and
+/// one key have the same kernel.
+inline constexpr int kernel_key_bits = 59;
+std::uint64_t kernel_key(const Problem& problem);
+std::uint64_t kernel_key(const DecodeProblem& problem);
+std::uint64_t kernel_key(const CombineProblem& problem);
 
 /// What would be generated for a problem.
 struct OwnChoice {
@@ -28,9 +43,14 @@ struct OwnChoice {
 /// The default variant of the newest family that serves the problem without wasting padding, else the oldest's.
 OwnChoice choose_own(const Problem& problem, const Device& device);
 
-/// The variant to generate for the problem. Throws Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there, and
-/// Error{ATTUNE_NOT_COMPILED} when the policy forbids to compile one.
-Variant variant_to_generate(const Problem& problem, const Device& device, attune_compile_policy policy);
+/// The one family's own tile.
+OwnChoice choose_own(const DecodeProblem& problem, const Device& device);
+OwnChoice choose_own(const CombineProblem& problem, const Device& device);
+
+/// The variant to generate for a problem of any operation. Throws Error{ATTUNE_UNSUPPORTED} when no kernel can serve it
+/// there, and Error{ATTUNE_NOT_COMPILED} when the policy forbids to compile one.
+template <class AnyProblem>
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy);
 
 /// The source of a variant, from the templates of the library.
 Source generate(const Variant& variant);

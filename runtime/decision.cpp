@@ -88,8 +88,7 @@ std::string_view origin_text(Origin origin) {
 }
 
 Decision decide(const Problem& problem, const Device& device) {
-  std::vector<Variant> candidates;
-  for (const EmbeddedKernel& kernel : embedded_kernels()) candidates.push_back(kernel.variant);
+  const std::vector<Variant> candidates = embedded_variants(Operation::prefill);
   const std::optional<Variant> embedded = choose(candidates, problem, device);
   OwnChoice own = choose_own(problem, device);
   Decision decision{.problem = problem,

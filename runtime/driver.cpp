@@ -42,6 +42,7 @@ struct Driver::Api {
   cuda::FuncGetAttribute* func_get_attribute = nullptr;
   cuda::FuncLoad* func_load = nullptr;  // null before CUDA 12.4
   cuda::LaunchKernel* launch_kernel = nullptr;
+  cuda::LaunchKernelEx* launch_kernel_ex = nullptr;
   cuda::TensorMapEncodeTiled* tensor_map_encode_tiled = nullptr;
   cuda::MemAlloc* mem_alloc = nullptr;
   cuda::MemFree* mem_free = nullptr;
@@ -152,6 +153,7 @@ void Driver::Api::resolve() {
   require(func_get_attribute, "cuFuncGetAttribute", cuda::func_get_attribute_version);
   func_load = reinterpret_cast<cuda::FuncLoad*>(find("cuFuncLoad", cuda::func_load_version));
   require(launch_kernel, "cuLaunchKernel", cuda::launch_kernel_version);
+  require(launch_kernel_ex, "cuLaunchKernelEx", cuda::launch_kernel_ex_version);
   require(tensor_map_encode_tiled, "cuTensorMapEncodeTiled", cuda::tensor_map_version);
   require(mem_alloc, "cuMemAlloc", cuda::memory_version);
   require(mem_free, "cuMemFree", cuda::memory_version);
@@ -271,9 +273,21 @@ void Driver::unload(KernelHandle kernel) const noexcept {
 }
 
 void Driver::launch(KernelHandle kernel, const Grid& grid, int threads, int shared_bytes, void* stream,
-                    const void* params) const {
+                    const void* params, LaunchOrder order) const {
   // The driver copies the parameters before it returns and does not write to them.
   std::array<void*, 1> arguments = {const_cast<void*>(params)};
+  if (order == LaunchOrder::overlapping) {
+    cuda::LaunchAttribute overlap{.id = cuda::launch_programmatic_stream_serialization, .padding = {}, .value = {}};
+    overlap.value.allowed = 1;
+    const cuda::LaunchConfig config{.grid = {grid.x, grid.y, grid.z},
+                                    .block = {static_cast<unsigned>(threads), 1, 1},
+                                    .shared_bytes = static_cast<unsigned>(shared_bytes),
+                                    .stream = stream,
+                                    .attributes = &overlap,
+                                    .attribute_count = 1};
+    api_->check(api_->launch_kernel_ex(&config, kernel.function, arguments.data(), nullptr), "cuLaunchKernelEx");
+    return;
+  }
   const cuda::Result result =
       api_->launch_kernel(kernel.function, grid.x, grid.y, grid.z, static_cast<unsigned>(threads), 1, 1,
                           static_cast<unsigned>(shared_bytes), stream, arguments.data(), nullptr);

@@ -19,6 +19,12 @@ struct KernelHandle {
   void* function = nullptr;  ///< CUkernel, usable as a CUfunction in any context
 };
 
+/// When a launch may begin.
+enum class LaunchOrder {
+  after,        ///< the work before it on its stream has ended
+  overlapping,  ///< the kernel before it lets it; it waits for that one's results itself. Compute capability 9.0
+};
+
 /// The entry points Attune uses, resolved through cuGetProcAddress. Throws Error on a failed call, with the
 /// driver's name for it.
 class Driver {
@@ -51,8 +57,8 @@ class Driver {
   void warm(KernelHandle kernel) const;
 
   /// Launches with one by-value parameter block.
-  void launch(KernelHandle kernel, const Grid& grid, int threads, int shared_bytes, void* stream,
-              const void* params) const;
+  void launch(KernelHandle kernel, const Grid& grid, int threads, int shared_bytes, void* stream, const void* params,
+              LaunchOrder order = LaunchOrder::after) const;
 
   /// The tensor map for kernels of compute capability 9.0. Needs no context.
   [[nodiscard]] AttuneTensorMap encode(const TensorDescription& tensor) const;

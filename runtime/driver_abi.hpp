@@ -42,6 +42,27 @@ inline constexpr int tensor_map_fill_zeros = 0;
 // Handles are opaque pointers; CUkernel and CUfunction, CUlibrary, CUstream, CUevent and CUcontext alike.
 using Handle = void*;
 
+/// CUlaunchAttribute with the one attribute that is used.
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    char space[64];
+    int allowed;  ///< programmaticStreamSerializationAllowed
+  } value;
+};
+inline constexpr int launch_programmatic_stream_serialization = 6;
+
+/// CUlaunchConfig
+struct LaunchConfig {
+  unsigned int grid[3];
+  unsigned int block[3];
+  unsigned int shared_bytes;
+  Handle stream;
+  LaunchAttribute* attributes;
+  unsigned int attribute_count;
+};
+
 // cuGetProcAddress_v2 is the one symbol taken by name: the others come from it, each in the version of its
 // ABI that is declared here.
 using GetProcAddress = Result(const char*, void**, int, unsigned long long, int*);
@@ -68,6 +89,7 @@ using FuncGetAttribute = Result(int*, Attribute, Handle);
 using FuncLoad = Result(Handle);
 using LaunchKernel = Result(Handle, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
                             unsigned int, Handle, void**, void**);
+using LaunchKernelEx = Result(const LaunchConfig*, Handle, void**, void**);
 using TensorMapEncodeTiled = Result(void*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
                                     const std::uint32_t*, const std::uint32_t*, int, int, int, int);
 using MemAlloc = Result(DevicePointer*, std::size_t);
@@ -94,6 +116,7 @@ inline constexpr int library_version = 12000;
 inline constexpr int func_get_attribute_version = 2020;
 inline constexpr int func_load_version = 12040;
 inline constexpr int launch_kernel_version = 4000;
+inline constexpr int launch_kernel_ex_version = 11060;
 inline constexpr int tensor_map_version = 12000;
 inline constexpr int memory_version = 3020;
 inline constexpr int event_version = 2000;

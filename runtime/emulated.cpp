@@ -5,6 +5,8 @@
 
 #include "runtime/arguments.hpp"
 #include "runtime/choice.hpp"
+#include "runtime/decode_arguments.hpp"
+#include "runtime/decode_emulated.hpp"
 #include "runtime/emulator/tensor_map.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan.hpp"
@@ -78,7 +80,8 @@ Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& so
   return cache.find_or_build(emulator_key(compiler, source), source, [&] { return compiler.compile(source); });
 }
 
-const EmulatedKernels::Kernels::value_type& EmulatedKernels::kernel_for(const Problem& problem) {
+template <class AnyProblem>
+const EmulatedKernels::Kernels::value_type& EmulatedKernels::kernel_for(const AnyProblem& problem) {
   if (policy_ == ATTUNE_COMPILE_NEVER) {
     throw Error(ATTUNE_NOT_COMPILED,
                 "the compile policy is ATTUNE_COMPILE_NEVER, and the emulator runs nothing but what it compiled");
@@ -95,6 +98,28 @@ const EmulatedKernels::Kernels::value_type& EmulatedKernels::kernel_for(const Pr
 }
 
 void EmulatedKernels::prepare(const Problem& problem) { kernel_for(problem); }
+
+DecodePlan EmulatedKernels::decode_plan(const DecodeProblem& problem) {
+  return plan(kernel_for(problem).first, problem, emulator::device());
+}
+
+void EmulatedKernels::prepare(const DecodeProblem& problem) {
+  const DecodePlan planned = decode_plan(problem);
+  if (planned.combines()) kernel_for(combine_problem(planned, problem));
+}
+
+void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem& problem) {
+  const DecodePlan planned = decode_plan(problem);
+  check_workspace(args, planned);
+  DecodeKernels kernels{.decode = &kernel_for(problem).second, .combine = nullptr, .combine_variant = {}};
+  if (planned.combines()) {
+    const auto& [variant, kernel] = kernel_for(combine_problem(planned, problem));
+    kernels.combine = &kernel;
+    kernels.combine_variant = variant;
+  }
+  const emulator::Report report = run_emulated(kernels, args, problem, planned, {.seed = seed_});
+  if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
+}
 
 void EmulatedKernels::prefill(const attune_prefill_args& args, const Problem& problem) {
   const auto& [variant, kernel] = kernel_for(problem);

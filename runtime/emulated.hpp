@@ -9,6 +9,7 @@
 
 #include "attune/attune.h"
 #include "runtime/cache.hpp"
+#include "runtime/decode_plan.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/plan.hpp"
@@ -60,14 +61,20 @@ class EmulatedKernels {
 
   /// Compiles or fetches what serves the problem. Throws Error.
   void prepare(const Problem& problem);
+  void prepare(const DecodeProblem& problem);
 
   /// prepare(), then runs the call to its end. Throws Error{ATTUNE_KERNEL_FAULT} with what the emulator found.
   void prefill(const attune_prefill_args& args, const Problem& problem);
+  void decode(const attune_decode_args& args, const DecodeProblem& problem);
+
+  /// The launches of a call. Throws Error.
+  DecodePlan decode_plan(const DecodeProblem& problem);
 
  private:
   using Kernels = std::map<Variant, emulator::Kernel>;
 
-  const Kernels::value_type& kernel_for(const Problem& problem);
+  template <class AnyProblem>
+  const Kernels::value_type& kernel_for(const AnyProblem& problem);
 
   const attune_compile_policy policy_;
   const Cache cache_;

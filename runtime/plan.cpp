@@ -69,14 +69,6 @@ std::vector<std::string> grid_refusals(const Variant& variant, const Problem& pr
   return result;
 }
 
-/// Whether the variant's set of GPUs has this one. A GPU that no table knows yet runs whatever fits it.
-bool meant_for(const Variant& variant, int capability) {
-  const auto archs = all_archs();
-  const auto known = std::ranges::find(archs, capability, &Arch::capability);
-  if (variant.arch == 0 || known == archs.end()) return true;
-  return (variant.arch >> (known - archs.begin()) & 1U) != 0;
-}
-
 /// Of the keys and values of one head.
 long long bytes_of_kv_head(const Problem& problem) {
   return static_cast<long long>(problem.seqlen_k) * (problem.head_dim + problem.head_dim_of_v()) * bytes_per_element;
@@ -180,7 +172,15 @@ std::optional<Variant> choose_alike(std::span<const Variant> candidates, bool pa
 
 }  // namespace
 
+bool meant_for(const Variant& variant, int capability) {
+  const auto archs = all_archs();
+  const auto known = std::ranges::find(archs, capability, &Arch::capability);
+  if (variant.arch == 0 || known == archs.end()) return true;
+  return (variant.arch >> (known - archs.begin()) & 1U) != 0;
+}
+
 std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device) {
+  if (family_of(variant).operation != Operation::prefill) return {"template: it is none of prefill"};
   std::vector<std::string> result;
   const auto choice = [](const char* key, int value) { return value_text(*find_field(key), value); };
   if (variant.dtype != static_cast<int>(problem.dtype)) {

@@ -30,6 +30,9 @@ struct Considered {
   std::vector<std::string> refusals;  ///< empty: it could serve
 };
 
+/// Whether the variant's set of GPUs has this one. A GPU that no table knows yet runs whatever fits it.
+bool meant_for(const Variant& variant, int capability);
+
 /// Why this variant cannot serve this problem on this device; empty when it can.
 std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device);
 

@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "generator/variant.hpp"
+#include "runtime/field_checks.hpp"
 
 namespace attune {
 namespace {
 
-constexpr int head_dim_step = 8;  // 16 bytes: what one copy instruction moves
-constexpr int head_dim_limit = 256;
 constexpr int most_packed_heads = 64;  // the rows of a warpgroup
 
 long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
@@ -55,33 +54,15 @@ unsigned Problem::packing_key() const {
 }
 
 std::vector<std::string> problems_of(const Problem& problem) {
-  std::vector<std::string> found;
-  const auto at_least = [&found](const char* field, int value, int minimum) {
-    if (value < minimum) found.push_back(fmt::format("{} is {}; it must be at least {}", field, value, minimum));
-  };
-  if (problem.dtype != Dtype::fp16 && problem.dtype != Dtype::bf16) {
-    found.push_back(fmt::format("dtype is {}; it must be 0 (fp16) or 1 (bf16)", static_cast<int>(problem.dtype)));
-  }
-  at_least("batch", problem.batch, 0);
-  for (const auto& [field, value] : {std::pair{"seqlen_q", problem.seqlen_q}, {"seqlen_k", problem.seqlen_k}}) {
-    if (value < 0 || value > most_rows) {
-      found.push_back(fmt::format("{} is {}; it must be from 0 to {}", field, value, most_rows));
-    }
-  }
-  at_least("heads_q", problem.heads_q, 1);
-  at_least("heads_kv", problem.heads_kv, 1);
-  if (problem.heads_q >= 1 && problem.heads_kv >= 1 && problem.heads_q % problem.heads_kv != 0) {
-    found.push_back(
-        fmt::format("heads_kv is {}; it must divide heads_q, which is {}", problem.heads_kv, problem.heads_q));
-  }
-  const auto check_head_dim = [&found](const char* field, int value, const char* otherwise) {
-    if (value >= head_dim_step && value <= head_dim_limit && value % head_dim_step == 0) return;
-    found.push_back(fmt::format("{} is {}; it must be a multiple of {} from {} to {}{}", field, value, head_dim_step,
-                                head_dim_step, head_dim_limit, otherwise));
-  };
-  check_head_dim("head_dim", problem.head_dim, "");
-  if (problem.head_dim_v != 0) check_head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");
-  return found;
+  FieldChecks checks;
+  checks.dtype(problem.dtype);
+  checks.at_least("batch", problem.batch, 0);
+  checks.in_range("seqlen_q", problem.seqlen_q, 0, most_rows);
+  checks.in_range("seqlen_k", problem.seqlen_k, 0, most_rows);
+  checks.heads(problem.heads_q, problem.heads_kv);
+  checks.head_dim("head_dim", problem.head_dim);
+  if (problem.head_dim_v != 0) checks.head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");
+  return std::move(checks).take();
 }
 
 }  // namespace attune

@@ -17,6 +17,8 @@ inline constexpr int most_rows = 1 << 30;
 
 /// One dense forward attention (prefill) problem.
 struct Problem {
+  static constexpr Operation operation = Operation::prefill;
+
   Dtype dtype = Dtype::bf16;
   int batch = 1;
   int heads_q = 1;

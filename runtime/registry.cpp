@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -12,6 +13,8 @@
 #include "generator/check.hpp"
 #include "runtime/arguments.hpp"
 #include "runtime/choice.hpp"
+#include "runtime/decode_arguments.hpp"
+#include "runtime/decode_plan.hpp"
 #include "runtime/driver.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/error.hpp"
@@ -28,17 +31,10 @@ struct Loaded {
   Device device;
 };
 
-/// What decides which kernel serves a call, in 64 bits.
-std::uint64_t key_of(const Problem& problem, int ordinal) {
-  auto key = static_cast<std::uint64_t>(ordinal);
-  key = key << 1 | static_cast<std::uint64_t>(problem.dtype);
-  key = key << 1 | (problem.causal ? 1U : 0U);
-  key = key << 1 | (problem.has_tensor_maps() ? 1U : 0U);
-  key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 64);
-  key = key << 11 | problem.packing_key();
-  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);  // multiples of 8 up to 256
-  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim_of_v() / 8);
-  return key << 31 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
+/// What decides which kernel serves a call.
+template <class AnyProblem>
+std::uint64_t key_of(const AnyProblem& problem, int ordinal) {
+  return static_cast<std::uint64_t>(ordinal) << kernel_key_bits | kernel_key(problem);
 }
 
 /// Which kernel serves which key; never changed once it is published.
@@ -82,7 +78,7 @@ struct Registry::State {
 
   // Read without the lock; what they point to lives until the registry goes.
   std::atomic<const Driver*> driver = nullptr;
-  std::atomic<const Table*> table = nullptr;
+  std::array<std::atomic<const Table*>, operation_count> published{};
 
   // Everything below is changed under the lock only.
   std::mutex mutex;
@@ -90,17 +86,25 @@ struct Registry::State {
   std::unique_ptr<Compiler> compiler;
   std::map<int, Device> devices;
   std::vector<std::unique_ptr<Loaded>> kernels;
-  std::vector<std::unique_ptr<const Table>> tables;  ///< the last one is published, the others may still be read
+  std::vector<std::unique_ptr<const Table>> tables;  ///< the published ones, and those that may still be read
 
   const Driver& open_driver();
-  const Loaded& kernel_for(const Problem& problem, const Driver& driver);
-  const Loaded& load(const Problem& problem, const Driver& driver, int ordinal);
-  const Loaded& load_best(const Problem& problem, const Driver& driver, const Device& device);
+  template <class AnyProblem>
+  const Loaded& kernel_for(const AnyProblem& problem, const Driver& driver);
+  template <class AnyProblem>
+  const Loaded& load(const AnyProblem& problem, const Driver& driver, int ordinal);
+  template <class AnyProblem>
+  const Loaded& load_best(const AnyProblem& problem, const Driver& driver, const Device& device);
   const Loaded* load_embedded(const EmbeddedKernel& embedded, const Driver& driver, const Device& device);
-  const Loaded& load_generated(const Problem& problem, const Driver& driver, const Device& device);
+  const Loaded& load_generated(const Variant& variant, const Driver& driver, const Device& device);
   const Loaded* already_loaded(const Variant& variant, int ordinal) const;
   const Loaded& keep(const Variant& variant, KernelHandle kernel, const Device& device);
   const Compiler& open_compiler();
+
+  template <class AnyProblem>
+  [[nodiscard]] std::atomic<const Table*>& table_of() {
+    return published[static_cast<std::size_t>(AnyProblem::operation)];
+  }
 };
 
 const Driver& Registry::State::open_driver() {
@@ -116,7 +120,8 @@ const Compiler& Registry::State::open_compiler() {
   return *compiler;
 }
 
-const Loaded& Registry::State::kernel_for(const Problem& problem, const Driver& opened) {
+template <class AnyProblem>
+const Loaded& Registry::State::kernel_for(const AnyProblem& problem, const Driver& opened) {
   const std::optional<int> ordinal = opened.current_device();
   if (!ordinal) {
     throw Error(ATTUNE_NO_DEVICE,
@@ -124,25 +129,26 @@ const Loaded& Registry::State::kernel_for(const Problem& problem, const Driver& 
                 "cuCtxSetCurrent first");
   }
   const std::uint64_t key = key_of(problem, *ordinal);
-  const Table* published = table.load(std::memory_order_acquire);
-  const Loaded* found = published != nullptr ? published->find(key) : nullptr;
+  const Table* table = table_of<AnyProblem>().load(std::memory_order_acquire);
+  const Loaded* found = table != nullptr ? table->find(key) : nullptr;
   return found != nullptr ? *found : load(problem, opened, *ordinal);
 }
 
-const Loaded& Registry::State::load(const Problem& problem, const Driver& opened, int ordinal) {
+template <class AnyProblem>
+const Loaded& Registry::State::load(const AnyProblem& problem, const Driver& opened, int ordinal) {
   const std::lock_guard lock(mutex);
   const std::uint64_t key = key_of(problem, ordinal);
-  const Table* published = table.load(std::memory_order_relaxed);
-  if (published != nullptr) {
-    if (const Loaded* found = published->find(key)) return *found;  // another thread was first
+  const Table* table = table_of<AnyProblem>().load(std::memory_order_relaxed);
+  if (table != nullptr) {
+    if (const Loaded* found = table->find(key)) return *found;  // another thread was first
   }
   if (!devices.contains(ordinal)) devices.emplace(ordinal, opened.device(ordinal));
   const Device& device = devices.at(ordinal);
 
   const Loaded* loaded = &load_best(problem, opened, device);
   const Table::Row row{key, loaded};
-  tables.push_back(std::make_unique<const Table>(published != nullptr ? published->with(row) : Table{{row}}));
-  table.store(tables.back().get(), std::memory_order_release);
+  tables.push_back(std::make_unique<const Table>(table != nullptr ? table->with(row) : Table{{row}}));
+  table_of<AnyProblem>().store(tables.back().get(), std::memory_order_release);
   return *loaded;
 }
 
@@ -163,7 +169,8 @@ const Loaded& Registry::State::keep(const Variant& variant, KernelHandle kernel,
 }
 
 /// Embedded or generated, as the policy says.
-const Loaded& Registry::State::load_best(const Problem& problem, const Driver& opened, const Device& device) {
+template <class AnyProblem>
+const Loaded& Registry::State::load_best(const AnyProblem& problem, const Driver& opened, const Device& device) {
   const EmbeddedChoice choice = choose_embedded(problem, device, policy);
   const EmbeddedKernel* best = choice.kernel;
   if (choice.preferred) {
@@ -171,7 +178,7 @@ const Loaded& Registry::State::load_best(const Problem& problem, const Driver& o
     best = nullptr;
   }
   try {
-    return load_generated(problem, opened, device);
+    return load_generated(variant_to_generate(problem, device, policy), opened, device);
   } catch (const Error& error) {
     if (error.status() != ATTUNE_NOT_COMPILED) throw;
     // No compiler here: a kernel that pads head_dim gives the same numbers.
@@ -179,7 +186,8 @@ const Loaded& Registry::State::load_best(const Problem& problem, const Driver& o
       if (const Loaded* loaded = load_embedded(*best, opened, device)) return *loaded;
     }
     throw Error(ATTUNE_NOT_COMPILED, fmt::format("none of the {} embedded kernels serves {} on {}; {}",
-                                                 embedded_kernels().size(), problem.text(), device.name, error.what()));
+                                                 embedded_variants(AnyProblem::operation).size(), problem.text(),
+                                                 device.name, error.what()));
   }
 }
 
@@ -197,9 +205,8 @@ const Loaded* Registry::State::load_embedded(const EmbeddedKernel& embedded, con
   }
 }
 
-/// A kernel of exactly the problem's head_dim: generated, then from the disk or from NVRTC.
-const Loaded& Registry::State::load_generated(const Problem& problem, const Driver& opened, const Device& device) {
-  const Variant variant = variant_to_generate(problem, device, policy);
+/// A kernel of exactly this variant: generated, then from the disk or from NVRTC.
+const Loaded& Registry::State::load_generated(const Variant& variant, const Driver& opened, const Device& device) {
   if (const Loaded* loaded = already_loaded(variant, device.ordinal)) return *loaded;
   const Source source = generate(variant);
   const Compiler& nvrtc = open_compiler();
@@ -228,6 +235,43 @@ void Registry::prefill(const attune_prefill_args& args, void* stream) {
   const Driver& driver = state_->open_driver();
   const Loaded& loaded = state_->kernel_for(problem, driver);
   launch(driver, loaded.kernel, plan(loaded.variant, problem, loaded.device), make_params(args, problem), stream);
+}
+
+void Registry::prepare(const attune_decode_args& args) {
+  const DecodeProblem problem = check_arguments(args);
+  if (state_->emulated) return state_->emulated->prepare(problem);
+  const Driver& driver = state_->open_driver();
+  const Loaded& loaded = state_->kernel_for(problem, driver);
+  driver.warm(loaded.kernel);
+  const DecodePlan planned = plan(loaded.variant, problem, loaded.device);
+  if (planned.combines()) driver.warm(state_->kernel_for(combine_problem(planned, problem), driver).kernel);
+}
+
+void Registry::decode(const attune_decode_args& args, void* stream) {
+  const DecodeProblem problem = check_arguments(args);
+  if (is_empty(problem)) return;
+  if (state_->emulated) return state_->emulated->decode(args, problem);
+  const Driver& driver = state_->open_driver();
+  const Loaded& loaded = state_->kernel_for(problem, driver);
+  const DecodePlan planned = plan(loaded.variant, problem, loaded.device);
+  check_workspace(args, planned);
+  // Found before the first launch: what fails must not leave half of the work behind.
+  const Loaded* merge = planned.combines() ? &state_->kernel_for(combine_problem(planned, problem), driver) : nullptr;
+  const AttuneDecodeParams params = make_params(args, problem, planned);
+  driver.launch(loaded.kernel, planned.grid, planned.threads, planned.shared_bytes, stream, &params);
+  if (merge == nullptr) return;
+  const Resources needs = resources(merge->variant);
+  const auto order = merge->device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
+  driver.launch(merge->kernel, planned.combine_grid, needs.threads, needs.shared_bytes, stream, &params, order);
+}
+
+std::size_t Registry::decode_workspace(const attune_decode_args& args) {
+  const DecodeProblem problem = check_shapes(args);
+  if (is_empty(problem) || problem.splits == 1) return 0;
+  if (problem.splits > 1) return workspace_bytes(problem, static_cast<long long>(problem.batch) * problem.splits);
+  if (state_->emulated) return state_->emulated->decode_plan(problem).workspace_bytes;
+  const Loaded& loaded = state_->kernel_for(problem, state_->open_driver());
+  return plan(loaded.variant, problem, loaded.device).workspace_bytes;
 }
 
 }  // namespace attune

@@ -1,6 +1,7 @@
 // The registry: which kernels there are, and the loaded one that serves a problem.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -28,8 +29,15 @@ class Registry {
   /// device; for the emulator, from the disk or the host's compiler. Throws Error.
   void prepare(const attune_prefill_args& args);
 
+  /// The same for decode: both of its kernels, where it needs the second.
+  void prepare(const attune_decode_args& args);
+
   /// prepare(), then launches on the stream; the emulator is done when this returns. Throws Error.
   void prefill(const attune_prefill_args& args, void* stream);
+  void decode(const attune_decode_args& args, void* stream);
+
+  /// Bytes of workspace that decode() needs. Throws Error.
+  std::size_t decode_workspace(const attune_decode_args& args);
 
  private:
   struct State;

@@ -32,6 +32,7 @@ std::optional<std::vector<LoadedKernel>> load_kernels(const Gpu& gpu, const std:
   const Arch arch = arch_of(gpu.device);
   if (specs.empty()) {
     for (const EmbeddedKernel& kernel : embedded_kernels()) {
+      if (family_of(kernel.variant).operation != Operation::prefill) continue;
       if (check_arch(kernel.variant, arch).empty()) {
         kernels.emplace_back(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name));
       }

@@ -250,7 +250,7 @@ int main(int argc, char** argv) {
     }
     print_load_times(*gpu);
     print_run_time_kernel_times(*gpu);
-    for (int family = 0; family < static_cast<int>(families().size()); ++family) {
+    for (const int family : {prefill_sm80, prefill_sm90}) {
       const auto embedded = std::ranges::find_if(embedded_kernels(), [&](const EmbeddedKernel& kernel) {
         return kernel.variant.family == family && check_arch(kernel.variant, arch_of(gpu->device)).empty();
       });

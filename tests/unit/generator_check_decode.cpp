@@ -26,13 +26,13 @@ std::string refusals_of(const Variant& variant) {
 TEST_CASE("a decode kernel needs its pipeline, m, l and a slice of O for each warp") {
   const Resources needs = resources(defaults);
   CHECK(needs.threads == 128);
-  CHECK(needs.shared_bytes == 2 * 2 * 64 * 128 * 2 + 4 * 16 * 2 * 4 + 4 * 16 * 36 * 4);
+  CHECK(needs.shared_bytes == 2 * 2 * 64 * 128 * 2 + 4 * 16 * 2 * 4 + 4 * 16 * 40 * 4);
   CHECK(needs.accumulator_registers == 64 + 8 + 32);
   CHECK(defaults.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2");
   Variant paged = defaults;
   paged.paged = 1;
   CHECK(paged.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
-  CHECK(families()[combine].defaults.name() == "combine_bf16_d128_w4");
+  CHECK(families()[combine].defaults.name() == "combine_bf16_d128_c64_w4");
   CHECK(resources(families()[combine].defaults).threads == 128);
 }
 
@@ -40,14 +40,15 @@ TEST_CASE("tiles that do not divide are refused with the nearest that do") {
   Variant variant = defaults;
   variant.B_c = 96;
   CHECK(refusals_of(variant) ==
-        "B_c: B_c is 96, which is not a multiple of 16 * warps = 64: every warp takes whole 16-key tiles; nearest that "
-        "passes: B_c 64\n");
+        "B_c: B_c is 96, but 4 warps take 16 or 32 keys each; nearest that passes: B_c 64\n");
   variant = defaults;
   variant.B_r = 48;
   CHECK(refusals_of(variant) == "B_r: B_r is 48; decode_sm80 has 16, 32; nearest that passes: B_r 32\n");
-  variant = defaults;
-  variant.head_dim = 80;
-  CHECK(refusals_of(variant).find("nearest that passes: head_dim 64") != std::string::npos);
+  variant = families()[combine].defaults;
+  variant.head_dim = 256;
+  variant.warps = 1;
+  CHECK(refusals_of(variant) ==
+        "warps: warps is 1, but head_dim 256 needs a thread for each 4 columns of O; nearest that passes: warps 2\n");
 }
 
 TEST_CASE("O, S and Q must fit the registers") {
@@ -67,7 +68,7 @@ TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
         CHECK(refusals_of(variant).empty());
         CHECK(resources(variant).shared_bytes <= shared_per_block);
         CHECK(variant.head_dim >= head_dim);
-        CHECK(variant.head_dim < head_dim + 32);
+        CHECK(variant.head_dim < head_dim + 16);
         CHECK(variant.B_r == (head_dim <= 128 ? B_r : 16));
       }
       CHECK(refusals_of(default_variant(combine, Dtype::bf16, head_dim, false, room)).empty());

@@ -2,6 +2,7 @@
 // file holds those declarations against them.
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -87,6 +88,19 @@ static_assert(SameAbi<cuda::KernelSetAttribute, decltype(&cuKernelSetAttribute)>
 static_assert(SameAbi<cuda::FuncGetAttribute, decltype(&cuFuncGetAttribute)>::value);
 static_assert(SameAbi<cuda::FuncLoad, decltype(&cuFuncLoad)>::value);
 static_assert(SameAbi<cuda::LaunchKernel, decltype(&cuLaunchKernel)>::value);
+static_assert(SameAbi<cuda::LaunchKernelEx, decltype(&cuLaunchKernelEx)>::value);
+static_assert(sizeof(cuda::LaunchConfig) == sizeof(CUlaunchConfig));
+static_assert(offsetof(cuda::LaunchConfig, block) == offsetof(CUlaunchConfig, blockDimX));
+static_assert(offsetof(cuda::LaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, sharedMemBytes));
+static_assert(offsetof(cuda::LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
+static_assert(offsetof(cuda::LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
+static_assert(offsetof(cuda::LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
+static_assert(sizeof(cuda::LaunchAttribute) == sizeof(CUlaunchAttribute));
+static_assert(offsetof(cuda::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+static_assert(sizeof(cuda::LaunchAttribute::value) == sizeof(CUlaunchAttributeValue));
+static_assert(offsetof(CUlaunchAttributeValue, programmaticStreamSerializationAllowed) == 0);
+static_assert(sizeof(CUlaunchAttributeValue::programmaticStreamSerializationAllowed) == sizeof(int));
+static_assert(cuda::launch_programmatic_stream_serialization == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 static_assert(SameAbi<cuda::TensorMapEncodeTiled, decltype(&cuTensorMapEncodeTiled)>::value);
 static_assert(cuda::tensor_map_float16 == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
 static_assert(cuda::tensor_map_bfloat16 == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
@@ -148,6 +162,8 @@ static_assert(SameAbi<cuda::FuncGetAttribute, PFN_cuFuncGetAttribute_v2020>::val
               cuda::func_get_attribute_version == 2020);
 static_assert(SameAbi<cuda::FuncLoad, PFN_cuFuncLoad_v12040>::value && cuda::func_load_version == 12040);
 static_assert(SameAbi<cuda::LaunchKernel, PFN_cuLaunchKernel_v4000>::value && cuda::launch_kernel_version == 4000);
+static_assert(SameAbi<cuda::LaunchKernelEx, PFN_cuLaunchKernelEx_v11060>::value &&
+              cuda::launch_kernel_ex_version == 11060);
 static_assert(SameAbi<cuda::TensorMapEncodeTiled, PFN_cuTensorMapEncodeTiled_v12000>::value);
 static_assert(SameAbi<cuda::MemAlloc, PFN_cuMemAlloc_v3020>::value && cuda::memory_version == 3020);
 static_assert(SameAbi<cuda::MemFree, PFN_cuMemFree_v3020>::value && cuda::memory_version == 3020);

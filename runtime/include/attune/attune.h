@@ -85,6 +85,40 @@ typedef struct attune_prefill_args {
   int32_t head_dim_v;  /* as head_dim; 0: the same. Another one is served on compute capability 9.0 */
 } attune_prefill_args;
 
+/* O = softmax(softmax_scale * Q K^T + mask) V for few queries of each sequence and keys from a cache (Flash-Decoding).
+ * The cache is pages of page_size tokens; strides put a page's tokens or its heads outermost. A contiguous cache is a
+ * page for each sequence, of its length, with table_width 1. Query i of a sequence stands at position
+ * i + seqlen_k - seqlen_q. */
+typedef struct attune_decode_args {
+  size_t struct_size;
+  attune_dtype dtype;
+  attune_tensor q;            /* batch x seqlen_q x heads_q x head_dim */
+  attune_tensor k;            /* pages x page_size x heads_kv x head_dim; stride_batch is that of pages */
+  attune_tensor v;            /* likewise */
+  attune_tensor o;            /* batch x seqlen_q x heads_q x head_dim, written */
+  float* lse;                 /* batch x heads_q x seqlen_q, contiguous, natural log, written; may be null */
+  const int32_t* seqlens_k;   /* batch, device memory: the keys of each sequence; null: max_seqlen_k */
+  const int32_t* block_table; /* batch x table_width, contiguous, device memory: the pages of each sequence, in order;
+                                 entries behind a sequence's last key may be anything. Null: sequence i has page i */
+  void* workspace;            /* attune_decode_workspace() bytes of device memory, 16-byte aligned; need not be
+                                 initialised, and is free again behind the call's work on its stream */
+  size_t workspace_bytes;
+  int32_t batch;
+  int32_t seqlen_q;     /* at most 16 */
+  int32_t heads_q;      /* at most 256 times heads_kv */
+  int32_t heads_kv;     /* divides heads_q */
+  int32_t head_dim;     /* a multiple of 8, at most 256 */
+  int32_t max_seqlen_k; /* at most table_width * page_size; keys beyond it are not seen */
+  int32_t page_size;
+  int32_t pages;
+  int32_t table_width;
+  float softmax_scale;  /* finite, >= 0; usually 1/sqrt(head_dim) */
+  int32_t window_left;  /* a query sees so many keys before its own position; -1: all */
+  int32_t window_right; /* and so many behind it; 0: causal, -1: all */
+  int32_t splits; /* parts into which each sequence's keys fall, up to 256; results do not depend on the rest of the
+                     batch. 0: as many as fill the GPU, of equal length whatever the sequences' */
+} attune_decode_args;
+
 /* "0.1.0" */
 ATTUNE_API const char* attune_version(void);
 
@@ -105,6 +139,17 @@ ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const
  * CUDA context. Returns once the kernel is queued; may be captured in a graph. (attune_device says how the emulator
  * differs.) */
 ATTUNE_API attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream);
+
+/* Bytes of workspace that attune_decode needs for these shapes on the current context's device; 0 with splits 1. Only
+ * dtype, counts and splits are read; where splits is 0 it loads the kernel as attune_decode_prepare does. */
+ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args,
+                                                 size_t* bytes);
+
+/* Everything attune_decode does short of its launches, as attune_prefill_prepare; needs no workspace. */
+ATTUNE_API attune_status attune_decode_prepare(attune_registry* registry, const attune_decode_args* args);
+
+/* Launches on `stream`, as attune_prefill. */
+ATTUNE_API attune_status attune_decode(attune_registry* registry, const attune_decode_args* args, void* stream);
 
 #ifdef __cplusplus
 }

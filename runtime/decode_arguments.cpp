@@ -1,0 +1,135 @@
+#include "runtime/decode_arguments.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/arguments.hpp"
+#include "runtime/error.hpp"
+#include "runtime/tensor_arguments.hpp"
+
+namespace attune {
+namespace {
+
+constexpr std::size_t workspace_alignment = 16;
+
+void throw_if_any(const std::vector<std::string>& found) {
+  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+}
+
+Extents queries_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_q, problem.heads_q}; }
+
+Extents cache_of(const DecodeProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
+
+DecodeProblem problem_of(const attune_decode_args& args) {
+  if (args.struct_size < sizeof(args)) {
+    throw Error(ATTUNE_INVALID_ARGUMENT,
+                fmt::format("attune_decode_args.struct_size is {}; it must be sizeof(attune_decode_args), at least {}",
+                            args.struct_size, sizeof(args)));
+  }
+  return {.dtype = static_cast<Dtype>(raw(args.dtype)),
+          .batch = args.batch,
+          .seqlen_q = args.seqlen_q,
+          .heads_q = args.heads_q,
+          .heads_kv = args.heads_kv,
+          .head_dim = args.head_dim,
+          .max_seqlen_k = args.max_seqlen_k,
+          .page_size = args.page_size,
+          .pages = args.pages,
+          .table_width = args.table_width,
+          .splits = args.splits,
+          .window_left = args.window_left,
+          .window_right = args.window_right};
+}
+
+void check_cache(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
+  if (args.block_table != nullptr) return;
+  if (problem.paged()) {
+    found.push_back(
+        fmt::format("block_table is null; it must name the pages where table_width is {}", problem.table_width));
+  } else if (problem.pages < problem.batch) {
+    found.push_back(fmt::format("pages is {}; without a block_table it must be at least batch, which is {}",
+                                problem.pages, problem.batch));
+  }
+}
+
+void check_memory(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
+  const bool has_keys = !is_empty(problem) && problem.max_seqlen_k > 0;
+  const Extents cache = has_keys ? cache_of(problem) : Extents{};
+  check_tensor(found, "q", args.q, queries_of(problem), problem.head_dim, Access::read);
+  check_tensor(found, "k", args.k, cache, problem.head_dim, Access::read);
+  check_tensor(found, "v", args.v, cache, problem.head_dim, Access::read);
+  check_tensor(found, "o", args.o, queries_of(problem), problem.head_dim, Access::write);
+  check_alignment(found, "lse", args.lse, alignof(float));
+  check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
+  check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
+  check_alignment(found, "workspace", args.workspace, workspace_alignment);
+  if (has_keys) check_cache(found, args, problem);
+}
+
+}  // namespace
+
+DecodeProblem check_shapes(const attune_decode_args& args) {
+  const DecodeProblem problem = problem_of(args);
+  throw_if_any(problems_of(problem));
+  return problem;
+}
+
+DecodeProblem check_arguments(const attune_decode_args& args) {
+  const DecodeProblem problem = problem_of(args);
+  std::vector<std::string> found = problems_of(problem);
+  const bool shapes_ok = found.empty();
+  check_softmax_scale(found, args.softmax_scale);
+  if (shapes_ok) check_memory(found, args, problem);
+  throw_if_any(found);
+  return problem;
+}
+
+void check_workspace(const attune_decode_args& args, const DecodePlan& plan) {
+  if (plan.workspace_bytes == 0) return;
+  std::vector<std::string> found;
+  if (args.workspace == nullptr) {
+    found.push_back(
+        fmt::format("workspace is null; it must point to {} bytes of device memory, as "
+                    "attune_decode_workspace says",
+                    plan.workspace_bytes));
+  } else if (args.workspace_bytes < plan.workspace_bytes) {
+    found.push_back(fmt::format("workspace_bytes is {}; it must be at least {}, as attune_decode_workspace says",
+                                args.workspace_bytes, plan.workspace_bytes));
+  }
+  throw_if_any(found);
+}
+
+bool is_empty(const DecodeProblem& problem) { return problem.batch == 0 || problem.seqlen_q == 0; }
+
+AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan) {
+  const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
+  auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
+  return {.q = tensor_params(args.q, queries_of(problem)),
+          .k = tensor_params(args.k, cache_of(problem)),
+          .v = tensor_params(args.v, cache_of(problem)),
+          .o = tensor_params(args.o, queries_of(problem)),
+          .lse = args.lse,
+          .partial_o = partial_o,
+          .partial_lse = partial_o != nullptr ? partial_o + partial_rows * problem.head_dim : nullptr,
+          .seqlens_k = args.seqlens_k,
+          .block_table = args.block_table,
+          .scale_log2 = scale_log2_of(args.softmax_scale),
+          .batch = problem.batch,
+          .seqlen_q = problem.seqlen_q,
+          .heads_kv = problem.heads_kv,
+          .gqa_ratio = problem.heads_q / problem.heads_kv,
+          .head_dim = problem.head_dim,
+          .max_seqlen_k = problem.max_seqlen_k,
+          .page_size = problem.page_size,
+          .pages = problem.pages,
+          .table_width = problem.table_width,
+          .window_left = problem.window_left,
+          .window_right = problem.window_right,
+          .splits = problem.splits,
+          .parts = plan.parts};
+}
+
+}  // namespace attune

@@ -1,0 +1,167 @@
+#include "runtime/decode_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "generator/check.hpp"
+#include "runtime/error.hpp"
+#include "runtime/plan.hpp"
+
+namespace attune {
+namespace {
+
+// Of a grid and of a multiprocessor (CUDA programming guide 13, "Compute Capabilities").
+constexpr long long max_grid_x = std::numeric_limits<int>::max();
+constexpr long long max_grid_yz = 65535;
+constexpr int reserved_shared_bytes = 1024;  // of each block
+constexpr int multiprocessor_registers = 65536;
+constexpr int most_threads = 1536;  // that every compute capability from 8.0 on holds
+
+/// Registers of a thread beside its accumulators, as ptxas needs them for addresses, fragments and the softmax.
+constexpr int working_registers = 55;
+
+long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+/// The reasons that both kernels share.
+std::vector<std::string> common_refusals(const Variant& variant, Operation operation, Dtype dtype, int head_dim,
+                                         const Device& device) {
+  if (family_of(variant).operation != operation) return {"template: it computes something else"};
+  std::vector<std::string> result;
+  if (variant.dtype != static_cast<int>(dtype)) {
+    const Field& field = *find_field("dtype");
+    result.push_back(fmt::format("dtype: the kernel takes {}, the problem has {}", value_text(field, variant.dtype),
+                                 value_text(field, static_cast<int>(dtype))));
+  }
+  if (head_dim > variant.head_dim) {
+    result.push_back(
+        fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, head_dim));
+  }
+  if (!meant_for(variant, device.capability)) {
+    result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
+                                 device.capability % 10));
+  }
+  for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
+    result.push_back(refusal.field + ": " + refusal.message);
+  }
+  return result;
+}
+
+template <class AnyProblem>
+std::optional<Variant> choose_nearest(std::span<const Variant> candidates, const AnyProblem& problem,
+                                      const Device& device, int best_B_r) {
+  const auto rank = [&](const Variant& variant) {
+    return std::pair(variant.head_dim, std::abs(variant.B_r - best_B_r));
+  };
+  std::optional<Variant> best;
+  for (const Variant& variant : candidates) {
+    const bool better = !best || rank(variant) < rank(*best);
+    if (better && refusals(variant, problem, device).empty()) best = variant;
+  }
+  return best;
+}
+
+void require_fits(const char* what, long long value, long long most) {
+  if (value > most) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("grid: {} are {}; a launch takes up to {}", what, value, most));
+  }
+}
+
+/// As many parts as keep the GPU full, but none without a step of its own when every sequence is at its longest.
+long long automatic_parts(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long blocks = static_cast<long long>(device.multiprocessors) * blocks_per_multiprocessor(variant, device);
+  const long long steps = ceil_div(problem.max_seqlen_k, variant.B_c) * problem.batch;
+  return std::max(1LL, std::min({blocks / tiles, steps, max_grid_yz}));
+}
+
+}  // namespace
+
+std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  std::vector<std::string> result =
+      common_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
+  if ((variant.paged != 0) != problem.paged()) {
+    result.push_back(fmt::format("paged: the kernel has {}, the problem {}", variant.paged != 0, problem.paged()));
+  }
+  return result;
+}
+
+std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device) {
+  std::vector<std::string> result =
+      common_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
+  if (variant.B_c != problem.B_c) {
+    result.push_back(fmt::format("B_c: the kernel has {}, the parts are counted in {}", variant.B_c, problem.B_c));
+  }
+  return result;
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device) {
+  return choose_nearest(candidates, problem, device, problem.best_B_r());
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const CombineProblem& problem,
+                              const Device& device) {
+  return choose_nearest(candidates, problem, device, families()[combine].defaults.B_r);
+}
+
+Variant own_variant(const DecodeProblem& problem, const Device& device) {
+  Variant variant =
+      default_variant(decode_sm80, problem.dtype, problem.head_dim, false, device.shared_per_block, problem.best_B_r());
+  variant.paged = problem.paged() ? 1 : 0;
+  return variant;
+}
+
+Variant own_variant(const CombineProblem& problem, const Device& device) {
+  Variant variant = default_variant(combine, problem.dtype, problem.head_dim, false, device.shared_per_block);
+  variant.B_c = problem.B_c;
+  return variant;
+}
+
+int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
+  const Resources needs = resources(variant);
+  const int by_shared_memory = device.shared_per_sm / (needs.shared_bytes + reserved_shared_bytes);
+  const int by_threads = most_threads / needs.threads;
+  const int by_registers =
+      multiprocessor_registers / ((needs.accumulator_registers + working_registers) * needs.threads);
+  return std::max(1, std::min({by_shared_memory, by_threads, by_registers}));
+}
+
+std::size_t workspace_bytes(const DecodeProblem& problem, long long slots) {
+  const long long rows = slots * problem.heads_kv * problem.rows();
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(problem.head_dim + 1) * sizeof(float);
+}
+
+DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  const long long tiles = ceil_div(problem.rows(), variant.B_r) * problem.heads_kv;
+  require_fits("the tiles of all K/V heads", tiles, max_grid_x);
+  const bool automatic = problem.splits == 0;
+  const long long parts = automatic ? automatic_parts(variant, problem, device, std::max(1LL, tiles))
+                                    : static_cast<long long>(problem.batch) * problem.splits;
+  require_fits("batch x splits", parts, max_grid_yz);
+  const Resources needs = resources(variant);
+  DecodePlan result{.variant = variant,
+                    .grid = {.x = static_cast<unsigned>(tiles), .y = static_cast<unsigned>(parts), .z = 1},
+                    .threads = needs.threads,
+                    .shared_bytes = needs.shared_bytes,
+                    .parts = static_cast<int>(parts),
+                    .slots = static_cast<int>(automatic ? 2 * parts : parts),
+                    .workspace_bytes = 0,
+                    .combine_grid = {}};
+  // The borders between the parts of the whole batch, or the sequences.
+  const long long merges = automatic ? parts - 1 : problem.splits == 1 ? 0 : problem.batch;
+  if (merges == 0) return result;
+  require_fits("K/V heads", problem.heads_kv, max_grid_yz);
+  result.workspace_bytes = workspace_bytes(problem, result.slots);
+  result.combine_grid = {.x = static_cast<unsigned>(merges),
+                         .y = static_cast<unsigned>(problem.heads_kv),
+                         .z = static_cast<unsigned>(problem.rows())};
+  return result;
+}
+
+CombineProblem combine_problem(const DecodePlan& plan, const DecodeProblem& problem) {
+  return {.dtype = problem.dtype, .head_dim = problem.head_dim, .B_c = plan.variant.B_c};
+}
+
+}  // namespace attune

@@ -1,0 +1,55 @@
+#include "runtime/decode_problem.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/field_checks.hpp"
+#include "runtime/problem.hpp"
+
+namespace attune {
+namespace {
+
+constexpr int most_splits = 256;
+
+const char* dtype_text(Dtype dtype) { return dtype == Dtype::fp16 ? "fp16" : "bf16"; }
+
+}  // namespace
+
+std::string DecodeProblem::text() const {
+  std::string text = fmt::format("decode {} d{} b{} hq{} hk{} lq{} lk{}", dtype_text(dtype), head_dim, batch, heads_q,
+                                 heads_kv, seqlen_q, max_seqlen_k);
+  if (paged()) text += fmt::format(" page{}", page_size);
+  if (splits != 0) text += fmt::format(" splits{}", splits);
+  if (window_left >= 0) text += fmt::format(" left{}", window_left);
+  if (window_right >= 0) text += fmt::format(" right{}", window_right);
+  return text;
+}
+
+std::vector<std::string> problems_of(const DecodeProblem& problem) {
+  FieldChecks checks;
+  checks.dtype(problem.dtype);
+  checks.at_least("batch", problem.batch, 0);
+  checks.in_range("seqlen_q", problem.seqlen_q, 0, most_decode_queries);
+  checks.heads(problem.heads_q, problem.heads_kv);
+  if (checks.empty() && problem.heads_q / problem.heads_kv > most_shared_heads) {
+    checks.add(fmt::format("heads_q is {}; it must be at most {} times heads_kv, which is {}", problem.heads_q,
+                           most_shared_heads, problem.heads_kv));
+  }
+  checks.head_dim("head_dim", problem.head_dim);
+  checks.in_range("page_size", problem.page_size, 1, most_rows);
+  checks.in_range("pages", problem.pages, 0, most_rows);
+  checks.in_range("table_width", problem.table_width, 1, most_rows);
+  const long long room = static_cast<long long>(problem.table_width) * problem.page_size;
+  checks.in_range("max_seqlen_k", problem.max_seqlen_k, 0, most_rows);
+  if (problem.max_seqlen_k <= most_rows && room >= 1 && problem.max_seqlen_k > room) {
+    checks.add(fmt::format("max_seqlen_k is {}; it must be at most table_width {} x page_size {}", problem.max_seqlen_k,
+                           problem.table_width, problem.page_size));
+  }
+  checks.in_range("splits", problem.splits, 0, most_splits);
+  checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
+  checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
+  return std::move(checks).take();
+}
+
+std::string CombineProblem::text() const { return fmt::format("combine {} d{} c{}", dtype_text(dtype), head_dim, B_c); }
+
+}  // namespace attune

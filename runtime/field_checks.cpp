@@ -1,0 +1,43 @@
+#include "runtime/field_checks.hpp"
+
+#include <fmt/format.h>
+
+namespace attune {
+namespace {
+
+constexpr int head_dim_step = 8;  // 16 bytes: what one copy instruction moves
+constexpr int head_dim_limit = 256;
+
+}  // namespace
+
+void FieldChecks::at_least(const char* field, int value, int minimum) {
+  if (value < minimum) add(fmt::format("{} is {}; it must be at least {}", field, value, minimum));
+}
+
+void FieldChecks::in_range(const char* field, int value, int minimum, int maximum) {
+  if (value < minimum || value > maximum) {
+    add(fmt::format("{} is {}; it must be from {} to {}", field, value, minimum, maximum));
+  }
+}
+
+void FieldChecks::dtype(Dtype value) {
+  if (value != Dtype::fp16 && value != Dtype::bf16) {
+    add(fmt::format("dtype is {}; it must be 0 (fp16) or 1 (bf16)", static_cast<int>(value)));
+  }
+}
+
+void FieldChecks::heads(int heads_q, int heads_kv) {
+  at_least("heads_q", heads_q, 1);
+  at_least("heads_kv", heads_kv, 1);
+  if (heads_q >= 1 && heads_kv >= 1 && heads_q % heads_kv != 0) {
+    add(fmt::format("heads_kv is {}; it must divide heads_q, which is {}", heads_kv, heads_q));
+  }
+}
+
+void FieldChecks::head_dim(const char* field, int value, const char* otherwise) {
+  if (value >= head_dim_step && value <= head_dim_limit && value % head_dim_step == 0) return;
+  add(fmt::format("{} is {}; it must be a multiple of {} from {} to {}{}", field, value, head_dim_step, head_dim_step,
+                  head_dim_limit, otherwise));
+}
+
+}  // namespace attune

@@ -1,0 +1,31 @@
+// What the checks of every operation's problem share: fields against what kernels take.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generator/variant.hpp"
+
+namespace attune {
+
+/// Collects a line for each field that no kernel could serve: its name, its value and the accepted range.
+class FieldChecks {
+ public:
+  void at_least(const char* field, int value, int minimum);
+  void in_range(const char* field, int value, int minimum, int maximum);
+  void dtype(Dtype value);
+  void heads(int heads_q, int heads_kv);
+
+  /// `otherwise` is said behind the range.
+  void head_dim(const char* field, int value, const char* otherwise = "");
+
+  [[nodiscard]] bool empty() const { return found_.empty(); }
+  void add(std::string line) { found_.push_back(std::move(line)); }
+  [[nodiscard]] std::vector<std::string> take() && { return std::move(found_); }
+
+ private:
+  std::vector<std::string> found_;
+};
+
+}  // namespace attune

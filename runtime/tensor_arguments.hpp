@@ -1,0 +1,42 @@
+// What the checks of every operation's arguments share: tensors, scales and other pointers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attune/attune.h"
+#include "templates/params.h"
+
+namespace attune {
+
+/// An argument's own extents, in the order of its strides.
+struct Extents {
+  std::int64_t batch;
+  std::int64_t seq;
+  std::int64_t heads;
+
+  [[nodiscard]] bool empty() const { return batch == 0 || seq == 0; }
+};
+
+enum class Access { read, write };
+
+/// Adds a line for each mistake in a tensor: its pointer, its strides, offsets that overflow. A tensor without elements
+/// is neither read nor written, and may be anything.
+void check_tensor(std::vector<std::string>& found, const char* name, const attune_tensor& tensor,
+                  const Extents& extents, std::int64_t head_dim, Access access);
+
+/// Adds a line where the pointer is no multiple of so many bytes.
+void check_alignment(std::vector<std::string>& found, const char* name, const void* pointer, std::size_t bytes);
+
+void check_softmax_scale(std::vector<std::string>& found, float softmax_scale);
+
+/// The scale that kernels take.
+float scale_log2_of(float softmax_scale);
+
+/// A checked tensor as kernels take it: a dimension of one element may come with any stride, and 0 keeps every address
+/// that a kernel forms an aligned one.
+AttuneTensor tensor_params(const attune_tensor& tensor, const Extents& extents);
+
+}  // namespace attune

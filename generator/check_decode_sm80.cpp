@@ -118,7 +118,6 @@ constexpr std::array<std::string_view, 1> combine_shared_memory_keys{"warps"};
 
 void set_default_combine(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
   variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
-  variant.B_c = tile_of(variant).B_c;
   variant.head_dim_v = 0;
   variant.causal = 0;
 }

@@ -103,7 +103,7 @@ constexpr std::array prefill_sm90_keys{
 
 constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv, "B_c"sv, "warps"sv, "stages"sv, "paged"sv};
 
-constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "B_c"sv, "warps"sv};
+constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv};
 
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",

@@ -72,7 +72,6 @@ std::uint64_t kernel_key(const DecodeProblem& problem) {
 
 std::uint64_t kernel_key(const CombineProblem& problem) {
   auto key = static_cast<std::uint64_t>(problem.dtype);
-  key = key << 9 | static_cast<std::uint64_t>(problem.B_c);
   return key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);
 }
 

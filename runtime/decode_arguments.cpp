@@ -128,6 +128,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .table_width = problem.table_width,
           .window_left = problem.window_left,
           .window_right = problem.window_right,
+          .block_keys = plan.variant.B_c,
+          .evict_first = plan.evict_first ? 1 : 0,
           .splits = problem.splits,
           .parts = plan.parts};
 }

@@ -77,6 +77,13 @@ long long automatic_parts(const Variant& variant, const DecodeProblem& problem, 
   return std::max(1LL, std::min({blocks / tiles, steps, max_grid_yz}));
 }
 
+/// Whether one thread block alone reads a key, and L2 would not keep all of them until the next call anyway.
+bool reads_once(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  constexpr long long bytes_per_column = 2 * 2;  // of K and of V
+  const long long rows = static_cast<long long>(problem.batch) * problem.max_seqlen_k * problem.heads_kv;
+  return problem.rows() <= variant.B_r && rows > device.l2_bytes / (bytes_per_column * problem.head_dim);
+}
+
 }  // namespace
 
 std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device) {
@@ -89,12 +96,7 @@ std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& p
 }
 
 std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device) {
-  std::vector<std::string> result =
-      common_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
-  if (variant.B_c != problem.B_c) {
-    result.push_back(fmt::format("B_c: the kernel has {}, the parts are counted in {}", variant.B_c, problem.B_c));
-  }
-  return result;
+  return common_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
 }
 
 std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device) {
@@ -114,9 +116,7 @@ Variant own_variant(const DecodeProblem& problem, const Device& device) {
 }
 
 Variant own_variant(const CombineProblem& problem, const Device& device) {
-  Variant variant = default_variant(combine, problem.dtype, problem.head_dim, false, device.shared_per_block);
-  variant.B_c = problem.B_c;
-  return variant;
+  return default_variant(combine, problem.dtype, problem.head_dim, false, device.shared_per_block);
 }
 
 int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
@@ -147,6 +147,7 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
                     .shared_bytes = needs.shared_bytes,
                     .parts = static_cast<int>(parts),
                     .slots = static_cast<int>(automatic ? 2 * parts : parts),
+                    .evict_first = reads_once(variant, problem, device),
                     .workspace_bytes = 0,
                     .combine_grid = {}};
   // The borders between the parts of the whole batch, or the sequences.
@@ -158,10 +159,6 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
                          .y = static_cast<unsigned>(problem.heads_kv),
                          .z = static_cast<unsigned>(problem.rows())};
   return result;
-}
-
-CombineProblem combine_problem(const DecodePlan& plan, const DecodeProblem& problem) {
-  return {.dtype = problem.dtype, .head_dim = problem.head_dim, .B_c = plan.variant.B_c};
 }
 
 }  // namespace attune

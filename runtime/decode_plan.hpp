@@ -20,6 +20,7 @@ struct DecodePlan {
   int shared_bytes = 0;
   int parts = 0;                    ///< of the keys, for each K/V head
   int slots = 0;                    ///< places for the results of parts, for each K/V head
+  bool evict_first = false;         ///< L2 had best give up keys and values before anything else
   std::size_t workspace_bytes = 0;  ///< for them all
   Grid combine_grid;                ///< of the kernel that merges them; empty: no launch
 
@@ -48,8 +49,5 @@ std::size_t workspace_bytes(const DecodeProblem& problem, long long slots);
 
 /// The launch facts of one variant for one problem. Throws Error{ATTUNE_UNSUPPORTED} when no grid can hold it.
 DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device);
-
-/// What is to be merged behind a plan's first kernel.
-CombineProblem combine_problem(const DecodePlan& plan, const DecodeProblem& problem);
 
 }  // namespace attune

@@ -50,6 +50,6 @@ std::vector<std::string> problems_of(const DecodeProblem& problem) {
   return std::move(checks).take();
 }
 
-std::string CombineProblem::text() const { return fmt::format("combine {} d{} c{}", dtype_text(dtype), head_dim, B_c); }
+std::string CombineProblem::text() const { return fmt::format("combine {} d{}", dtype_text(dtype), head_dim); }
 
 }  // namespace attune

@@ -12,6 +12,19 @@ namespace attune {
 inline constexpr int most_decode_queries = 16;
 inline constexpr int most_shared_heads = 256;
 
+/// The merge of what decode's thread blocks leave.
+struct CombineProblem {
+  static constexpr Operation operation = Operation::combine;
+
+  Dtype dtype = Dtype::bf16;
+  int head_dim = 128;
+
+  auto operator<=>(const CombineProblem&) const = default;
+
+  /// "combine bf16 d128"
+  [[nodiscard]] std::string text() const;
+};
+
 /// Attention of few queries to a cache. The cache is pages of page_size tokens; a contiguous one is a page for each of
 /// its sequences.
 struct DecodeProblem {
@@ -42,6 +55,9 @@ struct DecodeProblem {
   /// Rows of a tile: one for all of them where 16 hold them.
   [[nodiscard]] int best_B_r() const { return rows() <= 16 ? 16 : 32; }
 
+  /// What merges the results of its parts.
+  [[nodiscard]] CombineProblem merge() const { return {.dtype = dtype, .head_dim = head_dim}; }
+
   /// "decode bf16 d128 b2 hq32 hk8 lq1 lk4096 page16 splits2 left128 right0": at most 4096 keys; what is unlimited, one
   /// page or left to the library is not named
   [[nodiscard]] std::string text() const;
@@ -49,19 +65,5 @@ struct DecodeProblem {
 
 /// What stops this problem from being served by any kernel, each naming the field and the value.
 std::vector<std::string> problems_of(const DecodeProblem& problem);
-
-/// The merge of what decode's thread blocks leave.
-struct CombineProblem {
-  static constexpr Operation operation = Operation::combine;
-
-  Dtype dtype = Dtype::bf16;
-  int head_dim = 128;
-  int B_c = 64;  ///< of the decode kernel: parts are counted in its steps
-
-  auto operator<=>(const CombineProblem&) const = default;
-
-  /// "combine bf16 d128 c64"
-  [[nodiscard]] std::string text() const;
-};
 
 }  // namespace attune

@@ -105,7 +105,7 @@ DecodePlan EmulatedKernels::decode_plan(const DecodeProblem& problem) {
 
 void EmulatedKernels::prepare(const DecodeProblem& problem) {
   const DecodePlan planned = decode_plan(problem);
-  if (planned.combines()) kernel_for(combine_problem(planned, problem));
+  if (planned.combines()) kernel_for(problem.merge());
 }
 
 void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem& problem) {
@@ -113,7 +113,7 @@ void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem
   check_workspace(args, planned);
   DecodeKernels kernels{.decode = &kernel_for(problem).second, .combine = nullptr, .combine_variant = {}};
   if (planned.combines()) {
-    const auto& [variant, kernel] = kernel_for(combine_problem(planned, problem));
+    const auto& [variant, kernel] = kernel_for(problem.merge());
     kernels.combine = &kernel;
     kernels.combine_variant = variant;
   }

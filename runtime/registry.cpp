@@ -244,7 +244,7 @@ void Registry::prepare(const attune_decode_args& args) {
   const Loaded& loaded = state_->kernel_for(problem, driver);
   driver.warm(loaded.kernel);
   const DecodePlan planned = plan(loaded.variant, problem, loaded.device);
-  if (planned.combines()) driver.warm(state_->kernel_for(combine_problem(planned, problem), driver).kernel);
+  if (planned.combines()) driver.warm(state_->kernel_for(problem.merge(), driver).kernel);
 }
 
 void Registry::decode(const attune_decode_args& args, void* stream) {
@@ -256,7 +256,7 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
   const DecodePlan planned = plan(loaded.variant, problem, loaded.device);
   check_workspace(args, planned);
   // Found before the first launch: what fails must not leave half of the work behind.
-  const Loaded* merge = planned.combines() ? &state_->kernel_for(combine_problem(planned, problem), driver) : nullptr;
+  const Loaded* merge = planned.combines() ? &state_->kernel_for(problem.merge(), driver) : nullptr;
   const AttuneDecodeParams params = make_params(args, problem, planned);
   driver.launch(loaded.kernel, planned.grid, planned.threads, planned.shared_bytes, stream, &params);
   if (merge == nullptr) return;

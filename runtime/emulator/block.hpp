@@ -58,6 +58,7 @@ class Block final : public Machine {
   void block_barrier(int line) override;
   void warp_barrier(int line) override;
   unsigned shuffle_xor(unsigned value, unsigned mask, int line) override;
+  unsigned shuffle_from(unsigned value, unsigned source, int line) override;
   bool any_lane(bool predicate, int line) override;
   void ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) override;
   void stmatrix(const unsigned (&words)[4], unsigned address, int line) override;
@@ -88,6 +89,7 @@ class Block final : public Machine {
     block_barrier,
     warp_barrier,
     shuffle_xor,
+    shuffle_from,
     any_lane,
     ldmatrix,
     ldmatrix_transposed,

@@ -73,6 +73,8 @@ const char* Block::name_of(Collective collective) {
       return "warp_barrier";
     case Collective::shuffle_xor:
       return "shuffle_xor";
+    case Collective::shuffle_from:
+      return "shuffle_from";
     case Collective::any_lane:
       return "any_lane";
     case Collective::ldmatrix:
@@ -117,6 +119,14 @@ unsigned Block::shuffle_xor(unsigned value, unsigned mask, int line) {
   return words[1];
 }
 
+unsigned Block::shuffle_from(unsigned value, unsigned source, int line) {
+  unsigned words[2] = {value, 0};
+  current_->words = words;
+  current_->operand = source;
+  wait_at(Collective::shuffle_from, line);
+  return words[1];
+}
+
 bool Block::any_lane(bool predicate, int line) {
   unsigned answer = predicate ? 1 : 0;
   current_->words = &answer;
@@ -155,6 +165,11 @@ void Block::perform(Warp& warp, Collective collective) {
     case Collective::shuffle_xor:
       for (unsigned lane = 0; lane < warp_size; ++lane) {
         lanes[lane].words[1] = lanes[(lane ^ lanes[lane].operand) % warp_size].words[0];
+      }
+      break;
+    case Collective::shuffle_from:
+      for (unsigned lane = 0; lane < warp_size; ++lane) {
+        lanes[lane].words[1] = lanes[lanes[lane].operand % warp_size].words[0];
       }
       break;
     case Collective::any_lane: {

@@ -32,7 +32,7 @@ TEST_CASE("a decode kernel needs its pipeline, m, l and a slice of O for each wa
   Variant paged = defaults;
   paged.paged = 1;
   CHECK(paged.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
-  CHECK(families()[combine].defaults.name() == "combine_bf16_d128_c64_w4");
+  CHECK(families()[combine].defaults.name() == "combine_bf16_d128_w4");
   CHECK(resources(families()[combine].defaults).threads == 128);
 }
 

@@ -45,8 +45,53 @@ inline void store_global(float* pointer, float value, int line) {
   machine().store_global(pointer, &value, sizeof(value), line);
 }
 
+template <class T>
+T load_global_as(const void* pointer, int line) {
+  T value;
+  machine().load_global(pointer, &value, sizeof(value), line);
+  return value;
+}
+template <class T>
+T load_shared_as(unsigned address, int line) {
+  T value;
+  machine().load_shared(address, &value, sizeof(value), line);
+  return value;
+}
+inline int load_global_int(const int* pointer, int line) { return load_global_as<int>(pointer, line); }
+inline float load_global_float(const float* pointer, int line) { return load_global_as<float>(pointer, line); }
+inline unsigned load_global_word(const void* pointer, int line) { return load_global_as<unsigned>(pointer, line); }
+inline void store_global(void* pointer, unsigned first, unsigned second, int line) {
+  const unsigned words[2] = {first, second};
+  machine().store_global(pointer, words, sizeof(words), line);
+}
+inline float load_shared_float(unsigned address, int line) { return load_shared_as<float>(address, line); }
+inline void store_shared(unsigned address, float value, int line) {
+  machine().store_shared(address, &value, sizeof(value), line);
+}
+inline void store_shared(unsigned address, float first, float second, int line) {
+  const float values[2] = {first, second};
+  machine().store_shared(address, values, sizeof(values), line);
+}
+inline Float4 load_shared_floats(unsigned address, int line) { return load_shared_as<Float4>(address, line); }
+inline Float4 load_global_floats(const float* pointer, int line) { return load_global_as<Float4>(pointer, line); }
+inline void store_global(float* pointer, const Float4& f, int line) {
+  machine().store_global(pointer, &f, sizeof(f), line);
+}
+inline void store_shared(unsigned address, const Float4& f, int line) {
+  machine().store_shared(address, &f, sizeof(f), line);
+}
+
+// A launch on the emulator has ended before the next begins.
+inline void let_next_kernel_begin() {}
+inline void wait_for_kernel_before() {}
+
 inline void cp_async(unsigned shared_address, const void* pointer, bool valid, int line) {
   machine().cp_async(shared_address, valid ? pointer : nullptr, sizeof(Chunk), line);
+}
+// Caches are not emulated.
+inline unsigned long long cache_policy(bool) { return 0; }
+inline void cp_async(unsigned shared_address, const void* pointer, bool valid, unsigned long long, int line) {
+  cp_async(shared_address, pointer, valid, line);
 }
 inline void cp_async_commit() { machine().cp_async_commit(); }
 template <int pending>
@@ -61,6 +106,13 @@ inline float shuffle_xor(float value, int mask, int line) {
   return __builtin_bit_cast(float, machine().shuffle_xor(bits, static_cast<unsigned>(mask), line));
 }
 inline bool any_lane(bool predicate, int line) { return machine().any_lane(predicate, line); }
+inline int shuffle_from(int value, unsigned source, int line) {
+  return static_cast<int>(machine().shuffle_from(static_cast<unsigned>(value), source, line));
+}
+inline float shuffle_from(float value, unsigned source, int line) {
+  return __builtin_bit_cast(float, machine().shuffle_from(__builtin_bit_cast(unsigned, value), source, line));
+}
+inline int uniform(int value, int line) { return shuffle_from(value, 0, line); }
 
 template <bool transposed>
 void ldmatrix(unsigned (&words)[4], unsigned address, int line) {

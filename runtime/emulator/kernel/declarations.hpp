@@ -35,8 +35,33 @@ inline Chunk load_global(const void* pointer, int line = __builtin_LINE());
 inline void store_global(void* pointer, const Chunk& chunk, int line = __builtin_LINE());
 inline void store_global(float* pointer, float value, int line = __builtin_LINE());
 
+// ptx/memory_words.cuh
+inline int load_global_int(const int* pointer, int line = __builtin_LINE());
+inline float load_global_float(const float* pointer, int line = __builtin_LINE());
+inline unsigned load_global_word(const void* pointer, int line = __builtin_LINE());
+inline void store_global(void* pointer, unsigned first, unsigned second, int line = __builtin_LINE());
+inline float load_shared_float(unsigned address, int line = __builtin_LINE());
+inline void store_shared(unsigned address, float value, int line = __builtin_LINE());
+inline void store_shared(unsigned address, float first, float second, int line = __builtin_LINE());
+
+// ptx/floats.cuh
+struct alignas(16) Float4 {
+  float value[4];
+};
+inline Float4 load_shared_floats(unsigned address, int line = __builtin_LINE());
+inline Float4 load_global_floats(const float* pointer, int line = __builtin_LINE());
+inline void store_global(float* pointer, const Float4& f, int line = __builtin_LINE());
+inline void store_shared(unsigned address, const Float4& f, int line = __builtin_LINE());
+
+// ptx/kernel_order.cuh
+inline void let_next_kernel_begin();
+inline void wait_for_kernel_before();
+
 // ptx/cp_async.cuh
 inline void cp_async(unsigned shared_address, const void* pointer, bool valid, int line = __builtin_LINE());
+inline unsigned long long cache_policy(bool once);
+inline void cp_async(unsigned shared_address, const void* pointer, bool valid, unsigned long long policy,
+                     int line = __builtin_LINE());
 inline void cp_async_commit();
 template <int pending>
 void cp_async_wait();
@@ -48,6 +73,9 @@ inline void warp_barrier(int line = __builtin_LINE());
 // ptx/shuffle.cuh
 inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
 inline bool any_lane(bool predicate, int line = __builtin_LINE());
+inline int shuffle_from(int value, unsigned source, int line = __builtin_LINE());
+inline float shuffle_from(float value, unsigned source, int line = __builtin_LINE());
+inline int uniform(int value, int line = __builtin_LINE());
 
 // ptx/ldmatrix.cuh
 template <bool transposed>

@@ -43,6 +43,7 @@ class Machine {
   virtual void block_barrier(int line) = 0;
   virtual void warp_barrier(int line) = 0;
   virtual unsigned shuffle_xor(unsigned value, unsigned mask, int line) = 0;
+  virtual unsigned shuffle_from(unsigned value, unsigned source, int line) = 0;
   virtual bool any_lane(bool predicate, int line) = 0;
   virtual void ldmatrix(unsigned (&words)[4], unsigned address, bool transposed, int line) = 0;
   virtual void stmatrix(const unsigned (&words)[4], unsigned address, int line) = 0;

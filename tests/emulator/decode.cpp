@@ -1,0 +1,155 @@
+// The decode and combine kernels on the emulator against the float64 reference.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "generator/collect.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/decode_emulated.hpp"
+#include "tests/harness/decode_image.hpp"
+
+namespace attune::emulator_tests {
+namespace {
+
+using testing::DecodeCase;
+using testing::DecodeImage;
+using testing::only_sequence;
+using testing::random_decode_case;
+
+/// The shipped kernels, compiled on first need.
+class Kernels {
+ public:
+  Kernels() : cache_(default_cache_root()) {
+    const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
+    const Result<Collection> collected = collect(std::vector{specs / "decode.yaml", specs / "combine.yaml"});
+    REQUIRE(collected.ok());
+    for (const Wanted& one : collected.value.wanted) {
+      (family_of(one.variant).operation == Operation::decode ? decode_ : combine_).push_back(one.variant);
+    }
+  }
+
+  [[nodiscard]] Variant variant_for(const DecodeProblem& problem) const {
+    return choose(decode_, problem, emulator::device()).value();
+  }
+
+  DecodeKernels find(const DecodePlan& plan, const DecodeProblem& problem) {
+    DecodeKernels kernels{.decode = &kernel(plan.variant), .combine = nullptr, .combine_variant = {}};
+    if (!plan.combines()) return kernels;
+    kernels.combine_variant = choose(combine_, problem.merge(), emulator::device()).value();
+    kernels.combine = &kernel(kernels.combine_variant);
+    return kernels;
+  }
+
+ private:
+  const emulator::Kernel& kernel(const Variant& variant) {
+    if (const auto known = kernels_.find(variant); known != kernels_.end()) return known->second;
+    const Source source = generate(variant);
+    return kernels_.emplace(variant, emulator::Kernel(compile_cached(compiler_, source, cache_).image, source.name))
+        .first->second;
+  }
+
+  const emulator::HostCompiler compiler_;
+  const Cache cache_;
+  std::vector<Variant> decode_;
+  std::vector<Variant> combine_;
+  std::map<Variant, emulator::Kernel> kernels_;
+};
+
+/// The same plan as on a GPU that holds so many blocks.
+DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, int parts) {
+  plan.parts = parts;
+  plan.slots = 2 * parts;
+  plan.grid.y = static_cast<unsigned>(parts);
+  plan.combine_grid = {};
+  plan.workspace_bytes = 0;
+  if (parts == 1) return plan;
+  plan.combine_grid = {static_cast<unsigned>(parts - 1), static_cast<unsigned>(problem.heads_kv),
+                       static_cast<unsigned>(problem.rows())};
+  plan.workspace_bytes = workspace_bytes(problem, plan.slots);
+  return plan;
+}
+
+/// A call's memory.
+struct HostMemory {
+  explicit HostMemory(const DecodeImage& image)
+      : in(image.in()), out(image.poisoned_out()), lse(image.poisoned_lse()) {}
+
+  attune_decode_args args(const DecodeImage& image) {
+    return image.args(in.data(), out.data(), lse.data(), image.table().data(), image.lengths().data());
+  }
+
+  [[nodiscard]] DecodeImage::Output output(const DecodeImage& image) const {
+    CHECK(in == image.in());
+    return image.output(out, lse);
+  }
+
+  std::vector<std::uint16_t> in;
+  std::vector<std::uint16_t> out;
+  std::vector<float> lse;
+};
+
+/// Runs a planned call over a workspace of NaN; what was found.
+std::string run(Kernels& kernels, const DecodeProblem& problem, attune_decode_args args, const DecodePlan& plan,
+                std::uint64_t seed) {
+  std::vector<float> workspace(plan.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+  args.workspace = workspace.data();
+  args.workspace_bytes = plan.workspace_bytes;
+  return run_emulated(kernels.find(plan, problem), args, problem, plan, {.seed = seed}).fault;
+}
+
+std::string run(Kernels& kernels, const DecodeProblem& problem, const attune_decode_args& args, std::uint64_t seed) {
+  return run(kernels, problem, args, plan(kernels.variant_for(problem), problem, emulator::device()), seed);
+}
+
+}  // namespace
+
+TEST_CASE("shipped decode kernels agree with the reference on random problems, and no access of them is unsafe") {
+  Kernels kernels;
+  Random random(7);
+  for (std::uint64_t i = 0; i < 120; ++i) {
+    const DecodeCase one = random_decode_case(random, 300);
+    const DecodeProblem& problem = one.problem;
+    CAPTURE(one.text());
+    DecodePlan planned = plan(kernels.variant_for(problem), problem, emulator::device());
+    // Left alone, `auto` gives each step a part of its own: the emulated GPU is far larger than the problems.
+    if (problem.splits == 0 && i % 3 != 0)
+      planned = with_parts(planned, problem, 1 + static_cast<int>(random.below(6)));
+    CAPTURE(planned.parts);
+    const DecodeImage image(one, i + 1);
+    HostMemory memory(image);
+    const attune_decode_args args = memory.args(image);
+    const std::string fault = run(kernels, problem, args, planned, i + 1);
+    REQUIRE_MESSAGE(fault.empty(), fault);
+    image.check(memory.output(image), args.softmax_scale);
+  }
+}
+
+TEST_CASE("with a number of splits a sequence has the same bits alone and in a batch") {
+  Kernels kernels;
+  const DecodeCase one{.problem = {.batch = 3,
+                                   .heads_q = 4,
+                                   .heads_kv = 1,
+                                   .head_dim = 64,
+                                   .max_seqlen_k = 300,
+                                   .page_size = 16,
+                                   .pages = 80,
+                                   .table_width = 20,
+                                   .splits = 2},
+                       .lengths = {250, 3, 300}};
+  const DecodeImage image(one, 5);
+  HostMemory together(image);
+  REQUIRE(run(kernels, one.problem, together.args(image), 1).empty());
+  HostMemory alone(image);
+  DecodeProblem single = one.problem;
+  single.batch = 1;
+  for (int sequence = 0; sequence < one.problem.batch; ++sequence) {
+    REQUIRE(run(kernels, single, only_sequence(alone.args(image), sequence), 1).empty());
+  }
+  CHECK(together.output(image) == alone.output(image));
+}
+
+}  // namespace attune::emulator_tests

@@ -1,0 +1,137 @@
+// Decode on the GPU through the C ABI: agreement, determinism, and sequences that do not know of each other.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tests/gpu/harness.hpp"
+#include "tests/harness/decode_image.hpp"
+
+namespace attune::gpu_tests {
+namespace {
+
+using testing::DecodeCase;
+using testing::DecodeImage;
+
+/// A call in device memory, with the workspace that it needs, which is full of NaN.
+class DecodeCall {
+ public:
+  DecodeCall(const TestRegistry& registry, const DecodeCase& one, std::uint64_t seed)
+      : image_(one, seed),
+        in_(gpu().driver, image_.in().size() * sizeof(std::uint16_t)),
+        out_(gpu().driver, image_.poisoned_out().size() * sizeof(std::uint16_t)),
+        lse_(gpu().driver, image_.poisoned_lse().size() * sizeof(float)),
+        table_(gpu().driver, image_.table().size() * sizeof(std::int32_t)),
+        lengths_(gpu().driver, image_.lengths().size() * sizeof(std::int32_t)) {
+    in_.upload(image_.in());
+    table_.upload(image_.table());
+    lengths_.upload(image_.lengths());
+    poison();
+    args = image_.args(in_.data(), out_.data(), lse_.data(), table_.data(), lengths_.data());
+    REQUIRE_MESSAGE(attune_decode_workspace(registry.get(), &args, &args.workspace_bytes) == ATTUNE_OK,
+                    attune_last_error());
+    workspace_.emplace(gpu().driver, args.workspace_bytes + 16);
+    workspace_->upload(std::vector<std::uint8_t>(args.workspace_bytes + 16, 0xff));
+    args.workspace = workspace_->data();
+  }
+
+  attune_decode_args args{};
+
+  void poison() const {
+    out_.upload(image_.poisoned_out());
+    lse_.upload(image_.poisoned_lse());
+  }
+
+  [[nodiscard]] DecodeImage::Output fetch() const {
+    gpu().driver.synchronize();
+    std::vector<std::uint16_t> out = image_.poisoned_out();
+    std::vector<float> lse = image_.poisoned_lse();
+    out_.download(out);
+    lse_.download(lse);
+    return image_.output(std::move(out), std::move(lse));
+  }
+
+  [[nodiscard]] const DecodeImage& image() const { return image_; }
+
+ private:
+  DecodeImage image_;
+  cli::DeviceBuffer in_;
+  cli::DeviceBuffer out_;
+  cli::DeviceBuffer lse_;
+  cli::DeviceBuffer table_;
+  cli::DeviceBuffer lengths_;
+  std::optional<cli::DeviceBuffer> workspace_;
+};
+
+DecodeImage::Output run(const TestRegistry& registry, const DecodeCall& call) {
+  call.poison();
+  REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
+  return call.fetch();
+}
+
+DecodeCase long_case(int splits) {
+  return {.problem = {.batch = 5,
+                      .heads_q = 8,
+                      .heads_kv = 2,
+                      .head_dim = 128,
+                      .max_seqlen_k = 5000,
+                      .page_size = 64,
+                      .pages = 400,
+                      .table_width = 79,
+                      .splits = splits,
+                      .window_right = 0},
+          .lengths = {4999, 1, 0, 777, 5000}};
+}
+
+}  // namespace
+
+TEST_CASE("decode agrees with the reference on 200 random problems") {
+  const TestRegistry registry;
+  Random random(11);
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const DecodeCase one = testing::random_decode_case(random, i % 4 == 0 ? 3000 : 300);
+    CAPTURE(one.text());
+    const DecodeCall call(registry, one, i + 1);
+    call.image().check(run(registry, call), call.args.softmax_scale);
+  }
+}
+
+TEST_CASE("ten runs of decode on the same inputs give the same bits") {
+  const TestRegistry registry;
+  for (const int splits : {0, 1, 7}) {
+    CAPTURE(splits);
+    const DecodeCall call(registry, long_case(splits), 3);
+    const DecodeImage::Output first = run(registry, call);
+    call.image().check(first, call.args.softmax_scale);
+    for (int i = 1; i < 10; ++i) CHECK(run(registry, call) == first);
+  }
+}
+
+TEST_CASE("with a number of splits a sequence has the same bits alone and in a batch") {
+  const TestRegistry registry;
+  for (const int splits : {1, 3}) {
+    CAPTURE(splits);
+    const DecodeCall call(registry, long_case(splits), 4);
+    const DecodeImage::Output together = run(registry, call);
+    call.poison();
+    for (int sequence = 0; sequence < call.args.batch; ++sequence) {
+      const attune_decode_args alone = testing::only_sequence(call.args, sequence);
+      REQUIRE_MESSAGE(attune_decode(registry.get(), &alone, nullptr) == ATTUNE_OK, attune_last_error());
+    }
+    CHECK(call.fetch() == together);
+  }
+}
+
+TEST_CASE("calls of decode that follow each other on one workspace do not disturb each other") {
+  const TestRegistry registry;
+  const DecodeCall call(registry, long_case(0), 5);
+  const DecodeImage::Output expected = run(registry, call);
+  call.poison();
+  for (int i = 0; i < 20; ++i) {
+    REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
+  }
+  CHECK(call.fetch() == expected);
+}
+
+}  // namespace attune::gpu_tests

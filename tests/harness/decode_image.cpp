@@ -1,0 +1,280 @@
+#include "tests/harness/decode_image.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "runtime/cli/problems.hpp"
+
+namespace attune::testing {
+namespace {
+
+constexpr std::uint16_t poison_bits = 0x7fff;  // a NaN in fp16 and in bf16
+constexpr float poison_float = std::numeric_limits<float>::quiet_NaN();
+constexpr std::size_t guard = 512;  // elements around each tensor
+
+template <class T, std::size_t count>
+T one_of(Random& random, const std::array<T, count>& values) {
+  return values[static_cast<std::size_t>(random.below(static_cast<std::uint32_t>(count)))];
+}
+
+int up_to(Random& random, int most) { return static_cast<int>(random.below(static_cast<std::uint32_t>(most + 1))); }
+
+/// As elements lie in Q, O and, for its own extents, in a page.
+std::int64_t page_elements(const DecodeProblem& problem) {
+  return static_cast<std::int64_t>(problem.page_size) * problem.heads_kv * problem.head_dim;
+}
+
+}  // namespace
+
+int DecodeCase::length(int sequence) const {
+  return std::clamp(lengths[static_cast<std::size_t>(sequence)], 0, problem.max_seqlen_k);
+}
+
+std::string DecodeCase::text() const {
+  return fmt::format("{} page_size {} lengths {}{}{}{}", problem.text(), problem.page_size, fmt::join(lengths, ","),
+                     heads_outermost ? " heads outermost" : "", has_table ? " table" : "",
+                     has_lengths ? "" : " no lengths");
+}
+
+DecodeCase random_decode_case(Random& random, int most_keys) {
+  DecodeCase one;
+  DecodeProblem& problem = one.problem;
+  constexpr std::array ratios{1, 2, 3, 4, 6, 8, 16};
+  constexpr std::array head_dims{40, 64, 64, 80, 96, 128, 128, 192, 256};
+  constexpr std::array page_sizes{1, 16, 64, 256};
+  constexpr std::array split_counts{0, 0, 1, 2, 5};
+  problem.dtype = up_to(random, 1) == 0 ? Dtype::bf16 : Dtype::fp16;
+  problem.batch = 1 + up_to(random, 3);
+  problem.seqlen_q = up_to(random, 1) == 0 ? 1 : 1 + up_to(random, 15);
+  problem.heads_kv = 1 + up_to(random, 1);
+  problem.heads_q = problem.heads_kv * one_of(random, ratios);
+  problem.head_dim = one_of(random, head_dims);
+  problem.splits = one_of(random, split_counts);
+  problem.max_seqlen_k = up_to(random, most_keys);
+  if (up_to(random, 2) > 0) problem.window_right = 0;
+  if (up_to(random, 3) == 0) problem.window_left = up_to(random, 100);
+  if (up_to(random, 7) == 0) problem.window_right = up_to(random, 5);
+
+  one.heads_outermost = up_to(random, 1) == 1;
+  one.has_lengths = up_to(random, 5) > 0;
+  const std::array edges{0, 1, 63, 64, 65, 127, 128, 129, problem.max_seqlen_k, problem.max_seqlen_k + 5};
+  for (int i = 0; i < problem.batch; ++i) {
+    const int length = up_to(random, 1) == 0 ? one_of(random, edges) : up_to(random, problem.max_seqlen_k);
+    one.lengths.push_back(one.has_lengths ? length : problem.max_seqlen_k);
+  }
+  if (up_to(random, 2) > 0) {
+    problem.page_size = one_of(random, page_sizes);
+    problem.table_width =
+        std::max(2, (problem.max_seqlen_k + problem.page_size - 1) / problem.page_size + up_to(random, 1));
+    problem.pages = problem.batch * problem.table_width + up_to(random, 3);
+  } else {
+    problem.page_size = std::max(1, problem.max_seqlen_k + up_to(random, 3));
+    one.has_table = up_to(random, 1) == 1;
+    problem.pages = problem.batch + up_to(random, 2);
+  }
+  return one;
+}
+
+attune_decode_args only_sequence(attune_decode_args args, int sequence) {
+  args.batch = 1;
+  args.q.data = static_cast<std::uint16_t*>(args.q.data) + sequence * args.q.stride_batch;
+  args.o.data = static_cast<std::uint16_t*>(args.o.data) + sequence * args.o.stride_batch;
+  if (args.lse != nullptr) args.lse += static_cast<std::ptrdiff_t>(sequence) * args.heads_q * args.seqlen_q;
+  if (args.seqlens_k != nullptr) args.seqlens_k += sequence;
+  if (args.block_table != nullptr) args.block_table += static_cast<std::ptrdiff_t>(sequence) * args.table_width;
+  return args;
+}
+
+std::size_t DecodeImage::rows() const {
+  return static_cast<std::size_t>(case_.problem.batch) * case_.problem.heads_q * case_.problem.seqlen_q;
+}
+
+DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(one)) {
+  const DecodeProblem& problem = case_.problem;
+  Random random(seed);
+  place_pages(random);
+  const std::size_t q_elements = rows() * problem.head_dim;
+  const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
+  k_first_ = guard + q_elements + guard;
+  v_first_ = k_first_ + cache_elements + guard;
+  in_.assign(v_first_ + cache_elements + guard, poison_bits);
+  const std::vector<std::uint16_t> q = cli::random_values(problem.dtype, q_elements, seed);
+  std::ranges::copy(q, in_.begin() + guard);
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    const int length = case_.length(sequence);
+    const std::size_t count = static_cast<std::size_t>(length) * problem.heads_kv * problem.head_dim;
+    const std::vector<std::uint16_t> values = cli::random_values(problem.dtype, 2 * count, seed * 31 + sequence + 1);
+    auto next = values.begin();
+    for (int key = 0; key < length; ++key) {
+      for (int head = 0; head < problem.heads_kv; ++head) {
+        for (const std::size_t first : {k_first_, v_first_}) {
+          std::copy_n(next, problem.head_dim, in_.begin() + first + key_offset(sequence, key, head));
+          next += problem.head_dim;
+        }
+      }
+    }
+  }
+}
+
+/// Gives each sequence pages of its own, in any order.
+void DecodeImage::place_pages(Random& random) {
+  const DecodeProblem& problem = case_.problem;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(problem.pages));
+  std::iota(order.begin(), order.end(), 0);
+  if (case_.has_table) {
+    for (std::size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(static_cast<std::uint32_t>(i)))]);
+    }
+  }
+  constexpr std::array<std::int32_t, 4> nowhere{-1, std::numeric_limits<std::int32_t>::max(),
+                                                std::numeric_limits<std::int32_t>::min(), 0};
+  auto next = order.begin();
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int i = 0; i < problem.table_width; ++i) {
+      const bool has_keys = static_cast<long long>(i) * problem.page_size < case_.length(sequence);
+      table_.push_back(has_keys || !case_.has_table ? *next++ : one_of(random, nowhere));
+    }
+  }
+}
+
+std::size_t DecodeImage::key_offset(int sequence, int key, int head) const {
+  const DecodeProblem& problem = case_.problem;
+  const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
+  const std::size_t page = static_cast<std::size_t>(table_[entry]) * page_elements(problem);
+  const std::size_t token = static_cast<std::size_t>(key % problem.page_size);
+  const std::size_t row = case_.heads_outermost ? static_cast<std::size_t>(head) * problem.page_size + token
+                                                : token * problem.heads_kv + static_cast<std::size_t>(head);
+  return page + row * problem.head_dim;
+}
+
+std::vector<std::uint16_t> DecodeImage::poisoned_out() const {
+  return std::vector<std::uint16_t>(rows() * case_.problem.head_dim + 2 * guard, poison_bits);
+}
+
+std::vector<float> DecodeImage::poisoned_lse() const { return std::vector<float>(rows() + 2 * guard, poison_float); }
+
+attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void* table, const void* lengths) const {
+  const DecodeProblem& problem = case_.problem;
+  const std::int64_t dim = problem.head_dim;
+  const auto queries = [&](void* memory) {
+    return attune_tensor{static_cast<std::uint16_t*>(memory) + guard, dim * problem.heads_q * problem.seqlen_q,
+                         dim * problem.heads_q, dim};
+  };
+  const auto cache = [&](std::size_t first) {
+    return attune_tensor{static_cast<std::uint16_t*>(in) + first, page_elements(problem),
+                         case_.heads_outermost ? dim : dim * problem.heads_kv,
+                         case_.heads_outermost ? dim * problem.page_size : dim};
+  };
+  attune_decode_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = problem.dtype == Dtype::fp16 ? ATTUNE_FP16 : ATTUNE_BF16;
+  args.q = queries(in);
+  args.k = cache(k_first_);
+  args.v = cache(v_first_);
+  args.o = queries(out);
+  args.lse = static_cast<float*>(lse) + guard;
+  args.seqlens_k = case_.has_lengths ? static_cast<const std::int32_t*>(lengths) : nullptr;
+  args.block_table = case_.has_table ? static_cast<const std::int32_t*>(table) : nullptr;
+  args.batch = problem.batch;
+  args.seqlen_q = problem.seqlen_q;
+  args.heads_q = problem.heads_q;
+  args.heads_kv = problem.heads_kv;
+  args.head_dim = problem.head_dim;
+  args.max_seqlen_k = problem.max_seqlen_k;
+  args.page_size = problem.page_size;
+  args.pages = problem.pages;
+  args.table_width = problem.table_width;
+  args.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
+  args.window_left = problem.window_left;
+  args.window_right = problem.window_right;
+  args.splits = problem.splits;
+  return args;
+}
+
+DecodeImage::Output DecodeImage::output(std::vector<std::uint16_t> out, std::vector<float> lse) const {
+  Output output;
+  const auto take = [](auto& memory, auto& to, std::size_t count, auto poison) {
+    const auto begin = memory.begin() + guard;
+    to.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+    std::fill_n(begin, count, poison);
+  };
+  take(out, output.o, rows() * case_.problem.head_dim, poison_bits);
+  take(lse, output.lse, rows(), poison_float);
+  output.surroundings_intact = std::ranges::all_of(out, [](std::uint16_t bits) { return bits == poison_bits; }) &&
+                               std::ranges::all_of(lse, [](float value) { return std::isnan(value); });
+  return output;
+}
+
+bool DecodeImage::Output::operator==(const Output& other) const {
+  return o == other.o && lse.size() == other.lse.size() &&
+         std::memcmp(lse.data(), other.lse.data(), lse.size() * sizeof(float)) == 0;
+}
+
+/// Each query by itself, over the keys that it sees, brought together from their pages.
+template <class Attention>
+ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) const {
+  const DecodeProblem& problem = case_.problem;
+  const std::size_t dim = problem.head_dim;
+  ReferenceOutput all{.o = std::vector<double>(rows() * dim, 0.0),
+                      .lse = std::vector<double>(rows(), -std::numeric_limits<double>::infinity())};
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    const int length = case_.length(sequence);
+    for (int query = 0; query < problem.seqlen_q; ++query) {
+      const int position = query + length - problem.seqlen_q;
+      const int first = problem.window_left < 0 ? 0 : std::max(0, position - problem.window_left);
+      const int end = problem.window_right < 0 ? length : std::min(length, position + problem.window_right + 1);
+      if (end <= first) continue;
+      std::vector<std::uint16_t> k;
+      std::vector<std::uint16_t> v;
+      for (int key = first; key < end; ++key) {
+        for (int head = 0; head < problem.heads_kv; ++head) {
+          const std::size_t offset = key_offset(sequence, key, head);
+          k.insert(k.end(), in_.begin() + k_first_ + offset, in_.begin() + k_first_ + offset + dim);
+          v.insert(v.end(), in_.begin() + v_first_ + offset, in_.begin() + v_first_ + offset + dim);
+        }
+      }
+      const std::size_t row = (static_cast<std::size_t>(sequence) * problem.seqlen_q + query) * problem.heads_q;
+      const HostTensor q{in_.data() + guard + row * dim, 0, 0, problem.head_dim};
+      const Problem one{.dtype = problem.dtype,
+                        .heads_q = problem.heads_q,
+                        .heads_kv = problem.heads_kv,
+                        .seqlen_k = end - first,
+                        .head_dim = problem.head_dim};
+      const auto keys = [&](const std::vector<std::uint16_t>& values) {
+        return cli::contiguous(values, one.seqlen_k, one.heads_kv, one.head_dim);
+      };
+      const ReferenceOutput output = attention(one, q, keys(k), keys(v), scale, 1);
+      std::ranges::copy(output.o, all.o.begin() + static_cast<std::ptrdiff_t>(row * dim));
+      for (int head = 0; head < problem.heads_q; ++head) {
+        const std::size_t to = (static_cast<std::size_t>(sequence) * problem.heads_q + head) * problem.seqlen_q + query;
+        all.lse[to] = output.lse[static_cast<std::size_t>(head)];
+      }
+    }
+  }
+  return all;
+}
+
+void DecodeImage::check(const Output& output, double scale) const {
+  const Problem storage{.dtype = case_.problem.dtype};
+  const Comparison comparison = compare(storage, output.o.data(), output.lse.data(),
+                                        expected(reference_attention, scale), expected(naive_attention, scale));
+  CAPTURE(case_.text());
+  CAPTURE(comparison.max_error);
+  CAPTURE(comparison.tolerance);
+  CAPTURE(comparison.lse_error);
+  CAPTURE(comparison.lse_tolerance);
+  CAPTURE(comparison.unwritten);
+  CHECK(comparison.agrees);
+  CHECK(output.surroundings_intact);
+}
+
+}  // namespace attune::testing

@@ -1,0 +1,77 @@
+// One decode call as host memory, its cache in pages and surrounded by poison, and what a correct one leaves there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/decode_problem.hpp"
+#include "runtime/random.hpp"
+#include "runtime/reference.hpp"
+
+namespace attune::testing {
+
+/// A problem and what decides about its memory.
+struct DecodeCase {
+  DecodeProblem problem;
+  std::vector<std::int32_t> lengths;  ///< one for each sequence, as the device sees them
+  bool heads_outermost = false;       ///< in a page
+  bool has_table = true;
+  bool has_lengths = true;  ///< else every sequence has max_seqlen_k keys, and `lengths` says so too
+
+  /// The keys of a sequence.
+  [[nodiscard]] int length(int sequence) const;
+
+  [[nodiscard]] std::string text() const;
+};
+
+/// A case of any kind that decode serves, with at most so many keys a sequence.
+DecodeCase random_decode_case(Random& random, int most_keys);
+
+/// The call for one of its sequences.
+attune_decode_args only_sequence(attune_decode_args args, int sequence);
+
+/// Every element that is not Q or a key or value of a sequence is NaN: what lies behind a sequence's end, pages that no
+/// sequence has, O and LSE. Table entries behind a sequence's end name no page or any.
+class DecodeImage {
+ public:
+  DecodeImage(DecodeCase one, std::uint64_t seed);
+
+  [[nodiscard]] const DecodeProblem& problem() const { return case_.problem; }
+  [[nodiscard]] const std::vector<std::uint16_t>& in() const { return in_; }  ///< the memory that holds Q, K and V
+  [[nodiscard]] const std::vector<std::int32_t>& table() const { return table_; }
+  [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return case_.lengths; }
+  [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
+  [[nodiscard]] std::vector<float> poisoned_lse() const;
+
+  /// The call on memories of these sizes, wherever they are; without a workspace.
+  [[nodiscard]] attune_decode_args args(void* in, void* out, void* lse, const void* table, const void* lengths) const;
+
+  struct Output {
+    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q x heads_q x head_dim
+    std::vector<float> lse;
+    bool surroundings_intact = true;  ///< nothing but O and LSE was written
+    bool operator==(const Output& other) const;
+  };
+  /// Reads the memories after the call.
+  [[nodiscard]] Output output(std::vector<std::uint16_t> out, std::vector<float> lse) const;
+
+  /// CHECKs that the output agrees with the float64 reference, and that nothing else was written.
+  void check(const Output& output, double scale) const;
+
+ private:
+  void place_pages(Random& random);
+  [[nodiscard]] std::size_t key_offset(int sequence, int key, int head) const;
+  [[nodiscard]] std::size_t rows() const;
+  template <class Attention>
+  [[nodiscard]] ReferenceOutput expected(const Attention& attention, double scale) const;
+
+  DecodeCase case_;
+  std::size_t k_first_ = 0;
+  std::size_t v_first_ = 0;
+  std::vector<std::uint16_t> in_;
+  std::vector<std::int32_t> table_;  ///< batch x table_width; what a call without a table means, too
+};
+
+}  // namespace attune::testing

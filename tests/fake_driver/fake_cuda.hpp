@@ -6,6 +6,7 @@
 
 #include "runtime/device.hpp"
 #include "runtime/tensor_params.hpp"
+#include "templates/decode_params.h"
 #include "templates/tensor_params.h"
 
 namespace attune::testing {
@@ -19,6 +20,9 @@ struct FakeLaunch {
   void* kernel = nullptr;
   AttunePrefillParams params{};
   AttuneTensorPrefillParams tensor_params{};  ///< of a kernel that reads through tensor maps; `params` is its problem
+  AttuneDecodeParams decode_params{};         ///< of decode's kernels
+  bool combines = false;                      ///< the second of decode's kernels
+  bool overlaps = false;                      ///< may begin before the kernel before it has ended
 };
 
 /// What cuTensorMapEncodeTiled was told, in place of what a driver makes of it.
@@ -53,6 +57,7 @@ struct FakeCuda {
   std::atomic<int> loaded_for{-1};      ///< device of the last cuKernelSetAttribute
   std::atomic<int> shared_limit{0};     ///< its value
   FakeLaunch last_launch;               ///< only where one thread launches
+  FakeLaunch second_launch;             ///< the one behind it
 
   void reset() {
     current_device = -1;
@@ -64,6 +69,7 @@ struct FakeCuda {
     loaded_for = -1;
     shared_limit = 0;
     last_launch = {};
+    second_launch = {};
   }
 };
 

@@ -98,9 +98,14 @@ Result library_unload(Handle library) {
   std::free(library);
   return success;
 }
-// A library is one byte: whether its kernel reads through tensor maps.
+// A library is one byte: which parameters its kernel takes.
+enum class KernelKind : char { prefill, tensor_maps, decode, combine };
 Result library_get_kernel(Handle* kernel, Handle library, const char* name) {
-  *static_cast<bool*>(library) = std::string_view(name).starts_with("prefill_sm90");
+  const std::string_view text(name);
+  *static_cast<KernelKind*>(library) = text.starts_with("prefill_sm90") ? KernelKind::tensor_maps
+                                       : text.starts_with("decode")     ? KernelKind::decode
+                                       : text.starts_with("combine")    ? KernelKind::combine
+                                                                        : KernelKind::prefill;
   return *kernel = library, success;
 }
 Result kernel_get_function(Handle* function, Handle kernel) { return *function = kernel, success; }
@@ -113,23 +118,43 @@ Result kernel_set_attribute(Attribute attribute, int value, Handle, DeviceOrdina
 Result func_get_attribute(int* value, Attribute, Handle) { return *value = 128, success; }
 Result func_load(Handle) { return ++state().warmed, success; }
 
-Result launch_kernel(Handle kernel, unsigned x, unsigned y, unsigned z, unsigned block, unsigned, unsigned,
-                     unsigned shared_bytes, Handle stream, void** params, void**) {
-  if (const int failure = state().fail_launch) return failure;
-  if (state().launches.fetch_add(1, std::memory_order_relaxed) == 0) {
-    auto& launch = state().last_launch;
-    launch.grid = {.x = x, .y = y, .z = z};
-    launch.block = block;
-    launch.shared_bytes = shared_bytes;
-    launch.stream = stream;
-    launch.kernel = kernel;
-    if (*static_cast<const bool*>(kernel)) {
-      std::memcpy(&launch.tensor_params, params[0], sizeof(launch.tensor_params));
-    } else {
-      std::memcpy(&launch.params, params[0], sizeof(launch.params));
-    }
+void note(attune::testing::FakeLaunch& launch, const LaunchConfig& config, Handle kernel, const void* params) {
+  launch.grid = {.x = config.grid[0], .y = config.grid[1], .z = config.grid[2]};
+  launch.block = config.block[0];
+  launch.shared_bytes = config.shared_bytes;
+  launch.stream = config.stream;
+  launch.kernel = kernel;
+  launch.overlaps = config.attribute_count == 1 &&
+                    config.attributes[0].id == launch_programmatic_stream_serialization &&
+                    config.attributes[0].value.allowed == 1;
+  const KernelKind kind = *static_cast<const KernelKind*>(kernel);
+  launch.combines = kind == KernelKind::combine;
+  if (kind == KernelKind::tensor_maps) {
+    std::memcpy(&launch.tensor_params, params, sizeof(launch.tensor_params));
+  } else if (kind == KernelKind::prefill) {
+    std::memcpy(&launch.params, params, sizeof(launch.params));
+  } else {
+    std::memcpy(&launch.decode_params, params, sizeof(launch.decode_params));
   }
+}
+
+Result launch_kernel_ex(const LaunchConfig* config, Handle kernel, void** params, void**) {
+  if (const int failure = state().fail_launch) return failure;
+  const int before = state().launches.fetch_add(1, std::memory_order_relaxed);
+  if (before == 0) note(state().last_launch, *config, kernel, params[0]);
+  if (before == 1) note(state().second_launch, *config, kernel, params[0]);
   return success;
+}
+
+Result launch_kernel(Handle kernel, unsigned x, unsigned y, unsigned z, unsigned block, unsigned, unsigned,
+                     unsigned shared_bytes, Handle stream, void** params, void** extra) {
+  const LaunchConfig config{.grid = {x, y, z},
+                            .block = {block, 1, 1},
+                            .shared_bytes = shared_bytes,
+                            .stream = stream,
+                            .attributes = nullptr,
+                            .attribute_count = 0};
+  return launch_kernel_ex(&config, kernel, params, extra);
 }
 
 Result tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* base, const std::uint64_t* extents,
@@ -197,6 +222,7 @@ const auto& entries() {
       entry("cuFuncGetAttribute", func_get_attribute_version, func_get_attribute),
       entry("cuFuncLoad", func_load_version, func_load),
       entry("cuLaunchKernel", launch_kernel_version, launch_kernel),
+      entry("cuLaunchKernelEx", launch_kernel_ex_version, launch_kernel_ex),
       entry("cuTensorMapEncodeTiled", tensor_map_version, tensor_map_encode_tiled),
       entry("cuMemAlloc", memory_version, mem_alloc),
       entry("cuMemFree", memory_version, mem_free),

@@ -35,6 +35,7 @@ TemplateFiles shipped_templates() { return value_of(read_templates(source_dir / 
 
 std::vector<Wanted> shipped_variants() {
   return value_of(collect(std::vector{source_dir / "specs/prefill_sm80.yaml", source_dir / "specs/prefill_sm90.yaml",
+                                      source_dir / "specs/decode.yaml", source_dir / "specs/combine.yaml",
                                       source_dir / "specs/quickstart.yaml"}))
       .wanted;
 }
@@ -120,7 +121,8 @@ TEST_CASE("every head_dim has a shipped kernel that fits 99 KB of shared memory"
     for (const int causal : {0, 1}) {
       for (const int dtype : {0, 1}) {
         const bool served = std::ranges::any_of(wanted, [&](const Wanted& entry) {
-          return entry.variant.head_dim >= head_dim && entry.variant.causal == causal && entry.variant.dtype == dtype &&
+          return family_of(entry.variant).operation == Operation::prefill && entry.variant.head_dim >= head_dim &&
+                 entry.variant.causal == causal && entry.variant.dtype == dtype &&
                  resources(entry.variant).shared_bytes <= 99 * 1024;
         });
         CHECK_MESSAGE(served, "head_dim " << head_dim << " causal " << causal << " dtype " << dtype);

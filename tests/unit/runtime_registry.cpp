@@ -4,8 +4,6 @@
 
 #ifdef ATTUNE_FAKE_LIBCUDA
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -24,62 +22,13 @@
 #include "runtime/embedded.hpp"
 #include "runtime/error.hpp"
 #include "runtime/registry.hpp"
-#include "tests/fake_driver/fake_cuda.hpp"
+#include "tests/unit/registry_bench.hpp"
 
 using namespace attune;
 namespace fs = std::filesystem;
+using namespace attune::registry_tests;
 
 namespace {
-
-/// Allocations of this thread, so that a test can say "none".
-long long& allocations() {
-  thread_local long long count = 0;
-  return count;
-}
-
-/// The fake in the real one's place: whoever opens "libcuda.so.1" from now on gets it, by its soname.
-void* fake_library() {
-  static void* const library = dlopen(ATTUNE_FAKE_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
-  return library;
-}
-
-testing::FakeCuda& fake_cuda() {
-  REQUIRE(fake_library() != nullptr);
-  void* const symbol = dlsym(fake_library(), "fake_cuda_state");
-  REQUIRE(symbol != nullptr);
-  return *reinterpret_cast<testing::FakeCudaState*>(symbol)();
-}
-
-int capture_mode() {
-  return reinterpret_cast<testing::FakeCaptureMode*>(dlsym(fake_library(), "fake_cuda_capture_mode"))();
-}
-
-/// A fake driver in its first state, a cache folder of its own, and device 0 current.
-class Bench {
- public:
-  Bench() : folder_(make_unique_folder(fs::temp_directory_path() / "attune-registry-")) {
-    fake().reset();
-    fake().current_device = 0;
-  }
-  ~Bench() {
-    fake().reset();
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-
-  [[nodiscard]] static testing::FakeCuda& fake() { return fake_cuda(); }
-  [[nodiscard]] RegistryOptions options(attune_compile_policy policy = ATTUNE_COMPILE_MISSING) const {
-    return {.policy = policy, .cache_root = folder_};
-  }
-  [[nodiscard]] const fs::path& folder() const { return folder_; }
-
- private:
-  fs::path folder_;
-};
-
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
 
 attune_prefill_args args_of(int head_dim, int heads_q = 8, int heads_kv = 2) {
   const api::Prefill call{.shape = {.dtype = api::Dtype::bf16,
@@ -99,34 +48,12 @@ attune_prefill_args args_of(int head_dim, int heads_q = 8, int heads_kv = 2) {
   return call.args();
 }
 
-/// Whether anything can be served here at all: an embedded kernel, or NVRTC.
-bool can_serve() {
-  if (!embedded_kernels().empty()) return true;
-  try {
-    const Compiler compiler;
-    return true;
-  } catch (const Error& error) {
-    MESSAGE("skipped: " << error.what());
-    return false;
-  }
-}
-
 /// The same for kernels of compute capability 9.0.
 bool can_serve_by_tensor_maps() {
   const auto kernels = embedded_kernels();
   return kernels.empty() ? can_serve() : std::ranges::any_of(kernels, [](const EmbeddedKernel& kernel) {
     return family_of(kernel.variant).tensor_maps;
   });
-}
-
-attune_status status_of(const auto& body) {
-  try {
-    body();
-    return ATTUNE_OK;
-  } catch (const Error& error) {
-    CHECK_FALSE(std::string(error.what()).empty());
-    return error.status();
-  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #define ATTUNE_ATTUNE_HPP
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -79,6 +80,11 @@ using Tensor = attune_tensor;
   return tensor;
 }
 
+/// 1 / sqrt(head_dim), and 1 where the call will be refused for its head_dim.
+[[nodiscard]] inline float usual_scale(std::int32_t head_dim) {
+  return head_dim > 0 ? 1 / std::sqrt(static_cast<float>(head_dim)) : 1;
+}
+
 /// What is computed, pointers apart.
 struct Shape {
   Dtype dtype = Dtype::bf16;
@@ -118,11 +124,72 @@ struct Prefill {
     result.heads_q = shape.heads_q;
     result.heads_kv = shape.heads_kv;
     result.head_dim = shape.head_dim;
-    result.softmax_scale = softmax_scale        ? *softmax_scale
-                           : shape.head_dim > 0 ? 1 / std::sqrt(static_cast<float>(shape.head_dim))
-                                                : 1;
+    result.softmax_scale = softmax_scale.value_or(usual_scale(shape.head_dim));
     result.causal = shape.causal ? 1 : 0;
     result.head_dim_v = shape.head_dim_v;
+    return result;
+  }
+};
+
+/// What decode computes, pointers apart. The cache is pages of page_size tokens; a contiguous one is a page for each
+/// sequence, of its length, with table_width 1.
+struct DecodeShape {
+  Dtype dtype = Dtype::bf16;
+  std::int32_t batch = 1;
+  std::int32_t seqlen_q = 1;  ///< at most 16
+  std::int32_t heads_q = 1;   ///< at most 256 times heads_kv
+  std::int32_t heads_kv = 1;
+  std::int32_t head_dim = 128;    ///< a multiple of 8, at most 256
+  std::int32_t max_seqlen_k = 1;  ///< at most table_width * page_size
+  std::int32_t page_size = 1;
+  std::int32_t pages = 1;
+  std::int32_t table_width = 1;
+  std::int32_t window_left = -1;  ///< keys that a query sees before its own position; -1: all
+  std::int32_t window_right = 0;  ///< and behind it; 0: causal, -1: all
+  std::int32_t splits = 0;        ///< parts of each sequence's keys; 0: as many as fill the GPU, whatever the lengths
+};
+
+/// One call of decode: attention of few queries to a cache. Query i of a sequence stands at i + seqlen_k - seqlen_q.
+struct Decode {
+  DecodeShape shape;
+  Tensor q{};
+  Tensor k{};  ///< pages x page_size x heads_kv x head_dim: bshd() or bhsd() with page_size for seqlen
+  Tensor v{};
+  Tensor o{};
+  float* lse = nullptr;                       ///< batch x heads_q x seqlen_q, natural log; may be null
+  const std::int32_t* seqlens_k = nullptr;    ///< batch, device memory; null: max_seqlen_k
+  const std::int32_t* block_table = nullptr;  ///< batch x table_width, device memory; null: sequence i has page i
+  void* workspace = nullptr;                  ///< Attention::workspace() bytes, 16-byte aligned
+  std::size_t workspace_bytes = 0;
+  std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
+
+  /// The same for the C ABI.
+  [[nodiscard]] attune_decode_args args() const {
+    attune_decode_args result{};
+    result.struct_size = sizeof(result);
+    result.dtype = static_cast<attune_dtype>(shape.dtype);
+    result.q = q;
+    result.k = k;
+    result.v = v;
+    result.o = o;
+    result.lse = lse;
+    result.seqlens_k = seqlens_k;
+    result.block_table = block_table;
+    result.workspace = workspace;
+    result.workspace_bytes = workspace_bytes;
+    result.batch = shape.batch;
+    result.seqlen_q = shape.seqlen_q;
+    result.heads_q = shape.heads_q;
+    result.heads_kv = shape.heads_kv;
+    result.head_dim = shape.head_dim;
+    result.max_seqlen_k = shape.max_seqlen_k;
+    result.page_size = shape.page_size;
+    result.pages = shape.pages;
+    result.table_width = shape.table_width;
+    result.softmax_scale = softmax_scale.value_or(usual_scale(shape.head_dim));
+    result.window_left = shape.window_left;
+    result.window_right = shape.window_right;
+    result.splits = shape.splits;
     return result;
   }
 };
@@ -155,6 +222,24 @@ class Attention {
   void prepare(const Prefill& call) const {
     const attune_prefill_args args = call.args();
     check(attune_prefill_prepare(registry_.get(), &args));
+  }
+
+  /// The same for decode.
+  void operator()(const Decode& call, void* stream = nullptr) const {
+    const attune_decode_args args = call.args();
+    check(attune_decode(registry_.get(), &args, stream));
+  }
+  void prepare(const Decode& call) const {
+    const attune_decode_args args = call.args();
+    check(attune_decode_prepare(registry_.get(), &args));
+  }
+
+  /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.
+  [[nodiscard]] std::size_t workspace(const Decode& call) const {
+    const attune_decode_args args = call.args();
+    std::size_t bytes = 0;
+    check(attune_decode_workspace(registry_.get(), &args, &bytes));
+    return bytes;
   }
 
  private:

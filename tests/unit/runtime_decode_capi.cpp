@@ -1,0 +1,197 @@
+// Decode through the C ABI and the C++ API: what misuse gets, on any machine. No test here has a CUDA context.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attune/attune.hpp"
+
+namespace {
+
+namespace at = attune::api;
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+
+const std::int32_t* ints(std::uintptr_t value) { return static_cast<const std::int32_t*>(address(value)); }
+
+bool last_error_has(const std::string& text) {
+  return std::string(attune_last_error()).find(text) != std::string::npos;
+}
+
+/// A registry that compiles nothing and writes nowhere.
+class RegistryHandle {
+ public:
+  RegistryHandle() {
+    attune_options options{};
+    options.struct_size = sizeof(options);
+    options.compile_policy = ATTUNE_COMPILE_NEVER;
+    REQUIRE(attune_registry_create(&options, &handle_) == ATTUNE_OK);
+  }
+  ~RegistryHandle() { attune_registry_destroy(handle_); }
+  RegistryHandle(const RegistryHandle&) = delete;
+  RegistryHandle& operator=(const RegistryHandle&) = delete;
+  [[nodiscard]] attune_registry* get() const { return handle_; }
+
+ private:
+  attune_registry* handle_ = nullptr;
+};
+
+/// A call with nothing wrong; the pointers are never followed.
+at::Decode good_call() {
+  return {.shape = {.batch = 2,
+                    .seqlen_q = 3,
+                    .heads_q = 8,
+                    .heads_kv = 2,
+                    .head_dim = 128,
+                    .max_seqlen_k = 1000,
+                    .page_size = 16,
+                    .pages = 500,
+                    .table_width = 63,
+                    .splits = 2},
+          .q = at::bshd(address(0x1000), 3, 8, 128),
+          .k = at::bshd(address(0x2000), 16, 2, 128),
+          .v = at::bhsd(address(0x3000), 16, 2, 128),
+          .o = at::bshd(address(0x4000), 3, 8, 128),
+          .lse = static_cast<float*>(address(0x5000)),
+          .seqlens_k = ints(0x6000),
+          .block_table = ints(0x7000),
+          .workspace = address(0x8000),
+          .workspace_bytes = 1 << 20};
+}
+
+struct Misuse {
+  const char* says;
+  std::function<void(attune_decode_args&)> apply;
+};
+
+TEST_CASE("every bad field of a decode call gets a status and a message that names it") {
+  const std::vector<Misuse> misuses = {
+      {"attune_decode_args.struct_size is 0; it must be sizeof(attune_decode_args), at least",
+       [](auto& a) { a.struct_size = 0; }},
+      {"dtype is 7", [](auto& a) { std::memset(&a.dtype, 0, sizeof(a.dtype)), std::memset(&a.dtype, 7, 1); }},
+      {"seqlen_q is 17; it must be from 0 to 16", [](auto& a) { a.seqlen_q = 17; }},
+      {"heads_kv is 3; it must divide heads_q, which is 8", [](auto& a) { a.heads_kv = 3; }},
+      {"head_dim is 100", [](auto& a) { a.head_dim = 100; }},
+      {"max_seqlen_k is 1009; it must be at most table_width 63 x page_size 16",
+       [](auto& a) { a.max_seqlen_k = 1009; }},
+      {"splits is -1", [](auto& a) { a.splits = -1; }},
+      {"window_left is -2", [](auto& a) { a.window_left = -2; }},
+      {"softmax_scale is nan", [](auto& a) { a.softmax_scale = std::nanf(""); }},
+      {"q.data is null", [](auto& a) { a.q.data = nullptr; }},
+      {"k.data is 0x2002; it must be a multiple of 16 bytes", [](auto& a) { a.k.data = address(0x2002); }},
+      {"v.stride_batch is 12; it must be a multiple of 8", [](auto& a) { a.v.stride_batch = 12; }},
+      {"k.stride_seq is -8", [](auto& a) { a.k.stride_seq = -8; }},
+      {"o.stride_head is 0; rows that are written must not share memory", [](auto& a) { a.o.stride_head = 0; }},
+      {"reach beyond 2^63 bytes", [](auto& a) { a.k.stride_batch = INT64_MAX / 8 * 8; }},
+      {"lse is 0x5002; it must be a multiple of 4 bytes",
+       [](auto& a) { a.lse = static_cast<float*>(address(0x5002)); }},
+      {"seqlens_k is 0x6001; it must be a multiple of 4 bytes", [](auto& a) { a.seqlens_k = ints(0x6001); }},
+      {"block_table is 0x7003; it must be a multiple of 4 bytes", [](auto& a) { a.block_table = ints(0x7003); }},
+      {"workspace is 0x8008; it must be a multiple of 16 bytes", [](auto& a) { a.workspace = address(0x8008); }},
+      {"block_table is null; it must name the pages where table_width is 63", [](auto& a) { a.block_table = nullptr; }},
+      {"pages is 1; without a block_table it must be at least batch, which is 2",
+       [](auto& a) { a.block_table = nullptr, a.table_width = 1, a.page_size = 1000, a.pages = 1; }},
+  };
+  const RegistryHandle registry;
+  for (const Misuse& misuse : misuses) {
+    CAPTURE(misuse.says);
+    attune_decode_args args = good_call().args();
+    misuse.apply(args);
+    CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+    CHECK_MESSAGE(last_error_has(misuse.says), attune_last_error());
+    CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_INVALID_ARGUMENT);
+    CHECK_MESSAGE(last_error_has(misuse.says), attune_last_error());
+  }
+}
+
+TEST_CASE("null handles are refused") {
+  const attune_decode_args args = good_call().args();
+  const RegistryHandle registry;
+  size_t bytes = 0;
+  CHECK(attune_decode(nullptr, &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_decode(registry.get(), nullptr, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_decode_prepare(nullptr, &args) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_decode_prepare(registry.get(), nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_decode_workspace(nullptr, &args, &bytes) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_decode_workspace(registry.get(), nullptr, &bytes) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_decode_workspace(registry.get(), &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("bytes is null"));
+}
+
+TEST_CASE("what a number of splits needs is known without a GPU, from shapes alone") {
+  const at::Attention attention({.compile = at::Compile::never, .cache_dir = "/nowhere/at/all"});
+  at::Decode call{.shape = good_call().shape};
+  CHECK(attention.workspace(call) == std::size_t{2 * 2} * 2 * (3 * 4) * (128 + 1) * 4);
+  call.shape.splits = 1;
+  CHECK(attention.workspace(call) == 0);
+  call.shape.splits = 0;
+  CHECK_THROWS_AS(static_cast<void>(attention.workspace(call)), at::Error);  // the parts depend on the GPU
+  call.shape.batch = 0;
+  CHECK(attention.workspace(call) == 0);
+  call.shape.seqlen_q = 17;
+  CHECK_THROWS_AS(static_cast<void>(attention.workspace(call)), at::Error);
+}
+
+TEST_CASE("a sound decode call without a GPU or context gets ATTUNE_NO_DEVICE") {
+  const RegistryHandle registry;
+  std::vector<attune_decode_args> calls(4, good_call().args());
+  calls[1].lse = nullptr;
+  calls[1].seqlens_k = nullptr;
+  calls[2].block_table = nullptr;  // a contiguous cache
+  calls[2].table_width = 1;
+  calls[2].page_size = 1000;
+  calls[2].pages = 2;
+  calls[3].max_seqlen_k = 0;  // no keys to point to
+  calls[3].k.data = calls[3].v.data = nullptr;
+  for (const attune_decode_args& args : calls) {
+    CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
+    CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_NO_DEVICE);
+  }
+}
+
+TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
+  const RegistryHandle registry;
+  attune_decode_args args = good_call().args();
+  args.batch = 0;
+  args.q.data = args.k.data = args.v.data = args.o.data = nullptr;
+  CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_OK);
+}
+
+TEST_CASE("the C++ API passes every field of a decode call on") {
+  at::Decode call = good_call();
+  call.shape.dtype = at::Dtype::fp16;
+  call.shape.window_left = 9;
+  const attune_decode_args args = call.args();
+  CHECK(args.struct_size == sizeof(args));
+  CHECK(args.dtype == ATTUNE_FP16);
+  CHECK(args.batch == 2);
+  CHECK(args.seqlen_q == 3);
+  CHECK(args.heads_q == 8);
+  CHECK(args.heads_kv == 2);
+  CHECK(args.head_dim == 128);
+  CHECK(args.max_seqlen_k == 1000);
+  CHECK(args.page_size == 16);
+  CHECK(args.pages == 500);
+  CHECK(args.table_width == 63);
+  CHECK(args.window_left == 9);
+  CHECK(args.window_right == 0);
+  CHECK(args.splits == 2);
+  CHECK(args.softmax_scale == doctest::Approx(1 / std::sqrt(128.0)));
+  CHECK(args.q.data == address(0x1000));
+  CHECK(args.v.data == address(0x3000));
+  CHECK(args.k.stride_seq == 2 * 128);
+  CHECK(args.v.stride_seq == 128);
+  CHECK(args.lse == address(0x5000));
+  CHECK(args.seqlens_k == address(0x6000));
+  CHECK(args.block_table == address(0x7000));
+  CHECK(args.workspace == address(0x8000));
+  CHECK(args.workspace_bytes == 1 << 20);
+  call.softmax_scale = 2.0F;
+  CHECK(call.args().softmax_scale == 2.0F);
+}
+
+}  // namespace

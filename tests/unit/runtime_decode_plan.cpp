@@ -1,0 +1,217 @@
+// Decode's problems, the choice of its kernels, and their launches.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "generator/collect.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/error.hpp"
+#include "runtime/random.hpp"
+
+namespace {
+
+using namespace attune;
+
+const Device h200 = emulator::device();
+
+const DecodeProblem typical{.batch = 4,
+                            .heads_q = 32,
+                            .heads_kv = 8,
+                            .head_dim = 128,
+                            .max_seqlen_k = 4096,
+                            .page_size = 16,
+                            .pages = 2000,
+                            .table_width = 256,
+                            .window_right = 0};
+
+std::vector<Variant> shipped(Operation operation) {
+  const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
+  const Result<Collection> collected = collect(std::vector{specs / "prefill_sm80.yaml", specs / "prefill_sm90.yaml",
+                                                           specs / "decode.yaml", specs / "combine.yaml"});
+  REQUIRE(collected.ok());
+  std::vector<Variant> variants;
+  for (const Wanted& one : collected.value.wanted) {
+    if (family_of(one.variant).operation == operation) variants.push_back(one.variant);
+  }
+  return variants;
+}
+
+DecodePlan plan_of(const DecodeProblem& problem, const Device& device = h200) {
+  return plan(choose(shipped(Operation::decode), problem, device).value(), problem, device);
+}
+
+std::string complaints(const DecodeProblem& problem) {
+  std::string text;
+  for (const std::string& line : problems_of(problem)) text += line + "\n";
+  return text;
+}
+
+TEST_CASE("a decode problem says what it is") {
+  CHECK(typical.text() == "decode bf16 d128 b4 hq32 hk8 lq1 lk4096 page16 right0");
+  DecodeProblem other = typical;
+  other.dtype = Dtype::fp16;
+  other.table_width = 1;
+  other.splits = 3;
+  other.window_left = 128;
+  CHECK(other.text() == "decode fp16 d128 b4 hq32 hk8 lq1 lk4096 splits3 left128 right0");
+  CHECK(typical.merge().text() == "combine bf16 d128");
+}
+
+TEST_CASE("every field of a decode problem is held to what kernels take") {
+  CHECK(complaints(typical).empty());
+  const auto with = [](auto DecodeProblem::*field, auto value) {
+    DecodeProblem problem = typical;
+    problem.*field = value;
+    return complaints(problem);
+  };
+  CHECK(with(&DecodeProblem::seqlen_q, 17) == "seqlen_q is 17; it must be from 0 to 16\n");
+  CHECK(with(&DecodeProblem::batch, -1) == "batch is -1; it must be at least 0\n");
+  CHECK(with(&DecodeProblem::heads_kv, 5) == "heads_kv is 5; it must divide heads_q, which is 32\n");
+  CHECK(with(&DecodeProblem::heads_q, 8 * 257) ==
+        "heads_q is 2056; it must be at most 256 times heads_kv, which is 8\n");
+  CHECK(with(&DecodeProblem::head_dim, 100) == "head_dim is 100; it must be a multiple of 8 from 8 to 256\n");
+  CHECK(with(&DecodeProblem::max_seqlen_k, 4097) ==
+        "max_seqlen_k is 4097; it must be at most table_width 256 x page_size 16\n");
+  CHECK(with(&DecodeProblem::max_seqlen_k, -1) == "max_seqlen_k is -1; it must be from 0 to 1073741824\n");
+  CHECK(with(&DecodeProblem::page_size, 0).starts_with("page_size is 0; it must be from 1"));
+  CHECK(with(&DecodeProblem::pages, -1).starts_with("pages is -1; it must be from 0"));
+  CHECK(with(&DecodeProblem::table_width, 0).starts_with("table_width is 0; it must be from 1"));
+  CHECK(with(&DecodeProblem::splits, 257) == "splits is 257; it must be from 0 to 256\n");
+  CHECK(with(&DecodeProblem::window_left, -2).starts_with("window_left is -2; it must be from -1"));
+  CHECK(with(&DecodeProblem::window_right, -2).starts_with("window_right is -2; it must be from -1"));
+}
+
+TEST_CASE("the kernel has the least padding, then the rows that the problem needs") {
+  const auto chosen = [](int head_dim, int seqlen_q, bool paged = true) {
+    DecodeProblem problem = typical;
+    problem.head_dim = head_dim;
+    problem.seqlen_q = seqlen_q;  // times four heads
+    if (!paged) problem.table_width = 1;
+    return plan_of(problem).variant.name();
+  };
+  CHECK(chosen(128, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
+  CHECK(chosen(128, 4) == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
+  CHECK(chosen(128, 5) == "decode_sm80_bf16_d128_r32_c64_w4_s2_paged");
+  CHECK(chosen(96, 1, false) == "decode_sm80_bf16_d128_r16_c64_w4_s2");
+  CHECK(chosen(40, 1) == "decode_sm80_bf16_d64_r16_c128_w4_s2_paged");
+  CHECK(chosen(160, 16) == "decode_sm80_bf16_d256_r16_c64_w4_s1_paged");
+}
+
+TEST_CASE("no operation is served by another's kernels") {
+  const Problem prefill{.head_dim = 128};
+  CHECK_FALSE(choose(shipped(Operation::decode), prefill, h200));
+  CHECK_FALSE(choose(shipped(Operation::combine), prefill, h200));
+  CHECK_FALSE(choose(shipped(Operation::prefill), typical, h200));
+  CHECK_FALSE(choose(shipped(Operation::combine), typical, h200));
+  CHECK_FALSE(choose(shipped(Operation::decode), typical.merge(), h200));
+  CHECK(choose(shipped(Operation::combine), typical.merge(), h200)->name() == "combine_bf16_d128_w4");
+  Device old = h200;
+  old.capability = 75;
+  CHECK_FALSE(choose(shipped(Operation::decode), typical, old));
+  CHECK_THROWS_AS(variant_to_generate(typical, old, ATTUNE_COMPILE_MISSING), Error);
+}
+
+TEST_CASE("problems with one key have one kernel, shipped or generated") {
+  std::map<std::uint64_t, std::pair<Variant, Variant>> decode;
+  std::map<std::uint64_t, std::pair<Variant, Variant>> combining;
+  const std::vector<Variant> candidates = shipped(Operation::decode);
+  const std::vector<Variant> merging = shipped(Operation::combine);
+  Random random(3);
+  const auto below = [&](int bound) { return static_cast<int>(random.below(static_cast<std::uint64_t>(bound))); };
+  for (int i = 0; i < 3000; ++i) {
+    DecodeProblem problem = typical;
+    problem.dtype = static_cast<Dtype>(below(2));
+    problem.seqlen_q = 1 + below(16);
+    problem.heads_q = problem.heads_kv * (1 + below(20));
+    problem.head_dim = 8 * (1 + below(32));
+    problem.table_width = below(2) * 255 + 1;
+    problem.splits = below(3);
+    problem.window_left = below(2) - 1;
+    const std::pair found{choose(candidates, problem, h200).value(), choose_own(problem, h200).variant};
+    CHECK(decode.try_emplace(kernel_key(problem), found).first->second == found);
+    const std::pair merge{choose(merging, problem.merge(), h200).value(), choose_own(problem.merge(), h200).variant};
+    CHECK(combining.try_emplace(kernel_key(problem.merge()), merge).first->second == merge);
+    CHECK((kernel_key(problem) >> kernel_key_bits) == 0);
+  }
+  CHECK(decode.size() > 100);
+}
+
+TEST_CASE("what would be generated is feasible for every head_dim, on small GPUs too") {
+  for (const Arch& arch : all_archs()) {
+    const Device device = device_of(arch);
+    for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+      DecodeProblem problem = typical;
+      problem.head_dim = head_dim;
+      CAPTURE(arch.name);
+      CAPTURE(head_dim);
+      CHECK(choose_own(problem, device).refusals.empty());
+      CHECK(choose_own(problem.merge(), device).refusals.empty());
+      CHECK(check(choose_own(problem, device).variant).empty());
+      CHECK(blocks_per_multiprocessor(choose_own(problem, device).variant, device) >= 1);
+    }
+  }
+}
+
+TEST_CASE("left to the library, parts fill the GPU, and slots hold both ends of each") {
+  const DecodePlan planned = plan_of(typical);
+  CHECK(blocks_per_multiprocessor(planned.variant, h200) == 3);
+  CHECK(planned.parts == 132 * 3 / 8);
+  CHECK(planned.grid == Grid{8, 49, 1});
+  CHECK(planned.slots == 98);
+  CHECK(planned.workspace_bytes == std::size_t{98} * 8 * 4 * (128 + 1) * 4);
+  CHECK(planned.combine_grid == Grid{48, 8, 4});
+  CHECK(planned.threads == 128);
+
+  DecodeProblem few = typical;  // steps of 64 keys
+  few.max_seqlen_k = 100;
+  CHECK(plan_of(few).parts == 2 * 4);
+  few.max_seqlen_k = 0;
+  CHECK(plan_of(few).parts == 1);
+  CHECK(plan_of(few).workspace_bytes == 0);
+  CHECK_FALSE(plan_of(few).combines());
+
+  DecodeProblem wide = typical;
+  wide.heads_q = wide.heads_kv = 1000;
+  CHECK(plan_of(wide).parts == 1);
+  CHECK(plan_of(wide).grid == Grid{1000, 1, 1});
+}
+
+TEST_CASE("a number of splits is kept, whatever the GPU") {
+  DecodeProblem problem = typical;
+  problem.seqlen_q = 16;  // 64 rows: two tiles of 32
+  problem.splits = 3;
+  const DecodePlan planned = plan_of(problem);
+  CHECK(planned.grid == Grid{16, 12, 1});
+  CHECK(planned.parts == 12);
+  CHECK(planned.slots == 12);
+  CHECK(planned.workspace_bytes == std::size_t{12} * 8 * 64 * (128 + 1) * 4);
+  CHECK(planned.combine_grid == Grid{4, 8, 64});
+  problem.splits = 1;
+  CHECK(plan_of(problem).grid == Grid{16, 4, 1});
+  CHECK(plan_of(problem).workspace_bytes == 0);
+  CHECK_FALSE(plan_of(problem).combines());
+  problem.batch = 65535;
+  CHECK(plan_of(problem).grid.y == 65535);
+  problem.splits = 2;
+  CHECK_THROWS_WITH_AS(plan_of(problem), "grid: batch x splits are 131070; a launch takes up to 65535", Error);
+}
+
+TEST_CASE("keys give way in L2 where each is read once and L2 would not keep them") {
+  DecodeProblem problem = typical;
+  CHECK(plan_of(problem).evict_first);  // 64 MiB, and L2 has 50
+  problem.seqlen_q = 8;                 // one tile still
+  CHECK(plan_of(problem).evict_first);
+  problem.seqlen_q = 9;
+  CHECK_FALSE(plan_of(problem).evict_first);
+  problem = typical;
+  problem.max_seqlen_k = 3000;
+  CHECK_FALSE(plan_of(problem).evict_first);
+}
+
+}  // namespace

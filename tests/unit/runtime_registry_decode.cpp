@@ -1,0 +1,161 @@
+// Decode by the registry over a driver that is not one (tests/fake_driver): which kernels are loaded, what is launched
+// in which order, and what the repeated call costs.
+#include <doctest/doctest.h>
+
+#ifdef ATTUNE_FAKE_LIBCUDA
+
+#include <numbers>
+
+#include "attune/attune.hpp"
+#include "tests/unit/registry_bench.hpp"
+
+namespace {
+
+using namespace attune;
+using namespace attune::registry_tests;
+
+api::Decode call_of(int splits) {
+  return {.shape = {.batch = 3,
+                    .seqlen_q = 2,
+                    .heads_q = 8,
+                    .heads_kv = 2,
+                    .head_dim = 96,
+                    .max_seqlen_k = 3000,
+                    .page_size = 256,
+                    .pages = 50,
+                    .table_width = 12,
+                    .window_left = 700,
+                    .splits = splits},
+          .q = api::bshd(address(0x1000), 2, 8, 96),
+          .k = api::bshd(address(0x2000), 256, 2, 96),
+          .v = api::bhsd(address(0x3000), 256, 2, 96),
+          .o = api::bshd(address(0x4000), 2, 8, 96),
+          .lse = static_cast<float*>(address(0x5000)),
+          .seqlens_k = static_cast<const std::int32_t*>(address(0x6000)),
+          .block_table = static_cast<const std::int32_t*>(address(0x7000)),
+          .workspace = address(0x8000),
+          .workspace_bytes = std::size_t{1} << 30,
+          .softmax_scale = 0.5F};
+}
+
+}  // namespace
+
+TEST_CASE("decode launches both kernels with one block of parameters, the second beside the first's end") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  const attune_decode_args args = call_of(4).args();
+  registry.prepare(args);
+  CHECK(fake.loads == 2);
+  CHECK(fake.launches == 0);
+  registry.decode(args, address(0x77));
+  CHECK(fake.loads == 2);
+  REQUIRE(fake.launches == 2);
+  const testing::FakeLaunch& first = fake.last_launch;
+  CHECK_FALSE(first.combines);
+  CHECK_FALSE(first.overlaps);
+  CHECK(first.grid == Grid{2, 12, 1});
+  CHECK(first.block == 128);
+  CHECK(first.stream == address(0x77));
+  const testing::FakeLaunch& second = fake.second_launch;
+  CHECK(second.combines);
+  CHECK(second.overlaps);
+  CHECK(second.grid == Grid{3, 2, 8});
+  CHECK(second.stream == address(0x77));
+  CHECK(std::memcmp(&first.decode_params, &second.decode_params, sizeof(AttuneDecodeParams)) == 0);
+
+  const AttuneDecodeParams& params = first.decode_params;
+  CHECK(params.q.data == address(0x1000));
+  CHECK(params.k.stride_batch == 256 * 2 * 96);
+  CHECK(params.v.stride_head == 256 * 96);
+  CHECK(params.o.data == address(0x4000));
+  CHECK(params.lse == address(0x5000));
+  CHECK(params.seqlens_k == address(0x6000));
+  CHECK(params.block_table == address(0x7000));
+  CHECK(params.partial_o == address(0x8000));
+  CHECK(params.partial_lse == params.partial_o + 12 * 2 * 8 * 96);
+  CHECK(params.scale_log2 == doctest::Approx(0.5 * std::numbers::log2e));
+  CHECK(params.batch == 3);
+  CHECK(params.seqlen_q == 2);
+  CHECK(params.heads_kv == 2);
+  CHECK(params.gqa_ratio == 4);
+  CHECK(params.head_dim == 96);
+  CHECK(params.max_seqlen_k == 3000);
+  CHECK(params.page_size == 256);
+  CHECK(params.pages == 50);
+  CHECK(params.table_width == 12);
+  CHECK(params.window_left == 700);
+  CHECK(params.window_right == 0);
+  CHECK(params.block_keys == 64);
+  CHECK(params.evict_first == 0);
+  CHECK(params.splits == 4);
+  CHECK(params.parts == 12);
+}
+
+TEST_CASE("before compute capability 9.0 launches follow each other plainly") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Bench::fake().capability = 80;
+  Registry registry(bench.options());
+  registry.decode(call_of(4).args(), nullptr);
+  REQUIRE(Bench::fake().launches == 2);
+  CHECK(Bench::fake().second_launch.combines);
+  CHECK_FALSE(Bench::fake().second_launch.overlaps);
+}
+
+TEST_CASE("one part a sequence needs one kernel and no workspace") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  api::Decode call = call_of(1);
+  call.workspace = nullptr;
+  call.workspace_bytes = 0;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().loads == 1);
+  CHECK(Bench::fake().launches == 1);
+  CHECK(Bench::fake().last_launch.decode_params.partial_o == nullptr);
+}
+
+TEST_CASE("a workspace that is too small is refused before anything is launched") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  for (const int splits : {0, 4}) {
+    attune_decode_args args = call_of(splits).args();
+    const std::size_t bytes = registry.decode_workspace(args);
+    CHECK(bytes > 0);
+    args.workspace_bytes = bytes - 1;
+    CHECK(status_of([&] { registry.decode(args, nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+    args.workspace = nullptr;
+    CHECK(status_of([&] { registry.decode(args, nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+    CHECK(Bench::fake().launches == 0);
+    args = call_of(splits).args();
+    args.workspace_bytes = bytes;
+    registry.decode(args, nullptr);
+    CHECK(Bench::fake().launches == 2);
+    Bench::fake().launches = 0;
+  }
+}
+
+TEST_CASE("a repeated decode call allocates nothing and loads nothing") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  attune_decode_args args = call_of(0).args();
+  registry.decode(args, nullptr);
+  const int loads = Bench::fake().loads;
+  const long long before = allocations();
+  for (int i = 0; i < 100; ++i) {
+    args.max_seqlen_k = 1000 + i;  // as the sequences grow
+    registry.decode(args, nullptr);
+  }
+  CHECK(allocations() == before);
+  CHECK(Bench::fake().loads == loads);
+}
+
+#else
+
+TEST_CASE("decode by the registry over a fake driver") { MESSAGE("skipped: built without ATTUNE_FAKE_LIBCUDA"); }
+
+#endif

@@ -48,7 +48,6 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/store.cuh"
 #include "blocks/store_lse.cuh"
 #include "blocks/tile.cuh"
-#include "ptx/barrier.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/thread.cuh"
@@ -85,7 +84,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row, O_rows, first_row);
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
-    store_lse(lse, head_lse, first_row, params.seqlen_q);
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, params.seqlen_q);
   }
 }
 
@@ -131,7 +131,10 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(S, Q, K, d);
     }
 
-    mask.apply(S, first_row, j * variant::B_c);
+    if (mask.limit(first_row) < (j + 1) * variant::B_c) {
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, j * variant::B_c);
+    }
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
 

@@ -12,10 +12,3 @@ enum class Rescale { always, skip_first, on_new_max };
 [[maybe_unused]] constexpr int warp_size = 32;
 // And four of them, a warpgroup, the unit of wgmma and setmaxnreg.
 [[maybe_unused]] constexpr int warpgroup_size = 128;
-// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-[[maybe_unused]] constexpr int chunk = 8;
-[[maybe_unused]] constexpr int chunk_bytes = 16;
-
-struct alignas(16) Chunk {
-  u32 word[4];
-};

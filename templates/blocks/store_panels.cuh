@@ -1,15 +1,14 @@
-// From wgmma accumulators to global memory by the copy engine.
+// Where a warpgroup lays out its 64 rows of O, some panels at a time, for the copy engine to fetch while it goes on.
 #pragma once
 
 #include "blocks/panels.cuh"
 #include "ptx/math.cuh"
-#include "ptx/named_barrier.cuh"
 #include "ptx/stmatrix.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "ptx/thread.cuh"
+#include "ptx/warpgroup.cuh"
 #include "types.h"
 
-// Where a warpgroup lays out its 64 rows of O, some panels at a time, for the copy engine to fetch while it goes on.
 template <int columns>
 struct OutputStage {
   static constexpr int rows = 64;
@@ -40,10 +39,8 @@ struct OutputStage {
           const float(&tile)[4] = O[first * 8 + c + i / 2];
           word[i] = pack<dtype>(tile[i % 2 * 2] * factor[i % 2], tile[i % 2 * 2 + 1] * factor[i % 2]);
         }
-        const u32 chunk_of_row = c % 8 + lane / 16;
-        store_matrices(
-            base + c / 8 * Pass::panel_bytes + own_row * Pass::row_bytes + (chunk_of_row ^ own_row % 8) * chunk_bytes,
-            word);
+        const u32 swizzled = (c % 8 + lane / 16) ^ own_row % 8;  // which 16 bytes of the panel's row
+        store_matrices(base + c / 8 * Pass::panel_bytes + own_row * Pass::row_bytes + swizzled * 16, word);
       }
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);

@@ -2,7 +2,7 @@
 // products (FlashAttention-3, arXiv 2407.08608, "ping-pong").
 #pragma once
 
-#include "ptx/named_barrier.cuh"
+#include "ptx/warpgroup.cuh"
 #include "types.h"
 
 // Warpgroup i waits at barrier 1 + i, which the one before it opens. Every warpgroup takes the same number of turns.

@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-  const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+  const Mask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 
   const QTile q_tile{shared_memory()};
@@ -131,9 +131,10 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(S, Q, K, d);
     }
 
-    if (mask.limit(first_row) < (j + 1) * variant::B_c) {
+    const int first_key = j * variant::B_c;
+    if (mask.limit(first_row) < first_key + variant::B_c) {
 #pragma unroll
-      for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, j * variant::B_c);
+      for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, first_key);
     }
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);

@@ -1,24 +1,12 @@
 // FlashAttention-3 forward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0.
 //
-// A block stays on its multiprocessor and computes tile after tile of B_r rows, which are queries of one head or, with
-// pack_gqa, of all that share keys and values. One thread of the first warpgroup fetches Q, K and V ahead; each of the
-// others owns 64 rows of the tile and walks the keys B_c at a time, from the last visible block down so that masking is
-// over first. The blocks of all its tiles are one stream: in each step it issues S = Q K^T for the next block, of the
-// next tile where this one is done, then O += P V for the block before, and turns S into the next P while V is being
-// multiplied. So tiles have no prologue of their own. With one tile of Q in shared memory each tile is such a stream by
-// itself, and the next Q arrives while O is stored.
-//
-// Which unit limits it, for 64 queries and 64 keys on one multiprocessor: the two products take 4 * D clocks of the
-// tensor cores (8 * 64 * 64 * D / 8192), the 4096 exponentials 256 clocks of the special-function units, at 16 a clock.
-// At D = 64 both take 256, at D = 128 the products twice as long, at D = 256 four times. The softmax of one warpgroup
-// is some 20 clocks for each of a lane's B_c / 2 scores, mostly waiting for its own exponentials, and has to hide
-// behind the products of the others: hence turns, and three warpgroups where registers allow (D = 64). On real data the
-// clock follows the power limit; then every instruction and every byte saved counts.
-//
-// Registers hold O, S and P, D / 2 + B_c / 2 + B_c / 4 of a lane's (D that of V, where it differs): with two warpgroups
-// of 240 registers that is B_c of 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory
-// holds Q_stages tiles of Q and `stages` of K and V; two of Q let the next tile begin while the last one ends.
-// prefill_sm90.md has what was tried.
+// A block stays on its multiprocessor and computes tile after tile of B_r rows. One thread of the first warpgroup
+// fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
+// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
+// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
+// S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored. What limits it, what fits and
+// what was tried is in prefill_sm90.md.
 #include "tensor_params.h"
 #include "types.h"
 
@@ -43,9 +31,12 @@ constexpr bool softmax_in_halves = true;
 #include "blocks/panels.cuh"
 #include "blocks/ring.cuh"
 #include "blocks/store_lse.cuh"
-#include "blocks/store_panels.cuh"
 #include "blocks/tile_order.cuh"
+#if variant::ping_pong
 #include "blocks/turns.cuh"
+#else
+#include "blocks/no_turns.cuh"
+#endif
 #if variant::softmax_in_halves
 #include "blocks/update_in_halves.cuh"
 #else
@@ -67,6 +58,7 @@ constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
+static_assert(variant::B_r % rows == 0 && consumers <= 3);
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
@@ -79,7 +71,7 @@ using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa
 using Row = PackedRow<variant::gqa_ratio>;
-using KeyMask = PackedMask<variant::causal, variant::gqa_ratio>;
+using KeyMask = PackedMask<variant::gqa_ratio>;
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) {
   return params.heads_q / variant::gqa_ratio;
 }
@@ -87,7 +79,7 @@ __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& /*params
   return tile.head;
 }
 #else
-using KeyMask = Mask<variant::causal>;
+using KeyMask = Mask;
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
 __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
   return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
@@ -97,8 +89,6 @@ using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, vari
 
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
 constexpr bool may_skip = variant::causal && consumers > 1;
-
-static_assert(variant::B_r % rows == 0 && consumers <= 3);
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of Q, K and V, parts of O, barriers.
 struct Shared {
@@ -148,6 +138,7 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
 // S = Q K^T for this warpgroup's rows, under way.
 __device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const QTile& q, u32 warpgroup,
                                             const KTile& k) {
+  wgmma_fence();
   const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
   const u64 B = k.descriptor(0);
 #pragma unroll
@@ -160,6 +151,7 @@ __device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], con
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
                                             const VTile& v, bool accumulate) {
+  wgmma_fence();
   const u64 B = v.descriptor(0);
 #pragma unroll
   for (int k = 0; k < variant::B_c / 16; ++k) {
@@ -200,7 +192,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   const Output output{shared.output + warpgroup * Output::bytes, 4 + warpgroup};  // barriers 1 to 3 are the turns'
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
   const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
-  const Turns<consumers, variant::ping_pong> turns{warpgroup};
+  const Turns<consumers> turns{warpgroup};
 
   Order order(params);
   QueryTile tile{};
@@ -223,7 +215,8 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     shared.k.next();
     shared.q.release(j == 0);
     const int first_row = tile.first_row + warp_row;
-    if (mask.limit(first_row) < (j + 1) * variant::B_c) mask_scores(mask, S, first_row, j * variant::B_c);
+    const int first_key = j * variant::B_c;
+    if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
   };
 
   turns.begin();
@@ -241,7 +234,6 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     {
       float S[variant::B_c / 8][4];
       shared.k.wait();
-      wgmma_fence();
       multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
       if (skips_last) shared.v.skip();
       wgmma_wait<0>();
@@ -269,10 +261,8 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
       shared.k.wait();
       turns.take();
       settle(O);
-      wgmma_fence();
       multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
       shared.v.wait();
-      wgmma_fence();
       multiply_PV(O, P, shared.v.tile(), accumulate);
       turns.pass();
 
@@ -308,7 +298,6 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     shared.v.wait();
     turns.take();
     settle(O);
-    wgmma_fence();
     multiply_PV(O, P, shared.v.tile(), accumulate);
     turns.pass();
     wgmma_wait<0>();

@@ -8,7 +8,5 @@ using u64 = unsigned long long;
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
 
-// The warp is the unit that ldmatrix and mma are defined over.
-[[maybe_unused]] constexpr int warp_size = 32;
-// And four of them, a warpgroup, the unit of wgmma and setmaxnreg.
-[[maybe_unused]] constexpr int warpgroup_size = 128;
+[[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
+[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg

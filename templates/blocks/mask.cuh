@@ -1,22 +1,23 @@
-// Which keys a query sees, and the masking of the blocks that hold both kinds.
+// Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
 #pragma once
 
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
-template <bool causal>
 struct Mask {
   int seqlen_k;
   int diagonal;  // seqlen_k - seqlen_q
 
   // One past the last key that query `row` sees; not positive when it sees none.
+#if variant::causal
   __device__ __forceinline__ int limit(int row) const {
-    if constexpr (!causal) return seqlen_k;
     const int own = row + diagonal + 1;
     return own < seqlen_k ? own : seqlen_k;
   }
+#else
+  __device__ __forceinline__ int limit(int /*row*/) const { return seqlen_k; }
+#endif
 };
 
 // Sets the scores of unseen keys to -inf, in the accumulators of the 16 rows from `first_row` on and keys from

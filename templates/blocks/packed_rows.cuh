@@ -18,13 +18,13 @@ struct PackedRow {
 };
 
 // As Mask, for packed rows.
-template <bool causal, int ratio>
+template <int ratio>
 struct PackedMask {
   int seqlen_k;
   int diagonal;
 
   __device__ __forceinline__ int limit(int row) const {
-    const Mask<causal> of_queries{seqlen_k, diagonal};
+    const Mask of_queries{seqlen_k, diagonal};
     return of_queries.limit(PackedRow<ratio>::query(row));
   }
 };

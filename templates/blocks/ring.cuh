@@ -1,4 +1,6 @@
 // Tiles in shared memory that one producer thread fetches through the copy engine and consumer warps read, in turn.
+// Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
+// empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
 #pragma once
 
 #include "ptx/mbarrier.cuh"
@@ -6,8 +8,6 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
-// empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
 template <class Tile, int stages, int readers>
 struct Ring {
   static constexpr u32 bytes = stages * Tile::bytes;
@@ -20,7 +20,6 @@ struct Ring {
 
   // One thread, for all.
   __device__ __forceinline__ void create() const {
-#pragma unroll
     for (u32 s = 0; s < stages; ++s) {
       mbarrier_init(barriers + s * mbarrier_bytes, 1);
       mbarrier_init(barriers + (stages + s) * mbarrier_bytes, readers);

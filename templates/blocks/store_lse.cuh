@@ -1,5 +1,4 @@
-// LSE of a warp's 16 rows from `first_row` on to global memory; `lse` points at row 0 of the head. One lane of each quad
-// writes.
+// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes; `lse` is that of the head's row 0.
 #pragma once
 
 #include "ptx/memory.cuh"

@@ -1,5 +1,5 @@
-// The threads of a block: who they are (PTX ISA, "Special Registers"), and how they wait for each other ("bar.warp.sync"
-// and "bar, barrier").
+// The threads of a block: who they are (PTX ISA, "Special Registers"), and how they wait for each other
+// ("bar.warp.sync" and "bar, barrier").
 #pragma once
 
 #include "types.h"

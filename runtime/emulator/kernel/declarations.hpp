@@ -20,6 +20,10 @@ struct AttuneTensorMap;
 // ptx/thread.cuh
 inline void block_barrier(int line = __builtin_LINE());
 inline void warp_barrier(int line = __builtin_LINE());
+
+// ptx/shuffle.cuh
+inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
+inline bool any_lane(bool predicate, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();
 inline unsigned warp_index();
@@ -48,16 +52,9 @@ inline void cp_async_commit();
 template <int pending>
 void cp_async_wait();
 
-// ptx/shuffle.cuh
-inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
-inline bool any_lane(bool predicate, int line = __builtin_LINE());
-
 // ptx/ldmatrix.cuh
 template <bool transposed>
 void ldmatrix(unsigned (&words)[4], unsigned address, int line = __builtin_LINE());
-
-// ptx/stmatrix.cuh
-inline void store_matrices(unsigned address, const unsigned (&word)[4], int line = __builtin_LINE());
 
 // ptx/mma.cuh
 template <Dtype dtype>
@@ -103,6 +100,7 @@ template <int pending>
 void wgmma_wait(int line = __builtin_LINE());
 template <int tiles>
 void settle(float (&D)[tiles][4], int line = __builtin_LINE());
+inline void store_matrices(unsigned address, const unsigned (&word)[4], int line = __builtin_LINE());
 
 // ptx/math.cuh
 inline float minus_infinity();

@@ -116,7 +116,7 @@ TEST_CASE("what does not compile is said in the compiler's words, with the emitt
   const HostCompiler compiler;
   const std::string message =
       message_of(ATTUNE_COMPILE_ERROR, [&] { (void)compiler.compile(small_kernel("nonsense();")); });
-  CHECK(contains(message, "small_kernel.cu:6"));
+  CHECK(contains(message, "small_kernel.cu:5"));
   CHECK(contains(message, "nonsense"));
 }
 

@@ -65,17 +65,8 @@ using u64 = unsigned long long;
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
 
-// The warp is the unit that ldmatrix and mma are defined over.
-[[maybe_unused]] constexpr int warp_size = 32;
-// And four of them, a warpgroup, the unit of wgmma and setmaxnreg.
-[[maybe_unused]] constexpr int warpgroup_size = 128;
-// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-[[maybe_unused]] constexpr int chunk = 8;
-[[maybe_unused]] constexpr int chunk_bytes = 16;
-
-struct alignas(16) Chunk {
-  u32 word[4];
-};
+[[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
+[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
@@ -102,54 +93,16 @@ constexpr Rescale rescale = Rescale::on_new_max;  // when the online softmax mul
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
 
-// --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
-// Who am I (PTX ISA, "Special Registers").
-
-__device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
-__device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
-
-struct GridIndex {
-  u32 x, y, z;
-};
-
-// Read anew at each call: what is derived from it before a long loop and again after it then needs no registers
-// inside.
-__device__ __forceinline__ GridIndex block_index() {
-  GridIndex i;
-  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
-               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
-  return i;
-}
-
-__device__ __forceinline__ GridIndex grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-
-// The same for all lanes of a warp, and known to the compiler to be so.
-__device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
-
-// --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
-// Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
-// "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
-// that covers its group, and to other threads after a barrier that follows that wait.
-
-// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false. Both sides 16-byte aligned.
-// Cached in L2 only: a block reads each byte once.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0)
-               : "memory");
-}
-
-// Closes this thread's current group of copies; a group may be empty.
-__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `pending` of this thread's newest groups are still under way.
-template <int pending>
-__device__ __forceinline__ void cp_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
+
+// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
+constexpr int chunk = 8;
+constexpr int chunk_bytes = 16;
+
+struct alignas(16) Chunk {
+  u32 word[4];
+};
 
 // 16 bytes; `address` 16-byte aligned.
 __device__ __forceinline__ Chunk load_shared(u32 address) {
@@ -187,6 +140,52 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
                : "memory");
 }
 
+// --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
+// The threads of a block: who they are (PTX ISA, "Special Registers"), and how they wait for each other
+// ("bar.warp.sync" and "bar, barrier").
+
+__device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
+__device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
+
+// The same for all lanes of a warp, and known to the compiler to be so.
+__device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
+
+// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
+__device__ __forceinline__ uint3 block_index() {
+  uint3 i;
+  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
+               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
+  return i;
+}
+
+__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+
+// What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
+__device__ __forceinline__ void block_barrier() { __syncthreads(); }
+__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
+
+// --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
+// Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
+// "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
+// that covers its group, and to other threads after a barrier that follows that wait.
+
+// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false. Both sides 16-byte aligned.
+// Cached in L2 only: a block reads each byte once.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address),
+               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// Closes this thread's current group of copies; a group may be empty.
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `pending` of this thread's newest groups are still under way.
+template <int pending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 
@@ -213,11 +212,8 @@ __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); 
 template <Dtype dtype>
 __device__ __forceinline__ u32 pack(float low, float high) {
   u32 word;
-  if constexpr (dtype == Dtype::bf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  }
+  static_assert(dtype == variant::dtype);
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
 
@@ -264,13 +260,6 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
   }
 }
 
-// --- ptx/barrier.cuh -------------------------------------------------------------------------------------------------
-// Barriers (PTX ISA, "bar.warp.sync" and "bar, barrier"): memory written before by one thread of the group is
-// seen after by all. Every thread of the group must arrive.
-
-__device__ __forceinline__ void block_barrier() { __syncthreads(); }
-__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
-
 // --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
 // Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
 
@@ -283,8 +272,7 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) {
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
 
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
-// Where shared memory is, and plain stores of single words (PTX ISA, "st"). Shared addresses are byte offsets in the
-// shared state space.
+// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
 // The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
 __device__ __forceinline__ u32 shared_memory() {
@@ -424,41 +412,34 @@ struct TileCopy {
 };
 
 // --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
-// Which keys a query sees, and the masking of the blocks that hold both kinds.
-
 // Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
-template <bool causal>
+
 struct Mask {
   int seqlen_k;
   int diagonal;  // seqlen_k - seqlen_q
 
   // One past the last key that query `row` sees; not positive when it sees none.
   __device__ __forceinline__ int limit(int row) const {
-    if constexpr (!causal) return seqlen_k;
     const int own = row + diagonal + 1;
     return own < seqlen_k ? own : seqlen_k;
   }
+};
 
-  // Sets the scores of unseen keys to -inf: accumulators of the rows from `first_row` on, keys from `first_key` on.
-  // Where the first row sees every key, so do all, and nothing is done.
-  template <int row_tiles, int columns>
-  __device__ __forceinline__ void apply(float (&S)[row_tiles][columns][4], int first_row, int first_key) const {
-    if (limit(first_row) >= first_key + columns * 8) return;
-    const int lane = static_cast<int>(lane_index());
+// Sets the scores of unseen keys to -inf, in the accumulators of the 16 rows from `first_row` on and keys from
+// `first_key` on. Not needed where the first row sees every key: then so do all.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[columns][4], int first_row, int first_key) {
+  const int lane = static_cast<int>(lane_index());
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
+  for (int h = 0; h < 2; ++h) {
+    const int left = mask.limit(first_row + h * 8 + lane / 4) - first_key - lane % 4 * 2;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int left = limit(first_row + i * 16 + h * 8 + lane / 4) - first_key - lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < columns; ++n) {
-          if (n * 8 >= left) S[i][n][2 * h] = minus_infinity();
-          if (n * 8 + 1 >= left) S[i][n][2 * h + 1] = minus_infinity();
-        }
-      }
+    for (int n = 0; n < columns; ++n) {
+      if (n * 8 >= left) S[n][2 * h] = minus_infinity();
+      if (n * 8 + 1 >= left) S[n][2 * h + 1] = minus_infinity();
     }
   }
-};
+}
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
@@ -661,8 +642,8 @@ struct TileIndex {
 // `longest_first` starts with the last tile, which sees the most keys when causal, so that short ones fill the tail.
 template <bool longest_first>
 __device__ __forceinline__ TileIndex tile_index(u32 heads, u32 batches) {
-  const GridIndex block = block_index();
-  const GridIndex grid = grid_size();
+  const uint3 block = block_index();
+  const uint3 grid = grid_size();
   const u32 head = block.z * grid.x + block.x;
   const u32 batch = head / heads;
   return {static_cast<int>(batch), static_cast<int>(head - batch * heads),
@@ -822,19 +803,14 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
 }
 
 // --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
-// LSE from a warp's accumulators to global memory.
+// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes; `lse` is that of the head's row 0.
 
-// Writes a warp's rows of LSE; `lse` points at row 0 of the head. One lane of each quad writes.
-template <int row_tiles>
-__device__ __forceinline__ void store_lse(const float (&value)[row_tiles][2], float* lse, int first_row, int rows) {
+__device__ __forceinline__ void store_lse(const float (&value)[2], float* lse, int first_row, int rows) {
   const u32 lane = lane_index();
 #pragma unroll
-  for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = first_row + i * 16 + h * 8 + static_cast<int>(lane / 4);
-      if (lane % 4 == 0 && row < rows) store_global(lse + row, value[i][h]);
-    }
+  for (int h = 0; h < 2; ++h) {
+    const int row = first_row + h * 8 + static_cast<int>(lane / 4);
+    if (lane % 4 == 0 && row < rows) store_global(lse + row, value[h]);
   }
 }
 
@@ -872,7 +848,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row, O_rows, first_row);
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
-    store_lse(lse, head_lse, first_row, params.seqlen_q);
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, params.seqlen_q);
   }
 }
 
@@ -887,7 +864,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d128_r12
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-  const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+  const Mask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 
   const QTile q_tile{shared_memory()};
@@ -918,7 +895,11 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d128_r12
       multiply_step<variant::dtype>(S, Q, K, d);
     }
 
-    mask.apply(S, first_row, j * variant::B_c);
+    const int first_key = j * variant::B_c;
+    if (mask.limit(first_row) < first_key + variant::B_c) {
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, first_key);
+    }
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
 

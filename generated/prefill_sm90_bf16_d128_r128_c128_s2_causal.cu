@@ -7,25 +7,13 @@
 
 // FlashAttention-3 forward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0.
 //
-// A block stays on its multiprocessor and computes tile after tile of B_r rows, which are queries of one head or, with
-// pack_gqa, of all that share keys and values. One thread of the first warpgroup fetches Q, K and V ahead; each of the
-// others owns 64 rows of the tile and walks the keys B_c at a time, from the last visible block down so that masking is
-// over first. The blocks of all its tiles are one stream: in each step it issues S = Q K^T for the next block, of the
-// next tile where this one is done, then O += P V for the block before, and turns S into the next P while V is being
-// multiplied. So tiles have no prologue of their own. With one tile of Q in shared memory each tile is such a stream by
-// itself, and the next Q arrives while O is stored.
-//
-// Which unit limits it, for 64 queries and 64 keys on one multiprocessor: the two products take 4 * D clocks of the
-// tensor cores (8 * 64 * 64 * D / 8192), the 4096 exponentials 256 clocks of the special-function units, at 16 a clock.
-// At D = 64 both take 256, at D = 128 the products twice as long, at D = 256 four times. The softmax of one warpgroup
-// is some 20 clocks for each of a lane's B_c / 2 scores, mostly waiting for its own exponentials, and has to hide
-// behind the products of the others: hence turns, and three warpgroups where registers allow (D = 64). On real data the
-// clock follows the power limit; then every instruction and every byte saved counts.
-//
-// Registers hold O, S and P, D / 2 + B_c / 2 + B_c / 4 of a lane's (D that of V, where it differs): with two warpgroups
-// of 240 registers that is B_c of 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory
-// holds Q_stages tiles of Q and `stages` of K and V; two of Q let the next tile begin while the last one ends.
-// prefill_sm90.md has what was tried.
+// A block stays on its multiprocessor and computes tile after tile of B_r rows. One thread of the first warpgroup
+// fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
+// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
+// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
+// S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored. What limits it, what fits and
+// what was tried is in prefill_sm90.md.
 
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
@@ -64,17 +52,8 @@ using u64 = unsigned long long;
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
 
-// The warp is the unit that ldmatrix and mma are defined over.
-[[maybe_unused]] constexpr int warp_size = 32;
-// And four of them, a warpgroup, the unit of wgmma and setmaxnreg.
-[[maybe_unused]] constexpr int warpgroup_size = 128;
-// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-[[maybe_unused]] constexpr int chunk = 8;
-[[maybe_unused]] constexpr int chunk_bytes = 16;
-
-struct alignas(16) Chunk {
-  u32 word[4];
-};
+[[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
+[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
@@ -88,7 +67,7 @@ constexpr int Q_stages = 2;                                // tiles of Q that sh
 constexpr bool causal = true;                              // query i sees keys j <= i + seqlen_k - seqlen_q only
 constexpr int gqa_ratio = 0;                               // any: heads of Q per head of K and V; any: taken from the launch
 [[maybe_unused]] constexpr bool pack_gqa = false;          // a tile's rows are queries of all heads that share K and V
-constexpr bool ping_pong = true;                           // warpgroups multiply in turns, each one's softmax beside the others' products
+[[maybe_unused]] constexpr bool ping_pong = true;          // warpgroups multiply in turns, each one's softmax beside the others' products
 constexpr int rescale_bound = 0;                           // log2 by which a row's maximum may grow before O and l are rescaled
 [[maybe_unused]] constexpr bool softmax_in_halves = true;  // a lane finds the maximum of its second row beside the exponentials of its first
 }  // namespace variant
@@ -122,11 +101,8 @@ __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); 
 template <Dtype dtype>
 __device__ __forceinline__ u32 pack(float low, float high) {
   u32 word;
-  if constexpr (dtype == Dtype::bf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  }
+  static_assert(dtype == variant::dtype);
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
 
@@ -145,28 +121,28 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) {
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
 
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
-// Who am I (PTX ISA, "Special Registers").
+// The threads of a block: who they are (PTX ISA, "Special Registers"), and how they wait for each other
+// ("bar.warp.sync" and "bar, barrier").
 
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 
-struct GridIndex {
-  u32 x, y, z;
-};
+// The same for all lanes of a warp, and known to the compiler to be so.
+__device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
 
-// Read anew at each call: what is derived from it before a long loop and again after it then needs no registers
-// inside.
-__device__ __forceinline__ GridIndex block_index() {
-  GridIndex i;
+// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
+__device__ __forceinline__ uint3 block_index() {
+  uint3 i;
   asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
                : "=r"(i.x), "=r"(i.y), "=r"(i.z));
   return i;
 }
 
-__device__ __forceinline__ GridIndex grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 
-// The same for all lanes of a warp, and known to the compiler to be so.
-__device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
+// What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
+__device__ __forceinline__ void block_barrier() { __syncthreads(); }
+__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
 // --- ptx/tensor_copy.cuh ---------------------------------------------------------------------------------------------
 // Copies of boxes of a tensor by the copy engine (PTX ISA, "cp.async.bulk.tensor"). One thread asks for a copy.
@@ -203,6 +179,31 @@ __device__ __forceinline__ void wait_boxes_read() { asm volatile("cp.async.bulk.
 
 // What this thread stored in shared memory is seen by copies asked for behind a later barrier.
 __device__ __forceinline__ void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// --- ptx/warpgroup.cuh -----------------------------------------------------------------------------------------------
+// What warpgroups share: barriers besides the block's (PTX ISA, "barrier") and registers ("setmaxnreg").
+
+// For `threads` of the block in whole warps: those that wait and those that only announce themselves. `id` is 1 to 15;
+// 0 is block_barrier's. Who waits sees what all did before.
+__device__ __forceinline__ void named_barrier_wait(u32 id, u32 threads) {
+  asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
+  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Waits until the block has that many to give: a multiple of 8 from 24 to 256. Every warp of the warpgroup calls it.
+template <u32 registers>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+// Likewise, down to that many.
+template <u32 registers>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
 
 // --- ptx/wgmma_shapes.cuh --------------------------------------------------------------------------------------------
 // The two products of the variant: D = A * B, or D += A * B. D is 64 x n in float, of which a lane holds, for each
@@ -248,7 +249,8 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 
 }
 
 // --- ptx/wgmma.cuh ---------------------------------------------------------------------------------------------------
-// Products of a warpgroup, under way while it goes on (PTX ISA, "wgmma"). All four warps call each function alike.
+// Products of a warpgroup, under way while it goes on (PTX ISA, "wgmma"), and what becomes of them ("stmatrix"). All
+// four warps call each function alike.
 
 // A matrix in shared memory whose rows of 128 bytes are swizzled as the copy engine's 128-byte mode leaves them, eight
 // rows after eight. Behind each run of 128 bytes across, `leading_bytes` further, comes the next (used where n exceeds
@@ -277,6 +279,14 @@ template <int tiles>
 __device__ __forceinline__ void settle(float (&D)[tiles][4]) {
 #pragma unroll
   for (int i = 0; i < tiles; ++i) asm volatile("" : ATTUNE_TILE(i)::"memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements to shared memory, each two columns of accumulators packed into a word: lane
+// 8 i + r gives the address of row r of matrix i.
+__device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]),
+               "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
 }
 
 // --- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
@@ -310,19 +320,15 @@ __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
 // Returns once the phase of this parity is over.
 __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
   asm volatile(
-      "{\n"
-      ".reg .pred over;\n"
-      "again:\n"
+      "{\n.reg .pred over;\nagain:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
-      "@!over bra again;\n"
-      "}" ::"r"(address),
+      "@!over bra again;\n}" ::"r"(address),
       "r"(parity)
       : "memory");
 }
 
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
-// Where shared memory is, and plain stores of single words (PTX ISA, "st"). Shared addresses are byte offsets in the
-// shared state space.
+// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
 // The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
 __device__ __forceinline__ u32 shared_memory() {
@@ -332,50 +338,6 @@ __device__ __forceinline__ u32 shared_memory() {
 
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
-}
-
-// --- ptx/named_barrier.cuh -------------------------------------------------------------------------------------------
-// The block's other barriers (PTX ISA, "barrier"), for `threads` of its threads in whole warps: those that wait and
-// those that only announce themselves. `id` is 1 to 15; 0 is block_barrier's. Who waits sees what all did before.
-
-__device__ __forceinline__ void named_barrier_wait(u32 id, u32 threads) {
-  asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-__device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
-  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-// --- ptx/stmatrix.cuh ------------------------------------------------------------------------------------------------
-// 8 x 8 matrices of 16-bit elements from registers to shared memory (PTX ISA, "stmatrix").
-
-// Four matrices in the layout of mma's accumulators, packed: lane 8 i + r gives the address of row r of matrix i.
-__device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]),
-               "r"(word[1]), "r"(word[2]), "r"(word[3])
-               : "memory");
-}
-
-// --- ptx/barrier.cuh -------------------------------------------------------------------------------------------------
-// Barriers (PTX ISA, "bar.warp.sync" and "bar, barrier"): memory written before by one thread of the group is
-// seen after by all. Every thread of the group must arrive.
-
-__device__ __forceinline__ void block_barrier() { __syncthreads(); }
-__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
-
-// --- ptx/registers.cuh -----------------------------------------------------------------------------------------------
-// Registers handed from one warpgroup to another (PTX ISA, "setmaxnreg"). Every warp of a warpgroup calls it; the
-// counts are multiples of 8 from 24 to 256.
-
-// Waits until the block has that many to give.
-template <u32 registers>
-__device__ __forceinline__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
-}
-
-template <u32 registers>
-__device__ __forceinline__ void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
 #endif  // ATTUNE_EMULATOR
@@ -452,41 +414,34 @@ struct LazySoftmax {
 };
 
 // --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
-// Which keys a query sees, and the masking of the blocks that hold both kinds.
-
 // Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
-template <bool causal>
+
 struct Mask {
   int seqlen_k;
   int diagonal;  // seqlen_k - seqlen_q
 
   // One past the last key that query `row` sees; not positive when it sees none.
   __device__ __forceinline__ int limit(int row) const {
-    if constexpr (!causal) return seqlen_k;
     const int own = row + diagonal + 1;
     return own < seqlen_k ? own : seqlen_k;
   }
+};
 
-  // Sets the scores of unseen keys to -inf: accumulators of the rows from `first_row` on, keys from `first_key` on.
-  // Where the first row sees every key, so do all, and nothing is done.
-  template <int row_tiles, int columns>
-  __device__ __forceinline__ void apply(float (&S)[row_tiles][columns][4], int first_row, int first_key) const {
-    if (limit(first_row) >= first_key + columns * 8) return;
-    const int lane = static_cast<int>(lane_index());
+// Sets the scores of unseen keys to -inf, in the accumulators of the 16 rows from `first_row` on and keys from
+// `first_key` on. Not needed where the first row sees every key: then so do all.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[columns][4], int first_row, int first_key) {
+  const int lane = static_cast<int>(lane_index());
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
+  for (int h = 0; h < 2; ++h) {
+    const int left = mask.limit(first_row + h * 8 + lane / 4) - first_key - lane % 4 * 2;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int left = limit(first_row + i * 16 + h * 8 + lane / 4) - first_key - lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < columns; ++n) {
-          if (n * 8 >= left) S[i][n][2 * h] = minus_infinity();
-          if (n * 8 + 1 >= left) S[i][n][2 * h + 1] = minus_infinity();
-        }
-      }
+    for (int n = 0; n < columns; ++n) {
+      if (n * 8 >= left) S[n][2 * h] = minus_infinity();
+      if (n * 8 + 1 >= left) S[n][2 * h + 1] = minus_infinity();
     }
   }
-};
+}
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
@@ -509,7 +464,6 @@ struct Panels {
 
   // One thread: fetches the rows from these coordinates on; their bytes count at the mbarrier.
   __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, int y, int z, int w) const {
-#pragma unroll
     for (int p = 0; p < count; ++p) load_box(base + p * panel_bytes, map, barrier, p * width, y, z, w);
   }
 
@@ -527,38 +481,93 @@ struct Panels {
   }
 };
 
-// --- blocks/ring.cuh -------------------------------------------------------------------------------------------------
-// Stages in shared memory that one producer thread fills through the copy engine and consumer warps empty, in turn.
+// Where a warpgroup lays out its 64 rows of O, some panels at a time, for the copy engine to fetch while it goes on.
+template <int columns>
+struct OutputStage {
+  static constexpr int panels = (columns + 63) / 64;
+  static constexpr int panels_at_once = panels % 2 == 0 ? 2 : 1;
+  using Pass = Panels<64, panels_at_once * 64>;
+  static constexpr u32 bytes = Pass::bytes;
 
+  u32 base;     // shared address, 1024-byte aligned
+  u32 barrier;  // a named barrier of the warpgroup's own
+
+  // The warpgroup: begins to write O, scaled by `factor`, to the rows from these coordinates on. Rows and columns that
+  // do not exist are left out.
+  template <Dtype dtype>
+  __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
+                                        const AttuneTensorMap& map, int y, int z, int w) const {
+    const u32 lane = lane_index();
+    const u32 own_row = warp_index() % 4 * 16 + lane % 16;
+#pragma unroll
+    for (int first = 0; first < panels; first += panels_at_once) {
+      finish();
+      named_barrier_wait(barrier, warpgroup_size);
+#pragma unroll
+      for (int c = 0; c < panels_at_once * 8 && first * 8 + c < columns / 8; c += 2) {
+        u32 word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float(&tile)[4] = O[first * 8 + c + i / 2];
+          word[i] = pack<dtype>(tile[i % 2 * 2] * factor[i % 2], tile[i % 2 * 2 + 1] * factor[i % 2]);
+        }
+        const u32 swizzled = (c % 8 + lane / 16) ^ own_row % 8;  // which 16 bytes of the panel's row
+        store_matrices(base + c / 8 * Pass::panel_bytes + own_row * Pass::row_bytes + swizzled * 16, word);
+      }
+      fence_for_copies();
+      named_barrier_wait(barrier, warpgroup_size);
+      if (thread_index() % warpgroup_size == 0) {
+        for (int p = 0; p < panels_at_once; ++p) {
+          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
+        }
+        commit_boxes();
+      }
+    }
+  }
+
+  // The stage has been read: of O that has been stored nothing is left in shared memory.
+  __device__ __forceinline__ void finish() const {
+    if (thread_index() % warpgroup_size == 0) wait_boxes_read();
+  }
+};
+
+// --- blocks/ring.cuh -------------------------------------------------------------------------------------------------
+// Tiles in shared memory that one producer thread fetches through the copy engine and consumer warps read, in turn.
 // Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
 // empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
-template <int stages, int readers>
-struct Ring {
-  static constexpr u32 bytes = 2 * stages * mbarrier_bytes;
 
-  u32 barriers;
+template <class Tile, int stages, int readers>
+struct Ring {
+  static constexpr u32 bytes = stages * Tile::bytes;
+  static constexpr u32 barrier_bytes = 2 * stages * mbarrier_bytes;
+
+  u32 tiles;     // shared address, as Tile wants it
+  u32 barriers;  // and of the barriers, 8-byte aligned
   u32 stage = 0;
   u32 parity = 0;  // of the round
 
-  __device__ __forceinline__ explicit Ring(u32 address) : barriers(address) {}
-
   // One thread, for all.
   __device__ __forceinline__ void create() const {
-#pragma unroll
     for (u32 s = 0; s < stages; ++s) {
       mbarrier_init(barriers + s * mbarrier_bytes, 1);
       mbarrier_init(barriers + (stages + s) * mbarrier_bytes, readers);
     }
   }
 
-  // Producer: waits for the stage and announces the bytes; the copies then name full().
-  __device__ __forceinline__ void begin_fill(u32 fill_bytes) const {
+  // Producer: waits for the stage and announces the tile, ...
+  __device__ __forceinline__ void begin_load() const {
     mbarrier_wait(empty(), parity ^ 1);
-    mbarrier_arrive_expect(full(), fill_bytes);
+    mbarrier_arrive_expect(full(), Tile::bytes);
+  }
+  // ... and fetches it: the rows from these coordinates on.
+  __device__ __forceinline__ void load(const AttuneTensorMap& map, int y, int z, int w) {
+    tile().load(map, full(), y, z, w);
+    next();
   }
 
-  // Consumers.
+  // Consumers: until tile() is there.
   __device__ __forceinline__ void wait() const { mbarrier_wait(full(), parity); }
+  __device__ __forceinline__ Tile tile() const { return {tiles + stage * Tile::bytes}; }
 
   // Consumers: this warp has read the stage, where `done`, which is the same in all lanes. One condition for both, or
   // ptxas takes the lanes to have parted.
@@ -584,81 +593,16 @@ struct Ring {
 };
 
 // --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
-// LSE from a warp's accumulators to global memory.
+// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes; `lse` is that of the head's row 0.
 
-// Writes a warp's rows of LSE; `lse` points at row 0 of the head. One lane of each quad writes.
-template <int row_tiles>
-__device__ __forceinline__ void store_lse(const float (&value)[row_tiles][2], float* lse, int first_row, int rows) {
+__device__ __forceinline__ void store_lse(const float (&value)[2], float* lse, int first_row, int rows) {
   const u32 lane = lane_index();
 #pragma unroll
-  for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = first_row + i * 16 + h * 8 + static_cast<int>(lane / 4);
-      if (lane % 4 == 0 && row < rows) store_global(lse + row, value[i][h]);
-    }
+  for (int h = 0; h < 2; ++h) {
+    const int row = first_row + h * 8 + static_cast<int>(lane / 4);
+    if (lane % 4 == 0 && row < rows) store_global(lse + row, value[h]);
   }
 }
-
-// --- blocks/store_panels.cuh -----------------------------------------------------------------------------------------
-// From wgmma accumulators to global memory by the copy engine.
-
-// Where a warpgroup lays out its 64 rows of O, some panels at a time, for the copy engine to fetch while it goes on.
-template <int columns>
-struct OutputStage {
-  static constexpr int rows = 64;
-  static constexpr int panels = (columns + 63) / 64;
-  static constexpr int panels_at_once = panels % 2 == 0 ? 2 : 1;
-  using Pass = Panels<rows, panels_at_once * 64>;
-  static constexpr u32 bytes = Pass::bytes;
-
-  u32 base;     // shared address, 1024-byte aligned
-  u32 barrier;  // a named barrier of the warpgroup's own
-
-  // The warpgroup: begins to write O, scaled by `factor`, to the rows from these coordinates on. Rows and columns that
-  // do not exist are left out.
-  template <Dtype dtype>
-  __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
-                                        const AttuneTensorMap& map, int y, int z, int w) const {
-    const u32 lane = lane_index();
-    const u32 own_row = warp_index() % 4 * 16 + lane % 16;
-#pragma unroll
-    for (int first = 0; first < panels; first += panels_at_once) {
-      finish();
-      named_barrier_wait(barrier, warpgroup_size);
-#pragma unroll
-      for (int c = 0; c < panels_at_once * 8 && first * 8 + c < columns / 8; c += 2) {
-        u32 word[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float(&tile)[4] = O[first * 8 + c + i / 2];
-          word[i] = pack<dtype>(tile[i % 2 * 2] * factor[i % 2], tile[i % 2 * 2 + 1] * factor[i % 2]);
-        }
-        const u32 chunk_of_row = c % 8 + lane / 16;
-        store_matrices(
-            base + c / 8 * Pass::panel_bytes + own_row * Pass::row_bytes + (chunk_of_row ^ own_row % 8) * chunk_bytes,
-            word);
-      }
-      fence_for_copies();
-      named_barrier_wait(barrier, warpgroup_size);
-      if (elected()) {
-#pragma unroll
-        for (int p = 0; p < panels_at_once; ++p) {
-          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
-        }
-        commit_boxes();
-      }
-    }
-  }
-
-  // The stage has been read: of O that has been stored nothing is left in shared memory.
-  __device__ __forceinline__ void finish() const {
-    if (elected()) wait_boxes_read();
-  }
-
- private:
-  __device__ __forceinline__ static bool elected() { return thread_index() % warpgroup_size == 0; }
-};
 
 // --- blocks/tile_order.cuh -------------------------------------------------------------------------------------------
 // Which tiles a block computes that stays for many, one after the other.
@@ -740,10 +684,10 @@ struct TileOrder {
 
 // --- blocks/turns.cuh ------------------------------------------------------------------------------------------------
 // Consumer warpgroups that issue their products one after the other, so that one's softmax runs beside the other's
-// products (FlashAttention-3, arXiv 2407.08608, "ping-pong").
+// products (FlashAttention-3, arXiv 2407.08608, "ping-pong"). Warpgroup i waits at barrier 1 + i, which the one before
+// it opens. Every warpgroup takes the same number of turns.
 
-// Warpgroup i waits at barrier 1 + i, which the one before it opens. Every warpgroup takes the same number of turns.
-template <int warpgroups, bool enabled>
+template <int warpgroups>
 struct Turns {
   static constexpr u32 threads = 2 * warpgroup_size;  // those that wait and those that open
 
@@ -751,29 +695,25 @@ struct Turns {
 
   // As if the last had just passed the turn on to the first.
   __device__ __forceinline__ void begin() const {
-    if (enabled && warpgroup == warpgroups - 1) named_barrier_announce(1, threads);
+    if (warpgroup == warpgroups - 1) named_barrier_announce(1, threads);
   }
 
-  __device__ __forceinline__ void take() const {
-    if (enabled) named_barrier_wait(1 + warpgroup, threads);
-  }
+  __device__ __forceinline__ void take() const { named_barrier_wait(1 + warpgroup, threads); }
 
-  __device__ __forceinline__ void pass() const {
-    if (enabled) named_barrier_announce(1 + (warpgroup + 1) % warpgroups, threads);
-  }
+  __device__ __forceinline__ void pass() const { named_barrier_announce(1 + (warpgroup + 1) % warpgroups, threads); }
 
   // The last turn that was passed on is taken, so that no barrier is left half full.
   __device__ __forceinline__ void end() const {
-    if (enabled && warpgroup == 0) named_barrier_wait(1, threads);
+    if (warpgroup == 0) named_barrier_wait(1, threads);
   }
 };
 
 // --- blocks/update_in_halves.cuh -------------------------------------------------------------------------------------
-// One block of scores in two halves: while the exponentials of a lane's first row are under way the maximum of its
-// second is found, and those of the second have the sums and P in their shadow.
+// P = 2^(scale * S - m) of one block in two halves: while the exponentials of a lane's first row are under way the
+// maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A
+// operands of wgmma: two neighbouring accumulator tiles are, lane for lane, one fragment. `between` is called before P
+// is written, with the sum of the first row's.
 
-// P becomes 2^(scale * S - m), packed as A operands of wgmma: two neighbouring accumulator tiles are, lane for lane,
-// one fragment. `between` is called before P is written, with the sum of the first row's.
 template <Dtype dtype, int bound, int columns, class Between>
 __device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {
@@ -822,16 +762,18 @@ constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
+static_assert(variant::B_r % rows == 0 && consumers <= 3);
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
 using VTile = Panels<variant::B_c, O_columns>;
-using QRing = Ring<variant::Q_stages, consumers * 4>;
-using KVRing = Ring<variant::stages, consumers * 4>;
+using QRing = Ring<QTile, variant::Q_stages, consumers * 4>;
+using KRing = Ring<KTile, variant::stages, consumers * 4>;
+using VRing = Ring<VTile, variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
-using KeyMask = Mask<variant::causal>;
+using KeyMask = Mask;
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
 __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
   return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
@@ -841,56 +783,39 @@ using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, vari
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
 constexpr bool may_skip = variant::causal && consumers > 1;
 
-static_assert(variant::B_r % rows == 0 && consumers <= 3);
-
+// What lies in shared memory, from a 1024-byte aligned address on: tiles of Q, K and V, parts of O, barriers.
 struct Shared {
-  u32 base;
-
-  __device__ __forceinline__ Shared() : base((shared_memory() + 1023) / 1024 * 1024) {}
-  __device__ __forceinline__ QTile q(u32 stage) const { return {base + stage * QTile::bytes}; }
-  __device__ __forceinline__ KTile k(u32 stage) const {
-    return {base + variant::Q_stages * QTile::bytes + stage * KTile::bytes};
-  }
-  __device__ __forceinline__ VTile v(u32 stage) const { return {k(variant::stages).base + stage * VTile::bytes}; }
-  // Of a warpgroup. Named barriers 1 to 3 are its turns'.
-  __device__ __forceinline__ Output output(u32 warpgroup) const {
-    return {v(variant::stages).base + warpgroup * Output::bytes, 4 + warpgroup};
-  }
-  __device__ __forceinline__ u32 barriers() const { return output(consumers).base; }
-};
-
-struct Rings {
   QRing q;
-  KVRing k;
-  KVRing v;
+  KRing k;
+  VRing v;
+  u32 output;  // of the first warpgroup
 
-  __device__ __forceinline__ explicit Rings(u32 address)
-      : q(address), k(address + QRing::bytes), v(address + QRing::bytes + KVRing::bytes) {}
+  __device__ __forceinline__ explicit Shared(u32 base)
+      : q{base, base + QRing::bytes + KRing::bytes + VRing::bytes + consumers * Output::bytes},
+        k{q.tiles + QRing::bytes, q.barriers + QRing::barrier_bytes},
+        v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
+        output(v.tiles + VRing::bytes) {}
 };
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
-__device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
+__device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, Shared shared) {
   Order order(params);
   QueryTile tile{};
   QueryTile previous{};
   int previous_j = -1;
   const auto load_previous_V = [&] {
     if (previous_j < 0) return;
-    rings.v.begin_fill(VTile::bytes);
-    shared.v(rings.v.stage)
-        .load(params.v, rings.v.full(), previous_j * variant::B_c, kv_head(params, previous), previous.batch);
-    rings.v.next();
+    shared.v.begin_load();
+    shared.v.load(params.v, previous_j * variant::B_c, kv_head(params, previous), previous.batch);
   };
   while (order.next(tile)) {
     for (int j = tile.blocks - 1; j >= 0; --j) {
-      rings.k.begin_fill(KTile::bytes);
-      shared.k(rings.k.stage).load(params.k, rings.k.full(), j * variant::B_c, kv_head(params, tile), tile.batch);
-      rings.k.next();
+      shared.k.begin_load();
+      shared.k.load(params.k, j * variant::B_c, kv_head(params, tile), tile.batch);
       load_previous_V();
       if (j == tile.blocks - 1) {
-        rings.q.begin_fill(QTile::bytes);
-        shared.q(rings.q.stage).load(params.q, rings.q.full(), tile.first_row, tile.head, tile.batch);
-        rings.q.next();
+        shared.q.begin_load();
+        shared.q.load(params.q, tile.first_row, tile.head, tile.batch);
       }
       previous = tile;
       previous_j = j;
@@ -900,13 +825,14 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
 }
 
 // S = Q K^T for this warpgroup's rows, under way.
-__device__ __forceinline__ void multiply_QK(float (&S)[1][variant::B_c / 8][4], const QTile& q, u32 warpgroup,
+__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const QTile& q, u32 warpgroup,
                                             const KTile& k) {
+  wgmma_fence();
   const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
   const u64 B = k.descriptor(0);
 #pragma unroll
   for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype>(S[0], A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
+    wgmma<variant::dtype>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
   }
   wgmma_commit();
 }
@@ -914,6 +840,7 @@ __device__ __forceinline__ void multiply_QK(float (&S)[1][variant::B_c / 8][4], 
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
                                             const VTile& v, bool accumulate) {
+  wgmma_fence();
   const u64 B = v.descriptor(0);
 #pragma unroll
   for (int k = 0; k < variant::B_c / 16; ++k) {
@@ -935,17 +862,17 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
-    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
+    store_lse(lse[0], head_lse, warp_first_row, params.seqlen_q);
   }
 }
 
 // A warpgroup: its rows of all tiles.
-__device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
+__device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params, Shared shared) {
   const u32 warpgroup = warp_index() / 4 - 1;
-  const Output output = shared.output(warpgroup);
+  const Output output{shared.output + warpgroup * Output::bytes, 4 + warpgroup};  // barriers 1 to 3 are the turns'
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
   const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
-  const Turns<consumers, variant::ping_pong> turns{warpgroup};
+  const Turns<consumers> turns{warpgroup};
 
   Order order(params);
   QueryTile tile{};
@@ -953,24 +880,23 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
   // empty turn, so that the warpgroups stay in step.
   const auto begin_tile = [&] {
-    rings.q.wait();
+    shared.q.wait();
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
-    rings.k.skip();
+    shared.k.skip();
     turns.take();
     turns.pass();
     return tile.blocks - 2;
   };
   // S of block j is there: its keys have been read, and behind the tile's last block its queries.
-  const auto take_S = [&](float(&S)[1][variant::B_c / 8][4], int j) {
-    settle(S[0]);
-    rings.k.release();
-    rings.k.next();
-    rings.q.release(j == 0);
-    mask.apply(S, tile.first_row + warp_row, j * variant::B_c);
-  };
-  const auto skip_V = [&] {
-    if (skips_last) rings.v.skip();
+  const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
+    settle(S);
+    shared.k.release();
+    shared.k.next();
+    shared.q.release(j == 0);
+    const int first_row = tile.first_row + warp_row;
+    const int first_key = j * variant::B_c;
+    if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
   };
 
   turns.begin();
@@ -982,14 +908,13 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     bool accumulate = false;
     int j = begin_tile();
     {
-      float S[1][variant::B_c / 8][4];
-      rings.k.wait();
-      wgmma_fence();
-      multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
-      skip_V();
+      float S[variant::B_c / 8][4];
+      shared.k.wait();
+      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+      if (skips_last) shared.v.skip();
       wgmma_wait<0>();
       take_S(S, j);
-      update<variant::dtype>(softmax, S[0], P, params.scale_log2, [](float) {});
+      update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
     }
 
 #pragma unroll 1
@@ -997,38 +922,36 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
       const bool ends_tile = j == 0;
       const QueryTile ended = tile;
       if (ends_tile) {
-        rings.q.next();
+        shared.q.next();
         if (!order.next(tile)) break;
         j = begin_tile();
       } else {
         --j;
       }
-      float S[1][variant::B_c / 8][4];
-      rings.k.wait();
+      float S[variant::B_c / 8][4];
+      shared.k.wait();
       turns.take();
       settle(O);
-      wgmma_fence();
-      multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
-      rings.v.wait();
-      wgmma_fence();
-      multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
+      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+      shared.v.wait();
+      multiply_PV(O, P, shared.v.tile(), accumulate);
       turns.pass();
 
       const Softmax ended_softmax = softmax;
       if (ends_tile) softmax.restart();
       wgmma_wait<1>();
       take_S(S, j);
-      update<variant::dtype>(softmax, S[0], P, params.scale_log2, [&](float sum) {
+      update<variant::dtype>(softmax, S, P, params.scale_log2, [&](float sum) {
         // Never. But ptxas hoists the next wait as far as a branch, and puts off what no branch needs behind it.
-        if (sum < 0.0f) rings.k.wait();
+        if (sum < 0.0f) shared.k.wait();
         wgmma_wait<0>();
         settle(O);
-        rings.v.release();
-        rings.v.next();
+        shared.v.release();
+        shared.v.next();
       });
       accumulate = !ends_tile;
       if (ends_tile) {
-        skip_V();
+        if (skips_last) shared.v.skip();
         store(params, output, ended, warpgroup, O, ended_softmax);
         warp_barrier();  // or the loop goes on as if lanes had parted
       } else {
@@ -1036,11 +959,10 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
       }
     }
 
-    rings.v.wait();
+    shared.v.wait();
     turns.take();
     settle(O);
-    wgmma_fence();
-    multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
+    multiply_PV(O, P, shared.v.tile(), accumulate);
     turns.pass();
     wgmma_wait<0>();
     settle(O);
@@ -1052,12 +974,11 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
     prefill_sm90_bf16_d128_r128_c128_s2_causal(const __grid_constant__ AttuneTensorPrefillParams params) {
-  const Shared shared;
-  const Rings rings(shared.barriers());
+  const Shared shared((shared_memory() + 1023) / 1024 * 1024);
   if (thread_index() == 0) {
-    rings.q.create();
-    rings.k.create();
-    rings.v.create();
+    shared.q.create();
+    shared.k.create();
+    shared.v.create();
     mbarrier_init_fence();
     prefetch_map(params.q);
     prefetch_map(params.k);
@@ -1067,9 +988,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   block_barrier();
   if (warp_index() < 4) {
     give_registers<producer_registers>();
-    if (thread_index() == 0) produce(params, shared, rings);
+    if (thread_index() == 0) produce(params, shared);
   } else {
     take_registers<consumer_registers>();
-    consume(params, shared, rings);
+    consume(params, shared);
   }
 }

@@ -48,7 +48,6 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/store.cuh"
 #include "blocks/store_lse.cuh"
 #include "blocks/tile.cuh"
-#include "ptx/barrier.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/thread.cuh"
@@ -85,7 +84,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row, O_rows, first_row);
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
-    store_lse(lse, head_lse, first_row, params.seqlen_q);
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, params.seqlen_q);
   }
 }
 
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-  const Mask<variant::causal> mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+  const Mask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 
   const QTile q_tile{shared_memory()};
@@ -131,7 +131,11 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(S, Q, K, d);
     }
 
-    mask.apply(S, first_row, j * variant::B_c);
+    const int first_key = j * variant::B_c;
+    if (mask.limit(first_row) < first_key + variant::B_c) {
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, first_key);
+    }
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
 

@@ -1,24 +1,12 @@
 // FlashAttention-3 forward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0.
 //
-// A block stays on its multiprocessor and computes tile after tile of B_r rows, which are queries of one head or, with
-// pack_gqa, of all that share keys and values. One thread of the first warpgroup fetches Q, K and V ahead; each of the
-// others owns 64 rows of the tile and walks the keys B_c at a time, from the last visible block down so that masking is
-// over first. The blocks of all its tiles are one stream: in each step it issues S = Q K^T for the next block, of the
-// next tile where this one is done, then O += P V for the block before, and turns S into the next P while V is being
-// multiplied. So tiles have no prologue of their own. With one tile of Q in shared memory each tile is such a stream by
-// itself, and the next Q arrives while O is stored.
-//
-// Which unit limits it, for 64 queries and 64 keys on one multiprocessor: the two products take 4 * D clocks of the
-// tensor cores (8 * 64 * 64 * D / 8192), the 4096 exponentials 256 clocks of the special-function units, at 16 a clock.
-// At D = 64 both take 256, at D = 128 the products twice as long, at D = 256 four times. The softmax of one warpgroup
-// is some 20 clocks for each of a lane's B_c / 2 scores, mostly waiting for its own exponentials, and has to hide
-// behind the products of the others: hence turns, and three warpgroups where registers allow (D = 64). On real data the
-// clock follows the power limit; then every instruction and every byte saved counts.
-//
-// Registers hold O, S and P, D / 2 + B_c / 2 + B_c / 4 of a lane's (D that of V, where it differs): with two warpgroups
-// of 240 registers that is B_c of 128 at D = 128 and 80 at D = 256; with three of 160, 128 at D = 64. Shared memory
-// holds Q_stages tiles of Q and `stages` of K and V; two of Q let the next tile begin while the last one ends.
-// prefill_sm90.md has what was tried.
+// A block stays on its multiprocessor and computes tile after tile of B_r rows. One thread of the first warpgroup
+// fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
+// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
+// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
+// S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored. What limits it, what fits and
+// what was tried is in prefill_sm90.md.
 #include "tensor_params.h"
 #include "types.h"
 
@@ -43,9 +31,12 @@ constexpr bool softmax_in_halves = true;
 #include "blocks/panels.cuh"
 #include "blocks/ring.cuh"
 #include "blocks/store_lse.cuh"
-#include "blocks/store_panels.cuh"
 #include "blocks/tile_order.cuh"
+#if variant::ping_pong
 #include "blocks/turns.cuh"
+#else
+#include "blocks/no_turns.cuh"
+#endif
 #if variant::softmax_in_halves
 #include "blocks/update_in_halves.cuh"
 #else
@@ -54,12 +45,11 @@ constexpr bool softmax_in_halves = true;
 #if variant::pack_gqa
 #include "blocks/packed_rows.cuh"
 #endif
-#include "ptx/barrier.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
-#include "ptx/registers.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "ptx/thread.cuh"
+#include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
@@ -68,18 +58,20 @@ constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
+static_assert(variant::B_r % rows == 0 && consumers <= 3);
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
 using VTile = Panels<variant::B_c, O_columns>;
-using QRing = Ring<variant::Q_stages, consumers * 4>;
-using KVRing = Ring<variant::stages, consumers * 4>;
+using QRing = Ring<QTile, variant::Q_stages, consumers * 4>;
+using KRing = Ring<KTile, variant::stages, consumers * 4>;
+using VRing = Ring<VTile, variant::stages, consumers * 4>;
 using Softmax = LazySoftmax<variant::rescale_bound>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa
 using Row = PackedRow<variant::gqa_ratio>;
-using KeyMask = PackedMask<variant::causal, variant::gqa_ratio>;
+using KeyMask = PackedMask<variant::gqa_ratio>;
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) {
   return params.heads_q / variant::gqa_ratio;
 }
@@ -87,7 +79,7 @@ __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& /*params
   return tile.head;
 }
 #else
-using KeyMask = Mask<variant::causal>;
+using KeyMask = Mask;
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
 __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
   return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
@@ -98,61 +90,43 @@ using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, vari
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
 constexpr bool may_skip = variant::causal && consumers > 1;
 
-static_assert(variant::B_r % rows == 0 && consumers <= 3);
-
+// What lies in shared memory, from a 1024-byte aligned address on: tiles of Q, K and V, parts of O, barriers.
 struct Shared {
-  u32 base;
-
-  __device__ __forceinline__ Shared() : base((shared_memory() + 1023) / 1024 * 1024) {}
-  __device__ __forceinline__ QTile q(u32 stage) const { return {base + stage * QTile::bytes}; }
-  __device__ __forceinline__ KTile k(u32 stage) const {
-    return {base + variant::Q_stages * QTile::bytes + stage * KTile::bytes};
-  }
-  __device__ __forceinline__ VTile v(u32 stage) const { return {k(variant::stages).base + stage * VTile::bytes}; }
-  // Of a warpgroup. Named barriers 1 to 3 are its turns'.
-  __device__ __forceinline__ Output output(u32 warpgroup) const {
-    return {v(variant::stages).base + warpgroup * Output::bytes, 4 + warpgroup};
-  }
-  __device__ __forceinline__ u32 barriers() const { return output(consumers).base; }
-};
-
-struct Rings {
   QRing q;
-  KVRing k;
-  KVRing v;
+  KRing k;
+  VRing v;
+  u32 output;  // of the first warpgroup
 
-  __device__ __forceinline__ explicit Rings(u32 address)
-      : q(address), k(address + QRing::bytes), v(address + QRing::bytes + KVRing::bytes) {}
+  __device__ __forceinline__ explicit Shared(u32 base)
+      : q{base, base + QRing::bytes + KRing::bytes + VRing::bytes + consumers * Output::bytes},
+        k{q.tiles + QRing::bytes, q.barriers + QRing::barrier_bytes},
+        v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
+        output(v.tiles + VRing::bytes) {}
 };
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
-__device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
+__device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, Shared shared) {
   Order order(params);
   QueryTile tile{};
   QueryTile previous{};
   int previous_j = -1;
   const auto load_previous_V = [&] {
     if (previous_j < 0) return;
-    rings.v.begin_fill(VTile::bytes);
-    shared.v(rings.v.stage)
-        .load(params.v, rings.v.full(), previous_j * variant::B_c, kv_head(params, previous), previous.batch);
-    rings.v.next();
+    shared.v.begin_load();
+    shared.v.load(params.v, previous_j * variant::B_c, kv_head(params, previous), previous.batch);
   };
   while (order.next(tile)) {
     for (int j = tile.blocks - 1; j >= 0; --j) {
-      rings.k.begin_fill(KTile::bytes);
-      shared.k(rings.k.stage).load(params.k, rings.k.full(), j * variant::B_c, kv_head(params, tile), tile.batch);
-      rings.k.next();
+      shared.k.begin_load();
+      shared.k.load(params.k, j * variant::B_c, kv_head(params, tile), tile.batch);
       load_previous_V();
       if (j == tile.blocks - 1) {
-        rings.q.begin_fill(QTile::bytes);
+        shared.q.begin_load();
 #if variant::pack_gqa
-        shared.q(rings.q.stage)
-            .load(params.q, rings.q.full(), tile.head * variant::gqa_ratio, Row::query(tile.first_row), tile.batch);
+        shared.q.load(params.q, tile.head * variant::gqa_ratio, Row::query(tile.first_row), tile.batch);
 #else
-        shared.q(rings.q.stage).load(params.q, rings.q.full(), tile.first_row, tile.head, tile.batch);
+        shared.q.load(params.q, tile.first_row, tile.head, tile.batch);
 #endif
-        rings.q.next();
       }
       previous = tile;
       previous_j = j;
@@ -162,13 +136,14 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
 }
 
 // S = Q K^T for this warpgroup's rows, under way.
-__device__ __forceinline__ void multiply_QK(float (&S)[1][variant::B_c / 8][4], const QTile& q, u32 warpgroup,
+__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const QTile& q, u32 warpgroup,
                                             const KTile& k) {
+  wgmma_fence();
   const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
   const u64 B = k.descriptor(0);
 #pragma unroll
   for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype>(S[0], A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
+    wgmma<variant::dtype>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
   }
   wgmma_commit();
 }
@@ -176,6 +151,7 @@ __device__ __forceinline__ void multiply_QK(float (&S)[1][variant::B_c / 8][4], 
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
                                             const VTile& v, bool accumulate) {
+  wgmma_fence();
   const u64 B = v.descriptor(0);
 #pragma unroll
   for (int k = 0; k < variant::B_c / 16; ++k) {
@@ -203,20 +179,20 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
 #if variant::pack_gqa
-    store_packed_lse<variant::gqa_ratio>(lse, head_lse, warp_first_row, params.seqlen_q);
+    store_packed_lse<variant::gqa_ratio>(lse[0], head_lse, warp_first_row, params.seqlen_q);
 #else
-    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
+    store_lse(lse[0], head_lse, warp_first_row, params.seqlen_q);
 #endif
   }
 }
 
 // A warpgroup: its rows of all tiles.
-__device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params, const Shared& shared, Rings rings) {
+__device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params, Shared shared) {
   const u32 warpgroup = warp_index() / 4 - 1;
-  const Output output = shared.output(warpgroup);
+  const Output output{shared.output + warpgroup * Output::bytes, 4 + warpgroup};  // barriers 1 to 3 are the turns'
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
   const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
-  const Turns<consumers, variant::ping_pong> turns{warpgroup};
+  const Turns<consumers> turns{warpgroup};
 
   Order order(params);
   QueryTile tile{};
@@ -224,24 +200,23 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
   // empty turn, so that the warpgroups stay in step.
   const auto begin_tile = [&] {
-    rings.q.wait();
+    shared.q.wait();
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
-    rings.k.skip();
+    shared.k.skip();
     turns.take();
     turns.pass();
     return tile.blocks - 2;
   };
   // S of block j is there: its keys have been read, and behind the tile's last block its queries.
-  const auto take_S = [&](float(&S)[1][variant::B_c / 8][4], int j) {
-    settle(S[0]);
-    rings.k.release();
-    rings.k.next();
-    rings.q.release(j == 0);
-    mask.apply(S, tile.first_row + warp_row, j * variant::B_c);
-  };
-  const auto skip_V = [&] {
-    if (skips_last) rings.v.skip();
+  const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
+    settle(S);
+    shared.k.release();
+    shared.k.next();
+    shared.q.release(j == 0);
+    const int first_row = tile.first_row + warp_row;
+    const int first_key = j * variant::B_c;
+    if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
   };
 
   turns.begin();
@@ -257,14 +232,13 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     bool accumulate = false;
     int j = begin_tile();
     {
-      float S[1][variant::B_c / 8][4];
-      rings.k.wait();
-      wgmma_fence();
-      multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
-      skip_V();
+      float S[variant::B_c / 8][4];
+      shared.k.wait();
+      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+      if (skips_last) shared.v.skip();
       wgmma_wait<0>();
       take_S(S, j);
-      update<variant::dtype>(softmax, S[0], P, params.scale_log2, [](float) {});
+      update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
     }
 
 #pragma unroll 1
@@ -276,22 +250,20 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
       const bool ends_tile = j == 0;
       const QueryTile ended = tile;
       if (ends_tile) {
-        rings.q.next();
+        shared.q.next();
         if (!order.next(tile)) break;
         j = begin_tile();
       } else {
         --j;
       }
 #endif
-      float S[1][variant::B_c / 8][4];
-      rings.k.wait();
+      float S[variant::B_c / 8][4];
+      shared.k.wait();
       turns.take();
       settle(O);
-      wgmma_fence();
-      multiply_QK(S, shared.q(rings.q.stage), warpgroup, shared.k(rings.k.stage));
-      rings.v.wait();
-      wgmma_fence();
-      multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
+      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+      shared.v.wait();
+      multiply_PV(O, P, shared.v.tile(), accumulate);
       turns.pass();
 
 #if variant::Q_stages != 1
@@ -300,13 +272,13 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
 #endif
       wgmma_wait<1>();
       take_S(S, j);
-      update<variant::dtype>(softmax, S[0], P, params.scale_log2, [&](float sum) {
+      update<variant::dtype>(softmax, S, P, params.scale_log2, [&](float sum) {
         // Never. But ptxas hoists the next wait as far as a branch, and puts off what no branch needs behind it.
-        if (sum < 0.0f) rings.k.wait();
+        if (sum < 0.0f) shared.k.wait();
         wgmma_wait<0>();
         settle(O);
-        rings.v.release();
-        rings.v.next();
+        shared.v.release();
+        shared.v.next();
       });
 #if variant::Q_stages == 1
       accumulate = true;
@@ -314,7 +286,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
 #else
       accumulate = !ends_tile;
       if (ends_tile) {
-        skip_V();
+        if (skips_last) shared.v.skip();
         store(params, output, ended, warpgroup, O, ended_softmax);
         warp_barrier();  // or the loop goes on as if lanes had parted
       } else {
@@ -323,18 +295,17 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
 #endif
     }
 
-    rings.v.wait();
+    shared.v.wait();
     turns.take();
     settle(O);
-    wgmma_fence();
-    multiply_PV(O, P, shared.v(rings.v.stage), accumulate);
+    multiply_PV(O, P, shared.v.tile(), accumulate);
     turns.pass();
     wgmma_wait<0>();
     settle(O);
 #if variant::Q_stages == 1
-    rings.q.next();
-    rings.v.release();
-    rings.v.next();
+    shared.q.next();
+    shared.v.release();
+    shared.v.next();
 #endif
     store(params, output, tile, warpgroup, O, softmax);
   }
@@ -344,12 +315,11 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
 
 extern "C" __global__ void __launch_bounds__(threads, 1)
     prefill_sm90(const __grid_constant__ AttuneTensorPrefillParams params) {
-  const Shared shared;
-  const Rings rings(shared.barriers());
+  const Shared shared((shared_memory() + 1023) / 1024 * 1024);
   if (thread_index() == 0) {
-    rings.q.create();
-    rings.k.create();
-    rings.v.create();
+    shared.q.create();
+    shared.k.create();
+    shared.v.create();
     mbarrier_init_fence();
     prefetch_map(params.q);
     prefetch_map(params.k);
@@ -359,9 +329,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   block_barrier();
   if (warp_index() < 4) {
     give_registers<producer_registers>();
-    if (thread_index() == 0) produce(params, shared, rings);
+    if (thread_index() == 0) produce(params, shared);
   } else {
     take_registers<consumer_registers>();
-    consume(params, shared, rings);
+    consume(params, shared);
   }
 }

@@ -8,14 +8,5 @@ using u64 = unsigned long long;
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
 
-// The warp is the unit that ldmatrix and mma are defined over.
-[[maybe_unused]] constexpr int warp_size = 32;
-// And four of them, a warpgroup, the unit of wgmma and setmaxnreg.
-[[maybe_unused]] constexpr int warpgroup_size = 128;
-// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-[[maybe_unused]] constexpr int chunk = 8;
-[[maybe_unused]] constexpr int chunk_bytes = 16;
-
-struct alignas(16) Chunk {
-  u32 word[4];
-};
+[[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
+[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg

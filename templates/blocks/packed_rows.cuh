@@ -3,7 +3,6 @@
 #pragma once
 
 #include "blocks/mask.cuh"
-#include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
@@ -19,41 +18,26 @@ struct PackedRow {
 };
 
 // As Mask, for packed rows.
-template <bool causal, int ratio>
+template <int ratio>
 struct PackedMask {
   int seqlen_k;
   int diagonal;
 
   __device__ __forceinline__ int limit(int row) const {
-    const Mask<causal> of_queries{seqlen_k, diagonal};
+    const Mask of_queries{seqlen_k, diagonal};
     return of_queries.limit(PackedRow<ratio>::query(row));
-  }
-
-  template <int columns>
-  __device__ __forceinline__ void apply(float (&S)[1][columns][4], int first_row, int first_key) const {
-    if (limit(first_row) >= first_key + columns * 8) return;
-    const int lane = static_cast<int>(lane_index());
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int left = limit(first_row + h * 8 + lane / 4) - first_key - lane % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < columns; ++n) {
-        if (n * 8 >= left) S[0][n][2 * h] = minus_infinity();
-        if (n * 8 + 1 >= left) S[0][n][2 * h + 1] = minus_infinity();
-      }
-    }
   }
 };
 
 // As store_lse(); `lse` points at the first query of the rows' first head.
 template <int ratio>
-__device__ __forceinline__ void store_packed_lse(const float (&value)[1][2], float* lse, int first_row, int seqlen_q) {
+__device__ __forceinline__ void store_packed_lse(const float (&value)[2], float* lse, int first_row, int seqlen_q) {
   const u32 lane = lane_index();
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
     const int query = PackedRow<ratio>::query(row);
     const i64 head_lse = static_cast<i64>(PackedRow<ratio>::head(row)) * seqlen_q;
-    if (lane % 4 == 0 && query < seqlen_q) store_global(lse + head_lse + query, value[0][h]);
+    if (lane % 4 == 0 && query < seqlen_q) store_global(lse + head_lse + query, value[h]);
   }
 }

@@ -3,8 +3,8 @@
 
 #include "blocks/copy.cuh"
 #include "blocks/tile.cuh"
-#include "ptx/barrier.cuh"
 #include "ptx/cp_async.cuh"
+#include "ptx/thread.cuh"
 #include "types.h"
 
 // K and V each have `stages` buffers. Blocks are used from `blocks - 1` down to 0.

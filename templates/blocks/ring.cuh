@@ -1,39 +1,45 @@
-// Stages in shared memory that one producer thread fills through the copy engine and consumer warps empty, in turn.
+// Tiles in shared memory that one producer thread fetches through the copy engine and consumer warps read, in turn.
+// Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
+// empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
 #pragma once
 
 #include "ptx/mbarrier.cuh"
+#include "ptx/tensor_copy.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
-// empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
-template <int stages, int readers>
+template <class Tile, int stages, int readers>
 struct Ring {
-  static constexpr u32 bytes = 2 * stages * mbarrier_bytes;
+  static constexpr u32 bytes = stages * Tile::bytes;
+  static constexpr u32 barrier_bytes = 2 * stages * mbarrier_bytes;
 
-  u32 barriers;
+  u32 tiles;     // shared address, as Tile wants it
+  u32 barriers;  // and of the barriers, 8-byte aligned
   u32 stage = 0;
   u32 parity = 0;  // of the round
 
-  __device__ __forceinline__ explicit Ring(u32 address) : barriers(address) {}
-
   // One thread, for all.
   __device__ __forceinline__ void create() const {
-#pragma unroll
     for (u32 s = 0; s < stages; ++s) {
       mbarrier_init(barriers + s * mbarrier_bytes, 1);
       mbarrier_init(barriers + (stages + s) * mbarrier_bytes, readers);
     }
   }
 
-  // Producer: waits for the stage and announces the bytes; the copies then name full().
-  __device__ __forceinline__ void begin_fill(u32 fill_bytes) const {
+  // Producer: waits for the stage and announces the tile, ...
+  __device__ __forceinline__ void begin_load() const {
     mbarrier_wait(empty(), parity ^ 1);
-    mbarrier_arrive_expect(full(), fill_bytes);
+    mbarrier_arrive_expect(full(), Tile::bytes);
+  }
+  // ... and fetches it: the rows from these coordinates on.
+  __device__ __forceinline__ void load(const AttuneTensorMap& map, int y, int z, int w) {
+    tile().load(map, full(), y, z, w);
+    next();
   }
 
-  // Consumers.
+  // Consumers: until tile() is there.
   __device__ __forceinline__ void wait() const { mbarrier_wait(full(), parity); }
+  __device__ __forceinline__ Tile tile() const { return {tiles + stage * Tile::bytes}; }
 
   // Consumers: this warp has read the stage, where `done`, which is the same in all lanes. One condition for both, or
   // ptxas takes the lanes to have parted.

@@ -16,8 +16,8 @@ struct TileIndex {
 // `longest_first` starts with the last tile, which sees the most keys when causal, so that short ones fill the tail.
 template <bool longest_first>
 __device__ __forceinline__ TileIndex tile_index(u32 heads, u32 batches) {
-  const GridIndex block = block_index();
-  const GridIndex grid = grid_size();
+  const uint3 block = block_index();
+  const uint3 grid = grid_size();
   const u32 head = block.z * grid.x + block.x;
   const u32 batch = head / heads;
   return {static_cast<int>(batch), static_cast<int>(head - batch * heads),

@@ -3,7 +3,6 @@
 
 #include "blocks/copy.cuh"
 #include "blocks/tile.cuh"
-#include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"

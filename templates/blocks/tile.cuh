@@ -2,6 +2,7 @@
 // lie in eight different groups of four banks: what ldmatrix reads at once never conflicts.
 #pragma once
 
+#include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 

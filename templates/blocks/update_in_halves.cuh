@@ -1,5 +1,7 @@
-// One block of scores in two halves: while the exponentials of a lane's first row are under way the maximum of its
-// second is found, and those of the second have the sums and P in their shadow.
+// P = 2^(scale * S - m) of one block in two halves: while the exponentials of a lane's first row are under way the
+// maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A
+// operands of wgmma: two neighbouring accumulator tiles are, lane for lane, one fragment. `between` is called before P
+// is written, with the sum of the first row's.
 #pragma once
 
 #include "blocks/lazy_softmax.cuh"
@@ -7,8 +9,6 @@
 #include "ptx/wgmma.cuh"
 #include "types.h"
 
-// P becomes 2^(scale * S - m), packed as A operands of wgmma: two neighbouring accumulator tiles are, lane for lane,
-// one fragment. `between` is called before P is written, with the sum of the first row's.
 template <Dtype dtype, int bound, int columns, class Between>
 __device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {

@@ -1,5 +1,6 @@
-// One block of scores, its exponentials all at once. ptxas hoists a wait in `between` in front of them: for kernels
-// whose other warpgroups have the products to go on with.
+// P = 2^(scale * S - m) of one block, its exponentials all at once; `between` is called before P is written. ptxas
+// hoists a wait there in front of them: for kernels whose other warpgroups have the products to go on with. P is packed
+// as A operands of wgmma: two neighbouring accumulator tiles are, lane for lane, one fragment.
 #pragma once
 
 #include "blocks/lazy_softmax.cuh"
@@ -7,8 +8,6 @@
 #include "ptx/wgmma.cuh"
 #include "types.h"
 
-// S becomes 2^(scale * S - m), `between` is called, and P becomes S, packed as A operands of wgmma: two neighbouring
-// accumulator tiles are, lane for lane, one fragment.
 template <Dtype dtype, int bound, int columns, class Between>
 __device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {

@@ -1,5 +1,4 @@
-// Where shared memory is, and plain stores of single words (PTX ISA, "st"). Shared addresses are byte offsets in the
-// shared state space.
+// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 #pragma once
 
 #include "types.h"

@@ -3,6 +3,14 @@
 
 #include "types.h"
 
+// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
+constexpr int chunk = 8;
+constexpr int chunk_bytes = 16;
+
+struct alignas(16) Chunk {
+  u32 word[4];
+};
+
 // 16 bytes; `address` 16-byte aligned.
 __device__ __forceinline__ Chunk load_shared(u32 address) {
   Chunk c;

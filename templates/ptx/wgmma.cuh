@@ -1,4 +1,5 @@
-// Products of a warpgroup, under way while it goes on (PTX ISA, "wgmma"). All four warps call each function alike.
+// Products of a warpgroup, under way while it goes on (PTX ISA, "wgmma"), and what becomes of them ("stmatrix"). All
+// four warps call each function alike.
 #pragma once
 
 #include "ptx/wgmma_shapes.cuh"  // written by the generator (generator/wgmma.cpp)
@@ -31,4 +32,12 @@ template <int tiles>
 __device__ __forceinline__ void settle(float (&D)[tiles][4]) {
 #pragma unroll
   for (int i = 0; i < tiles; ++i) asm volatile("" : ATTUNE_TILE(i)::"memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements to shared memory, each two columns of accumulators packed into a word: lane
+// 8 i + r gives the address of row r of matrix i.
+__device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(word[0]),
+               "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
 }

@@ -287,8 +287,8 @@ class Reader {
         add_statement(begin, name_end + 1, {{"deleted", ""}});
         continue;
       }
-      constexpr std::array<string_view, 11> words{"barrier", "wait",  "fence", "commit", "close_group", "mask",
-                                                  "settle",  "rings", "turns", "load_",  "registers"};
+      constexpr std::array<string_view, 11> words{"barrier", "wait",    "fence", "commit", "close_group", "mask",
+                                                  "settle",  "shared.", "turns", "load_",  "registers"};
       const string_view path = text_.substr(begin, name_end - begin);
       if (path.front() == '.') continue;  // the object stands in the line before
       if (std::ranges::none_of(words, [&](string_view word) { return path.find(word) != npos; })) continue;

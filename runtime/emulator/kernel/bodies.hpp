@@ -12,11 +12,11 @@ inline attune::emulator::Machine& machine() { return *current_machine(); }
 inline unsigned thread_index() { return machine().thread_index(); }
 inline unsigned lane_index() { return machine().thread_index() % warp_size; }
 inline unsigned warp_index() { return machine().thread_index() / warp_size; }
-inline GridIndex block_index() {
+inline uint3 block_index() {
   const auto index = machine().block_index();
   return {index.x, index.y, index.z};
 }
-inline GridIndex grid_size() {
+inline uint3 grid_size() {
   const auto size = machine().grid_size();
   return {size.x, size.y, size.z};
 }

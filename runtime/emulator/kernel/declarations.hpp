@@ -10,30 +10,44 @@
 #define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-
-enum class Dtype;
-struct Chunk;
-struct AttuneTensorMap;
-
-struct GridIndex {
+struct uint3 {
   unsigned x, y, z;
 };
 
+enum class Dtype;
+struct AttuneTensorMap;
+
 // ptx/thread.cuh
+inline void block_barrier(int line = __builtin_LINE());
+inline void warp_barrier(int line = __builtin_LINE());
+
+// ptx/shuffle.cuh
+inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
+inline bool any_lane(bool predicate, int line = __builtin_LINE());
+inline int shuffle_from(int value, unsigned source, int line = __builtin_LINE());
+inline float shuffle_from(float value, unsigned source, int line = __builtin_LINE());
+inline int uniform(int value, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();
 inline unsigned warp_index();
-inline GridIndex block_index();
-inline GridIndex grid_size();
+inline uint3 block_index();
+inline uint3 grid_size();
 
 // ptx/memory.cuh
 inline unsigned shared_memory();
+inline void store_global(float* pointer, float value, int line = __builtin_LINE());
+
+// ptx/memory_chunks.cuh
+constexpr int chunk = 8;
+constexpr int chunk_bytes = 16;
+struct alignas(chunk_bytes) Chunk {
+  unsigned word[4];
+};
 inline Chunk load_shared(unsigned address, int line = __builtin_LINE());
 inline void store_shared(unsigned address, const Chunk& chunk, int line = __builtin_LINE());
 inline void store_shared(unsigned address, unsigned word, int line = __builtin_LINE());
 inline Chunk load_global(const void* pointer, int line = __builtin_LINE());
 inline void store_global(void* pointer, const Chunk& chunk, int line = __builtin_LINE());
-inline void store_global(float* pointer, float value, int line = __builtin_LINE());
 
 // ptx/memory_words.cuh
 inline int load_global_int(const int* pointer, int line = __builtin_LINE());
@@ -66,23 +80,9 @@ inline void cp_async_commit();
 template <int pending>
 void cp_async_wait();
 
-// ptx/barrier.cuh
-inline void block_barrier(int line = __builtin_LINE());
-inline void warp_barrier(int line = __builtin_LINE());
-
-// ptx/shuffle.cuh
-inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
-inline bool any_lane(bool predicate, int line = __builtin_LINE());
-inline int shuffle_from(int value, unsigned source, int line = __builtin_LINE());
-inline float shuffle_from(float value, unsigned source, int line = __builtin_LINE());
-inline int uniform(int value, int line = __builtin_LINE());
-
 // ptx/ldmatrix.cuh
 template <bool transposed>
 void ldmatrix(unsigned (&words)[4], unsigned address, int line = __builtin_LINE());
-
-// ptx/stmatrix.cuh
-inline void store_matrices(unsigned address, const unsigned (&word)[4], int line = __builtin_LINE());
 
 // ptx/mma.cuh
 template <Dtype dtype>
@@ -106,11 +106,9 @@ inline void commit_boxes();
 inline void wait_boxes_read();
 inline void fence_for_copies();
 
-// ptx/named_barrier.cuh
+// ptx/warpgroup.cuh
 inline void named_barrier_wait(unsigned id, unsigned threads, int line = __builtin_LINE());
 inline void named_barrier_announce(unsigned id, unsigned threads, int line = __builtin_LINE());
-
-// ptx/registers.cuh
 template <unsigned registers>
 void take_registers(int line = __builtin_LINE());
 template <unsigned registers>
@@ -130,6 +128,7 @@ template <int pending>
 void wgmma_wait(int line = __builtin_LINE());
 template <int tiles>
 void settle(float (&D)[tiles][4], int line = __builtin_LINE());
+inline void store_matrices(unsigned address, const unsigned (&word)[4], int line = __builtin_LINE());
 
 // ptx/math.cuh
 inline float minus_infinity();

@@ -29,6 +29,8 @@ struct AttuneDecodeParams {
   int table_width;   // 1 for a contiguous cache
   int window_left;   // a query sees that many keys before its own position; -1: all
   int window_right;  // and that many behind it; 0: causal, -1: all
+  int block_keys;    // decode's B_c, in which parts are counted
+  int evict_first;   // 1: keys and values are read once and shall not displace what L2 holds
   int splits;        // parts of the keys of each sequence; 0: the keys of the whole batch fall into `parts`
   int parts;         // for each head; batch * splits where splits is not 0
 };

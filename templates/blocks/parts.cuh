@@ -1,0 +1,158 @@
+// How the keys of a batch are divided among thread blocks, so that a few long sequences keep a whole GPU busy
+// (Flash-Decoding), and where each block leaves what it found.
+//
+// The blocks of keys that the queries see are a stream, sequence after sequence. With `splits`, each sequence has that
+// many parts, whatever the others are like: its bits do not depend on where in a batch it stands. Without, the whole
+// stream is cut into `parts` pieces of one length (LeanAttention, arXiv 2405.10480), and a part may hold the end of one
+// sequence, some whole ones and the beginning of another.
+#pragma once
+
+#include "blocks/visible.cuh"
+#include "blocks/warp_sums.cuh"
+#include "decode_params.h"
+#include "ptx/memory_words.cuh"
+#include "ptx/thread.cuh"
+#include "types.h"
+
+// The keys of a sequence, whatever the array says; none beyond the batch.
+__device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch) {
+  int seqlen = params.max_seqlen_k;
+  if (batch >= params.batch) {
+    seqlen = 0;
+  } else if (params.seqlens_k != nullptr) {
+    const int given = load_global_int(params.seqlens_k + batch);
+    seqlen = given < 0 ? 0 : given < seqlen ? given : seqlen;
+  }
+  return {params.seqlen_q, seqlen, params.window_left, params.window_right};
+}
+
+// The same where all lanes of a warp ask for one sequence.
+__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch) {
+  Visible visible = visible_of(params, batch);
+  visible.seqlen_k = uniform(visible.seqlen_k);
+  return visible;
+}
+
+// The blocks of a sequence that its queries see.
+struct Stretch {
+  int first_block;
+  int blocks;  // may be 0
+
+  __device__ __forceinline__ Stretch(const Visible& visible, int B_c) : first_block(visible.first_block(B_c)) {
+    const int end = visible.end_block(B_c);
+    blocks = end > first_block ? end - first_block : 0;
+  }
+};
+
+// All sequences' stretches one after the other, cut into `parts` whose lengths differ by one at most.
+struct Stream {
+  int B_c;
+  int each;  // blocks of a part, ...
+  int more;  // and of as many parts one more
+
+  // All lanes of a warp together.
+  __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int B_c) : B_c(B_c) {
+    const int total = before(params, params.batch);
+    each = total / params.parts;
+    more = total - each * params.parts;
+  }
+
+  // Blocks of the sequences before this one. All lanes together.
+  __device__ __forceinline__ int before(const AttuneDecodeParams& params, int batch) const {
+    int blocks = 0;
+#pragma unroll 1
+    for (int b = static_cast<int>(lane_index()); b < batch; b += warp_size) {
+      blocks += Stretch(visible_of(params, b), B_c).blocks;
+    }
+    return uniform(sum_of_lanes(blocks));
+  }
+
+  __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
+
+  __device__ __forceinline__ int part_of(int position) const {
+    const int longer = more * (each + 1);
+    return position < longer ? position / (each + 1) : more + (position - longer) / each;
+  }
+
+  // The sequence that has this position of the stream; `position` becomes the one in its stretch. All lanes together.
+  __device__ __forceinline__ int find(const AttuneDecodeParams& params, int& position) const {
+#pragma unroll 1
+    for (int b = 0;; b += warp_size) {
+      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index())), B_c).blocks;
+      const int end = sum_up_to_lane(blocks);
+      const int total = uniform(shuffle_from(end, warp_size - 1));
+      if (position < total) {
+        const int before = uniform(sum_of_lanes(end <= position ? 1 : 0));
+        position -= uniform(shuffle_from(end - blocks, static_cast<u32>(before)));
+        return b + before;
+      }
+      position -= total;
+    }
+  }
+};
+
+// Walks a part of the stream, block by block.
+template <int B_c>
+struct Cursor {
+  int batch;
+  Visible visible;
+  int block;  // of the sequence's keys
+  int end;    // where this part leaves the sequence
+  int left;   // blocks of the part from this one on
+  bool whole; // the part has the whole sequence
+  int slot;   // where partial results go
+
+  // The part of this thread block, blockIdx.y. All lanes of a warp together.
+  __device__ __forceinline__ explicit Cursor(const AttuneDecodeParams& params) {
+    const int part = static_cast<int>(block_index().y);
+    if (params.splits > 0) {
+      batch = part / params.splits;
+      visible = visible_of_warp(params, batch);
+      const Stretch stretch(visible, B_c);
+      const int each = (stretch.blocks + params.splits - 1) / params.splits;
+      const int begin = part % params.splits * each;
+      left = stretch.blocks - begin < each ? stretch.blocks - begin : each;
+      block = stretch.first_block + begin;
+      end = block + left;
+      whole = params.splits == 1;
+      slot = part;
+    } else {
+      const Stream stream(params, B_c);
+      int begin = stream.begin(part);
+      left = stream.begin(part + 1) - begin;
+      if (left == 0) return;
+      batch = stream.find(params, begin);
+      visible = visible_of_warp(params, batch);
+      enter(begin);
+    }
+  }
+
+  __device__ __forceinline__ bool exists() const { return left > 0; }
+
+  // Goes to the next block; whether it is of the same sequence.
+  __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
+    ++block;
+    --left;
+    if (block < end) return true;
+    while (left > 0) {
+      visible = visible_of_warp(params, ++batch);
+      if (Stretch(visible, B_c).blocks > 0) {
+        enter(0);
+        break;
+      }
+    }
+    return false;
+  }
+
+ private:
+  // The sequence, `begin` blocks into its stretch.
+  __device__ __forceinline__ void enter(int begin) {
+    const Stretch stretch(visible, B_c);
+    const int rest = stretch.blocks - begin;
+    block = stretch.first_block + begin;
+    end = block + (rest < left ? rest : left);
+    whole = begin == 0 && rest <= left;
+    // One sequence at most began before this part, and one at most goes on behind it.
+    slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
+  }
+};

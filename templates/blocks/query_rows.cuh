@@ -1,0 +1,60 @@
+// The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
+#pragma once
+
+#include "decode_params.h"
+#include "ptx/memory.cuh"
+#include "ptx/memory_words.cuh"
+#include "ptx/thread.cuh"
+#include "types.h"
+
+struct QueryRow {
+  int batch;
+  int head;
+  int query;
+  bool exists;
+
+  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
+      : batch(batch), query(row / params.gqa_ratio), exists(row < params.seqlen_q * params.gqa_ratio) {
+    head = (kv_head - query) * params.gqa_ratio + row;
+  }
+
+  // Its elements in Q or O.
+  __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
+    return static_cast<char*>(tensor.data) +
+           (batch * tensor.stride_batch + query * tensor.stride_seq + head * tensor.stride_head) * 2;
+  }
+
+  // Writes its LSE, given in base 2, where the caller wants it.
+  __device__ __forceinline__ void store_lse(const AttuneDecodeParams& params, float lse_base_2) const {
+    if (params.lse == nullptr) return;
+    constexpr float ln_2 = 0.693147180559945f;
+    const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
+    store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
+  }
+};
+
+// Q as the A operand of mma, in registers.
+template <int inner_tiles, int row_tiles>
+struct QueryFragments {
+  u32 fragment[inner_tiles][row_tiles][4];
+
+  __device__ __forceinline__ QueryFragments(const AttuneDecodeParams& params, int batch, int kv_head, int first_row) {
+    const int lane = static_cast<int>(lane_index());
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const QueryRow row(params, batch, kv_head, first_row + i * 16 + h * 8 + lane / 4);
+        const char* elements = row.in(params.q);
+#pragma unroll
+        for (int d = 0; d < inner_tiles * 2; ++d) {
+          const int column = d * 8 + lane % 4 * 2;
+          const bool exists = row.exists && column < params.head_dim;
+          fragment[d / 2][i][d % 2 * 2 + h] = exists ? load_global_word(elements + column * 2) : 0;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] { return fragment[inner][i]; }
+};

@@ -1,0 +1,145 @@
+// Flash-Decoding, second stage: the parts of a row become one, O = sum of 2^(LSE_i - LSE) O_i with
+// 2^LSE = sum of 2^LSE_i.
+//
+// A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
+// in shared memory. What is read is small and just written, so that latency limits: a warp asks for eight parts at a time.
+#include "decode_params.h"
+#include "types.h"
+
+namespace variant {
+constexpr Dtype dtype = Dtype::bf16;
+constexpr int head_dim = 128;
+constexpr int warps = 4;
+}  // namespace variant
+
+#include "blocks/parts.cuh"
+#include "blocks/query_rows.cuh"
+#include "ptx/floats.cuh"
+#include "ptx/kernel_order.cuh"
+#include "ptx/math.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/memory_words.cuh"
+#include "ptx/thread.cuh"
+
+constexpr int threads = variant::warps * warp_size;
+constexpr int lane_chunks = (variant::head_dim / 4 + warp_size - 1) / warp_size;  // of four columns
+
+// The slots of a sequence's parts: first, and then from `next` on every `step`-th.
+struct Slots {
+  int batch;
+  int count;
+  int first;
+  int next;
+  int step;
+
+  // The sequence that this block combines; none (count 0) where it has one part or another block does it. All lanes of
+  // a warp together.
+  __device__ __forceinline__ explicit Slots(const AttuneDecodeParams& params) : count(0) {
+    const int index = static_cast<int>(block_index().x);
+    if (params.splits > 0) {
+      batch = index;
+      const int blocks = Stretch(visible_of(params, batch), params.block_keys).blocks;
+      const int each = (blocks + params.splits - 1) / params.splits;
+      if (blocks > 0) count = (blocks + each - 1) / each;
+      first = batch * params.splits;
+      next = first + 1;
+      step = 1;
+      return;
+    }
+    const Stream stream(params, params.block_keys);
+    int begin = 0;
+    if (params.batch < params.parts) {
+      batch = index;
+      begin = stream.before(params, batch);
+    } else {
+      // Fewer borders between parts than sequences: the one that is the first inside its sequence.
+      const int border = stream.begin(index + 1);
+      if (border == stream.begin(index + 2)) return;  // behind the stream's end
+      int inside = border;
+      batch = stream.find(params, inside);
+      begin = border - inside;
+      if (inside == 0 || stream.begin(index) > begin) return;
+    }
+    const int blocks = Stretch(visible_of(params, batch), params.block_keys).blocks;
+    if (blocks == 0) return;
+    const int first_part = stream.part_of(begin);
+    const int parts = stream.part_of(begin + blocks - 1) - first_part + 1;
+    if (parts > 1) count = parts;
+    first = 2 * first_part + 1;
+    next = 2 * (first_part + 1);
+    step = 2;
+  }
+
+  __device__ __forceinline__ int at(int i) const { return i == 0 ? first : next + (i - 1) * step; }
+};
+
+extern "C" __global__ void __launch_bounds__(threads) combine(const __grid_constant__ AttuneDecodeParams params) {
+  const Slots slots(params);
+  wait_for_kernel_before();
+  if (slots.count == 0) return;
+  const int kv_head = static_cast<int>(block_index().y);
+  const int row = static_cast<int>(block_index().z);
+  const int rows = params.seqlen_q * params.gqa_ratio;
+  const int lane = static_cast<int>(lane_index());
+  const u32 warp = warp_index();
+  const auto partial_row = [&](int part) {
+    return (static_cast<i64>(slots.at(part)) * params.heads_kv + kv_head) * rows + row;
+  };
+
+  const auto lse_of = [&](int part) {
+    return part < slots.count ? load_global_float(params.partial_lse + partial_row(part)) : minus_infinity();
+  };
+  float m = minus_infinity();
+  for (int first = 0; first < slots.count; first += warp_size) m = larger(m, lse_of(first + lane));
+  m = largest_of_lanes(m);
+  const float shift = m == minus_infinity() ? 0.0f : m;
+  float l = 0.0f;
+  Float4 O[lane_chunks] = {};
+  for (int first = 0; first < slots.count; first += warp_size) {
+    const float weight = exp2_approx(lse_of(first + lane) - shift);
+    l += weight;
+#pragma unroll
+    for (u32 w = 0; w < warp_size; w += variant::warps) {
+      const int part = first + static_cast<int>(w + warp);
+      const float part_weight = shuffle_from(weight, w + warp);
+      if (part >= slots.count) break;
+#pragma unroll
+      for (int c = 0; c < lane_chunks; ++c) {
+        const int column = (c * warp_size + lane) * 4;
+        if (column >= params.head_dim) break;
+        const Float4 o = load_global_floats(params.partial_o + partial_row(part) * params.head_dim + column);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) O[c].value[e] += part_weight * o.value[e];
+      }
+    }
+  }
+  l = sum_of_lanes(l);
+
+  const u32 sums = shared_memory();
+  constexpr u32 warp_bytes = variant::head_dim * 4;
+#pragma unroll
+  for (int c = 0; c < lane_chunks; ++c) {
+    const u32 column = static_cast<u32>(c * warp_size + lane) * 4;
+    if (column < variant::head_dim) store_shared(sums + warp * warp_bytes + column * 4, O[c]);
+  }
+  block_barrier();
+  const QueryRow own(params, slots.batch, kv_head, row);
+  const bool empty = l == 0.0f;
+  const float inverse = empty ? 0.0f : reciprocal_approx(l);
+  const int column = static_cast<int>(thread_index()) * 4;
+  if (column < params.head_dim) {
+    Float4 sum = {};
+#pragma unroll
+    for (u32 w = 0; w < variant::warps; ++w) {
+      const Float4 more = load_shared_floats(sums + w * warp_bytes + static_cast<u32>(column) * 4);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum.value[e] += more.value[e];
+    }
+    char* to = own.in(params.o) + column * 2;
+    store_global(to, pack<variant::dtype>(sum.value[0] * inverse, sum.value[1] * inverse),
+                 pack<variant::dtype>(sum.value[2] * inverse, sum.value[3] * inverse));
+  }
+  if (thread_index() == 0) {
+    own.store_lse(params, empty ? minus_infinity() : shift + log2_approx(l));
+  }
+}

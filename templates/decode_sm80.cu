@@ -1,0 +1,222 @@
+// Flash-Decoding, first stage: few queries attend to a long cache, on mma.sync and cp.async, compute capability 8.0 and
+// newer.
+//
+// One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
+// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Within a block
+// each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its own maximum and
+// its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a sequence.
+//
+// Which unit limits it: each byte of K and V is used once. A multiprocessor of an H200 gets 20 bytes a clock, 64 keys
+// of head_dim D take 12.8 * D clocks to arrive. Their products are D mma.sync of m16n8k16 on each of four tensor
+// cores a row tile, 2 * D clocks; their fragments 2 * D clocks of shared memory; the exponentials 64 clocks. So memory
+// limits as long as enough of it is asked for at a time: latency times rate is some 40 KB a multiprocessor, and two or
+// three blocks with `stages` strips a warp keep 64 to 192 KB under way.
+#include "decode_params.h"
+#include "types.h"
+
+namespace variant {
+constexpr Dtype dtype = Dtype::bf16;
+constexpr int head_dim = 128;
+constexpr int B_r = 16;
+constexpr int B_c = 64;
+constexpr int warps = 4;
+constexpr int stages = 2;
+constexpr bool paged = false;
+}  // namespace variant
+
+#include "blocks/cache_copy.cuh"
+#include "blocks/merge_warps.cuh"
+#include "blocks/multiply.cuh"
+#include "blocks/parts.cuh"
+#include "blocks/query_rows.cuh"
+#include "blocks/softmax.cuh"
+#include "blocks/tile.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/floats.cuh"
+#include "ptx/kernel_order.cuh"
+#include "ptx/math.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/memory_chunks.cuh"
+#include "ptx/thread.cuh"
+
+constexpr int threads = variant::warps * warp_size;
+constexpr int strip_keys = variant::B_c / variant::warps;
+constexpr int row_tiles = variant::B_r / 16;
+constexpr int key_pairs = strip_keys / 16;           // 16-key pieces of a strip
+constexpr int head_pairs = variant::head_dim / 16;   // 16-wide pieces of a row
+
+using Strip = Tile<strip_keys, variant::head_dim, true>;
+using Copy = CacheCopy<Strip, variant::paged>;
+using KStream = FragmentStream<Strip, head_pairs, key_pairs, 1, true, true>;
+using VStream = FragmentStream<Strip, key_pairs, head_pairs, 1, true, false>;
+using Position = Cursor<variant::B_c>;
+using Merge = WarpMerge<variant::warps, row_tiles>;
+
+static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
+
+// A warp's strips of K and V: fetched `stages` steps ahead, in a part's order, each into the place of the one before as
+// soon as that has been used. Every step closes a group for K and one for V, empty behind the part's end, so that
+// waiting by count works.
+struct StripPipeline {
+  u32 base;
+  Copy copy;
+  Position position;  // of the next request
+  KeyPlace place;
+
+  __device__ __forceinline__ StripPipeline(const AttuneDecodeParams& params, u32 base, int kv_head,
+                                           const Position& first)
+      : base(base + warp_index() * (variant::stages * 2 * Strip::bytes)), copy(params, kv_head), position(first) {
+    find(params);
+#pragma unroll 1
+    for (u32 s = 0; s < variant::stages; ++s) {
+      request_K(params, s);
+      request_V(params, s);
+    }
+  }
+
+  __device__ __forceinline__ Strip k(u32 stage) const { return {base + stage * (2 * Strip::bytes)}; }
+  __device__ __forceinline__ Strip v(u32 stage) const { return {base + stage * (2 * Strip::bytes) + Strip::bytes}; }
+
+  // Until the oldest group that has not been waited for is there.
+  __device__ __forceinline__ void wait() const {
+    cp_async_wait<2 * variant::stages - 1>();
+    warp_barrier();
+  }
+
+  __device__ __forceinline__ void request_K(const AttuneDecodeParams& params, u32 stage) const {
+    warp_barrier();  // every lane is done with what the stage held
+    if (position.exists()) copy.copy(copy.k, params.k, params.pages, position.visible.seqlen_k, k(stage), place);
+    cp_async_commit();
+  }
+
+  // And goes on to the next step.
+  __device__ __forceinline__ void request_V(const AttuneDecodeParams& params, u32 stage) {
+    warp_barrier();
+    if (position.exists()) {
+      copy.copy(copy.v, params.v, params.pages, position.visible.seqlen_k, v(stage), place);
+      position.next(params);
+      find(params);
+    }
+    cp_async_commit();
+  }
+
+ private:
+  __device__ __forceinline__ void find(const AttuneDecodeParams& params) {
+    if (!position.exists()) return;
+    const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+    place = Copy::find(params, position.batch, position.visible.seqlen_k, first_key);
+  }
+};
+
+// Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place.
+__device__ __forceinline__ void store(const AttuneDecodeParams& params, const Merge& merge, int batch, bool whole,
+                                      int slot, int kv_head, int first_row, OnlineSoftmax<row_tiles>& softmax,
+                                      float (&O)[row_tiles][head_pairs * 2][4]) {
+  float lse[row_tiles][2];
+  merge.normalise(softmax, O, params.scale_log2, lse);
+  const int rows = params.seqlen_q * params.gqa_ratio;
+  const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
+  const int lane = static_cast<int>(lane_index());
+  if (warp_index() == 0 && lane % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = i * 16 + h * 8 + lane / 4;
+        if (first_row + row >= rows) break;
+        if (whole) {
+          QueryRow(params, batch, kv_head, first_row + row).store_lse(params, lse[i][h]);
+        } else {
+          store_global(params.partial_lse + first_partial + row, lse[i][h]);
+        }
+      }
+    }
+  }
+  char* to[Merge::own_rows];
+#pragma unroll
+  for (int k = 0; k < Merge::own_rows; ++k) {
+    const QueryRow row(params, batch, kv_head, first_row + Merge::own_row(k));
+    char* partial = reinterpret_cast<char*>(params.partial_o + (first_partial + Merge::own_row(k)) * params.head_dim);
+    to[k] = !row.exists ? nullptr : whole ? row.in(params.o) : partial;
+  }
+  merge.add_up(O, [&](int k, int column, const Float4& sum) {
+    if (to[k] == nullptr || column >= params.head_dim) return;
+    if (whole) {
+      store_global(to[k] + column * 2, pack<variant::dtype>(sum.value[0], sum.value[1]),
+                   pack<variant::dtype>(sum.value[2], sum.value[3]));
+    } else {
+      store_global(reinterpret_cast<float*>(to[k]) + column, sum);
+    }
+  });
+}
+
+// Sequences of which no query sees a key are in no part: their rows are zeros, their LSE -inf.
+__device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, int kv_head, int first_row) {
+#pragma unroll 1
+  for (int batch = static_cast<int>(block_index().y); batch < params.batch; batch += params.parts) {
+    if (Stretch(visible_of(params, batch), variant::B_c).blocks > 0) continue;
+    const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
+    if (thread_index() >= variant::B_r || !row.exists) continue;
+#pragma unroll 1
+    for (int column = 0; column < params.head_dim; column += chunk) store_global(row.in(params.o) + column * 2, Chunk{});
+    row.store_lse(params, minus_infinity());
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_constant__ AttuneDecodeParams params) {
+  let_next_kernel_begin();
+  const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
+  const int kv_head = static_cast<int>(block_index().x) / q_tiles;
+  const int first_row = (static_cast<int>(block_index().x) - kv_head * q_tiles) * variant::B_r;
+  const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
+
+  Position position(params);
+  StripPipeline pipeline(params, shared_memory(), kv_head, position);
+  u32 stage = 0;
+  while (position.exists()) {
+    const int batch = position.batch;
+    const bool whole = position.whole;
+    const int slot = position.slot;
+    const QueryFragments<head_pairs, row_tiles> Q(params, batch, kv_head, first_row);
+    OnlineSoftmax<row_tiles> softmax;
+    float O[row_tiles][head_pairs * 2][4] = {};
+    bool first = true;
+    bool more = true;
+    while (more) {
+      float S[row_tiles][key_pairs * 2][4] = {};
+      pipeline.wait();
+      const Strip k_strip = pipeline.k(stage);
+      const u32 k_lane = lane_address_columns_first(k_strip, 0);
+      KStream K;
+      K.begin(k_strip, k_lane);
+#pragma unroll
+      for (int d = 0; d < head_pairs; ++d) {
+        K.advance(k_strip, k_lane, d);
+        multiply_step<variant::dtype>(S, Q, K, d);
+      }
+      pipeline.request_K(params, stage);
+
+      const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+      position.visible.apply(S, first_row, params.gqa_ratio, first_key);
+      softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
+      const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
+
+      pipeline.wait();
+      const Strip v_strip = pipeline.v(stage);
+      const u32 v_lane = lane_address_rows_first(v_strip, 0);
+      VStream V;
+      V.begin(v_strip, v_lane);
+#pragma unroll
+      for (int k = 0; k < key_pairs; ++k) {
+        V.advance(v_strip, v_lane, k);
+        multiply_step<variant::dtype>(O, P, V, k);
+      }
+      pipeline.request_V(params, stage);
+      stage = stage + 1 == variant::stages ? 0 : stage + 1;
+      first = false;
+      more = position.next(params);
+    }
+    store(params, merge, batch, whole, slot, kv_head, first_row, softmax, O);
+  }
+  store_empty(params, kv_head, first_row);
+}

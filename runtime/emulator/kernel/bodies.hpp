@@ -200,6 +200,7 @@ inline unsigned multiply_high(unsigned x, unsigned y) {
   return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
 }
 
+inline float reciprocal_approx(float x) { return flushed(1 / flushed(x)); }
 inline float log2_approx(float x) { return __builtin_log2f(flushed(x)); }
 inline float larger(float x, float y) { return __builtin_fmaxf(x, y); }
 template <Dtype dtype>

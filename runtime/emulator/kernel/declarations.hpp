@@ -134,6 +134,7 @@ inline void store_matrices(unsigned address, const unsigned (&word)[4], int line
 inline float minus_infinity();
 inline float exp2_approx(float x);
 inline float log2_approx(float x);
+inline float reciprocal_approx(float x);
 inline unsigned multiply_high(unsigned x, unsigned y);
 inline float larger(float x, float y);
 template <Dtype dtype>

@@ -387,12 +387,15 @@ __device__ __forceinline__ void give_registers() {
 // Exponentials are taken relative to `m`, which follows the maximum only when that has grown by more than `bound` (in
 // log2): until then they exceed 1, by 2^bound at most, which float sums and 16-bit P hold with the same relative error.
 // With a bound of 0 the largest weight of a row is exactly 1 in P, and so the one that matters most is never rounded.
-template <int bound>
+//
+// A warp votes on whether O is to be multiplied at all: for both rows of a lane at once (rows_per_vote 2) or for each
+// of them (1), which saves multiplications where only one has grown.
+template <int bound, int rows_per_vote>
 struct LazySoftmax {
-  float m[2];           // what exponents are relative to, scaled; equal in a quad
-  float l[2];           // running sum of exponentials, this lane's columns only
-  float correction[2];  // what O is to be multiplied by where needs_rescale
-  bool needs_rescale;   // the same in a warp
+  float m[2];                             // what exponents are relative to, scaled; equal in a quad
+  float l[2];                             // running sum of exponentials, this lane's columns only
+  float correction[2];                    // what O is to be multiplied by where needs_rescale
+  bool needs_rescale[2 / rows_per_vote];  // of each vote, the same in a warp
 
   __device__ __forceinline__ void restart() {
 #pragma unroll
@@ -405,11 +408,14 @@ struct LazySoftmax {
   // Brings O to the maximum of the last update.
   template <int columns>
   __device__ __forceinline__ void rescale(float (&O)[columns][4]) const {
-    if (!needs_rescale) return;
 #pragma unroll
-    for (int d = 0; d < columns; ++d) {
+    for (int first = 0; first < 2; first += rows_per_vote) {
+      if (!needs_rescale[first / rows_per_vote]) continue;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) O[d][e] *= correction[e / 2];
+      for (int d = 0; d < columns; ++d) {
+#pragma unroll
+        for (int e = 2 * first; e < 2 * (first + rows_per_vote); ++e) O[d][e] *= correction[e / 2];
+      }
     }
   }
 
@@ -441,12 +447,17 @@ struct LazySoftmax {
 
   // Brings l to the new m, and keeps what O needs.
   __device__ __forceinline__ void correct(const float (&before)[2]) {
-    needs_rescale = any_lane(m[0] != before[0] || m[1] != before[1]);
-    if (!needs_rescale) return;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      correction[h] = exp2_approx(before[h] - shift(h));
-      l[h] *= correction[h];
+    for (int first = 0; first < 2; first += rows_per_vote) {
+      const int last = first + rows_per_vote - 1;
+      needs_rescale[first / rows_per_vote] = any_lane(m[first] != before[first] || m[last] != before[last]);
+      // The factor of one row alone is not worth a branch.
+      if (rows_per_vote == 2 && !needs_rescale[first / rows_per_vote]) continue;
+#pragma unroll
+      for (int h = first; h <= last; ++h) {
+        correction[h] = exp2_approx(before[h] - shift(h));
+        l[h] *= correction[h];
+      }
     }
   }
 };
@@ -774,9 +785,9 @@ struct Turns {
 
 // P becomes 2^(scale * S - m), packed as A operands of wgmma: two neighbouring accumulator tiles are, lane for lane,
 // one fragment. `between` is called before P is written, with the sum of the first row's.
-template <Dtype dtype, int bound, int columns, class Between>
-__device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
-                                       float scale_log2, const Between& between) {
+template <Dtype dtype, int bound, int rows_per_vote, int columns, class Between>
+__device__ __forceinline__ void update(LazySoftmax<bound, rows_per_vote>& softmax, float (&S)[columns][4],
+                                       u32 (&P)[columns / 2][4], float scale_log2, const Between& between) {
   const float before[2] = {softmax.m[0], softmax.m[1]};
   float largest = larger(S[0][0], S[0][1]);
 #pragma unroll
@@ -828,7 +839,8 @@ using KTile = Panels<variant::B_c, variant::head_dim>;
 using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<variant::Q_stages, consumers * 4>;
 using KVRing = Ring<variant::stages, consumers * 4>;
-using Softmax = LazySoftmax<variant::rescale_bound>;
+// Where a row of O is long, a second vote costs less than the multiplications that it saves.
+using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 using KeyMask = Mask<variant::causal>;

@@ -74,7 +74,8 @@ using KTile = Panels<variant::B_c, variant::head_dim>;
 using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<variant::Q_stages, consumers * 4>;
 using KVRing = Ring<variant::stages, consumers * 4>;
-using Softmax = LazySoftmax<variant::rescale_bound>;
+// Where a row of O is long, a second vote costs less than the multiplications that it saves.
+using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa

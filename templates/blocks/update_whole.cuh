@@ -9,9 +9,9 @@
 
 // S becomes 2^(scale * S - m), `between` is called, and P becomes S, packed as A operands of wgmma: two neighbouring
 // accumulator tiles are, lane for lane, one fragment.
-template <Dtype dtype, int bound, int columns, class Between>
-__device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
-                                       float scale_log2, const Between& between) {
+template <Dtype dtype, int bound, int rows_per_vote, int columns, class Between>
+__device__ __forceinline__ void update(LazySoftmax<bound, rows_per_vote>& softmax, float (&S)[columns][4],
+                                       u32 (&P)[columns / 2][4], float scale_log2, const Between& between) {
   const float before[2] = {softmax.m[0], softmax.m[1]};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {

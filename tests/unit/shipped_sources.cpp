@@ -11,9 +11,9 @@ namespace {
 
 using namespace attune;
 
-constexpr int most_lines = 1075;
+constexpr int most_lines = 1090;
 
-TEST_CASE("every shipped source has at most 1,075 lines") {
+TEST_CASE("every shipped source has at most 1,090 lines") {
   const std::filesystem::path root = ATTUNE_SOURCE_DIR;
   const std::vector<std::filesystem::path> specs{root / "specs/prefill_sm80.yaml", root / "specs/prefill_sm90.yaml",
                                                  root / "specs/quickstart.yaml"};

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "generator/check.hpp"
@@ -184,12 +185,24 @@ TEST_CASE("a key tells apart whatever kernels are chosen by, and leaves room for
   add([](Problem& p) { p.heads_q = 4; });
   add([](Problem& p) { p.heads_q = p.heads_kv * 1000; });
   add([](Problem& p) { p.heads_kv = 1, p.heads_q = std::numeric_limits<int>::max(), p.head_dim = 256; });
-  std::set<std::uint64_t> keys;
-  for (const Problem& problem : problems) {
-    CAPTURE(problem.text());
-    CHECK(keys.insert(problem.key()).second);
-    CHECK(problem.key() < 1ULL << Problem::key_bits);
+  for (int seqlen_q = 2; seqlen_q < 300; seqlen_q += 7) {
+    for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+      add([&](Problem& p) { p.seqlen_q = seqlen_q, p.head_dim = head_dim, p.head_dim_v = 264 - head_dim; });
+    }
   }
+  const auto parts = [](const Problem& p) {
+    return std::tuple(p.dtype, p.causal, p.has_tensor_maps(), p.best_tile(), p.packing_key(), p.head_dim,
+                      p.head_dim_of_v(), p.heads_q / p.heads_kv);
+  };
+  std::set<std::uint64_t> keys;
+  std::set<decltype(parts(problems[0]))> distinct;
+  for (const Problem& problem : problems) {
+    CHECK(problem.key() < 1ULL << Problem::key_bits);
+    keys.insert(problem.key());
+    distinct.insert(parts(problem));
+  }
+  CHECK(distinct.size() > 200);
+  CHECK(keys.size() == distinct.size());
   Problem same = problems[0];
   same.batch = 7;
   same.heads_q *= 3;

@@ -39,7 +39,7 @@ OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
   for (auto family = static_cast<int>(families().size()) - 1; family >= 0; --family) {
     choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
-                                     problem.best_B_r(), problem.head_dim_of_v());
+                                     problem.best_tile(), problem.head_dim_of_v());
     choice.refusals = refusals(choice.variant, problem, device);
     const bool newer = family > 0;
     if (newer && wastes_padding(choice.variant, problem)) {

@@ -30,15 +30,7 @@ struct Loaded {
 
 /// What decides which kernel serves a call, in 64 bits.
 std::uint64_t key_of(const Problem& problem, int ordinal) {
-  auto key = static_cast<std::uint64_t>(ordinal);
-  key = key << 1 | static_cast<std::uint64_t>(problem.dtype);
-  key = key << 1 | (problem.causal ? 1U : 0U);
-  key = key << 1 | (problem.has_tensor_maps() ? 1U : 0U);
-  key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 64);
-  key = key << 11 | problem.packing_key();
-  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);  // multiples of 8 up to 256
-  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim_of_v() / 8);
-  return key << 31 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
+  return static_cast<std::uint64_t>(ordinal) << Problem::key_bits | problem.key();
 }
 
 /// Which kernel serves which key; never changed once it is published.

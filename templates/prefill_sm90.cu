@@ -66,7 +66,8 @@ using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<QTile, variant::Q_stages, consumers * 4>;
 using KRing = Ring<KTile, variant::stages, consumers * 4>;
 using VRing = Ring<VTile, variant::stages, consumers * 4>;
-using Softmax = LazySoftmax<variant::rescale_bound>;
+// Where a row of O is long, a second vote costs less than the multiplications that it saves.
+using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa
@@ -165,7 +166,7 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
                                       const QueryTile& tile, u32 warpgroup, const float (&O)[O_columns / 8][4],
                                       const Softmax& softmax) {
   float inverse_l[2];
-  float lse[1][2];
+  float lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
 #if variant::pack_gqa
@@ -179,9 +180,9 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
 #if variant::pack_gqa
-    store_packed_lse<variant::gqa_ratio>(lse[0], head_lse, warp_first_row, params.seqlen_q);
+    store_packed_lse<variant::gqa_ratio>(lse, head_lse, warp_first_row, params.seqlen_q);
 #else
-    store_lse(lse[0], head_lse, warp_first_row, params.seqlen_q);
+    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
 #endif
   }
 }

@@ -12,15 +12,16 @@
 // visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
 // S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
 // S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
-// memory each tile is such a stream by itself, and the next Q arrives while O is stored. What limits it, what fits and
-// what was tried is in prefill_sm90.md.
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored.
+// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
+// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind the products of other
+// warpgroups. prefill_sm90.md has the arithmetic, the tiles that follow from it, and what was tried.
 
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
 // and part of the same ATTUNE_PARAMS_ABI.
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch; Q and O of
-// a kernel with pack_gqa in the order head_dim, heads, seqlen, batch.
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch.
 struct AttuneTensorMap {
   alignas(64)
       unsigned char opaque[128];
@@ -620,7 +621,6 @@ struct Ring {
 
 __device__ __forceinline__ void store_lse(const float (&value)[2], float* lse, int first_row, int rows) {
   const u32 lane = lane_index();
-#pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
     if (lane % 4 == 0 && row < rows) store_global(lse + row, value[h]);

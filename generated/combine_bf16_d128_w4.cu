@@ -9,7 +9,8 @@
 // 2^LSE = sum of 2^LSE_i.
 //
 // A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
-// in shared memory. What is read is small and just written, so that latency limits: a warp asks for eight parts at a time.
+// in shared memory. What is read is small and just written, so that latency limits: a warp asks for eight parts at a
+// time.
 
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
@@ -120,13 +121,6 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 
@@ -166,16 +160,8 @@ __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gri
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
-// --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
-// Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
-
-// The value of lane (own lane ^ mask).
-__device__ __forceinline__ float shuffle_xor(float value, int mask) {
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-}
-
-// Whether the predicate holds in any lane; the same answer in all.
-__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
+// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
+// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
 
 // The value of lane `source`.
 __device__ __forceinline__ int shuffle_from(int value, u32 source) {
@@ -188,6 +174,17 @@ __device__ __forceinline__ float shuffle_from(float value, u32 source) {
 
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+// --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
+// Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
+
+// The value of lane (own lane ^ mask).
+__device__ __forceinline__ float shuffle_xor(float value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+// Whether the predicate holds in any lane; the same answer in all.
+__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
 
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
@@ -245,6 +242,53 @@ __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
 
+// --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
+// Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
+
+// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
+constexpr int chunk = 8;
+constexpr int chunk_bytes = 16;
+
+struct alignas(16) Chunk {
+  u32 word[4];
+};
+
+// 16 bytes; `address` 16-byte aligned.
+__device__ __forceinline__ Chunk load_shared(u32 address) {
+  Chunk c;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
+               : "r"(address)
+               : "memory");
+  return c;
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Chunk& c) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(c.word[0]), "r"(c.word[1]),
+               "r"(c.word[2]), "r"(c.word[3])
+               : "memory");
+}
+
+// 4 bytes: one pair of 16-bit elements.
+__device__ __forceinline__ void store_shared(u32 address, u32 word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
+// 16 bytes; `pointer` 16-byte aligned global memory.
+__device__ __forceinline__ Chunk load_global(const void* pointer) {
+  Chunk c;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
+               : "l"(__cvta_generic_to_global(pointer)));
+  return c;
+}
+
+__device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "r"(c.word[0]),
+               "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
+               : "memory");
+}
+
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
 
@@ -297,6 +341,16 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+// --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
+// Division where an ulp does not matter (PTX ISA, "rcp").
+
+// 1 / x on the special-function unit, 1 ulp.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 #endif  // ATTUNE_EMULATOR
@@ -484,11 +538,11 @@ template <int B_c>
 struct Cursor {
   int batch;
   Visible visible;
-  int block;  // of the sequence's keys
-  int end;    // where this part leaves the sequence
-  int left;   // blocks of the part from this one on
-  bool whole; // the part has the whole sequence
-  int slot;   // where partial results go
+  int block;   // of the sequence's keys
+  int end;     // where this part leaves the sequence
+  int left;    // blocks of the part from this one on
+  bool whole;  // the part has the whole sequence
+  int slot;    // where partial results go
 
   // The part of this thread block, blockIdx.y. All lanes of a warp together.
   __device__ __forceinline__ explicit Cursor(const AttuneDecodeParams& params) {
@@ -574,30 +628,76 @@ struct QueryRow {
   }
 };
 
-// Q as the A operand of mma, in registers.
-template <int inner_tiles, int row_tiles>
+// Q as the A operand of mma: in registers, or where they are short as they would be there in shared memory, read again
+// in each product.
+template <int inner_tiles, int row_tiles, int warps, bool in_registers>
 struct QueryFragments {
-  u32 fragment[inner_tiles][row_tiles][4];
+  static constexpr int bytes = in_registers ? 0 : inner_tiles * row_tiles * warp_size * chunk_bytes;
 
-  __device__ __forceinline__ QueryFragments(const AttuneDecodeParams& params, int batch, int kv_head, int first_row) {
-    const int lane = static_cast<int>(lane_index());
+  u32 shared;  // where they are; this lane's first
+  u32 fragment[in_registers ? inner_tiles : 1][row_tiles][4];
+
+  // All warps together, none of which reads the last ones any more.
+  __device__ __forceinline__ QueryFragments(const AttuneDecodeParams& params, int batch, int kv_head, int first_row,
+                                            u32 shared_address)
+      : shared(shared_address + lane_index() * chunk_bytes) {
+    const int first_tile = in_registers ? 0 : static_cast<int>(warp_index());
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
+    for (int t = 0; t < inner_tiles; t += in_registers ? 1 : warps) {
+      if (!in_registers && inner_tiles % warps != 0 && first_tile + t >= inner_tiles) break;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const QueryRow row(params, batch, kv_head, first_row + i * 16 + h * 8 + lane / 4);
-        const char* elements = row.in(params.q);
+      for (int i = 0; i < row_tiles; ++i) {
+        const Chunk words = load(params, batch, kv_head, first_row + i * 16, (first_tile + t) * 16);
+        if constexpr (in_registers) {
 #pragma unroll
-        for (int d = 0; d < inner_tiles * 2; ++d) {
-          const int column = d * 8 + lane % 4 * 2;
-          const bool exists = row.exists && column < params.head_dim;
-          fragment[d / 2][i][d % 2 * 2 + h] = exists ? load_global_word(elements + column * 2) : 0;
+          for (int w = 0; w < 4; ++w) fragment[t][i][w] = words.word[w];
+        } else {
+          store_shared(at_shared(first_tile + t, i), words);
         }
+      }
+    }
+    if constexpr (!in_registers) block_barrier();
+  }
+
+  // Before inner step `inner`.
+  __device__ __forceinline__ void advance(int inner) {
+    if constexpr (!in_registers) {
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) {
+        const Chunk words = load_shared(at_shared(inner, i));
+#pragma unroll
+        for (int w = 0; w < 4; ++w) fragment[0][i][w] = words.word[w];
       }
     }
   }
 
-  __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] { return fragment[inner][i]; }
+  __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] {
+    return fragment[in_registers ? inner : 0][i];
+  }
+
+ private:
+  __device__ __forceinline__ u32 at_shared(int inner, int i) const {
+    return shared + static_cast<u32>((inner * row_tiles + i) * warp_size * chunk_bytes);
+  }
+
+  // This lane's words of the 16 x 16 piece at (row, column).
+  __device__ __forceinline__ static Chunk load(const AttuneDecodeParams& params, int batch, int kv_head, int row,
+                                               int column) {
+    const int lane = static_cast<int>(lane_index());
+    Chunk words = {};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const QueryRow own(params, batch, kv_head, row + h * 8 + lane / 4);
+      const char* elements = own.in(params.q);
+#pragma unroll
+      for (int d = 0; d < 2; ++d) {
+        const int own_column = column + d * 8 + lane % 4 * 2;
+        if (own.exists && own_column < params.head_dim)
+          words.word[d * 2 + h] = load_global_word(elements + own_column * 2);
+      }
+    }
+    return words;
+  }
 };
 
 // --- combine.cu ------------------------------------------------------------------------------------------------------

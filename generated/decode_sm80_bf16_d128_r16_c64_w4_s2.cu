@@ -11,7 +11,8 @@
 // One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
 // for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Within a block
 // each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its own maximum and
-// its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a sequence.
+// its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a
+// sequence.
 //
 // Which unit limits it: each byte of K and V is used once. A multiprocessor of an H200 gets 20 bytes a clock, 64 keys
 // of head_dim D take 12.8 * D clocks to arrive. Their products are D mma.sync of m16n8k16 on each of four tensor
@@ -184,21 +185,11 @@ __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gri
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
-// --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
-// Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
-// "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
-// that covers its group, and to other threads after a barrier that follows that wait.
-
-// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false. Both sides 16-byte aligned.
-// Cached in L2 only: a block reads each byte once.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0)
-               : "memory");
-}
+// --- ptx/cache_policy.cuh --------------------------------------------------------------------------------------------
+// Asynchronous copies that tell L2 how long to keep what they bring (PTX ISA, "createpolicy", "cp.async").
 
 // What L2 is told of lines that a copy brings: to keep them as long as others, or (`once`) to give them up first, as
-// nobody will ask again (PTX ISA, "createpolicy").
+// nobody will ask again.
 __device__ __forceinline__ u64 cache_policy(bool once) {
   u64 policy;
   if (once) {
@@ -209,21 +200,27 @@ __device__ __forceinline__ u64 cache_policy(bool once) {
   return policy;
 }
 
-// The same as above with a policy.
+// cp_async() with a policy.
 __device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid, u64 policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared_address),
                "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0), "l"(policy)
                : "memory");
 }
 
-// Closes this thread's current group of copies; a group may be empty.
-__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
+// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
 
-// Waits until at most `pending` of this thread's newest groups are still under way.
-template <int pending>
-__device__ __forceinline__ void cp_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+// The value of lane `source`.
+__device__ __forceinline__ int shuffle_from(int value, u32 source) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
 }
+
+__device__ __forceinline__ float shuffle_from(float value, u32 source) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
+}
+
+// A value that is the same in all lanes, and known to the compiler to be so.
+__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
@@ -268,29 +265,6 @@ __device__ __forceinline__ void store_shared(u32 address, float first, float sec
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
 
-// --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
-// Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
-
-// The value of lane (own lane ^ mask).
-__device__ __forceinline__ float shuffle_xor(float value, int mask) {
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-}
-
-// Whether the predicate holds in any lane; the same answer in all.
-__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
-
-// The value of lane `source`.
-__device__ __forceinline__ int shuffle_from(int value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-__device__ __forceinline__ float shuffle_from(float value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-// A value that is the same in all lanes, and known to the compiler to be so.
-__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 
@@ -310,13 +284,6 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 
@@ -331,6 +298,17 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
+
+// --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
+// Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
+
+// The value of lane (own lane ^ mask).
+__device__ __forceinline__ float shuffle_xor(float value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+// Whether the predicate holds in any lane; the same answer in all.
+__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
 
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
@@ -366,6 +344,16 @@ __device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
                "f"(f.value[2]), "f"(f.value[3])
                : "memory");
+}
+
+// --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
+// Division where an ulp does not matter (PTX ISA, "rcp").
+
+// 1 / x on the special-function unit, 1 ulp.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
@@ -419,6 +407,28 @@ __device__ __forceinline__ u32 shared_memory() {
 
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
+}
+
+// --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
+// Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
+// "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
+// that covers its group, and to other threads after a barrier that follows that wait.
+
+// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false. Both sides 16-byte aligned.
+// Cached in L2 only: a block reads each byte once.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address),
+               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// Closes this thread's current group of copies; a group may be empty.
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `pending` of this thread's newest groups are still under way.
+template <int pending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 // --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
@@ -537,7 +547,9 @@ struct CacheCopy {
                                        const Strip& strip, const KeyPlace& place) const {
     const u32 lane_row = lane_index() / Strip::span;
     const u32 lane_chunk = lane_index() % Strip::span;
-    const auto at = [&](int page, int token) { return matrix + (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
+    const auto at = [&](int page, int token) {
+      return matrix + (page * tensor.stride_batch + token * tensor.stride_seq) * 2;
+    };
     const auto is_page = [&](int page) { return static_cast<u32>(page) < static_cast<u32>(pages); };
     const int keys = is_page(place.page) ? seqlen - place.token - static_cast<int>(lane_row) : 0;
     const char* row = at(keys > 0 ? place.page : 0, place.token + static_cast<int>(lane_row));
@@ -1026,11 +1038,11 @@ template <int B_c>
 struct Cursor {
   int batch;
   Visible visible;
-  int block;  // of the sequence's keys
-  int end;    // where this part leaves the sequence
-  int left;   // blocks of the part from this one on
-  bool whole; // the part has the whole sequence
-  int slot;   // where partial results go
+  int block;   // of the sequence's keys
+  int end;     // where this part leaves the sequence
+  int left;    // blocks of the part from this one on
+  bool whole;  // the part has the whole sequence
+  int slot;    // where partial results go
 
   // The part of this thread block, blockIdx.y. All lanes of a warp together.
   __device__ __forceinline__ explicit Cursor(const AttuneDecodeParams& params) {
@@ -1116,30 +1128,76 @@ struct QueryRow {
   }
 };
 
-// Q as the A operand of mma, in registers.
-template <int inner_tiles, int row_tiles>
+// Q as the A operand of mma: in registers, or where they are short as they would be there in shared memory, read again
+// in each product.
+template <int inner_tiles, int row_tiles, int warps, bool in_registers>
 struct QueryFragments {
-  u32 fragment[inner_tiles][row_tiles][4];
+  static constexpr int bytes = in_registers ? 0 : inner_tiles * row_tiles * warp_size * chunk_bytes;
 
-  __device__ __forceinline__ QueryFragments(const AttuneDecodeParams& params, int batch, int kv_head, int first_row) {
-    const int lane = static_cast<int>(lane_index());
+  u32 shared;  // where they are; this lane's first
+  u32 fragment[in_registers ? inner_tiles : 1][row_tiles][4];
+
+  // All warps together, none of which reads the last ones any more.
+  __device__ __forceinline__ QueryFragments(const AttuneDecodeParams& params, int batch, int kv_head, int first_row,
+                                            u32 shared_address)
+      : shared(shared_address + lane_index() * chunk_bytes) {
+    const int first_tile = in_registers ? 0 : static_cast<int>(warp_index());
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
+    for (int t = 0; t < inner_tiles; t += in_registers ? 1 : warps) {
+      if (!in_registers && inner_tiles % warps != 0 && first_tile + t >= inner_tiles) break;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const QueryRow row(params, batch, kv_head, first_row + i * 16 + h * 8 + lane / 4);
-        const char* elements = row.in(params.q);
+      for (int i = 0; i < row_tiles; ++i) {
+        const Chunk words = load(params, batch, kv_head, first_row + i * 16, (first_tile + t) * 16);
+        if constexpr (in_registers) {
 #pragma unroll
-        for (int d = 0; d < inner_tiles * 2; ++d) {
-          const int column = d * 8 + lane % 4 * 2;
-          const bool exists = row.exists && column < params.head_dim;
-          fragment[d / 2][i][d % 2 * 2 + h] = exists ? load_global_word(elements + column * 2) : 0;
+          for (int w = 0; w < 4; ++w) fragment[t][i][w] = words.word[w];
+        } else {
+          store_shared(at_shared(first_tile + t, i), words);
         }
+      }
+    }
+    if constexpr (!in_registers) block_barrier();
+  }
+
+  // Before inner step `inner`.
+  __device__ __forceinline__ void advance(int inner) {
+    if constexpr (!in_registers) {
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) {
+        const Chunk words = load_shared(at_shared(inner, i));
+#pragma unroll
+        for (int w = 0; w < 4; ++w) fragment[0][i][w] = words.word[w];
       }
     }
   }
 
-  __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] { return fragment[inner][i]; }
+  __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] {
+    return fragment[in_registers ? inner : 0][i];
+  }
+
+ private:
+  __device__ __forceinline__ u32 at_shared(int inner, int i) const {
+    return shared + static_cast<u32>((inner * row_tiles + i) * warp_size * chunk_bytes);
+  }
+
+  // This lane's words of the 16 x 16 piece at (row, column).
+  __device__ __forceinline__ static Chunk load(const AttuneDecodeParams& params, int batch, int kv_head, int row,
+                                               int column) {
+    const int lane = static_cast<int>(lane_index());
+    Chunk words = {};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const QueryRow own(params, batch, kv_head, row + h * 8 + lane / 4);
+      const char* elements = own.in(params.q);
+#pragma unroll
+      for (int d = 0; d < 2; ++d) {
+        const int own_column = column + d * 8 + lane % 4 * 2;
+        if (own.exists && own_column < params.head_dim)
+          words.word[d * 2 + h] = load_global_word(elements + own_column * 2);
+      }
+    }
+    return words;
+  }
 };
 
 // --- decode_sm80.cu --------------------------------------------------------------------------------------------------
@@ -1147,13 +1205,15 @@ struct QueryFragments {
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
 constexpr int row_tiles = variant::B_r / 16;
-constexpr int key_pairs = strip_keys / 16;           // 16-key pieces of a strip
-constexpr int head_pairs = variant::head_dim / 16;   // 16-wide pieces of a row
+constexpr int key_pairs = strip_keys / 16;          // 16-key pieces of a strip
+constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 using Copy = CacheCopy<Strip, variant::paged>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, 1, true, false>;
+// Beside O and S registers hold Q of 16 rows and 128 columns, or as much in another shape.
+using Query = QueryFragments<head_pairs, row_tiles, variant::warps, variant::B_r * variant::head_dim <= 16 * 128>;
 using Position = Cursor<variant::B_c>;
 using Merge = WarpMerge<variant::warps, row_tiles>;
 
@@ -1263,7 +1323,8 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
     const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
     if (thread_index() >= variant::B_r || !row.exists) continue;
 #pragma unroll 1
-    for (int column = 0; column < params.head_dim; column += chunk) store_global(row.in(params.o) + column * 2, Chunk{});
+    for (int column = 0; column < params.head_dim; column += chunk)
+      store_global(row.in(params.o) + column * 2, Chunk{});
     row.store_lse(params, minus_infinity());
   }
 }
@@ -1282,7 +1343,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_
     const int batch = position.batch;
     const bool whole = position.whole;
     const int slot = position.slot;
-    const QueryFragments<head_pairs, row_tiles> Q(params, batch, kv_head, first_row);
+    Query Q(params, batch, kv_head, first_row, merge.base + Merge::bytes);
     OnlineSoftmax<row_tiles> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;
@@ -1296,6 +1357,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_
       K.begin(k_strip, k_lane);
 #pragma unroll
       for (int d = 0; d < head_pairs; ++d) {
+        Q.advance(d);
         K.advance(k_strip, k_lane, d);
         multiply_step<variant::dtype>(S, Q, K, d);
       }

@@ -177,25 +177,6 @@ __device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer
                : "memory");
 }
 
-// What L2 is told of lines that a copy brings: to keep them as long as others, or (`once`) to give them up first, as
-// nobody will ask again (PTX ISA, "createpolicy").
-__device__ __forceinline__ u64 cache_policy(bool once) {
-  u64 policy;
-  if (once) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  } else {
-    asm("createpolicy.fractional.L2::evict_unchanged.b64 %0, 1.0;" : "=l"(policy));
-  }
-  return policy;
-}
-
-// The same as above with a policy.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid, u64 policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0), "l"(policy)
-               : "memory");
-}
-
 // Closes this thread's current group of copies; a group may be empty.
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
@@ -221,13 +202,6 @@ __device__ __forceinline__ float exp2_approx(float x) {
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
@@ -296,18 +270,6 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) {
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
-
-// The value of lane `source`.
-__device__ __forceinline__ int shuffle_from(int value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-__device__ __forceinline__ float shuffle_from(float value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-// A value that is the same in all lanes, and known to the compiler to be so.
-__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").

@@ -95,13 +95,6 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 
@@ -127,18 +120,6 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) {
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
-
-// The value of lane `source`.
-__device__ __forceinline__ int shuffle_from(int value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-__device__ __forceinline__ float shuffle_from(float value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-// A value that is the same in all lanes, and known to the compiler to be so.
-__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), and how they wait for each other

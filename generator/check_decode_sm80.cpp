@@ -16,8 +16,10 @@ constexpr std::array row_counts{16, 32};
 constexpr int most_strip_keys = 32;  // of a warp in a step: a lane finds the place of one
 constexpr int slice_stride = 40;     // of a row of the 32 columns of O that the warps add up at a time, in floats
 
+constexpr int Q_elements_in_registers = mma_rows * 128;  // a larger tile of Q is read from shared memory
+
 /// Registers per thread that O, S and Q may have.
-constexpr int register_budget = 208;
+constexpr int register_budget = 160;
 
 int step_up(int value, int step) { return (value + step - 1) / step * step; }
 
@@ -33,9 +35,12 @@ Resources resources_of(const Variant& v) {
   const int pipeline = v.stages * 2 * v.B_c * v.head_dim * element_bytes;
   const int m_and_l = v.warps * v.B_r * 2 * float_bytes;
   const int O_slices = v.warps * v.B_r * slice_stride * float_bytes;
-  needs.shared_bytes = pipeline + m_and_l + O_slices;
+  const bool Q_in_registers = v.B_r * v.head_dim <= Q_elements_in_registers;
+  const int Q_tile = Q_in_registers ? 0 : v.B_r * v.head_dim * element_bytes;
+  needs.shared_bytes = pipeline + m_and_l + O_slices + Q_tile;
   // O, S, and Q in half a register an element.
-  needs.accumulator_registers = v.B_r / mma_rows * (v.head_dim / 2 + v.B_c / v.warps / 2 + v.head_dim / 4);
+  const int row_registers = v.head_dim / 2 + v.B_c / v.warps / 2 + (Q_in_registers ? v.head_dim / 4 : 0);
+  needs.accumulator_registers = v.B_r / mma_rows * row_registers;
   return needs;
 }
 
@@ -75,7 +80,7 @@ struct Tile {
 
 constexpr std::array tiles{
     Tile{64, 32, 128, 4, 2},
-    Tile{128, 32, 64, 4, 2},
+    Tile{128, 32, 64, 4, 3},
     Tile{256, 16, 64, 4, 1},
 };
 

@@ -2,7 +2,8 @@
 // 2^LSE = sum of 2^LSE_i.
 //
 // A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
-// in shared memory. What is read is small and just written, so that latency limits: a warp asks for eight parts at a time.
+// in shared memory. What is read is small and just written, so that latency limits: a warp asks for eight parts at a
+// time.
 #include "decode_params.h"
 #include "types.h"
 
@@ -16,9 +17,11 @@ constexpr int warps = 4;
 #include "blocks/query_rows.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/kernel_order.cuh"
+#include "ptx/lanes.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/memory_words.cuh"
+#include "ptx/reciprocal.cuh"
 #include "ptx/thread.cuh"
 
 constexpr int threads = variant::warps * warp_size;

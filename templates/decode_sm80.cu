@@ -4,7 +4,8 @@
 // One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
 // for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Within a block
 // each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its own maximum and
-// its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a sequence.
+// its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a
+// sequence.
 //
 // Which unit limits it: each byte of K and V is used once. A multiprocessor of an H200 gets 20 bytes a clock, 64 keys
 // of head_dim D take 12.8 * D clocks to arrive. Their products are D mma.sync of m16n8k16 on each of four tensor
@@ -42,13 +43,15 @@ constexpr bool paged = false;
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
 constexpr int row_tiles = variant::B_r / 16;
-constexpr int key_pairs = strip_keys / 16;           // 16-key pieces of a strip
-constexpr int head_pairs = variant::head_dim / 16;   // 16-wide pieces of a row
+constexpr int key_pairs = strip_keys / 16;          // 16-key pieces of a strip
+constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 using Copy = CacheCopy<Strip, variant::paged>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, 1, true, false>;
+// Beside O and S registers hold Q of 16 rows and 128 columns, or as much in another shape.
+using Query = QueryFragments<head_pairs, row_tiles, variant::warps, variant::B_r * variant::head_dim <= 16 * 128>;
 using Position = Cursor<variant::B_c>;
 using Merge = WarpMerge<variant::warps, row_tiles>;
 
@@ -158,7 +161,8 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
     const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
     if (thread_index() >= variant::B_r || !row.exists) continue;
 #pragma unroll 1
-    for (int column = 0; column < params.head_dim; column += chunk) store_global(row.in(params.o) + column * 2, Chunk{});
+    for (int column = 0; column < params.head_dim; column += chunk)
+      store_global(row.in(params.o) + column * 2, Chunk{});
     row.store_lse(params, minus_infinity());
   }
 }
@@ -177,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
     const int batch = position.batch;
     const bool whole = position.whole;
     const int slot = position.slot;
-    const QueryFragments<head_pairs, row_tiles> Q(params, batch, kv_head, first_row);
+    Query Q(params, batch, kv_head, first_row, merge.base + Merge::bytes);
     OnlineSoftmax<row_tiles> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;
@@ -191,6 +195,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
       K.begin(k_strip, k_lane);
 #pragma unroll
       for (int d = 0; d < head_pairs; ++d) {
+        Q.advance(d);
         K.advance(k_strip, k_lane, d);
         multiply_step<variant::dtype>(S, Q, K, d);
       }

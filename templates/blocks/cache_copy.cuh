@@ -3,9 +3,9 @@
 
 #include "blocks/tile.cuh"
 #include "decode_params.h"
-#include "ptx/cp_async.cuh"
+#include "ptx/cache_policy.cuh"
+#include "ptx/lanes.cuh"
 #include "ptx/memory_words.cuh"
-#include "ptx/shuffle.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
@@ -52,7 +52,9 @@ struct CacheCopy {
                                        const Strip& strip, const KeyPlace& place) const {
     const u32 lane_row = lane_index() / Strip::span;
     const u32 lane_chunk = lane_index() % Strip::span;
-    const auto at = [&](int page, int token) { return matrix + (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
+    const auto at = [&](int page, int token) {
+      return matrix + (page * tensor.stride_batch + token * tensor.stride_seq) * 2;
+    };
     const auto is_page = [&](int page) { return static_cast<u32>(page) < static_cast<u32>(pages); };
     const int keys = is_page(place.page) ? seqlen - place.token - static_cast<int>(lane_row) : 0;
     const char* row = at(keys > 0 ? place.page : 0, place.token + static_cast<int>(lane_row));

@@ -5,6 +5,7 @@
 #include "ptx/floats.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
+#include "ptx/reciprocal.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"

@@ -10,6 +10,7 @@
 #include "blocks/visible.cuh"
 #include "blocks/warp_sums.cuh"
 #include "decode_params.h"
+#include "ptx/lanes.cuh"
 #include "ptx/memory_words.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
@@ -96,11 +97,11 @@ template <int B_c>
 struct Cursor {
   int batch;
   Visible visible;
-  int block;  // of the sequence's keys
-  int end;    // where this part leaves the sequence
-  int left;   // blocks of the part from this one on
-  bool whole; // the part has the whole sequence
-  int slot;   // where partial results go
+  int block;   // of the sequence's keys
+  int end;     // where this part leaves the sequence
+  int left;    // blocks of the part from this one on
+  bool whole;  // the part has the whole sequence
+  int slot;    // where partial results go
 
   // The part of this thread block, blockIdx.y. All lanes of a warp together.
   __device__ __forceinline__ explicit Cursor(const AttuneDecodeParams& params) {

@@ -1,6 +1,7 @@
 // Sums and maxima over the lanes of a warp.
 #pragma once
 
+#include "ptx/lanes.cuh"
 #include "ptx/math.cuh"
 #include "ptx/shuffle.cuh"
 #include "ptx/thread.cuh"

@@ -19,13 +19,6 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 

@@ -10,15 +10,3 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) {
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
-
-// The value of lane `source`.
-__device__ __forceinline__ int shuffle_from(int value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-__device__ __forceinline__ float shuffle_from(float value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-// A value that is the same in all lanes, and known to the compiler to be so.
-__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }

@@ -95,10 +95,10 @@ TEST_CASE("the kernel has the least padding, then the rows that the problem need
     if (!paged) problem.table_width = 1;
     return plan_of(problem).variant.name();
   };
-  CHECK(chosen(128, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
-  CHECK(chosen(128, 4) == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
-  CHECK(chosen(128, 5) == "decode_sm80_bf16_d128_r32_c64_w4_s2_paged");
-  CHECK(chosen(96, 1, false) == "decode_sm80_bf16_d128_r16_c64_w4_s2");
+  CHECK(chosen(128, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
+  CHECK(chosen(128, 4) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
+  CHECK(chosen(128, 5) == "decode_sm80_bf16_d128_r32_c64_w4_s3_paged");
+  CHECK(chosen(96, 1, false) == "decode_sm80_bf16_d128_r16_c64_w4_s3");
   CHECK(chosen(40, 1) == "decode_sm80_bf16_d64_r16_c128_w4_s2_paged");
   CHECK(chosen(160, 16) == "decode_sm80_bf16_d256_r16_c64_w4_s1_paged");
 }
@@ -161,16 +161,16 @@ TEST_CASE("what would be generated is feasible for every head_dim, on small GPUs
 
 TEST_CASE("left to the library, parts fill the GPU, and slots hold both ends of each") {
   const DecodePlan planned = plan_of(typical);
-  CHECK(blocks_per_multiprocessor(planned.variant, h200) == 3);
-  CHECK(planned.parts == 132 * 3 / 8);
-  CHECK(planned.grid == Grid{8, 49, 1});
-  CHECK(planned.slots == 98);
-  CHECK(planned.workspace_bytes == std::size_t{98} * 8 * 4 * (128 + 1) * 4);
-  CHECK(planned.combine_grid == Grid{48, 8, 4});
+  CHECK(blocks_per_multiprocessor(planned.variant, h200) == 2);
+  CHECK(planned.parts == 132 * 2 / 8 / 4 * 4);  // as many for each of the four sequences
+  CHECK(planned.grid == Grid{8, 32, 1});
+  CHECK(planned.slots == 64);
+  CHECK(planned.workspace_bytes == std::size_t{64} * 8 * 4 * (128 + 1) * 4);
+  CHECK(planned.combine_grid == Grid{4, 8, 4});
   CHECK(planned.threads == 128);
 
   DecodeProblem few = typical;  // steps of 64 keys
-  few.max_seqlen_k = 100;
+  few.max_seqlen_k = 300;       // parts of four steps
   CHECK(plan_of(few).parts == 2 * 4);
   few.max_seqlen_k = 0;
   CHECK(plan_of(few).parts == 1);
@@ -212,6 +212,8 @@ TEST_CASE("keys give way in L2 where each is read once and L2 would not keep the
   CHECK_FALSE(plan_of(problem).evict_first);
   problem = typical;
   problem.max_seqlen_k = 3000;
+  CHECK_FALSE(plan_of(problem).evict_first);
+  problem.max_seqlen_k = 4 * 4096;
   CHECK_FALSE(plan_of(problem).evict_first);
 }
 

@@ -1,0 +1,16 @@
+// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
+#pragma once
+
+#include "types.h"
+
+// The value of lane `source`.
+__device__ __forceinline__ int shuffle_from(int value, u32 source) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
+}
+
+__device__ __forceinline__ float shuffle_from(float value, u32 source) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
+}
+
+// A value that is the same in all lanes, and known to the compiler to be so.
+__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }

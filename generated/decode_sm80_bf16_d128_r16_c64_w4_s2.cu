@@ -118,8 +118,8 @@ constexpr bool paged = false;         // keys are in pages that a block table na
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
 // Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-constexpr int chunk = 8;
-constexpr int chunk_bytes = 16;
+[[maybe_unused]] constexpr int chunk = 8;
+[[maybe_unused]] constexpr int chunk_bytes = 16;
 
 struct alignas(16) Chunk {
   u32 word[4];

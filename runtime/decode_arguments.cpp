@@ -36,6 +36,7 @@ DecodeProblem problem_of(const attune_decode_args& args) {
           .heads_kv = args.heads_kv,
           .head_dim = args.head_dim,
           .max_seqlen_k = args.max_seqlen_k,
+          .equal_lengths = args.seqlens_k == nullptr,
           .page_size = args.page_size,
           .pages = args.pages,
           .table_width = args.table_width,
@@ -130,7 +131,7 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .window_right = problem.window_right,
           .block_keys = plan.variant.B_c,
           .evict_first = plan.evict_first ? 1 : 0,
-          .splits = problem.splits,
+          .splits = plan.splits,
           .parts = plan.parts};
 }
 

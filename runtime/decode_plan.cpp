@@ -70,14 +70,33 @@ void require_fits(const char* what, long long value, long long most) {
   }
 }
 
-/// As many parts as keep the GPU full, but no shorter than a few steps when every sequence is at its longest. Where
-/// there are more parts than sequences each sequence has as many, so that those of one length end where parts do.
-long long automatic_parts(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+/// Thread blocks that run side by side.
+long long blocks_at_once(const Variant& variant, const Device& device) {
+  return static_cast<long long>(device.multiprocessors) * blocks_per_multiprocessor(variant, device);
+}
+
+/// Parts of a sequence that are worth a thread block: a few steps each.
+long long most_splits(const Variant& variant, const DecodeProblem& problem) {
   constexpr long long fewest_steps = 4;
-  const long long blocks = static_cast<long long>(device.multiprocessors) * blocks_per_multiprocessor(variant, device);
+  return ceil_div(problem.max_seqlen_k, fewest_steps * variant.B_c);
+}
+
+/// For sequences of one length: as many splits as the GPU holds at once, or one where whole sequences fill its rounds
+/// to seven eighths. Else 0: parts of the whole batch.
+int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long blocks = blocks_at_once(variant, device);
+  const long long rows = tiles * problem.batch;
+  if (rows > blocks) return rows * 8 >= ceil_div(rows, blocks) * blocks * 7 ? 1 : 0;
+  return static_cast<int>(
+      std::max(1LL, std::min({blocks / std::max(1LL, rows), most_splits(variant, problem), 256LL})));
+}
+
+/// As many parts of the whole batch as keep the GPU full. Where there are more parts than sequences each sequence has
+/// as many, so that those of one length end where parts do.
+long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long batch = std::max(1, problem.batch);
-  const long long longest = ceil_div(problem.max_seqlen_k, fewest_steps * variant.B_c) * batch;
-  const long long parts = std::max(1LL, std::min({blocks / tiles, longest, max_grid_yz}));
+  const long long parts = std::max(
+      1LL, std::min({blocks_at_once(variant, device) / tiles, most_splits(variant, problem) * batch, max_grid_yz}));
   return parts > batch ? parts / batch * batch : parts;
 }
 
@@ -142,24 +161,26 @@ std::size_t workspace_bytes(const DecodeProblem& problem, long long slots) {
 DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device) {
   const long long tiles = ceil_div(problem.rows(), variant.B_r) * problem.heads_kv;
   require_fits("the tiles of all K/V heads", tiles, max_grid_x);
-  const bool automatic = problem.splits == 0;
-  const long long parts = automatic ? automatic_parts(variant, problem, device, std::max(1LL, tiles))
-                                    : static_cast<long long>(problem.batch) * problem.splits;
+  int splits = problem.splits;
+  if (splits == 0 && problem.equal_lengths) splits = equal_splits(variant, problem, device, std::max(1LL, tiles));
+  const long long parts = splits == 0 ? parts_of_batch(variant, problem, device, std::max(1LL, tiles))
+                                      : static_cast<long long>(problem.batch) * splits;
   require_fits("batch x splits", parts, max_grid_yz);
   const Resources needs = resources(variant);
   DecodePlan result{.variant = variant,
                     .grid = {.x = static_cast<unsigned>(tiles), .y = static_cast<unsigned>(parts), .z = 1},
                     .threads = needs.threads,
                     .shared_bytes = needs.shared_bytes,
+                    .splits = splits,
                     .parts = static_cast<int>(parts),
-                    .slots = static_cast<int>(automatic ? 2 * parts : parts),
+                    .slots = static_cast<int>(splits == 0 ? 2 * parts : parts),
                     .evict_first = reads_once(variant, problem, device),
                     .workspace_bytes = 0,
                     .combine_grid = {}};
   // Sequences or, where they are fewer, borders between the parts of the whole batch.
-  const long long merges = automatic             ? std::min<long long>(parts - 1, problem.batch)
-                           : problem.splits == 1 ? 0
-                                                 : problem.batch;
+  const long long merges = splits == 0   ? std::min<long long>(parts - 1, problem.batch)
+                           : splits == 1 ? 0
+                                         : problem.batch;
   if (merges == 0) return result;
   require_fits("K/V heads", problem.heads_kv, max_grid_yz);
   result.workspace_bytes = workspace_bytes(problem, result.slots);

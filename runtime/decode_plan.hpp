@@ -18,6 +18,7 @@ struct DecodePlan {
   Grid grid;  ///< tiles of all K/V heads x parts
   int threads = 0;
   int shared_bytes = 0;
+  int splits = 0;                   ///< parts of each sequence; 0: parts of the whole batch, whatever the lengths
   int parts = 0;                    ///< of the keys, for each K/V head
   int slots = 0;                    ///< places for the results of parts, for each K/V head
   bool evict_first = false;         ///< L2 had best give up keys and values before anything else

@@ -4,8 +4,8 @@
 #include "types.h"
 
 // Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-constexpr int chunk = 8;
-constexpr int chunk_bytes = 16;
+[[maybe_unused]] constexpr int chunk = 8;
+[[maybe_unused]] constexpr int chunk_bytes = 16;
 
 struct alignas(16) Chunk {
   u32 word[4];

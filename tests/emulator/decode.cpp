@@ -1,6 +1,7 @@
 // The decode and combine kernels on the emulator against the float64 reference.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -63,14 +64,15 @@ class Kernels {
 
 /// The same plan as on a GPU that holds so many blocks.
 DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, int parts) {
+  plan.splits = 0;
   plan.parts = parts;
   plan.slots = 2 * parts;
   plan.grid.y = static_cast<unsigned>(parts);
   plan.combine_grid = {};
   plan.workspace_bytes = 0;
   if (parts == 1) return plan;
-  plan.combine_grid = {static_cast<unsigned>(parts - 1), static_cast<unsigned>(problem.heads_kv),
-                       static_cast<unsigned>(problem.rows())};
+  plan.combine_grid = {static_cast<unsigned>(std::min(parts - 1, problem.batch)),
+                       static_cast<unsigned>(problem.heads_kv), static_cast<unsigned>(problem.rows())};
   plan.workspace_bytes = workspace_bytes(problem, plan.slots);
   return plan;
 }

@@ -183,6 +183,24 @@ TEST_CASE("left to the library, parts fill the GPU, and slots hold both ends of 
   CHECK(plan_of(wide).grid == Grid{1000, 1, 1});
 }
 
+TEST_CASE("sequences of one length fall into equal splits that the GPU holds at once, or stay whole") {
+  DecodeProblem problem = typical;
+  problem.equal_lengths = true;
+  const auto splits = [&](int batch, int seqlen_k) {
+    problem.batch = batch;
+    problem.max_seqlen_k = seqlen_k;
+    return plan_of(problem).splits;
+  };
+  CHECK(splits(1, 1 << 20) == 264 / 8);
+  CHECK(splits(1, 4096) == 16);  // four steps of 64 keys each
+  CHECK(splits(1, 1) == 1);
+  CHECK(splits(8, 4096) == 264 / 64);
+  CHECK(splits(64, 4096) == 1);  // 512 rows are two rounds but for 16
+  CHECK(splits(36, 4096) == 0);  // 288 would leave the second round empty
+  CHECK(plan_of(problem).parts == 33);
+  CHECK_FALSE(splits(0, 4096) > 256);
+}
+
 TEST_CASE("a number of splits is kept, whatever the GPU") {
   DecodeProblem problem = typical;
   problem.seqlen_q = 16;  // 64 rows: two tiles of 32

@@ -95,6 +95,7 @@ using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
+enum class Rotary { none, interleaved, halves };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
@@ -231,6 +232,12 @@ __device__ __forceinline__ void cp_async_wait() {
 __device__ __forceinline__ int load_global_int(const int* pointer) {
   int value;
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
+  return value;
+}
+
+__device__ __forceinline__ i64 load_global_long(const i64* pointer) {
+  i64 value;
+  asm volatile("ld.global.s64 %0, [%1];" : "=l"(value) : "l"(__cvta_generic_to_global(pointer)));
   return value;
 }
 

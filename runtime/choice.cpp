@@ -51,6 +51,8 @@ EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, 
 template EmbeddedChoice choose_embedded(const Problem&, const Device&, attune_compile_policy);
 template EmbeddedChoice choose_embedded(const DecodeProblem&, const Device&, attune_compile_policy);
 template EmbeddedChoice choose_embedded(const CombineProblem&, const Device&, attune_compile_policy);
+template EmbeddedChoice choose_embedded(const StoreProblem&, const Device&, attune_compile_policy);
+template EmbeddedChoice choose_embedded(const MergeProblem&, const Device&, attune_compile_policy);
 
 std::uint64_t kernel_key(const Problem& problem) {
   auto key = static_cast<std::uint64_t>(problem.dtype);
@@ -75,6 +77,12 @@ std::uint64_t kernel_key(const CombineProblem& problem) {
   return key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);
 }
 
+std::uint64_t kernel_key(const StoreProblem& problem) {
+  return static_cast<std::uint64_t>(problem.dtype) << 2 | static_cast<std::uint64_t>(problem.rotary);
+}
+
+std::uint64_t kernel_key(const MergeProblem& problem) { return static_cast<std::uint64_t>(problem.dtype); }
+
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
   for (const int family : {prefill_sm90, prefill_sm80}) {
@@ -98,6 +106,10 @@ OwnChoice choose_own(const DecodeProblem& problem, const Device& device) { retur
 
 OwnChoice choose_own(const CombineProblem& problem, const Device& device) { return only_choice(problem, device); }
 
+OwnChoice choose_own(const StoreProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return only_choice(problem, device); }
+
 template <class AnyProblem>
 Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
   const OwnChoice own = choose_own(problem, device);
@@ -115,6 +127,8 @@ Variant variant_to_generate(const AnyProblem& problem, const Device& device, att
 template Variant variant_to_generate(const Problem&, const Device&, attune_compile_policy);
 template Variant variant_to_generate(const DecodeProblem&, const Device&, attune_compile_policy);
 template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const StoreProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const MergeProblem&, const Device&, attune_compile_policy);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

@@ -6,6 +6,8 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
+constexpr int element_bytes = chunk_bytes / chunk;
+
 // The chunk of a batch x rows x heads x head_dim tensor that this thread has, column by column, head by head.
 struct ChunkIndex {
   int batch;
@@ -37,6 +39,6 @@ struct ChunkIndex {
 
   __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
     return static_cast<char*>(tensor.data) +
-           (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * 2;
+           (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * element_bytes;
   }
 };

@@ -1,6 +1,7 @@
 // Rotary position embedding: pairs of a row's columns are turned by angles that depend on the row's position.
 #pragma once
 
+#include "blocks/chunks.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/memory_words.cuh"
@@ -25,8 +26,8 @@ __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int co
   const int half = rotation.rotary_dim / 2;
 #if variant::rotary == Rotary::interleaved
   const i64 first_angle = position * half + column / 2;
-  const char* cos = static_cast<const char*>(rotation.cos) + first_angle * 2;
-  const char* sin = static_cast<const char*>(rotation.sin) + first_angle * 2;
+  const char* cos = static_cast<const char*>(rotation.cos) + first_angle * element_bytes;
+  const char* sin = static_cast<const char*>(rotation.sin) + first_angle * element_bytes;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const u32 c = load_global_word(cos + i / 2 * 4);
@@ -40,9 +41,9 @@ __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int co
 #else
   const bool upper = column >= half;
   const i64 first_angle = position * half + (upper ? column - half : column);
-  const Chunk c = load_global(static_cast<const char*>(rotation.cos) + first_angle * 2);
-  const Chunk s = load_global(static_cast<const char*>(rotation.sin) + first_angle * 2);
-  const Chunk partner = load_global(from + (upper ? -half : half) * 2);
+  const Chunk c = load_global(static_cast<const char*>(rotation.cos) + first_angle * element_bytes);
+  const Chunk s = load_global(static_cast<const char*>(rotation.sin) + first_angle * element_bytes);
+  const Chunk partner = load_global(from + (upper ? -half : half) * element_bytes);
   const float sign = upper ? 1.0f : -1.0f;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

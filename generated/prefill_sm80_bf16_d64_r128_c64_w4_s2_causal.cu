@@ -846,7 +846,6 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
 
 __device__ __forceinline__ void store_lse(const float (&value)[2], float* lse, int first_row, int rows) {
   const u32 lane = lane_index();
-#pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
     if (lane % 4 == 0 && row < rows) store_global(lse + row, value[h]);

@@ -12,15 +12,16 @@
 // visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
 // S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
 // S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
-// memory each tile is such a stream by itself, and the next Q arrives while O is stored. What limits it, what fits and
-// what was tried is in prefill_sm90.md.
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored.
+// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
+// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind the products of other
+// warpgroups. prefill_sm90.md has the arithmetic, the tiles that follow from it, and what was tried.
 
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
 // and part of the same ATTUNE_PARAMS_ABI.
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch; Q and O of
-// a kernel with pack_gqa in the order head_dim, heads, seqlen, batch.
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch.
 struct AttuneTensorMap {
   alignas(64)
       unsigned char opaque[128];
@@ -369,34 +370,35 @@ __device__ __forceinline__ void store_global(float* pointer, float value) {
 // Exponentials are taken relative to `m`, which follows the maximum only when that has grown by more than `bound` (in
 // log2): until then they exceed 1, by 2^bound at most, which float sums and 16-bit P hold with the same relative error.
 // With a bound of 0 the largest weight of a row is exactly 1 in P, and so the one that matters most is never rounded.
-template <int bound>
+// A warp votes on whether O is multiplied at all, for both rows of a lane at once or (rows_per_vote 1) for each.
+template <int bound, int rows_per_vote>
 struct LazySoftmax {
-  float m[2];           // what exponents are relative to, scaled; equal in a quad
-  float l[2];           // running sum of exponentials, this lane's columns only
-  float correction[2];  // what O is to be multiplied by where needs_rescale
-  bool needs_rescale;   // the same in a warp
+  float m[2];                             // what exponents are relative to, scaled; equal in a quad
+  float l[2];                             // running sum of exponentials, this lane's columns only
+  float correction[2];                    // what O is to be multiplied by where needs_rescale
+  bool needs_rescale[2 / rows_per_vote];  // of each vote, the same in a warp
 
   __device__ __forceinline__ void restart() {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      m[h] = minus_infinity();
-      l[h] = 0.0f;
-    }
+    m[0] = m[1] = minus_infinity();
+    l[0] = l[1] = 0.0f;
   }
 
   // Brings O to the maximum of the last update.
   template <int columns>
   __device__ __forceinline__ void rescale(float (&O)[columns][4]) const {
-    if (!needs_rescale) return;
 #pragma unroll
-    for (int d = 0; d < columns; ++d) {
+    for (int first = 0; first < 2; first += rows_per_vote) {
+      if (!needs_rescale[first / rows_per_vote]) continue;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) O[d][e] *= correction[e / 2];
+      for (int d = 0; d < columns; ++d) {
+#pragma unroll
+        for (int e = 2 * first; e < 2 * (first + rows_per_vote); ++e) O[d][e] *= correction[e / 2];
+      }
     }
   }
 
   // After the last block: 1 / l (0 for a row that saw no key) and the natural-log LSE of each row.
-  __device__ __forceinline__ void finish(float (&inverse)[2], float (&lse)[1][2]) const {
+  __device__ __forceinline__ void finish(float (&inverse)[2], float (&lse)[2]) const {
     constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -405,7 +407,7 @@ struct LazySoftmax {
       sum += shuffle_xor(sum, 2);
       const bool empty = sum == 0.0f;
       inverse[h] = empty ? 0.0f : 1.0f / sum;
-      lse[0][h] = empty ? minus_infinity() : (m[h] + log2_approx(sum)) * ln_2;
+      lse[h] = empty ? minus_infinity() : (m[h] + log2_approx(sum)) * ln_2;
     }
   }
 
@@ -417,18 +419,21 @@ struct LazySoftmax {
     if (top > m[h] + bound) m[h] = top;
   }
 
-  // What to subtract from row h. A row that has seen no key yet keeps -inf; relative to 0 its exponentials are 0 and no
-  // NaN.
+  // What to subtract from row h; 0 if it has seen no key, so that its exponentials are 0 and not NaN.
   __device__ __forceinline__ float shift(int h) const { return m[h] == minus_infinity() ? 0.0f : m[h]; }
 
   // Brings l to the new m, and keeps what O needs.
   __device__ __forceinline__ void correct(const float (&before)[2]) {
-    needs_rescale = any_lane(m[0] != before[0] || m[1] != before[1]);
-    if (!needs_rescale) return;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      correction[h] = exp2_approx(before[h] - shift(h));
-      l[h] *= correction[h];
+    for (int first = 0; first < 2; first += rows_per_vote) {
+      const int last = first + rows_per_vote - 1;
+      needs_rescale[first / rows_per_vote] = any_lane(m[first] != before[first] || m[last] != before[last]);
+      // The factor of one row alone is not worth a branch.
+      if (rows_per_vote == 2 && !needs_rescale[first / rows_per_vote]) continue;
+      for (int h = first; h <= last; ++h) {
+        correction[h] = exp2_approx(before[h] - shift(h));
+        l[h] *= correction[h];
+      }
     }
   }
 };
@@ -617,7 +622,6 @@ struct Ring {
 
 __device__ __forceinline__ void store_lse(const float (&value)[2], float* lse, int first_row, int rows) {
   const u32 lane = lane_index();
-#pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
     if (lane % 4 == 0 && row < rows) store_global(lse + row, value[h]);
@@ -734,8 +738,8 @@ struct Turns {
 // operands of wgmma: two neighbouring accumulator tiles are, lane for lane, one fragment. `between` is called before P
 // is written, with the sum of the first row's.
 
-template <Dtype dtype, int bound, int columns, class Between>
-__device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
+template <Dtype dtype, class Softmax, int columns, class Between>
+__device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {
   const float before[2] = {softmax.m[0], softmax.m[1]};
   float largest = larger(S[0][0], S[0][1]);
@@ -790,7 +794,8 @@ using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<QTile, variant::Q_stages, consumers * 4>;
 using KRing = Ring<KTile, variant::stages, consumers * 4>;
 using VRing = Ring<VTile, variant::stages, consumers * 4>;
-using Softmax = LazySoftmax<variant::rescale_bound>;
+// Where a row of O is long, a second vote costs less than the multiplications that it saves.
+using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 using KeyMask = Mask;
@@ -874,7 +879,7 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
                                       const QueryTile& tile, u32 warpgroup, const float (&O)[O_columns / 8][4],
                                       const Softmax& softmax) {
   float inverse_l[2];
-  float lse[1][2];
+  float lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
   const int head = tile.head;
@@ -882,7 +887,7 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
-    store_lse(lse[0], head_lse, warp_first_row, params.seqlen_q);
+    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
   }
 }
 

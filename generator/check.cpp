@@ -120,14 +120,14 @@ std::vector<Arch> target_archs(const Variant& variant) {
   return archs;
 }
 
-Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block, int B_r,
+Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block, TileShape tile,
                         int head_dim_v) {
   Variant variant = families()[static_cast<std::size_t>(family)].defaults;
   variant.dtype = static_cast<int>(dtype);
   variant.head_dim = std::clamp(head_dim, 1, find_field("head_dim")->maximum);
   variant.head_dim_v = std::clamp(head_dim_v, 0, find_field("head_dim")->maximum);
   variant.causal = causal ? 1 : 0;
-  checks_of(variant).set_default_tile(variant, shared_per_block, B_r);
+  checks_of(variant).set_default_tile(variant, shared_per_block, tile);
   return variant;
 }
 

@@ -36,13 +36,13 @@ std::vector<Refusal> check_limits(const Variant& variant, int capability, int sh
 /// The architectures the variant is for: its own set, or every one that it fits when that is empty.
 std::vector<Arch> target_archs(const Variant& variant);
 
-/// What long sequences prefer of a family that has tiles of several B_r.
-constexpr int long_sequence_B_r = 192;
+/// What long sequences prefer of a family that has several tiles.
+constexpr TileShape long_sequence_tile{.B_r = 192, .B_c = 160};
 
 /// What a family has for a shape that nobody tuned: its default tile for this head_dim (1 to 256, rounded up to one
 /// that it has) and that of V (0: the same), made smaller to fit `shared_per_block` bytes where the family has smaller
-/// tiles; of several tiles the one whose B_r is nearest to `B_r`.
+/// tiles; of several tiles the one nearest to `tile`.
 Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block,
-                        int B_r = long_sequence_B_r, int head_dim_v = 0);
+                        TileShape tile = long_sequence_tile, int head_dim_v = 0);
 
 }  // namespace attune

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <tuple>
 
 #include "generator/family_checks.hpp"
@@ -116,41 +115,45 @@ constexpr auto rules =
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
+/// Which masks a tile is for.
+enum class Masks { any, full, causal };
+
 struct Tile {
   int head_dim;
   int head_dim_v;
-  bool causal_only;
-  int B_r;
-  int B_c;
+  Masks masks;
+  TileShape shape;
   int Q_stages;
   bool ping_pong;
   bool softmax_in_halves;
 };
 
 /// Chosen by measurement on an H200 (templates/prefill_sm90.md), all but that of head_dim_v 128. Where there are two
-/// for the same head dimensions and mask, the shorter is for sequences of which the longer's last tile would waste
-/// much.
-constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 2, true, true},
-                                            {64, 0, true, 128, 128, 2, true, false},
-                                            {96, 0, false, 192, 96, 1, true, true},
-                                            {96, 0, false, 128, 128, 2, true, true},
-                                            {128, 0, false, 128, 128, 2, false, true},
-                                            {192, 0, false, 128, 96, 1, true, true},
-                                            {192, 128, false, 128, 112, 1, true, true},
-                                            {256, 0, false, 128, 64, 1, true, true}});
+/// for the same head dimensions and mask, one is for long sequences: the shorter has the smaller B_r where the longer's
+/// last tile would waste much, or the smaller B_c, which leaves room for a second tile of Q.
+constexpr auto tiles = std::to_array<Tile>({{64, 0, Masks::any, {192, 128}, 2, true, true},
+                                            {64, 0, Masks::causal, {128, 128}, 2, true, false},
+                                            {96, 0, Masks::any, {192, 96}, 1, true, true},
+                                            {96, 0, Masks::any, {128, 128}, 2, true, true},
+                                            {128, 0, Masks::any, {128, 128}, 2, false, true},
+                                            {128, 0, Masks::full, {128, 160}, 1, false, true},
+                                            {192, 0, Masks::any, {128, 96}, 1, true, true},
+                                            {192, 128, Masks::any, {128, 112}, 1, true, true},
+                                            {256, 0, Masks::any, {128, 64}, 1, true, true}});
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
-void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
+void set_default_tile(Variant& variant, int /*shared_per_block*/, TileShape wanted) {
+  const Masks other_mask = variant.causal != 0 ? Masks::full : Masks::causal;
   const Tile& tile = *std::ranges::min_element(tiles, {}, [&](const Tile& one) {
     const Variant sizes{.head_dim = one.head_dim, .head_dim_v = one.head_dim_v};
-    const bool fits = one.head_dim >= variant.head_dim && sizes.head_dim_of_v() >= variant.head_dim_of_v() &&
-                      (variant.causal != 0 || !one.causal_only);
-    return std::tuple(!fits, sizes.columns(), std::abs(one.B_r - B_r));
+    const bool fits =
+        one.head_dim >= variant.head_dim && sizes.head_dim_of_v() >= variant.head_dim_of_v() && one.masks != other_mask;
+    return std::tuple(!fits, sizes.columns(), wanted.distance(one.shape));
   });
   variant.head_dim = tile.head_dim;
   variant.head_dim_v = tile.head_dim_v;
-  variant.B_r = tile.B_r;
-  variant.B_c = tile.B_c;
+  variant.B_r = tile.shape.B_r;
+  variant.B_c = tile.shape.B_c;
   variant.stages = 2;
   variant.Q_stages = tile.Q_stages;
   variant.ping_pong = tile.ping_pong ? 1 : 0;

@@ -54,40 +54,11 @@ template EmbeddedChoice choose_embedded(const CombineProblem&, const Device&, at
 template EmbeddedChoice choose_embedded(const StoreProblem&, const Device&, attune_compile_policy);
 template EmbeddedChoice choose_embedded(const MergeProblem&, const Device&, attune_compile_policy);
 
-std::uint64_t kernel_key(const Problem& problem) {
-  auto key = static_cast<std::uint64_t>(problem.dtype);
-  key = key << 1 | (problem.causal ? 1U : 0U);
-  key = key << 1 | (problem.has_tensor_maps() ? 1U : 0U);
-  key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 64);
-  key = key << 11 | problem.packing_key();
-  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);  // multiples of 8 up to 256
-  key = key << 6 | static_cast<std::uint64_t>(problem.head_dim_of_v() / 8);
-  return key << 31 | static_cast<std::uint64_t>(problem.heads_q / problem.heads_kv);
-}
-
-std::uint64_t kernel_key(const DecodeProblem& problem) {
-  auto key = static_cast<std::uint64_t>(problem.dtype);
-  key = key << 1 | (problem.paged() ? 1U : 0U);
-  key = key << 2 | static_cast<std::uint64_t>(problem.best_B_r() / 16);
-  return key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);
-}
-
-std::uint64_t kernel_key(const CombineProblem& problem) {
-  auto key = static_cast<std::uint64_t>(problem.dtype);
-  return key << 6 | static_cast<std::uint64_t>(problem.head_dim / 8);
-}
-
-std::uint64_t kernel_key(const StoreProblem& problem) {
-  return static_cast<std::uint64_t>(problem.dtype) << 2 | static_cast<std::uint64_t>(problem.rotary);
-}
-
-std::uint64_t kernel_key(const MergeProblem& problem) { return static_cast<std::uint64_t>(problem.dtype); }
-
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
   for (const int family : {prefill_sm90, prefill_sm80}) {
     choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
-                                     problem.best_B_r(), problem.head_dim_of_v());
+                                     problem.best_tile(), problem.head_dim_of_v());
     choice.refusals = refusals(choice.variant, problem, device);
     const bool newer = family != prefill_sm80;
     if (newer && wastes_padding(choice.variant, problem)) {

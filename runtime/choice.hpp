@@ -1,8 +1,7 @@
 // Which variant serves a problem: an embedded one, or one made at run time. The same for GPUs and for the emulator, and
-// for every operation: a problem type has an `operation`, a text(), and the overloads below.
+// for every operation: a problem type has an `operation`, a key(), a text(), and the overloads below.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,15 +25,6 @@ EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, 
 
 /// The embedded variants of one operation.
 std::vector<Variant> embedded_variants(Operation operation);
-
-/// What decides which kernel serves a problem on a device, in the lower kernel_key_bits: problems of one operation and
-/// one key have the same kernel.
-inline constexpr int kernel_key_bits = 59;
-std::uint64_t kernel_key(const Problem& problem);
-std::uint64_t kernel_key(const DecodeProblem& problem);
-std::uint64_t kernel_key(const CombineProblem& problem);
-std::uint64_t kernel_key(const StoreProblem& problem);
-std::uint64_t kernel_key(const MergeProblem& problem);
 
 /// What would be generated for a problem.
 struct OwnChoice {

@@ -12,7 +12,18 @@ constexpr int most_splits = 256;
 
 const char* dtype_text(Dtype dtype) { return dtype == Dtype::fp16 ? "fp16" : "bf16"; }
 
+std::uint64_t head_dim_key(int head_dim) { return static_cast<std::uint64_t>(head_dim / head_dim_step - 1); }
+
 }  // namespace
+
+std::uint64_t CombineProblem::key() const { return static_cast<std::uint64_t>(dtype) << 6 | head_dim_key(head_dim); }
+
+std::uint64_t DecodeProblem::key() const {
+  auto key = static_cast<std::uint64_t>(dtype);
+  key = key << 1 | (paged() ? 1U : 0U);
+  key = key << 1 | (best_B_r() > 16 ? 1U : 0U);
+  return key << 6 | head_dim_key(head_dim);
+}
 
 std::string DecodeProblem::text() const {
   std::string text = fmt::format("decode {} d{} b{} hq{} hk{} lq{} lk{}", dtype_text(dtype), head_dim, batch, heads_q,

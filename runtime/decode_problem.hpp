@@ -1,6 +1,7 @@
 // What a caller of decode has: shapes and element type, no pointers; and what is left to combine behind it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct CombineProblem {
   int head_dim = 128;
 
   auto operator<=>(const CombineProblem&) const = default;
+
+  /// As Problem::key().
+  [[nodiscard]] std::uint64_t key() const;
+  static constexpr int key_bits = 7;
 
   /// "combine bf16 d128"
   [[nodiscard]] std::string text() const;
@@ -54,6 +59,10 @@ struct DecodeProblem {
 
   /// Rows of a tile: one for all of them where 16 hold them.
   [[nodiscard]] int best_B_r() const { return rows() <= 16 ? 16 : 32; }
+
+  /// As Problem::key().
+  [[nodiscard]] std::uint64_t key() const;
+  static constexpr int key_bits = 9;
 
   /// What merges the results of its parts.
   [[nodiscard]] CombineProblem merge() const { return {.dtype = dtype, .head_dim = head_dim}; }

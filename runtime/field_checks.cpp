@@ -5,7 +5,6 @@
 namespace attune {
 namespace {
 
-constexpr int head_dim_step = 8;  // 16 bytes: what one copy instruction moves
 constexpr int head_dim_limit = 256;
 
 }  // namespace

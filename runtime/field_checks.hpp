@@ -9,6 +9,9 @@
 
 namespace attune {
 
+/// Head dimensions are multiples of it: 16 bytes, what one copy instruction moves.
+inline constexpr int head_dim_step = 8;
+
 /// Collects a line for each field that no kernel could serve: its name, its value and the accepted range.
 class FieldChecks {
  public:

@@ -34,10 +34,10 @@ struct Loaded {
   Device device;
 };
 
-/// What decides which kernel serves a call.
+/// What decides which kernel serves a call, in 64 bits.
 template <class AnyProblem>
 std::uint64_t key_of(const AnyProblem& problem, int ordinal) {
-  return static_cast<std::uint64_t>(ordinal) << kernel_key_bits | kernel_key(problem);
+  return static_cast<std::uint64_t>(ordinal) << AnyProblem::key_bits | problem.key();
 }
 
 /// Which kernel serves which key; never changed once it is published.

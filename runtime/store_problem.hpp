@@ -1,6 +1,7 @@
 // What a caller has who writes into a cache, and one who merges two results: shapes and element type, no pointers.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,12 @@ struct StoreProblem {
 
   [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }
 
+  /// As Problem::key().
+  [[nodiscard]] std::uint64_t key() const {
+    return static_cast<std::uint64_t>(dtype) << 2 | static_cast<std::uint64_t>(rotary);
+  }
+  static constexpr int key_bits = 3;
+
   /// "store_kv bf16 d128 b2 hk8 t16 pages100 page16 halves64": with keys rotated in 64 columns, by halves
   [[nodiscard]] std::string text() const;
 };
@@ -43,6 +50,10 @@ struct MergeProblem {
   int head_dim = 128;
 
   auto operator<=>(const MergeProblem&) const = default;
+
+  /// As Problem::key().
+  [[nodiscard]] std::uint64_t key() const { return static_cast<std::uint64_t>(dtype); }
+  static constexpr int key_bits = 1;
 
   /// "merge_states bf16 d128 b2 h32 l1024"
   [[nodiscard]] std::string text() const;

@@ -5,8 +5,10 @@
 // visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
 // S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
 // S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
-// memory each tile is such a stream by itself, and the next Q arrives while O is stored. What limits it, what fits and
-// what was tried is in prefill_sm90.md.
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored.
+// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
+// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind the products of other
+// warpgroups. prefill_sm90.md has the arithmetic, the tiles that follow from it, and what was tried.
 #include "tensor_params.h"
 #include "types.h"
 
@@ -66,7 +68,8 @@ using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<QTile, variant::Q_stages, consumers * 4>;
 using KRing = Ring<KTile, variant::stages, consumers * 4>;
 using VRing = Ring<VTile, variant::stages, consumers * 4>;
-using Softmax = LazySoftmax<variant::rescale_bound>;
+// Where a row of O is long, a second vote costs less than the multiplications that it saves.
+using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa
@@ -165,7 +168,7 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
                                       const QueryTile& tile, u32 warpgroup, const float (&O)[O_columns / 8][4],
                                       const Softmax& softmax) {
   float inverse_l[2];
-  float lse[1][2];
+  float lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
 #if variant::pack_gqa
@@ -179,9 +182,9 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
 #if variant::pack_gqa
-    store_packed_lse<variant::gqa_ratio>(lse[0], head_lse, warp_first_row, params.seqlen_q);
+    store_packed_lse<variant::gqa_ratio>(lse, head_lse, warp_first_row, params.seqlen_q);
 #else
-    store_lse(lse[0], head_lse, warp_first_row, params.seqlen_q);
+    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
 #endif
   }
 }

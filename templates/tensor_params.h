@@ -2,8 +2,7 @@
 // and part of the same ATTUNE_PARAMS_ABI.
 #pragma once
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled), in the order head_dim, seqlen, heads, batch; Q and O of
-// a kernel with pack_gqa in the order head_dim, heads, seqlen, batch.
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch.
 struct AttuneTensorMap {
 #ifdef __cplusplus
   alignas(64)

@@ -9,34 +9,35 @@
 // Exponentials are taken relative to `m`, which follows the maximum only when that has grown by more than `bound` (in
 // log2): until then they exceed 1, by 2^bound at most, which float sums and 16-bit P hold with the same relative error.
 // With a bound of 0 the largest weight of a row is exactly 1 in P, and so the one that matters most is never rounded.
-template <int bound>
+// A warp votes on whether O is multiplied at all, for both rows of a lane at once or (rows_per_vote 1) for each.
+template <int bound, int rows_per_vote>
 struct LazySoftmax {
-  float m[2];           // what exponents are relative to, scaled; equal in a quad
-  float l[2];           // running sum of exponentials, this lane's columns only
-  float correction[2];  // what O is to be multiplied by where needs_rescale
-  bool needs_rescale;   // the same in a warp
+  float m[2];                             // what exponents are relative to, scaled; equal in a quad
+  float l[2];                             // running sum of exponentials, this lane's columns only
+  float correction[2];                    // what O is to be multiplied by where needs_rescale
+  bool needs_rescale[2 / rows_per_vote];  // of each vote, the same in a warp
 
   __device__ __forceinline__ void restart() {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      m[h] = minus_infinity();
-      l[h] = 0.0f;
-    }
+    m[0] = m[1] = minus_infinity();
+    l[0] = l[1] = 0.0f;
   }
 
   // Brings O to the maximum of the last update.
   template <int columns>
   __device__ __forceinline__ void rescale(float (&O)[columns][4]) const {
-    if (!needs_rescale) return;
 #pragma unroll
-    for (int d = 0; d < columns; ++d) {
+    for (int first = 0; first < 2; first += rows_per_vote) {
+      if (!needs_rescale[first / rows_per_vote]) continue;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) O[d][e] *= correction[e / 2];
+      for (int d = 0; d < columns; ++d) {
+#pragma unroll
+        for (int e = 2 * first; e < 2 * (first + rows_per_vote); ++e) O[d][e] *= correction[e / 2];
+      }
     }
   }
 
   // After the last block: 1 / l (0 for a row that saw no key) and the natural-log LSE of each row.
-  __device__ __forceinline__ void finish(float (&inverse)[2], float (&lse)[1][2]) const {
+  __device__ __forceinline__ void finish(float (&inverse)[2], float (&lse)[2]) const {
     constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -45,7 +46,7 @@ struct LazySoftmax {
       sum += shuffle_xor(sum, 2);
       const bool empty = sum == 0.0f;
       inverse[h] = empty ? 0.0f : 1.0f / sum;
-      lse[0][h] = empty ? minus_infinity() : (m[h] + log2_approx(sum)) * ln_2;
+      lse[h] = empty ? minus_infinity() : (m[h] + log2_approx(sum)) * ln_2;
     }
   }
 
@@ -57,18 +58,21 @@ struct LazySoftmax {
     if (top > m[h] + bound) m[h] = top;
   }
 
-  // What to subtract from row h. A row that has seen no key yet keeps -inf; relative to 0 its exponentials are 0 and no
-  // NaN.
+  // What to subtract from row h; 0 if it has seen no key, so that its exponentials are 0 and not NaN.
   __device__ __forceinline__ float shift(int h) const { return m[h] == minus_infinity() ? 0.0f : m[h]; }
 
   // Brings l to the new m, and keeps what O needs.
   __device__ __forceinline__ void correct(const float (&before)[2]) {
-    needs_rescale = any_lane(m[0] != before[0] || m[1] != before[1]);
-    if (!needs_rescale) return;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      correction[h] = exp2_approx(before[h] - shift(h));
-      l[h] *= correction[h];
+    for (int first = 0; first < 2; first += rows_per_vote) {
+      const int last = first + rows_per_vote - 1;
+      needs_rescale[first / rows_per_vote] = any_lane(m[first] != before[first] || m[last] != before[last]);
+      // The factor of one row alone is not worth a branch.
+      if (rows_per_vote == 2 && !needs_rescale[first / rows_per_vote]) continue;
+      for (int h = first; h <= last; ++h) {
+        correction[h] = exp2_approx(before[h] - shift(h));
+        l[h] *= correction[h];
+      }
     }
   }
 };

@@ -8,8 +8,8 @@
 #include "ptx/wgmma.cuh"
 #include "types.h"
 
-template <Dtype dtype, int bound, int columns, class Between>
-__device__ __forceinline__ void update(LazySoftmax<bound>& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
+template <Dtype dtype, class Softmax, int columns, class Between>
+__device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {
   const float before[2] = {softmax.m[0], softmax.m[1]};
 #pragma unroll

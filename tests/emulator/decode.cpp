@@ -10,6 +10,8 @@
 #include "generator/collect.hpp"
 #include "runtime/choice.hpp"
 #include "runtime/decode_emulated.hpp"
+#include "runtime/error.hpp"
+#include "runtime/registry.hpp"
 #include "tests/harness/decode_image.hpp"
 
 namespace attune::emulator_tests {
@@ -150,6 +152,39 @@ TEST_CASE("with a number of splits a sequence has the same bits alone and in a b
     REQUIRE(run(kernels, single, only_sequence(alone.args(image), sequence), 1).empty());
   }
   CHECK(together.output(image) == alone.output(image));
+}
+
+TEST_CASE("a registry that emulates decodes in a workspace as large as it asks for, and refuses a smaller one") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const int splits : {0, 1, 3}) {
+    CAPTURE(splits);
+    const DecodeCase one{.problem = {.dtype = Dtype::fp16,
+                                     .batch = 2,
+                                     .seqlen_q = 3,
+                                     .heads_q = 2,
+                                     .heads_kv = 2,
+                                     .head_dim = 40,
+                                     .max_seqlen_k = 400,
+                                     .page_size = 400,
+                                     .pages = 2,
+                                     .splits = splits,
+                                     .window_right = 0},
+                         .lengths = {400, 131},
+                         .has_table = false};
+    const DecodeImage image(one, 9);
+    HostMemory memory(image);
+    attune_decode_args args = memory.args(image);
+    registry.prepare(args);
+    args.workspace_bytes = registry.decode_workspace(args);
+    CHECK((args.workspace_bytes > 0) == (splits != 1));
+    std::vector<float> workspace(args.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+    args.workspace = workspace.data();
+    registry.decode(args, nullptr);
+    image.check(memory.output(image), args.softmax_scale);
+    if (args.workspace_bytes == 0) continue;
+    --args.workspace_bytes;
+    CHECK_THROWS_AS(registry.decode(args, nullptr), Error);
+  }
 }
 
 }  // namespace attune::emulator_tests

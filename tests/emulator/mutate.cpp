@@ -374,10 +374,19 @@ class Reader {
     }
   }
 
-  /// `if (flag)`, the flag that a copy obeys, and the promise that no row is missing.
+  /// `if (flag)`, the flag that a copy obeys, the vote about a row, and the promise that no row is missing.
   void find_flags() {
     for_each_of("if (", [&](std::size_t at) { find_flag(at + 4); });
     for_each_of("cp_async(", [&](std::size_t at) { find_flag(text_.rfind(' ', closing(text_, at + 8)) + 1); });
+    constexpr string_view vote = "if (!needs_rescale[";
+    for_each_of(vote, [&](std::size_t at) {
+      const std::size_t begin = at + vote.size();
+      const std::size_t end = text_.find(']', begin);
+      add(begin, end, {"of the first row"},
+          "([&](AttuneSite site) { return site.chosen == 0 ? 0 : " + std::string(text_.substr(begin, end - begin)) +
+              "; }(",
+          "))");
+    });
     for (const string_view call : {"request<false>(", "copy<false>("}) {
       for_each_of(call, [&](std::size_t at) {
         const std::size_t begin = text_.find_first_not_of(' ', line_begin(at));

@@ -39,6 +39,7 @@ constexpr const char* steps_symbol = "attune_steps";
 ///     and a block's become a warp's; early returns deleted;
 ///   arguments of instructions: those of wrong_arguments.hpp;
 ///   comparisons: off by one, always true, always false; && and ||: either operand only; flags: true, false;
+///   a vote about a row: the first row's;
 ///   copies of tiles that reach beyond the matrix: no row is missing;
 ///   the swizzle's ^: +, left operand only; its / and %, and the arithmetic of masks and bounds: left operand only.
 Instrumented instrument(std::string_view text);

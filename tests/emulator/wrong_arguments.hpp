@@ -15,6 +15,8 @@ struct WrongArgument {
 
 // A descriptor counts 16 bytes; coordinates are head_dim, seqlen, head, batch.
 constexpr std::array wrong_arguments{
+    WrongArgument{"any_lane", 0, "of no lane", "false"},
+    WrongArgument{"any_lane", 0, "of lane 0 alone", "lane_index() == 0 && ({})"},
     WrongArgument{"mbarrier_init", 1, "one arrival more", "({}) + 1"},
     WrongArgument{"mbarrier_init", 1, "one arrival fewer", "({}) - 1"},
     WrongArgument{"mbarrier_arrive", 0, "at the next mbarrier", "({}) + 8"},

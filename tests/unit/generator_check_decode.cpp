@@ -39,8 +39,7 @@ TEST_CASE("a decode kernel needs its pipeline, m, l and a slice of O for each wa
 TEST_CASE("tiles that do not divide are refused with the nearest that do") {
   Variant variant = defaults;
   variant.B_c = 96;
-  CHECK(refusals_of(variant) ==
-        "B_c: B_c is 96, but 4 warps take 16 or 32 keys each; nearest that passes: B_c 64\n");
+  CHECK(refusals_of(variant) == "B_c: B_c is 96, but 4 warps take 16 or 32 keys each; nearest that passes: B_c 64\n");
   variant = defaults;
   variant.B_r = 48;
   CHECK(refusals_of(variant) == "B_r: B_r is 48; decode_sm80 has 16, 32; nearest that passes: B_r 32\n");
@@ -63,7 +62,7 @@ TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
   for (const int shared_per_block : {99 * 1024, room}) {
     for (int head_dim = 1; head_dim <= 256; ++head_dim) {
       for (const int B_r : {16, 32}) {
-        const Variant variant = default_variant(decode_sm80, Dtype::fp16, head_dim, false, shared_per_block, B_r);
+        const Variant variant = default_variant(decode_sm80, Dtype::fp16, head_dim, false, shared_per_block, {B_r, 64});
         CAPTURE(variant.name());
         CHECK(refusals_of(variant).empty());
         CHECK(resources(variant).shared_bytes <= shared_per_block);
@@ -84,7 +83,7 @@ TEST_CASE("what is shipped is what would be generated for the same head_dim") {
   CHECK(collected.value.wanted.size() == 2 * 2 * 5 + 2 * 3);
   for (const Wanted& one : collected.value.wanted) {
     Variant expected = default_variant(one.variant.family, static_cast<Dtype>(one.variant.dtype), one.variant.head_dim,
-                                       false, room, one.variant.B_r);
+                                       false, room, one.variant.tile());
     expected.paged = one.variant.paged;
     CHECK(one.variant == expected);
   }
@@ -92,7 +91,7 @@ TEST_CASE("what is shipped is what would be generated for the same head_dim") {
 
 TEST_CASE("the cost of a decode kernel grows with its tile, and combine's is the least") {
   const auto seconds = [](int family, int head_dim, int B_r = 16) {
-    const std::vector<Variant> one{default_variant(family, Dtype::bf16, head_dim, false, room, B_r)};
+    const std::vector<Variant> one{default_variant(family, Dtype::bf16, head_dim, false, room, {B_r, 64})};
     return estimate(one).seconds;
   };
   CHECK(seconds(decode_sm80, 128, 32) > seconds(decode_sm80, 128));

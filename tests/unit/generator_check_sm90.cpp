@@ -88,7 +88,7 @@ TEST_CASE("head_dim_v is one that the family has, and less than head_dim") {
 
 TEST_CASE("the default for V's own head_dim is the smallest pair that holds both") {
   const auto pair_for = [](int head_dim, int head_dim_v) {
-    const Variant variant = default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, 128, head_dim_v);
+    const Variant variant = default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, {128, 128}, head_dim_v);
     CHECK(refusals_of(variant).empty());
     return std::pair(variant.head_dim, variant.head_dim_of_v());
   };
@@ -177,6 +177,25 @@ TEST_CASE("every head_dim has a feasible default, the smallest of the family's t
   }
 }
 
+TEST_CASE("the default tile is the one of its head_dim and mask that is nearest to what is asked for, B_r first") {
+  const auto tile_for = [](int head_dim, bool causal, TileShape wanted) {
+    return default_variant(prefill_sm90, Dtype::bf16, head_dim, causal, room, wanted).tile();
+  };
+  for (const int B_r : {64, 128, 192}) {
+    CHECK(tile_for(128, false, {B_r, 128}) == TileShape{128, 128});
+    CHECK(tile_for(128, false, {B_r, 160}) == TileShape{128, 160});
+    CHECK(tile_for(128, true, {B_r, 160}) == TileShape{128, 128});
+  }
+  for (const int B_c : {128, 160}) {
+    for (const bool causal : {false, true}) {
+      CHECK(tile_for(96, causal, {192, B_c}) == TileShape{192, 96});
+      CHECK(tile_for(96, causal, {128, B_c}) == TileShape{128, 128});
+    }
+    CHECK(tile_for(64, false, {128, B_c}) == TileShape{192, 128});
+    CHECK(tile_for(64, true, {128, B_c}) == TileShape{128, 128});
+  }
+}
+
 TEST_CASE("what is shipped for 9.0 is what would be generated there") {
   const std::filesystem::path spec = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs/prefill_sm90.yaml";
   const Result<Collection> collected = collect(std::span(&spec, 1));
@@ -189,10 +208,12 @@ TEST_CASE("what is shipped for 9.0 is what would be generated there") {
     for (const bool causal : {false, true}) {
       for (const int head_dim : {64, 96, 128, 192, 256}) {
         for (const int B_r : {128, 192}) {
-          expected.push_back(default_variant(prefill_sm90, dtype, head_dim, causal, room, B_r));
+          for (const int B_c : {128, 160}) {
+            expected.push_back(default_variant(prefill_sm90, dtype, head_dim, causal, room, {B_r, B_c}));
+          }
         }
       }
-      expected.push_back(default_variant(prefill_sm90, dtype, 192, causal, room, 128, 128));
+      expected.push_back(default_variant(prefill_sm90, dtype, 192, causal, room, {128, 128}, 128));
     }
   }
   std::ranges::sort(shipped);

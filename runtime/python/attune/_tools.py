@@ -172,8 +172,9 @@ def jit(
 
     Args:
         q, k, v, causal, dtype, batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v,
-            arch: As for explain. Which kernel it is follows from dtype, head_dim, head_dim_v, causal
-            and heads_q / heads_kv; the other sizes are only held to the limits.
+            arch: As for explain. Which kernel it is follows from dtype, head_dim, head_dim_v, causal,
+            heads_q / heads_kv and, where there are several tiles, seqlen_q and seqlen_k; batch is
+            only held to the limits.
 
     Returns:
         The name of the variant.

@@ -302,6 +302,8 @@ __device__ __forceinline__ float unpack_high(u32 word) {
 // --- blocks/chunks.cuh -----------------------------------------------------------------------------------------------
 // A tensor as chunks of 16 bytes, one a thread.
 
+constexpr int element_bytes = chunk_bytes / chunk;
+
 // The chunk of a batch x rows x heads x head_dim tensor that this thread has, column by column, head by head.
 struct ChunkIndex {
   int batch;
@@ -333,7 +335,7 @@ struct ChunkIndex {
 
   __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
     return static_cast<char*>(tensor.data) +
-           (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * 2;
+           (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * element_bytes;
   }
 };
 

@@ -334,6 +334,8 @@ __device__ __forceinline__ i64 position_of(const AttuneStoreParams& params, int 
 // --- blocks/chunks.cuh -----------------------------------------------------------------------------------------------
 // A tensor as chunks of 16 bytes, one a thread.
 
+constexpr int element_bytes = chunk_bytes / chunk;
+
 // The chunk of a batch x rows x heads x head_dim tensor that this thread has, column by column, head by head.
 struct ChunkIndex {
   int batch;
@@ -365,7 +367,7 @@ struct ChunkIndex {
 
   __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
     return static_cast<char*>(tensor.data) +
-           (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * 2;
+           (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * element_bytes;
   }
 };
 
@@ -390,9 +392,9 @@ __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int co
   const int half = rotation.rotary_dim / 2;
   const bool upper = column >= half;
   const i64 first_angle = position * half + (upper ? column - half : column);
-  const Chunk c = load_global(static_cast<const char*>(rotation.cos) + first_angle * 2);
-  const Chunk s = load_global(static_cast<const char*>(rotation.sin) + first_angle * 2);
-  const Chunk partner = load_global(from + (upper ? -half : half) * 2);
+  const Chunk c = load_global(static_cast<const char*>(rotation.cos) + first_angle * element_bytes);
+  const Chunk s = load_global(static_cast<const char*>(rotation.sin) + first_angle * element_bytes);
+  const Chunk partner = load_global(from + (upper ? -half : half) * element_bytes);
   const float sign = upper ? 1.0f : -1.0f;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -14,6 +14,7 @@
 #include "runtime/chunk_emulated.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/merge_arguments.hpp"
+#include "runtime/reference.hpp"
 #include "runtime/registry.hpp"
 #include "runtime/store_arguments.hpp"
 #include "tests/harness/merge_image.hpp"

@@ -64,7 +64,6 @@ using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
-enum class Rotary { none, interleaved, halves };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg

@@ -11,6 +11,11 @@
 // Memory limits it: 16 bytes a thread of K and of V, neighbours beside each other, each element read and written once
 // (a key's halves that are rotated against each other are read twice, the second time from L1).
 
+// --- rotary.h --------------------------------------------------------------------------------------------------------
+// Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
+
+enum class Rotary { none, interleaved, halves };
+
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
@@ -94,7 +99,6 @@ using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
-enum class Rotary { none, interleaved, halves };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg

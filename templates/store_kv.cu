@@ -3,6 +3,7 @@
 //
 // Memory limits it: 16 bytes a thread of K and of V, neighbours beside each other, each element read and written once
 // (a key's halves that are rotated against each other are read twice, the second time from L1).
+#include "rotary.h"
 #include "store_params.h"
 #include "types.h"
 

@@ -297,7 +297,7 @@ __device__ __forceinline__ float unpack_high(u32 word) {
 
 // A token of the cache.
 struct CacheSlot {
-  int page;  // -1: there is no such page, and nothing is written
+  int page;  // negative: there is no such page, and nothing is written
   int token;
 };
 
@@ -326,7 +326,7 @@ __device__ __forceinline__ CacheSlot slot_of(const AttuneStoreParams& params, in
                  : load_global_int(params.block_table + static_cast<i64>(batch) * params.table_width + entry);
     }
   }
-  return {page >= 0 && page < params.pages ? static_cast<int>(page) : -1, static_cast<int>(inside)};
+  return {page < params.pages ? static_cast<int>(page) : -1, static_cast<int>(inside)};
 }
 
 // The row of the rotations that turns a new token.

@@ -7,7 +7,7 @@
 
 // A token of the cache.
 struct CacheSlot {
-  int page;  // -1: there is no such page, and nothing is written
+  int page;  // negative: there is no such page, and nothing is written
   int token;
 };
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ CacheSlot slot_of(const AttuneStoreParams& params, in
                  : load_global_int(params.block_table + static_cast<i64>(batch) * params.table_width + entry);
     }
   }
-  return {page >= 0 && page < params.pages ? static_cast<int>(page) : -1, static_cast<int>(inside)};
+  return {page < params.pages ? static_cast<int>(page) : -1, static_cast<int>(inside)};
 }
 
 // The row of the rotations that turns a new token.

@@ -51,7 +51,7 @@ void check_store(const TestRegistry& registry, const StoreCase& one, std::uint64
   gpu().driver.synchronize();
   std::vector<std::uint16_t> after = memory.cache;
   cache.download(after);
-  image.check(after);
+  CHECK(image.agrees(after));
 }
 
 /// A call in device memory.

@@ -47,9 +47,9 @@ class StoreImage {
   /// The call on memories of these sizes, wherever they are.
   [[nodiscard]] attune_store_kv_args args(void* fresh, void* angles, void* slots, void* ints, void* cache) const;
 
-  /// CHECKs that the cache has the new rows, to the bit where nothing is rotated and rounded correctly elsewhere, and
-  /// every other byte as it was.
-  void check(const std::vector<std::uint16_t>& cache) const;
+  /// Whether the cache has the new rows, to the bit where nothing is rotated and rounded correctly elsewhere, and every
+  /// other byte as it was.
+  [[nodiscard]] bool agrees(const std::vector<std::uint16_t>& cache) const;
 
  private:
   struct Place {

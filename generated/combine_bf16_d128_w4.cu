@@ -195,6 +195,12 @@ __device__ __forceinline__ int load_global_int(const int* pointer) {
   return value;
 }
 
+__device__ __forceinline__ i64 load_global_long(const i64* pointer) {
+  i64 value;
+  asm volatile("ld.global.s64 %0, [%1];" : "=l"(value) : "l"(__cvta_generic_to_global(pointer)));
+  return value;
+}
+
 __device__ __forceinline__ float load_global_float(const float* pointer) {
   float value;
   asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(pointer)));

@@ -70,6 +70,7 @@ Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec) {
   for (const Family& family : families()) {
     Variant variant = family.defaults;
     if (family.operation == Operation::prefill) variant.causal = 1;
+    if (family.operation == Operation::store) variant.rotary = static_cast<int>(Rotary::halves);
     merge.add(variant, std::string{family.name});
   }
   Result<Collection> collected = collect(std::span(&spec, 1));

@@ -30,7 +30,8 @@ Result<Collection> collect(std::span<const std::filesystem::path> specs);
 /// Emits the source of every variant.
 Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const TemplateFiles& templates);
 
-/// What generated/ holds: every family's default variant, where it has one with the causal mask, and all of one spec, the quickstart.
+/// What generated/ holds: every family's default variant, with the causal mask or a rotation where it has one, and all
+/// of one spec, the quickstart.
 Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec);
 
 }  // namespace attune

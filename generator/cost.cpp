@@ -33,6 +33,8 @@ Cost cost_of(const Variant& variant) {
     case Operation::decode:
       return mma_cost(decode_mma_instructions(variant));
     case Operation::combine:
+    case Operation::store:
+    case Operation::merge:
       return mma_cost(0);
     case Operation::prefill:
       break;

@@ -14,6 +14,7 @@ using namespace std::string_view_literals;
 
 constexpr std::array dtype_words{"fp16"sv, "bf16"sv};
 constexpr std::array rescale_words{"always"sv, "skip_first"sv, "on_new_max"sv};
+constexpr std::array rotary_words{"none"sv, "interleaved"sv, "halves"sv};
 constexpr std::array any_word{"any"sv};
 constexpr std::array whole_word{"whole"sv};
 constexpr std::array same_word{"same"sv};
@@ -50,6 +51,8 @@ constexpr std::array field_table{
     integer("Q_stages", &Variant::Q_stages, 1, 4, 1, no_words, "qs", false,
             "tiles of Q that shared memory holds at a time"),
     boolean("paged", &Variant::paged, "paged", "keys are in pages that a block table names"),
+    choice("rotary", &Variant::rotary, rotary_words, "rotary_", false,
+           "pairs of a key's columns that are rotated as it is stored: neighbours, or columns of its two halves"),
     boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
     integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
             "heads of Q per head of K and V; any: taken from the launch"),
@@ -105,6 +108,10 @@ constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv, "B_c"sv,
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv};
 
+constexpr std::array store_kv_keys{"dtype"sv, "warps"sv, "rotary"sv};
+
+constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
+
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",
            .operation = Operation::prefill,
@@ -138,9 +145,26 @@ constexpr std::array family_table{
            .keys = combine_keys,
            .defaults = {.family = combine},
            .doc = "Flash-Decoding's merge of the parts of the keys"},
+    Family{.name = "store_kv",
+           .operation = Operation::store,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = store_kv_keys,
+           .defaults = {.family = store_kv},
+           .doc = "new keys and values to a cache, with rotary position embedding"},
+    Family{.name = "merge_states",
+           .operation = Operation::merge,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = merge_states_keys,
+           .defaults = {.family = merge_states},
+           .doc = "merge of two results over different keys"},
 };
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
+static_assert(family_table[store_kv].name == "store_kv" && family_table[merge_states].name == "merge_states");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {

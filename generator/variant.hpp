@@ -25,6 +25,13 @@ enum class Rescale : int {
   on_new_max = 2,  ///< only when some row of the warp has a new maximum
 };
 
+/// How new keys are rotated on their way into a cache (rotary position embedding).
+enum class Rotary : int {
+  none = 0,
+  interleaved = 1,  ///< neighbouring columns make a pair
+  halves = 2,       ///< columns half of rotary_dim apart
+};
+
 /// The size of a kernel's tile: its rows, and the keys of one step.
 struct TileShape {
   int B_r = 0;
@@ -53,6 +60,7 @@ struct Variant {
   int stages = 2;
   int Q_stages = 2;
   int paged = 0;
+  int rotary = static_cast<int>(Rotary::none);
   int causal = 0;
   int gqa_ratio = 0;  ///< 0: any
   int pack_gqa = 0;
@@ -133,8 +141,10 @@ enum class Operation : int {
   prefill = 0,  ///< attention of many queries
   decode = 1,   ///< attention of few queries to a cache, each thread block with a part of the keys
   combine = 2,  ///< the results of such parts into one
+  store = 3,    ///< new keys and values to a cache
+  merge = 4,    ///< two results of attention into one
 };
-inline constexpr int operation_count = 3;
+inline constexpr int operation_count = 5;
 
 /// A kernel family, one file in templates/.
 struct Family {
@@ -164,6 +174,8 @@ inline constexpr int prefill_sm80 = 0;
 inline constexpr int prefill_sm90 = 1;
 inline constexpr int decode_sm80 = 2;
 inline constexpr int combine = 3;
+inline constexpr int store_kv = 4;
+inline constexpr int merge_states = 5;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);

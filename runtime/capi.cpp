@@ -151,4 +151,36 @@ attune_status attune_decode(attune_registry* registry, const attune_decode_args*
   });
 }
 
+attune_status attune_store_kv_prepare(attune_registry* registry, const attune_store_kv_args* args) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.prepare(*args);
+  });
+}
+
+attune_status attune_store_kv(attune_registry* registry, const attune_store_kv_args* args, void* stream) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.store_kv(*args, stream);
+  });
+}
+
+attune_status attune_merge_states_prepare(attune_registry* registry, const attune_merge_states_args* args) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.prepare(*args);
+  });
+}
+
+attune_status attune_merge_states(attune_registry* registry, const attune_merge_states_args* args, void* stream) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.merge_states(*args, stream);
+  });
+}
+
 }  // extern "C"

@@ -51,6 +51,8 @@ EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, 
 template EmbeddedChoice choose_embedded(const Problem&, const Device&, attune_compile_policy);
 template EmbeddedChoice choose_embedded(const DecodeProblem&, const Device&, attune_compile_policy);
 template EmbeddedChoice choose_embedded(const CombineProblem&, const Device&, attune_compile_policy);
+template EmbeddedChoice choose_embedded(const StoreProblem&, const Device&, attune_compile_policy);
+template EmbeddedChoice choose_embedded(const MergeProblem&, const Device&, attune_compile_policy);
 
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
@@ -75,6 +77,10 @@ OwnChoice choose_own(const DecodeProblem& problem, const Device& device) { retur
 
 OwnChoice choose_own(const CombineProblem& problem, const Device& device) { return only_choice(problem, device); }
 
+OwnChoice choose_own(const StoreProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return only_choice(problem, device); }
+
 template <class AnyProblem>
 Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
   const OwnChoice own = choose_own(problem, device);
@@ -92,6 +98,8 @@ Variant variant_to_generate(const AnyProblem& problem, const Device& device, att
 template Variant variant_to_generate(const Problem&, const Device&, attune_compile_policy);
 template Variant variant_to_generate(const DecodeProblem&, const Device&, attune_compile_policy);
 template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const StoreProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const MergeProblem&, const Device&, attune_compile_policy);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

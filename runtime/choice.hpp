@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/chunk_plan.hpp"
 #include "runtime/decode_plan.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/plan.hpp"
@@ -18,7 +19,7 @@ struct EmbeddedChoice {
   bool preferred = false;
 };
 
-/// For a Problem, DecodeProblem or CombineProblem.
+/// For a problem of any operation.
 template <class AnyProblem>
 EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, attune_compile_policy policy);
 
@@ -38,6 +39,8 @@ OwnChoice choose_own(const Problem& problem, const Device& device);
 /// The one family's own tile.
 OwnChoice choose_own(const DecodeProblem& problem, const Device& device);
 OwnChoice choose_own(const CombineProblem& problem, const Device& device);
+OwnChoice choose_own(const StoreProblem& problem, const Device& device);
+OwnChoice choose_own(const MergeProblem& problem, const Device& device);
 
 /// The variant to generate for a problem of any operation. Throws Error{ATTUNE_UNSUPPORTED} when no kernel can serve it
 /// there, and Error{ATTUNE_NOT_COMPILED} when the policy forbids to compile one.

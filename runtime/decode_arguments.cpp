@@ -1,13 +1,11 @@
 #include "runtime/decode_arguments.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstddef>
 #include <cstdint>
 
 #include "runtime/arguments.hpp"
-#include "runtime/error.hpp"
 #include "runtime/tensor_arguments.hpp"
 
 namespace attune {
@@ -15,20 +13,12 @@ namespace {
 
 constexpr std::size_t workspace_alignment = 16;
 
-void throw_if_any(const std::vector<std::string>& found) {
-  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
-}
-
 Extents queries_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_q, problem.heads_q}; }
 
 Extents cache_of(const DecodeProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
 
 DecodeProblem problem_of(const attune_decode_args& args) {
-  if (args.struct_size < sizeof(args)) {
-    throw Error(ATTUNE_INVALID_ARGUMENT,
-                fmt::format("attune_decode_args.struct_size is {}; it must be sizeof(attune_decode_args), at least {}",
-                            args.struct_size, sizeof(args)));
-  }
+  check_struct_size("attune_decode_args", args.struct_size, sizeof(args));
   return {.dtype = static_cast<Dtype>(raw(args.dtype)),
           .batch = args.batch,
           .seqlen_q = args.seqlen_q,
@@ -45,17 +35,6 @@ DecodeProblem problem_of(const attune_decode_args& args) {
           .window_right = args.window_right};
 }
 
-void check_cache(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
-  if (args.block_table != nullptr) return;
-  if (problem.paged()) {
-    found.push_back(
-        fmt::format("block_table is null; it must name the pages where table_width is {}", problem.table_width));
-  } else if (problem.pages < problem.batch) {
-    found.push_back(fmt::format("pages is {}; without a block_table it must be at least batch, which is {}",
-                                problem.pages, problem.batch));
-  }
-}
-
 void check_memory(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
   const bool has_keys = !is_empty(problem) && problem.max_seqlen_k > 0;
   const Extents cache = has_keys ? cache_of(problem) : Extents{};
@@ -67,7 +46,7 @@ void check_memory(std::vector<std::string>& found, const attune_decode_args& arg
   check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
   check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
   check_alignment(found, "workspace", args.workspace, workspace_alignment);
-  if (has_keys) check_cache(found, args, problem);
+  if (has_keys) check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
 }
 
 }  // namespace

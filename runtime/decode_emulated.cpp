@@ -1,59 +1,32 @@
 #include "runtime/decode_emulated.hpp"
 
-#include <cstdint>
+#include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/decode_arguments.hpp"
+#include "runtime/emulated_buffers.hpp"
 
 namespace attune {
-namespace {
-
-/// A contiguous array.
-emulator::Buffer array(const char* name, const void* data, int element_bytes, const std::array<long long, 4>& extents,
-                       bool writable) {
-  return {.name = name,
-          .data = const_cast<void*>(data),
-          .element_bytes = element_bytes,
-          .extents = extents,
-          .strides = {extents[1] * extents[2] * extents[3], extents[2] * extents[3], extents[3]},
-          .writable = writable};
-}
-
-}  // namespace
-
 std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const DecodePlan& plan,
                                          Operation operation) {
-  std::vector<emulator::Buffer> buffers;
-  const auto add = [&](const char* name, const AttuneTensor& tensor, long long outer, long long middle, long long heads,
-                       bool writable) {
-    if (tensor.data == nullptr) return;
-    buffers.push_back({.name = name,
-                       .data = tensor.data,
-                       .element_bytes = sizeof(std::uint16_t),
-                       .extents = {outer, middle, heads, params.head_dim},
-                       .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
-                       .writable = writable});
-  };
-  const auto add_array = [&](const char* name, const void* data, const std::array<long long, 4>& extents,
-                             bool writable) {
-    static_assert(sizeof(float) == sizeof(std::int32_t));
-    if (data != nullptr) buffers.push_back(array(name, data, sizeof(float), extents, writable));
-  };
+  using Use = EmulatedBuffers::Use;
+  EmulatedBuffers buffers;
   const int heads_q = params.heads_kv * params.gqa_ratio;
   const int rows = params.seqlen_q * params.gqa_ratio;
   const bool decodes = operation == Operation::decode;
   if (decodes) {
-    add("q", params.q, params.batch, params.seqlen_q, heads_q, false);
-    add("k", params.k, params.pages, params.page_size, params.heads_kv, false);
-    add("v", params.v, params.pages, params.page_size, params.heads_kv, false);
-    add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, false);
+    buffers.add_tensor("q", params.q, {params.batch, params.seqlen_q, heads_q, params.head_dim}, Use::read);
+    buffers.add_tensor("k", params.k, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
+    buffers.add_tensor("v", params.v, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
+    buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
   }
-  add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, false);
-  add("o", params.o, params.batch, params.seqlen_q, heads_q, true);
-  add_array("lse", params.lse, {1, params.batch, heads_q, params.seqlen_q}, true);
-  add_array("partial_o", params.partial_o, {plan.slots, params.heads_kv, rows, params.head_dim}, decodes);
-  add_array("partial_lse", params.partial_lse, {1, plan.slots, params.heads_kv, rows}, decodes);
-  return buffers;
+  buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
+  buffers.add_tensor("o", params.o, {params.batch, params.seqlen_q, heads_q, params.head_dim}, Use::written);
+  buffers.add_array("lse", params.lse, {1, params.batch, heads_q, params.seqlen_q}, Use::written);
+  const Use of_parts = decodes ? Use::written : Use::read;
+  buffers.add_array("partial_o", params.partial_o, {plan.slots, params.heads_kv, rows, params.head_dim}, of_parts);
+  buffers.add_array("partial_lse", params.partial_lse, {1, plan.slots, params.heads_kv, rows}, of_parts);
+  return std::move(buffers).take();
 }
 
 emulator::Report run_emulated(const DecodeKernels& kernels, const attune_decode_args& args,

@@ -9,7 +9,7 @@
 
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/refusals.hpp"
 
 namespace attune {
 namespace {
@@ -27,25 +27,12 @@ constexpr int working_registers = 55;
 long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
 /// The reasons that both kernels share.
-std::vector<std::string> common_refusals(const Variant& variant, Operation operation, Dtype dtype, int head_dim,
+std::vector<std::string> shared_refusals(const Variant& variant, Operation operation, Dtype dtype, int head_dim,
                                          const Device& device) {
-  if (family_of(variant).operation != operation) return {"template: it computes something else"};
-  std::vector<std::string> result;
-  if (variant.dtype != static_cast<int>(dtype)) {
-    const Field& field = *find_field("dtype");
-    result.push_back(fmt::format("dtype: the kernel takes {}, the problem has {}", value_text(field, variant.dtype),
-                                 value_text(field, static_cast<int>(dtype))));
-  }
+  std::vector<std::string> result = common_refusals(variant, operation, dtype, device);
   if (head_dim > variant.head_dim) {
     result.push_back(
         fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, head_dim));
-  }
-  if (!meant_for(variant, device.capability)) {
-    result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
-                                 device.capability % 10));
-  }
-  for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
-    result.push_back(refusal.field + ": " + refusal.message);
   }
   return result;
 }
@@ -113,7 +100,7 @@ bool reads_once(const Variant& variant, const DecodeProblem& problem, const Devi
 
 std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device) {
   std::vector<std::string> result =
-      common_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
+      shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
   if ((variant.paged != 0) != problem.paged()) {
     result.push_back(fmt::format("paged: the kernel has {}, the problem {}", variant.paged != 0, problem.paged()));
   }
@@ -121,7 +108,7 @@ std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& p
 }
 
 std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device) {
-  return common_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
+  return shared_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
 }
 
 std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device) {

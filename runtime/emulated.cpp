@@ -5,6 +5,7 @@
 
 #include "runtime/arguments.hpp"
 #include "runtime/choice.hpp"
+#include "runtime/chunk_emulated.hpp"
 #include "runtime/decode_arguments.hpp"
 #include "runtime/decode_emulated.hpp"
 #include "runtime/emulator/tensor_map.hpp"
@@ -121,10 +122,23 @@ void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem
   if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
 }
 
-void EmulatedKernels::prefill(const attune_prefill_args& args, const Problem& problem) {
+void EmulatedKernels::prepare(const StoreProblem& problem) { kernel_for(problem); }
+
+void EmulatedKernels::prepare(const MergeProblem& problem) { kernel_for(problem); }
+
+template <class Args, class AnyProblem>
+void EmulatedKernels::run(const Args& args, const AnyProblem& problem) {
   const auto& [variant, kernel] = kernel_for(problem);
   const emulator::Report report = run_emulated(kernel, variant, args, problem, {.seed = seed_});
   if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
+}
+
+void EmulatedKernels::prefill(const attune_prefill_args& args, const Problem& problem) { run(args, problem); }
+
+void EmulatedKernels::store_kv(const attune_store_kv_args& args, const StoreProblem& problem) { run(args, problem); }
+
+void EmulatedKernels::merge_states(const attune_merge_states_args& args, const MergeProblem& problem) {
+  run(args, problem);
 }
 
 }  // namespace attune

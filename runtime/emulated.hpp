@@ -14,6 +14,7 @@
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/problem.hpp"
+#include "runtime/store_problem.hpp"
 #include "templates/params.h"
 #include "templates/tensor_params.h"
 
@@ -62,10 +63,14 @@ class EmulatedKernels {
   /// Compiles or fetches what serves the problem. Throws Error.
   void prepare(const Problem& problem);
   void prepare(const DecodeProblem& problem);
+  void prepare(const StoreProblem& problem);
+  void prepare(const MergeProblem& problem);
 
   /// prepare(), then runs the call to its end. Throws Error{ATTUNE_KERNEL_FAULT} with what the emulator found.
   void prefill(const attune_prefill_args& args, const Problem& problem);
   void decode(const attune_decode_args& args, const DecodeProblem& problem);
+  void store_kv(const attune_store_kv_args& args, const StoreProblem& problem);
+  void merge_states(const attune_merge_states_args& args, const MergeProblem& problem);
 
   /// The launches of a call. Throws Error.
   DecodePlan decode_plan(const DecodeProblem& problem);
@@ -75,6 +80,10 @@ class EmulatedKernels {
 
   template <class AnyProblem>
   const Kernels::value_type& kernel_for(const AnyProblem& problem);
+
+  /// An operation that is one launch.
+  template <class Args, class AnyProblem>
+  void run(const Args& args, const AnyProblem& problem);
 
   const attune_compile_policy policy_;
   const Cache cache_;

@@ -13,13 +13,16 @@
 #include "generator/check.hpp"
 #include "runtime/arguments.hpp"
 #include "runtime/choice.hpp"
+#include "runtime/chunk_plan.hpp"
 #include "runtime/decode_arguments.hpp"
 #include "runtime/decode_plan.hpp"
 #include "runtime/driver.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/error.hpp"
 #include "runtime/launch.hpp"
+#include "runtime/merge_arguments.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/store_arguments.hpp"
 
 namespace attune {
 namespace {
@@ -100,6 +103,12 @@ struct Registry::State {
   const Loaded* already_loaded(const Variant& variant, int ordinal) const;
   const Loaded& keep(const Variant& variant, KernelHandle kernel, const Device& device);
   const Compiler& open_compiler();
+
+  // Of operations that are one launch of a thread for each 16 bytes.
+  template <class Args>
+  void prepare_chunks(const Args& args);
+  template <class AnyProblem, class Params>
+  void launch_chunks(const AnyProblem& problem, const Params& params, void* stream);
 
   template <class AnyProblem>
   [[nodiscard]] std::atomic<const Table*>& table_of() {
@@ -263,6 +272,40 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
   const Resources needs = resources(merge->variant);
   const auto order = merge->device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
   driver.launch(merge->kernel, planned.combine_grid, needs.threads, needs.shared_bytes, stream, &params, order);
+}
+
+template <class Args>
+void Registry::State::prepare_chunks(const Args& args) {
+  const auto problem = check_arguments(args);
+  if (emulated) return emulated->prepare(problem);
+  const Driver& opened = open_driver();
+  opened.warm(kernel_for(problem, opened).kernel);
+}
+
+template <class AnyProblem, class Params>
+void Registry::State::launch_chunks(const AnyProblem& problem, const Params& params, void* stream) {
+  const Driver& opened = open_driver();
+  const Loaded& loaded = kernel_for(problem, opened);
+  const ChunkPlan planned = plan(loaded.variant, problem);
+  opened.launch(loaded.kernel, planned.grid, planned.threads, 0, stream, &params);
+}
+
+void Registry::prepare(const attune_store_kv_args& args) { state_->prepare_chunks(args); }
+
+void Registry::store_kv(const attune_store_kv_args& args, void* stream) {
+  const StoreProblem problem = check_arguments(args);
+  if (is_empty(problem)) return;
+  if (state_->emulated) return state_->emulated->store_kv(args, problem);
+  state_->launch_chunks(problem, make_params(args, problem), stream);
+}
+
+void Registry::prepare(const attune_merge_states_args& args) { state_->prepare_chunks(args); }
+
+void Registry::merge_states(const attune_merge_states_args& args, void* stream) {
+  const MergeProblem problem = check_arguments(args);
+  if (is_empty(problem)) return;
+  if (state_->emulated) return state_->emulated->merge_states(args, problem);
+  state_->launch_chunks(problem, make_params(args, problem), stream);
 }
 
 std::size_t Registry::decode_workspace(const attune_decode_args& args) {

@@ -31,10 +31,14 @@ class Registry {
 
   /// The same for decode: both of its kernels, where it needs the second.
   void prepare(const attune_decode_args& args);
+  void prepare(const attune_store_kv_args& args);
+  void prepare(const attune_merge_states_args& args);
 
   /// prepare(), then launches on the stream; the emulator is done when this returns. Throws Error.
   void prefill(const attune_prefill_args& args, void* stream);
   void decode(const attune_decode_args& args, void* stream);
+  void store_kv(const attune_store_kv_args& args, void* stream);
+  void merge_states(const attune_merge_states_args& args, void* stream);
 
   /// Bytes of workspace that decode() needs. Throws Error.
   std::size_t decode_workspace(const attune_decode_args& args);

@@ -1,11 +1,14 @@
 #include "runtime/tensor_arguments.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
+
+#include "runtime/error.hpp"
 
 namespace attune {
 namespace {
@@ -67,6 +70,27 @@ void check_alignment(std::vector<std::string>& found, const char* name, const vo
   if (address % bytes != 0) {
     found.push_back(fmt::format("{} is {:#x}; it must be a multiple of {} bytes", name, address, bytes));
   }
+}
+
+void check_table(std::vector<std::string>& found, const std::int32_t* block_table, int batch, int pages,
+                 int table_width) {
+  if (block_table != nullptr) return;
+  if (table_width > 1) {
+    found.push_back(fmt::format("block_table is null; it must name the pages where table_width is {}", table_width));
+  } else if (pages < batch) {
+    found.push_back(
+        fmt::format("pages is {}; without a block_table it must be at least batch, which is {}", pages, batch));
+  }
+}
+
+void check_struct_size(const char* type, std::size_t given, std::size_t needed) {
+  if (given >= needed) return;
+  throw Error(ATTUNE_INVALID_ARGUMENT,
+              fmt::format("{}.struct_size is {}; it must be sizeof({}), at least {}", type, given, type, needed));
+}
+
+void throw_if_any(const std::vector<std::string>& found) {
+  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
 }
 
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale) {

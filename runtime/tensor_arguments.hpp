@@ -30,7 +30,17 @@ void check_tensor(std::vector<std::string>& found, const char* name, const attun
 /// Adds a line where the pointer is no multiple of so many bytes.
 void check_alignment(std::vector<std::string>& found, const char* name, const void* pointer, std::size_t bytes);
 
+/// Adds a line where a cache's pages are not named: a table is needed but where sequence i has page i.
+void check_table(std::vector<std::string>& found, const std::int32_t* block_table, int batch, int pages,
+                 int table_width);
+
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale);
+
+/// Throws Error{ATTUNE_INVALID_ARGUMENT} where a caller's arguments are smaller than what the library reads of them.
+void check_struct_size(const char* type, std::size_t given, std::size_t needed);
+
+/// Throws Error{ATTUNE_INVALID_ARGUMENT} with these lines, if there are any.
+void throw_if_any(const std::vector<std::string>& found);
 
 /// The scale that kernels take.
 float scale_log2_of(float softmax_scale);

@@ -81,6 +81,7 @@ class Block final : public Machine {
   void wgmma_wait(unsigned pending, int line) override;
   void settle_registers(float* registers, unsigned count, int line) override;
   unsigned short to_storage(int dtype, float value) const override;
+  float from_storage(int dtype, unsigned short bits) const override;
 
  private:
   /// What a warp's lanes do together. The warp executes it once all its lanes have come. A thread waits for an mbarrier

@@ -155,6 +155,10 @@ unsigned short Block::to_storage(int dtype, float value) const {
   return attune::to_storage(static_cast<Dtype>(dtype), value);
 }
 
+float Block::from_storage(int dtype, unsigned short bits) const {
+  return attune::from_storage(static_cast<Dtype>(dtype), bits);
+}
+
 void Block::perform(Warp& warp, Collective collective) {
   constexpr unsigned row_bytes = 16;  // of a matrix
   Thread* const lanes = &threads_[warp.first];

@@ -23,6 +23,7 @@
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/parallel.hpp"
 #include "runtime/plan.hpp"
+#include "tests/emulator/experiment.hpp"
 #include "tests/emulator/mutate.hpp"
 #include "tests/harness/call_image.hpp"
 
@@ -40,12 +41,10 @@ struct Setup {
   bool count_banks = false;  ///< and compare them with the unmutated run
 };
 
-enum class Notice { none, fault, numbers, banks };
-
-/// One launch of a kernel that can be made again and again, and what is known about its result.
-class Experiment {
+/// Of a kernel that attends.
+class PrefillExperiment : public Experiment {
  public:
-  Experiment(const Variant& variant, const Setup& setup)
+  PrefillExperiment(const Variant& variant, const Setup& setup)
       : setup_(setup),
         call_(setup.problem, testing::Layout::gaps, 17),
         in_(call_.in()),
@@ -81,19 +80,15 @@ class Experiment {
     reference_ = reference_attention(problem, host(args.q), host(args.k), host(args.v), scale, 1);
     naive_ = naive_attention(problem, host(args.q), host(args.k), host(args.v), scale, 1);
   }
-  ~Experiment() = default;
-  Experiment(const Experiment&) = delete;
-  Experiment& operator=(const Experiment&) = delete;
 
-  /// What is wrong with the kernel as it was emitted, or nothing. Sets the measure for bank conflicts.
-  std::string run_unmutated(const emulator::Kernel& kernel) {
+  std::string run_unmutated(const emulator::Kernel& kernel) override {
     const Notice notice = run(kernel);
     expected_wavefronts_ = wavefronts_;
     if (notice == Notice::none) return "";
     return fmt::format("{}: {}", setup_.problem.text(), notice == Notice::fault ? fault_ : "numbers disagree");
   }
 
-  Notice run(const emulator::Kernel& kernel) {
+  Notice run(const emulator::Kernel& kernel) override {
     std::ranges::copy(call_.poisoned_out(), out_.begin());  // the launch knows where they are
     std::ranges::copy(call_.poisoned_lse(), lse_.begin());
     *static_cast<long long*>(kernel.symbol(steps_symbol)) = 0;
@@ -172,6 +167,16 @@ std::vector<Subject> subjects() {
     v.dtype = static_cast<int>(Dtype::fp16), v.head_dim = 128, v.head_dim_v = 96, v.B_r = v.B_c = 64;
     v.stages = 3, v.causal = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
+
+  const auto add_store = [&](const std::string& label, Rotary rotary) {
+    add(label, [&](Variant& v) {
+      v = families()[store_kv].defaults;
+      v.rotary = static_cast<int>(rotary);
+    });
+  };
+  add_store("store", Rotary::none);
+  add_store("store_interleaved", Rotary::interleaved);
+  add_store("store_halves", Rotary::halves);
   return result;
 }
 
@@ -209,6 +214,13 @@ std::vector<Setup> setups(const Variant& variant) {
   if (tensor_maps) set_heads(odd.problem, 2);  // so that a block goes from one such tile to the next
   // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
   add(variant.B_r + variant.B_c, (variant.B_r / variant.B_c + 2) * variant.B_c).count_banks = !tensor_maps;
+  return result;
+}
+
+std::vector<std::unique_ptr<Experiment>> experiments_of(const Variant& variant) {
+  if (variant.family == store_kv) return store_experiments(variant);
+  std::vector<std::unique_ptr<Experiment>> result;
+  for (const Setup& setup : setups(variant)) result.push_back(std::make_unique<PrefillExperiment>(variant, setup));
   return result;
 }
 
@@ -290,10 +302,9 @@ void run_part(const Prepared& prepared, int part, int of, Outcome& outcome) {
   const emulator::Kernel kernel(prepared.image, prepared.name);
   auto* const mutant = static_cast<int*>(kernel.symbol(mutant_symbol));
   auto* const reached = static_cast<unsigned char*>(kernel.symbol(reached_symbol));
-  std::vector<std::unique_ptr<Experiment>> experiments;
-  for (const Setup& setup : setups(prepared.subject.variant)) {
-    experiments.push_back(std::make_unique<Experiment>(prepared.subject.variant, setup));
-    const std::string wrong = experiments.back()->run_unmutated(kernel);
+  const std::vector<std::unique_ptr<Experiment>> experiments = experiments_of(prepared.subject.variant);
+  for (const auto& experiment : experiments) {
+    const std::string wrong = experiment->run_unmutated(kernel);
     if (!wrong.empty()) outcome.unmutated = wrong;
   }
   if (!outcome.unmutated.empty()) return;

@@ -7,6 +7,7 @@
 #include "runtime/device.hpp"
 #include "runtime/tensor_params.hpp"
 #include "templates/decode_params.h"
+#include "templates/store_params.h"
 #include "templates/tensor_params.h"
 
 namespace attune::testing {
@@ -21,6 +22,8 @@ struct FakeLaunch {
   AttunePrefillParams params{};
   AttuneTensorPrefillParams tensor_params{};  ///< of a kernel that reads through tensor maps; `params` is its problem
   AttuneDecodeParams decode_params{};         ///< of decode's kernels
+  AttuneStoreParams store_params{};           ///< of store_kv's
+  AttuneMergeParams merge_params{};           ///< of merge_states'
   bool combines = false;                      ///< the second of decode's kernels
   bool overlaps = false;                      ///< may begin before the kernel before it has ended
 };

@@ -99,12 +99,14 @@ Result library_unload(Handle library) {
   return success;
 }
 // A library is one byte: which parameters its kernel takes.
-enum class KernelKind : char { prefill, tensor_maps, decode, combine };
+enum class KernelKind : char { prefill, tensor_maps, decode, combine, store, merge };
 Result library_get_kernel(Handle* kernel, Handle library, const char* name) {
   const std::string_view text(name);
   *static_cast<KernelKind*>(library) = text.starts_with("prefill_sm90") ? KernelKind::tensor_maps
                                        : text.starts_with("decode")     ? KernelKind::decode
                                        : text.starts_with("combine")    ? KernelKind::combine
+                                       : text.starts_with("store_kv")   ? KernelKind::store
+                                       : text.starts_with("merge")      ? KernelKind::merge
                                                                         : KernelKind::prefill;
   return *kernel = library, success;
 }
@@ -129,12 +131,19 @@ void note(attune::testing::FakeLaunch& launch, const LaunchConfig& config, Handl
                     config.attributes[0].value.allowed == 1;
   const KernelKind kind = *static_cast<const KernelKind*>(kernel);
   launch.combines = kind == KernelKind::combine;
-  if (kind == KernelKind::tensor_maps) {
-    std::memcpy(&launch.tensor_params, params, sizeof(launch.tensor_params));
-  } else if (kind == KernelKind::prefill) {
-    std::memcpy(&launch.params, params, sizeof(launch.params));
-  } else {
-    std::memcpy(&launch.decode_params, params, sizeof(launch.decode_params));
+  const auto keep = [params](auto& block) { std::memcpy(&block, params, sizeof(block)); };
+  switch (kind) {
+    case KernelKind::tensor_maps:
+      return keep(launch.tensor_params);
+    case KernelKind::prefill:
+      return keep(launch.params);
+    case KernelKind::decode:
+    case KernelKind::combine:
+      return keep(launch.decode_params);
+    case KernelKind::store:
+      return keep(launch.store_params);
+    case KernelKind::merge:
+      return keep(launch.merge_params);
   }
 }
 

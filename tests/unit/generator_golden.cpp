@@ -36,13 +36,14 @@ TemplateFiles shipped_templates() { return value_of(read_templates(source_dir / 
 std::vector<Wanted> shipped_variants() {
   return value_of(collect(std::vector{source_dir / "specs/prefill_sm80.yaml", source_dir / "specs/prefill_sm90.yaml",
                                       source_dir / "specs/decode.yaml", source_dir / "specs/combine.yaml",
+                                      source_dir / "specs/store_kv.yaml", source_dir / "specs/merge_states.yaml",
                                       source_dir / "specs/quickstart.yaml"}))
       .wanted;
 }
 
 TEST_CASE("generated/ holds exactly what is emitted today (else: attune-gen golden)") {
   const auto wanted = value_of(golden_variants(source_dir / "specs/quickstart.yaml"));
-  CHECK(wanted.size() == 6);
+  CHECK(wanted.size() == 8);
   std::set<std::string> expected;
   for (const Source& source : value_of(emit_all(wanted, shipped_templates()))) {
     CAPTURE(source.name);
@@ -88,7 +89,8 @@ TEST_CASE("the schema allows each template its own keys, and says where defaults
   CHECK_FALSE(definitions["B_c"].contains("default"));
   CHECK(definitions["B_c"]["description"].get<std::string>().ends_with(
       "default 64 in prefill_sm80, 128 in prefill_sm90, 64 in decode_sm80"));
-  CHECK(definitions["warps"]["description"].get<std::string>().ends_with("; prefill_sm80, decode_sm80, combine only"));
+  CHECK(definitions["warps"]["description"].get<std::string>().ends_with(
+      "; prefill_sm80, decode_sm80, combine, store_kv, merge_states only"));
   CHECK(definitions["rescale_bound"]["default"] == 0);
   CHECK(definitions["head_dim"]["default"] == 128);
 }

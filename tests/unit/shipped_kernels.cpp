@@ -17,7 +17,8 @@ const std::filesystem::path root = ATTUNE_SOURCE_DIR;
 
 std::vector<Wanted> shipped() {
   const std::vector<std::filesystem::path> specs{root / "specs/prefill_sm80.yaml", root / "specs/prefill_sm90.yaml",
-                                                 root / "specs/decode.yaml", root / "specs/combine.yaml",
+                                                 root / "specs/decode.yaml",       root / "specs/combine.yaml",
+                                                 root / "specs/store_kv.yaml",     root / "specs/merge_states.yaml",
                                                  root / "specs/quickstart.yaml"};
   const Result<Collection> collected = collect(specs);
   REQUIRE(collected.ok());

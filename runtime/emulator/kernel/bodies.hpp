@@ -58,6 +58,9 @@ T load_shared_as(unsigned address, int line) {
   return value;
 }
 inline int load_global_int(const int* pointer, int line) { return load_global_as<int>(pointer, line); }
+inline long long load_global_long(const long long* pointer, int line) {
+  return load_global_as<long long>(pointer, line);
+}
 inline float load_global_float(const float* pointer, int line) { return load_global_as<float>(pointer, line); }
 inline unsigned load_global_word(const void* pointer, int line) { return load_global_as<unsigned>(pointer, line); }
 inline void store_global(void* pointer, unsigned first, unsigned second, int line) {
@@ -207,6 +210,15 @@ template <Dtype dtype>
 unsigned pack(float low, float high) {
   const unsigned lower = machine().to_storage(static_cast<int>(dtype), low);
   return lower | static_cast<unsigned>(machine().to_storage(static_cast<int>(dtype), high)) << 16;
+}
+
+template <Dtype dtype>
+float unpack_low(unsigned word) {
+  return machine().from_storage(static_cast<int>(dtype), static_cast<unsigned short>(word));
+}
+template <Dtype dtype>
+float unpack_high(unsigned word) {
+  return unpack_low<dtype>(word >> 16);
 }
 
 template <class Params>

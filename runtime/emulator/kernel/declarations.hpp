@@ -51,6 +51,7 @@ inline void store_global(void* pointer, const Chunk& chunk, int line = __builtin
 
 // ptx/memory_words.cuh
 inline int load_global_int(const int* pointer, int line = __builtin_LINE());
+inline long long load_global_long(const long long* pointer, int line = __builtin_LINE());
 inline float load_global_float(const float* pointer, int line = __builtin_LINE());
 inline unsigned load_global_word(const void* pointer, int line = __builtin_LINE());
 inline void store_global(void* pointer, unsigned first, unsigned second, int line = __builtin_LINE());
@@ -139,3 +140,9 @@ inline unsigned multiply_high(unsigned x, unsigned y);
 inline float larger(float x, float y);
 template <Dtype dtype>
 unsigned pack(float low, float high);
+
+// ptx/unpack.cuh
+template <Dtype dtype>
+float unpack_low(unsigned word);
+template <Dtype dtype>
+float unpack_high(unsigned word);

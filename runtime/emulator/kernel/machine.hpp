@@ -73,6 +73,7 @@ class Machine {
 
   /// A float rounded to nearest even in a storage type (Dtype).
   virtual unsigned short to_storage(int dtype, float value) const = 0;
+  virtual float from_storage(int dtype, unsigned short bits) const = 0;
 
  protected:
   ~Machine() = default;

@@ -119,6 +119,62 @@ typedef struct attune_decode_args {
                      batch. 0: as many as fill the GPU, of equal length whatever the sequences' */
 } attune_decode_args;
 
+/* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
+typedef enum attune_rotary {
+  ATTUNE_ROTARY_NONE = 0,
+  ATTUNE_ROTARY_INTERLEAVED = 1, /* neighbours: 2i and 2i + 1 */
+  ATTUNE_ROTARY_HALVES = 2       /* i and i + rotary_dim / 2 */
+} attune_rotary;
+
+/* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and
+ * the cache must not overlap, and no two tokens may have one place. */
+typedef struct attune_store_kv_args {
+  size_t struct_size;
+  attune_dtype dtype;
+  attune_tensor k_new;         /* batch x tokens x heads_kv x head_dim */
+  attune_tensor v_new;         /* likewise */
+  attune_tensor k;             /* pages x page_size x heads_kv x head_dim, written; stride_batch is that of pages */
+  attune_tensor v;             /* likewise */
+  const int64_t* slot_mapping; /* batch x tokens, contiguous, device memory: page * page_size + place in the page of
+                                  each token; one that is negative or outside the cache is not written. Null: token i
+                                  of a sequence becomes its key seqlens_k + i */
+  const int32_t* seqlens_k;    /* batch, device memory: the keys that each sequence has already; null: none */
+  const int32_t* block_table;  /* batch x table_width, as attune_decode_args; what it does not name or what lies behind
+                                  it is not written. With slot_mapping neither it nor table_width is looked at */
+  const int32_t* positions;    /* batch x tokens, contiguous, device memory: the row of rotary_cos and rotary_sin for
+                                  each token; null: seqlens_k + i */
+  const void* rotary_cos;      /* rotations x rotary_dim / 2, contiguous, 16-byte aligned, of the same dtype; with
+                                  ATTUNE_ROTARY_NONE none of positions, these and the counts below is looked at */
+  const void* rotary_sin;      /* likewise */
+  int32_t batch;
+  int32_t tokens; /* of each sequence; slot_mapping may leave some out */
+  int32_t heads_kv;
+  int32_t head_dim; /* a multiple of 8, at most 256 */
+  int32_t page_size;
+  int32_t pages;
+  int32_t table_width; /* 1 for a contiguous cache */
+  attune_rotary rotary;
+  int32_t rotary_dim; /* the first columns, which are rotated: a multiple of 16, at most head_dim */
+  int32_t rotations;  /* a key at a position outside 0 to rotations - 1 is stored as it is */
+} attune_store_kv_args;
+
+/* Merges attention over some keys and attention over others into attention over all of them:
+ * e^lse = e^lse1 + e^lse2, o = e^(lse1 - lse) o1 + e^(lse2 - lse) o2. Where an LSE is -inf its O is not read. */
+typedef struct attune_merge_states_args {
+  size_t struct_size;
+  attune_dtype dtype;
+  attune_tensor o1;  /* batch x seqlen x heads x head_dim */
+  attune_tensor o2;  /* likewise */
+  attune_tensor o;   /* likewise, written; may be o1 or o2, and else is apart from both */
+  const float* lse1; /* batch x heads x seqlen, contiguous, natural log */
+  const float* lse2; /* likewise */
+  float* lse;        /* likewise, written, apart from both; may be null */
+  int32_t batch;
+  int32_t seqlen;
+  int32_t heads;
+  int32_t head_dim; /* a multiple of 8, at most 256 */
+} attune_merge_states_args;
+
 /* "0.1.0" */
 ATTUNE_API const char* attune_version(void);
 
@@ -150,6 +206,13 @@ ATTUNE_API attune_status attune_decode_prepare(attune_registry* registry, const 
 
 /* Launches on `stream`, as attune_prefill. */
 ATTUNE_API attune_status attune_decode(attune_registry* registry, const attune_decode_args* args, void* stream);
+
+/* As attune_prefill_prepare and attune_prefill. */
+ATTUNE_API attune_status attune_store_kv_prepare(attune_registry* registry, const attune_store_kv_args* args);
+ATTUNE_API attune_status attune_store_kv(attune_registry* registry, const attune_store_kv_args* args, void* stream);
+ATTUNE_API attune_status attune_merge_states_prepare(attune_registry* registry, const attune_merge_states_args* args);
+ATTUNE_API attune_status attune_merge_states(attune_registry* registry, const attune_merge_states_args* args,
+                                             void* stream);
 
 #ifdef __cplusplus
 }

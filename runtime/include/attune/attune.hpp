@@ -194,6 +194,109 @@ struct Decode {
   }
 };
 
+/// Which columns of a key make a pair that is rotated (rotary position embedding).
+enum class Rotary {
+  none = ATTUNE_ROTARY_NONE,
+  interleaved = ATTUNE_ROTARY_INTERLEAVED,  ///< 2i and 2i + 1
+  halves = ATTUNE_ROTARY_HALVES,            ///< i and i + rotary_dim / 2
+};
+
+/// What store_kv writes, pointers apart; the cache as DecodeShape has it.
+struct StoreShape {
+  Dtype dtype = Dtype::bf16;
+  std::int32_t batch = 1;
+  std::int32_t tokens = 1;  ///< new ones, of each sequence
+  std::int32_t heads_kv = 1;
+  std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
+  std::int32_t page_size = 1;
+  std::int32_t pages = 1;
+  std::int32_t table_width = 1;
+  Rotary rotary = Rotary::none;
+  std::int32_t rotary_dim = 0;  ///< the first columns, which are rotated: a multiple of 16, at most head_dim
+  std::int32_t rotations = 0;   ///< rows of rotary_cos and rotary_sin
+};
+
+/// One call of store_kv: new keys and values into a cache (attune_store_kv_args says what may be null).
+struct Store {
+  StoreShape shape;
+  Tensor k_new{};
+  Tensor v_new{};
+  Tensor k{};  ///< pages x page_size x heads_kv x head_dim: bshd() or bhsd() with page_size for seqlen
+  Tensor v{};
+  const std::int64_t* slot_mapping = nullptr;  ///< batch x tokens: page * page_size + place in the page; -1: nowhere
+  const std::int32_t* seqlens_k = nullptr;     ///< batch: keys that are there already
+  const std::int32_t* block_table = nullptr;   ///< batch x table_width
+  const std::int32_t* positions = nullptr;     ///< batch x tokens; null: those behind seqlens_k
+  const void* rotary_cos = nullptr;            ///< rotations x rotary_dim / 2, of the same dtype
+  const void* rotary_sin = nullptr;
+
+  /// The same for the C ABI.
+  [[nodiscard]] attune_store_kv_args args() const {
+    attune_store_kv_args result{};
+    result.struct_size = sizeof(result);
+    result.dtype = static_cast<attune_dtype>(shape.dtype);
+    result.k_new = k_new;
+    result.v_new = v_new;
+    result.k = k;
+    result.v = v;
+    result.slot_mapping = slot_mapping;
+    result.seqlens_k = seqlens_k;
+    result.block_table = block_table;
+    result.positions = positions;
+    result.rotary_cos = rotary_cos;
+    result.rotary_sin = rotary_sin;
+    result.batch = shape.batch;
+    result.tokens = shape.tokens;
+    result.heads_kv = shape.heads_kv;
+    result.head_dim = shape.head_dim;
+    result.page_size = shape.page_size;
+    result.pages = shape.pages;
+    result.table_width = shape.table_width;
+    result.rotary = static_cast<attune_rotary>(shape.rotary);
+    result.rotary_dim = shape.rotary_dim;
+    result.rotations = shape.rotations;
+    return result;
+  }
+};
+
+/// What merge_states merges, pointers apart.
+struct MergeShape {
+  Dtype dtype = Dtype::bf16;
+  std::int32_t batch = 1;
+  std::int32_t seqlen = 1;
+  std::int32_t heads = 1;
+  std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
+};
+
+/// One call of merge_states: attention over some keys and over others into attention over all of them.
+struct Merge {
+  MergeShape shape;
+  Tensor o1{};
+  Tensor o2{};
+  Tensor o{};                   ///< may be o1 or o2
+  const float* lse1 = nullptr;  ///< batch x heads x seqlen, natural log
+  const float* lse2 = nullptr;
+  float* lse = nullptr;  ///< apart from both; may be null
+
+  /// The same for the C ABI.
+  [[nodiscard]] attune_merge_states_args args() const {
+    attune_merge_states_args result{};
+    result.struct_size = sizeof(result);
+    result.dtype = static_cast<attune_dtype>(shape.dtype);
+    result.o1 = o1;
+    result.o2 = o2;
+    result.o = o;
+    result.lse1 = lse1;
+    result.lse2 = lse2;
+    result.lse = lse;
+    result.batch = shape.batch;
+    result.seqlen = shape.seqlen;
+    result.heads = shape.heads;
+    result.head_dim = shape.head_dim;
+    return result;
+  }
+};
+
 /// A registry of kernels, ready to be called. Thread-safe; no lock and no allocation once a problem's
 /// kernel has been loaded. Destroy it after the work it launched has finished.
 class Attention {
@@ -232,6 +335,24 @@ class Attention {
   void prepare(const Decode& call) const {
     const attune_decode_args args = call.args();
     check(attune_decode_prepare(registry_.get(), &args));
+  }
+
+  /// The same for store_kv and merge_states.
+  void operator()(const Store& call, void* stream = nullptr) const {
+    const attune_store_kv_args args = call.args();
+    check(attune_store_kv(registry_.get(), &args, stream));
+  }
+  void prepare(const Store& call) const {
+    const attune_store_kv_args args = call.args();
+    check(attune_store_kv_prepare(registry_.get(), &args));
+  }
+  void operator()(const Merge& call, void* stream = nullptr) const {
+    const attune_merge_states_args args = call.args();
+    check(attune_merge_states(registry_.get(), &args, stream));
+  }
+  void prepare(const Merge& call) const {
+    const attune_merge_states_args args = call.args();
+    check(attune_merge_states_prepare(registry_.get(), &args));
   }
 
   /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.

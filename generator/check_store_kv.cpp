@@ -1,0 +1,35 @@
+// store_kv and merge_states: a thread has 16 bytes of each tensor, whatever the problem, so that every number of warps
+// will do.
+#include "generator/family_checks.hpp"
+
+namespace attune {
+namespace {
+
+constexpr int lanes = 32;                   // threads of a warp
+constexpr int registers_of_two_chunks = 8;  // 16 bytes each
+
+Resources resources_of(const Variant& v) {
+  return {.threads = v.warps * lanes, .shared_bytes = 0, .accumulator_registers = registers_of_two_chunks};
+}
+
+/// Neither head_dim nor a mask is part of such a kernel.
+void set_defaults(Variant& variant, int /*shared_per_block*/, TileShape /*tile*/) {
+  const Variant& defaults = family_of(variant).defaults;
+  variant.head_dim = defaults.head_dim;
+  variant.head_dim_v = defaults.head_dim_v;
+  variant.causal = defaults.causal;
+}
+
+constexpr FamilyChecks checks{.resources = resources_of,
+                              .is_tile = [](const Variant&) { return true; },
+                              .rules = {},
+                              .shared_memory_keys = {},
+                              .set_default_tile = set_defaults};
+
+}  // namespace
+
+const FamilyChecks& store_kv_checks() { return checks; }
+
+const FamilyChecks& merge_states_checks() { return checks; }
+
+}  // namespace attune

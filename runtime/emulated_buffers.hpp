@@ -1,0 +1,35 @@
+// A call's memory as the emulator is told of it.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "runtime/emulator/emulator.hpp"
+#include "templates/params.h"
+
+namespace attune {
+
+/// What a kernel may touch. Arguments that are null are left out.
+class EmulatedBuffers {
+ public:
+  enum class Use { read, written };
+
+  /// batch x rows x heads x head_dim
+  void add_tensor(const char* name, const AttuneTensor& tensor, const std::array<long long, 4>& extents, Use use);
+
+  /// A contiguous array.
+  template <class Element>
+  void add_array(const char* name, const Element* data, const std::array<long long, 4>& extents, Use use) {
+    add_bytes(name, data, sizeof(Element), extents, use);
+  }
+
+  [[nodiscard]] std::vector<emulator::Buffer> take() && { return std::move(buffers_); }
+
+ private:
+  void add_bytes(const char* name, const void* data, int element_bytes, const std::array<long long, 4>& extents,
+                 Use use);
+
+  std::vector<emulator::Buffer> buffers_;
+};
+
+}  // namespace attune

@@ -1,0 +1,29 @@
+#include "runtime/refusals.hpp"
+
+#include <fmt/format.h>
+
+#include "generator/check.hpp"
+#include "runtime/plan.hpp"
+
+namespace attune {
+
+std::vector<std::string> common_refusals(const Variant& variant, Operation operation, Dtype dtype,
+                                         const Device& device) {
+  if (family_of(variant).operation != operation) return {"template: it computes something else"};
+  std::vector<std::string> result;
+  if (variant.dtype != static_cast<int>(dtype)) {
+    const Field& field = *find_field("dtype");
+    result.push_back(fmt::format("dtype: the kernel takes {}, the problem has {}", value_text(field, variant.dtype),
+                                 value_text(field, static_cast<int>(dtype))));
+  }
+  if (!meant_for(variant, device.capability)) {
+    result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
+                                 device.capability % 10));
+  }
+  for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
+    result.push_back(refusal.field + ": " + refusal.message);
+  }
+  return result;
+}
+
+}  // namespace attune

@@ -1,0 +1,70 @@
+// What a caller has who writes into a cache, and one who merges two results: shapes and element type, no pointers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "generator/variant.hpp"
+
+namespace attune {
+
+/// New keys and values to a cache, which is pages of page_size tokens as in DecodeProblem.
+struct StoreProblem {
+  static constexpr Operation operation = Operation::store;
+
+  Dtype dtype = Dtype::bf16;
+  int batch = 1;
+  int tokens = 1;  ///< new ones, of each sequence
+  int heads_kv = 1;
+  int head_dim = 128;
+  int page_size = 1;
+  int pages = 1;
+  int table_width = 1;  ///< pages that a sequence may have
+  Rotary rotary = Rotary::none;
+  int rotary_dim = 0;  ///< columns of a key that are rotated; with Rotary::none neither this nor `rotations` counts
+  int rotations = 0;   ///< positions that have one
+
+  auto operator<=>(const StoreProblem&) const = default;
+
+  [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }
+
+  /// As Problem::key().
+  [[nodiscard]] std::uint64_t key() const {
+    return static_cast<std::uint64_t>(dtype) << 2 | static_cast<std::uint64_t>(rotary);
+  }
+  static constexpr int key_bits = 3;
+
+  /// "store_kv bf16 d128 b2 hk8 t16 pages100 page16 halves64": with keys rotated in 64 columns, by halves
+  [[nodiscard]] std::string text() const;
+};
+
+/// Two results over different keys into one.
+struct MergeProblem {
+  static constexpr Operation operation = Operation::merge;
+
+  Dtype dtype = Dtype::bf16;
+  int batch = 1;
+  int seqlen = 1;
+  int heads = 1;
+  int head_dim = 128;
+
+  auto operator<=>(const MergeProblem&) const = default;
+
+  /// As Problem::key().
+  [[nodiscard]] std::uint64_t key() const { return static_cast<std::uint64_t>(dtype); }
+  static constexpr int key_bits = 1;
+
+  /// "merge_states bf16 d128 b2 h32 l1024"
+  [[nodiscard]] std::string text() const;
+};
+
+/// What stops this problem from being served by any kernel, each naming the field and the value.
+std::vector<std::string> problems_of(const StoreProblem& problem);
+std::vector<std::string> problems_of(const MergeProblem& problem);
+
+/// Whether there is nothing to write, so that nothing has to be launched.
+bool is_empty(const StoreProblem& problem);
+bool is_empty(const MergeProblem& problem);
+
+}  // namespace attune

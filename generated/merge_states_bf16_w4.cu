@@ -110,8 +110,8 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
 // Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-constexpr int chunk = 8;
-constexpr int chunk_bytes = 16;
+[[maybe_unused]] constexpr int chunk = 8;
+[[maybe_unused]] constexpr int chunk_bytes = 16;
 
 struct alignas(16) Chunk {
   u32 word[4];
@@ -196,13 +196,6 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 
@@ -278,6 +271,16 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 // `address` 8-byte aligned.
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
+}
+
+// --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
+// Division where an ulp does not matter (PTX ISA, "rcp").
+
+// 1 / x on the special-function unit, 1 ulp.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // --- ptx/unpack.cuh --------------------------------------------------------------------------------------------------

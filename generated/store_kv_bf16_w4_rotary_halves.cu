@@ -166,8 +166,8 @@ __device__ __forceinline__ void store_shared(u32 address, float first, float sec
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
 // Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-constexpr int chunk = 8;
-constexpr int chunk_bytes = 16;
+[[maybe_unused]] constexpr int chunk = 8;
+[[maybe_unused]] constexpr int chunk_bytes = 16;
 
 struct alignas(16) Chunk {
   u32 word[4];
@@ -249,13 +249,6 @@ __device__ __forceinline__ float exp2_approx(float x) {
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

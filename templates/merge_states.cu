@@ -15,6 +15,7 @@ constexpr int warps = 4;
 #include "ptx/memory.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/memory_words.cuh"
+#include "ptx/reciprocal.cuh"
 #include "ptx/thread.cuh"
 #include "ptx/unpack.cuh"
 

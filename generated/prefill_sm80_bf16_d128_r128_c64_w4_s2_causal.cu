@@ -28,7 +28,7 @@
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
 
-#define ATTUNE_PARAMS_ABI 2
+#define ATTUNE_PARAMS_ABI 3
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -53,6 +53,19 @@ struct AttunePrefillParams {
   int seqlen_k;
   int head_dim;   // at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
+  // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
+  // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
+  int window_left;
+  int window_right;
+  // Kernels with a softcap, whose scale_log2 is softcap * log2(e): scores x become tanh(ln(2) / 2 * cap_scale * x).
+  float cap_scale;
+  // Ragged kernels: sequence i has the rows from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, total_q x
+  // heads_q x head_dim, and likewise keys; seqlen_q and seqlen_k are the most that count. lse is heads_q x total_q.
+  int total_q;
+  int total_k;
+  const int* cu_seqlens_q;  // batch + 1
+  const int* cu_seqlens_k;  // batch + 1
+  const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -77,6 +90,9 @@ constexpr int B_c = 64;                           // rows of K and V in one step
 constexpr int warps = 4;                          // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 constexpr int stages = 2;                         // K/V blocks that shared memory holds at a time
 constexpr bool causal = true;                     // query i sees keys j <= i + seqlen_k - seqlen_q only
+[[maybe_unused]] constexpr bool window = false;   // query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it
+[[maybe_unused]] constexpr bool softcap = false;  // scores x become softcap * tanh(x / softcap)
+[[maybe_unused]] constexpr bool ragged = false;   // sequences of any lengths lie one after the other, where arrays say
 constexpr int gqa_ratio = 0;                      // any: heads of Q per head of K and V; any: taken from the launch
 constexpr int splits = 1;                         // parts of the keys computed by separate thread blocks
 constexpr bool async_copy = true;                 // global to shared memory by cp.async, else through registers
@@ -848,7 +864,7 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, params.seqlen_q);
+    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, O_rows.rows);
   }
 }
 
@@ -863,7 +879,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d128_r12
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-  const Mask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+  const Mask mask{K_rows.rows, K_rows.rows - Q_rows.rows};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 
   const QTile q_tile{shared_memory()};

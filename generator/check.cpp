@@ -121,12 +121,18 @@ std::vector<Arch> target_archs(const Variant& variant) {
 }
 
 Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block, TileShape tile,
-                        int head_dim_v) {
+                        int head_dim_v, const Features& features) {
   Variant variant = families()[static_cast<std::size_t>(family)].defaults;
   variant.dtype = static_cast<int>(dtype);
   variant.head_dim = std::clamp(head_dim, 1, find_field("head_dim")->maximum);
   variant.head_dim_v = std::clamp(head_dim_v, 0, find_field("head_dim")->maximum);
-  variant.causal = causal ? 1 : 0;
+  const auto set = [&](std::string_view key, bool value) {
+    if (family_of(variant).has_key(key)) variant.*find_field(key)->member = value ? 1 : 0;
+  };
+  set("window", features.window);
+  set("softcap", features.softcap);
+  set("ragged", features.ragged);
+  set("causal", causal && variant.window == 0);
   checks_of(variant).set_default_tile(variant, shared_per_block, tile);
   return variant;
 }

@@ -123,6 +123,11 @@ std::optional<Refusal> splits_rule(const Variant& v) {
                                        v.splits, family_of(v).name)};
 }
 
+std::optional<Refusal> window_rule(const Variant& v) {
+  if (v.window == 0 || v.causal == 0) return std::nullopt;
+  return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
+}
+
 /// The tile of one range of head_dims.
 struct Tile {
   int head_dim;  ///< the largest it serves
@@ -139,9 +144,9 @@ constexpr std::array tiles{
     Tile{256, 64, 64, 4, 1, true},
 };
 
-constexpr auto rules =
-    std::to_array<Rule>({rows_rule, registers_rule, Q_tiles_rule, K_tiles_rule, V_tiles_rule, Q_in_registers_rule,
-                         common_tiles_rule, double_buffer_rule, stages_rule, eager_load_rule, splits_rule});
+constexpr auto rules = std::to_array<Rule>({rows_rule, registers_rule, Q_tiles_rule, K_tiles_rule, V_tiles_rule,
+                                            Q_in_registers_rule, common_tiles_rule, double_buffer_rule, stages_rule,
+                                            eager_load_rule, splits_rule, window_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 

@@ -1,6 +1,5 @@
 #include "generator/schema.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,15 +39,11 @@ Json names_of(const Range& range) {
   return names;
 }
 
-bool has_key(const Family& family, const Field& field) {
-  return std::ranges::find(family.keys, field.key) != family.keys.end();
-}
-
 /// The field's default, which families may set apart; null where they differ.
 Json default_value(const Field& field) {
   std::optional<int> common;
   for (const Family& family : families()) {
-    if (!has_key(family, field)) continue;
+    if (!family.has_key(field.key)) continue;
     const int value = family.defaults.*field.member;
     if (common && *common != value) return nullptr;
     common = value;
@@ -64,7 +59,7 @@ std::string description(const Field& field) {
   std::vector<std::string> having;
   std::vector<std::string> defaults;
   for (const Family& family : families()) {
-    if (!has_key(family, field)) continue;
+    if (!family.has_key(field.key)) continue;
     having.emplace_back(family.name);
     defaults.push_back(fmt::format("{} in {}", value_text(field, family.defaults.*field.member), family.name));
   }

@@ -54,6 +54,10 @@ constexpr std::array field_table{
     choice("rotary", &Variant::rotary, rotary_words, "rotary_", false,
            "pairs of a key's columns that are rotated as it is stored: neighbours, or columns of its two halves"),
     boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
+    boolean("window", &Variant::window, "window",
+            "query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it"),
+    boolean("softcap", &Variant::softcap, "softcap", "scores x become softcap * tanh(x / softcap)"),
+    boolean("ragged", &Variant::ragged, "ragged", "sequences of any lengths lie one after the other, where arrays say"),
     integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
             "heads of Q per head of K and V; any: taken from the launch"),
     boolean("pack_gqa", &Variant::pack_gqa, "packgqa", "a tile's rows are queries of all heads that share K and V"),
@@ -88,6 +92,9 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "warps"sv,
                                        "stages"sv,
                                        "causal"sv,
+                                       "window"sv,
+                                       "softcap"sv,
+                                       "ragged"sv,
                                        "gqa_ratio"sv,
                                        "splits"sv,
                                        "async_copy"sv,
@@ -176,10 +183,6 @@ std::optional<int> parse_decimal(std::string_view word) {
   return value;
 }
 
-bool has_key(const Family& family, std::string_view key) {
-  return std::ranges::find(family.keys, key) != family.keys.end();
-}
-
 }  // namespace
 
 std::span<const Field> fields() { return field_table; }
@@ -254,6 +257,8 @@ std::span<const Family> families() { return family_table; }
 
 const Family& family_of(const Variant& variant) { return family_table.at(static_cast<std::size_t>(variant.family)); }
 
+bool Family::has_key(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
+
 std::string Family::target(int capability) const {
   return fmt::format("{}{}", capability, architecture_specific ? "a" : "");
 }
@@ -263,7 +268,7 @@ std::string Variant::name() const {
   std::string name{family.name};
   for (const Field& field : field_table) {
     const int value = this->*field.member;
-    if (!has_key(family, field.key) || (!field.always_named && value == family.defaults.*field.member)) continue;
+    if (!family.has_key(field.key) || (!field.always_named && value == family.defaults.*field.member)) continue;
     name += '_';
     name += field.tag;
     if (field.kind != FieldKind::boolean) name += value_text(field, value);

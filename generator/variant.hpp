@@ -62,6 +62,9 @@ struct Variant {
   int paged = 0;
   int rotary = static_cast<int>(Rotary::none);
   int causal = 0;
+  int window = 0;
+  int softcap = 0;
+  int ragged = 0;
   int gqa_ratio = 0;  ///< 0: any
   int pack_gqa = 0;
   int splits = 1;
@@ -161,6 +164,9 @@ struct Family {
   [[nodiscard]] constexpr bool runs_on(int capability) const {
     return architecture_specific ? capability == minimum_capability : capability >= minimum_capability;
   }
+
+  /// Whether its kernels have this field.
+  [[nodiscard]] bool has_key(std::string_view key) const;
 
   /// The architecture as compilers are told it: "90", or "90a" (PTX ISA, "architecture-specific features").
   [[nodiscard]] std::string target(int capability) const;

@@ -24,23 +24,37 @@ std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const 
     buffers.push_back({.name = name,
                        .data = tensor.data,
                        .element_bytes = sizeof(std::uint16_t),
-                       .extents = {problem.batch, seqlen, heads, head_dim},
+                       .extents = {problem.stored_sequences(), seqlen, heads, head_dim},
                        .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
                        .writable = writable});
   };
-  add("q", params.q, problem.seqlen_q, problem.heads_q, problem.head_dim, false);
-  add("k", params.k, problem.seqlen_k, problem.heads_kv, problem.head_dim, false);
-  add("v", params.v, problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v(), false);
-  add("o", params.o, problem.seqlen_q, problem.heads_q, problem.head_dim_of_v(), true);
+  add("q", params.q, problem.stored_rows(), problem.heads_q, problem.head_dim, false);
+  add("k", params.k, problem.stored_keys(), problem.heads_kv, problem.head_dim, false);
+  add("v", params.v, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v(), false);
+  add("o", params.o, problem.stored_rows(), problem.heads_q, problem.head_dim_of_v(), true);
   if (params.lse != nullptr) {
-    const long long per_batch = static_cast<long long>(problem.heads_q) * problem.seqlen_q;
+    const long long rows = problem.stored_rows();
+    const long long per_sequence = problem.heads_q * rows;
     buffers.push_back({.name = "lse",
                        .data = params.lse,
                        .element_bytes = sizeof(float),
-                       .extents = {1, problem.batch, problem.heads_q, problem.seqlen_q},
-                       .strides = {per_batch * problem.batch, per_batch, problem.seqlen_q},
+                       .extents = {1, problem.stored_sequences(), problem.heads_q, rows},
+                       .strides = {per_sequence * problem.stored_sequences(), per_sequence, rows},
                        .writable = true});
   }
+  const auto add_array = [&](const char* name, const int* data, long long count) {
+    if (data == nullptr) return;
+    // A launch does not write to what it may only read.
+    buffers.push_back({.name = name,
+                       .data = const_cast<int*>(data),
+                       .element_bytes = sizeof(int),
+                       .extents = {1, 1, 1, count},
+                       .strides = {count, count, count},
+                       .writable = false});
+  };
+  add_array("cu_seqlens_q", params.cu_seqlens_q, problem.batch + 1LL);
+  add_array("cu_seqlens_k", params.cu_seqlens_k, problem.batch + 1LL);
+  add_array("seqused_k", params.seqused_k, problem.batch);
   return buffers;
 }
 

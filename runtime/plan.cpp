@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "generator/check.hpp"
@@ -151,7 +152,20 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
 /// What comes before the size of tiles, the smaller the better.
 auto rank_of(const Variant& variant, const Problem& problem) {
   const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
-  return std::pair(-newness, variant.columns());
+  const bool spare_window = variant.window != 0 && !problem.has_window();
+  return std::tuple(-newness, variant.columns(), spare_window);
+}
+
+/// Adds why a kernel that has this boolean knob or has it not cannot serve a problem that is the other way.
+void check_knob(std::vector<std::string>& result, const Variant& variant, const char* key, bool wanted) {
+  const bool has = variant.*find_field(key)->member != 0;
+  if (has == wanted) return;
+  const Family& family = family_of(variant);
+  if (!family.has_key(key)) {
+    result.push_back(fmt::format("{}: {} has no kernels with it, the problem needs one", key, family.name));
+  } else {
+    result.push_back(fmt::format("{}: the kernel has {}, the problem {}", key, has, wanted));
+  }
 }
 
 /// choose() among those with pack_gqa, or among those without.
@@ -186,9 +200,12 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
     result.push_back(fmt::format("dtype: the kernel takes {}, the problem has {}", choice("dtype", variant.dtype),
                                  choice("dtype", static_cast<int>(problem.dtype))));
   }
-  if ((variant.causal != 0) != problem.causal) {
-    result.push_back(fmt::format("causal: the kernel has {}, the problem {}", choice("causal", variant.causal),
-                                 choice("causal", problem.causal ? 1 : 0)));
+  check_knob(result, variant, "softcap", problem.softcap > 0);
+  check_knob(result, variant, "ragged", problem.ragged);
+  // A window has the causal mask, and no mask at all, among its bounds.
+  if (variant.window == 0) {
+    check_knob(result, variant, "window", problem.has_window());
+    if (!problem.has_window()) check_knob(result, variant, "causal", problem.causal);
   }
   if (problem.head_dim > variant.head_dim) {
     result.push_back(

@@ -44,9 +44,10 @@ bool can_emulate(const Variant& variant);
 bool wastes_padding(const Variant& variant, const Problem& problem);
 
 /// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
-/// of head_dim and V's together, then by the tile nearest to the problem's best, then by the order given. Those with
-/// pack_gqa and those without are compared among themselves; of the two that are left the one with pack_gqa is better
-/// where it is newer, pads less or, both being equal, computes fewer rows (Problem::packing_saves_rows()).
+/// of head_dim and V's together, then without a window that is not needed, then by the tile nearest to the problem's
+/// best, then by the order given. Those with pack_gqa and those without are compared among themselves; of the two that
+/// are left the one with pack_gqa is better where it is newer, pads less or, both being equal, computes fewer rows
+/// (Problem::packing_saves_rows()).
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
 
 /// All candidates with their refusals, in the order given.

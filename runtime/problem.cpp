@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "generator/variant.hpp"
@@ -13,6 +14,7 @@ namespace attune {
 namespace {
 
 constexpr int most_packed_heads = 64;  // the rows of a warpgroup
+constexpr int most_fixed_ratio = 256;  // of heads, that a kernel can be for alone: gqa_ratio's maximum
 
 long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
 
@@ -20,8 +22,28 @@ long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
 
 std::string Problem::text() const {
   const std::string v = head_dim_of_v() == head_dim ? "" : fmt::format("v{}", head_dim_v);
-  return fmt::format("{} d{}{} b{} hq{} hk{} lq{} lk{}{}", dtype == Dtype::fp16 ? "fp16" : "bf16", head_dim, v, batch,
-                     heads_q, heads_kv, seqlen_q, seqlen_k, causal ? " causal" : "");
+  std::string text = fmt::format("{} d{}{} b{} hq{} hk{} lq{} lk{}{}", dtype == Dtype::fp16 ? "fp16" : "bf16", head_dim,
+                                 v, batch, heads_q, heads_kv, seqlen_q, seqlen_k, causal ? " causal" : "");
+  if (window_left >= 0) text += fmt::format(" left{}", window_left);
+  if (!causal && window_right >= 0) text += fmt::format(" right{}", window_right);
+  if (softcap > 0) text += fmt::format(" softcap{}", softcap);
+  if (ragged) text += fmt::format(" ragged tq{} tk{}", total_q, total_k);
+  return text;
+}
+
+void Problem::set_window(int left, int right) {
+  window_left = left < seqlen_k - 1 ? left : -1;
+  if (right == 0) causal = true;
+  window_right = causal || right >= seqlen_q - 1 ? -1 : right;
+}
+
+Problem::Keys Problem::visible_keys(int row) const {
+  const long long position = static_cast<long long>(row) + seqlen_k - seqlen_q;
+  const int right = causal ? 0 : window_right;
+  const long long first = window_left < 0 ? 0 : position - window_left;
+  const long long end = right < 0 ? seqlen_k : position + right + 1;
+  return {static_cast<int>(std::clamp<long long>(first, 0, seqlen_k)),
+          static_cast<int>(std::clamp<long long>(end, 0, seqlen_k))};
 }
 
 long long Problem::rows(bool packed) const {
@@ -60,13 +82,16 @@ std::uint64_t Problem::key() const {
   const auto step = [](int columns) { return static_cast<std::uint64_t>(columns / head_dim_step - 1); };
   auto key = static_cast<std::uint64_t>(dtype);
   key = key << 1 | (causal ? 1U : 0U);
+  key = key << 1 | (has_window() ? 1U : 0U);
+  key = key << 1 | (softcap > 0 ? 1U : 0U);
+  key = key << 1 | (ragged ? 1U : 0U);
   key = key << 1 | (has_tensor_maps() ? 1U : 0U);
   key = key << 2 | static_cast<std::uint64_t>(tile.B_r / 64);
   key = key << 1 | (tile.B_c == tile_keys.back() ? 1U : 0U);
   key = key << 11 | packing_key();
   key = key << 5 | step(head_dim);
   key = key << 5 | step(head_dim_of_v());
-  return key << 31 | static_cast<std::uint64_t>(heads_q / heads_kv);
+  return key << 9 | static_cast<std::uint64_t>(std::min(heads_q / heads_kv, most_fixed_ratio + 1));
 }
 
 std::vector<std::string> problems_of(const Problem& problem) {
@@ -75,9 +100,16 @@ std::vector<std::string> problems_of(const Problem& problem) {
   checks.at_least("batch", problem.batch, 0);
   checks.in_range("seqlen_q", problem.seqlen_q, 0, most_rows);
   checks.in_range("seqlen_k", problem.seqlen_k, 0, most_rows);
+  checks.in_range("total_q", problem.total_q, 0, most_rows);
+  checks.in_range("total_k", problem.total_k, 0, most_rows);
   checks.heads(problem.heads_q, problem.heads_kv);
   checks.head_dim("head_dim", problem.head_dim);
   if (problem.head_dim_v != 0) checks.head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");
+  checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
+  checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
+  if (!std::isfinite(problem.softcap) || problem.softcap < 0) {
+    checks.add(fmt::format("softcap is {}; it must be finite, and 0 for none", problem.softcap));
+  }
   return std::move(checks).take();
 }
 

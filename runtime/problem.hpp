@@ -32,12 +32,38 @@ struct Problem {
   int head_dim = 128;
   int head_dim_v = 0;  ///< of V and O; 0: as head_dim
   bool causal = false;
+  int window_left = -1;          ///< keys that a query sees before its own position; -1: all
+  int window_right = -1;         ///< and behind it; -1: all. Causal means none, whatever this is
+  float softcap = 0;             ///< scores x become softcap * tanh(x / softcap); 0: they stay
+  bool ragged = false;           ///< sequences one after the other, of lengths that only the device knows;
+                                 ///< seqlen_q and seqlen_k are their maxima
+  int total_q = 0;               ///< rows of a ragged Q and O
+  int total_k = 0;               ///< and of K and V
   bool mappable_strides = true;  ///< those of Q, K and V are such that tensor maps can describe them
 
   auto operator<=>(const Problem&) const = default;
 
   /// Of V and O.
   [[nodiscard]] int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
+
+  /// Extents of Q and O, and of K and V, as they lie in memory: a ragged batch is one sequence there.
+  [[nodiscard]] int stored_sequences() const { return ragged ? 1 : batch; }
+  [[nodiscard]] int stored_rows() const { return ragged ? total_q : seqlen_q; }
+  [[nodiscard]] int stored_keys() const { return ragged ? total_k : seqlen_k; }
+
+  /// Whether a window says which keys a query sees, and not just the causal mask or none.
+  [[nodiscard]] bool has_window() const { return window_left >= 0 || (!causal && window_right >= 0); }
+
+  /// Sets the window as a caller gives it, -1 for unlimited: a bound that hides no key is dropped, and a right one of 0
+  /// is the causal mask.
+  void set_window(int left, int right);
+
+  /// The keys [first, end) that query `row` sees, whose position is row + seqlen_k - seqlen_q; none where end <= first.
+  struct Keys {
+    int first;
+    int end;
+  };
+  [[nodiscard]] Keys visible_keys(int row) const;
 
   /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
   [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0; }
@@ -63,7 +89,7 @@ struct Problem {
 
   /// Equal for problems that are served alike on one GPU, whatever kernels there are: `key_bits` bits.
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 58;
+  static constexpr int key_bits = 39;
 
   /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim
   [[nodiscard]] std::string text() const;

@@ -27,19 +27,12 @@ struct KeysAndValues {
 /// One query row and where its result goes.
 struct Row {
   std::span<const float> q;
-  int visible = 0;  ///< keys 0 .. visible-1
+  Problem::Keys keys{};  ///< that it sees
   std::span<double> o;
   double* lse = nullptr;
 };
 
 using RowFunction = std::function<void(const Row&, const KeysAndValues&)>;
-
-/// How many keys query `row` sees: all, or with the causal mask aligned bottom right j <= row + seqlen_k - seqlen_q.
-int visible_keys(const Problem& problem, int row) {
-  if (!problem.causal) return problem.seqlen_k;
-  const long long last = static_cast<long long>(row) + problem.seqlen_k - problem.seqlen_q;
-  return static_cast<int>(std::clamp<long long>(last + 1, 0, problem.seqlen_k));
-}
 
 const std::uint16_t* element(const HostTensor& tensor, int batch, int position, int head) {
   return tensor.data + batch * tensor.stride_batch + position * tensor.stride_seq + head * tensor.stride_head;
@@ -81,40 +74,44 @@ ReferenceOutput for_each_row(const Problem& problem, const HostTensor& q, const 
     const int batch = static_cast<int>(unit / units_per_head / problem.heads_q);
     const int end = std::min(first + rows_per_unit, problem.seqlen_q);
     const int head_kv = head / (problem.heads_q / problem.heads_kv);
-    const KeysAndValues kv = load_head(problem, k, v, batch, head_kv, visible_keys(problem, end - 1));
+    const KeysAndValues kv = load_head(problem, k, v, batch, head_kv, problem.visible_keys(end - 1).end);
     std::vector<float> query(dim);
     for (int row = first; row < end; ++row) {
-      const int visible = visible_keys(problem, row);
-      if (visible == 0) continue;
+      const Problem::Keys keys = problem.visible_keys(row);
+      if (keys.end <= keys.first) continue;
       std::transform(element(q, batch, row, head), element(q, batch, row, head) + dim, query.begin(),
                      [&](std::uint16_t bits) { return from_storage(problem.dtype, bits); });
       const std::size_t o_row = (static_cast<std::size_t>(batch) * problem.seqlen_q + row) * problem.heads_q + head;
       const std::size_t lse_row = (static_cast<std::size_t>(batch) * problem.heads_q + head) * problem.seqlen_q + row;
-      compute({.q = query, .visible = visible, .o = {&output.o[o_row * dim_v], dim_v}, .lse = &output.lse[lse_row]},
-              kv);
+      compute({.q = query, .keys = keys, .o = {&output.o[o_row * dim_v], dim_v}, .lse = &output.lse[lse_row]}, kv);
     }
   });
   return output;
 }
 
-/// q . k for every visible key, summed in T over head_dim.
+/// q . k for every key that the row sees, summed in T over head_dim.
 template <class T>
 std::vector<T> scores(const Row& row, const KeysAndValues& kv) {
-  std::vector<T> sums(row.visible, T(0));
+  std::vector<T> sums(row.keys.end - row.keys.first, T(0));
   for (int d = 0; d < kv.head_dim; ++d) {
     const T query = row.q[d];
-    const float* keys = kv.k.data() + static_cast<std::size_t>(d) * kv.count;
-    for (int j = 0; j < row.visible; ++j) sums[j] += query * static_cast<T>(keys[j]);
+    const float* keys = kv.k.data() + static_cast<std::size_t>(d) * kv.count + row.keys.first;
+    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += query * static_cast<T>(keys[j]);
   }
   return sums;
 }
 
-/// sum_j weight_j * v_j, summed in T.
 template <class T>
-std::vector<T> weighted_values(const std::vector<T>& weights, const KeysAndValues& kv) {
+T capped(T score, T softcap) {
+  return softcap > 0 ? softcap * std::tanh(score / softcap) : score;
+}
+
+/// sum_j weight_j * v_j over the keys that the row sees, summed in T.
+template <class T>
+std::vector<T> weighted_values(const std::vector<T>& weights, const Row& row, const KeysAndValues& kv) {
   std::vector<T> sums(kv.head_dim_v, T(0));
   for (std::size_t j = 0; j < weights.size(); ++j) {
-    const float* value = kv.v.data() + j * kv.head_dim_v;
+    const float* value = kv.v.data() + (row.keys.first + j) * kv.head_dim_v;
     for (int d = 0; d < kv.head_dim_v; ++d) sums[d] += weights[j] * static_cast<T>(value[d]);
   }
   return sums;
@@ -192,9 +189,9 @@ ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q,
                                     const HostTensor& v, double scale, int threads) {
   return for_each_row(problem, q, k, v, threads, [&](const Row& row, const KeysAndValues& kv) {
     std::vector<double> s = scores<double>(row, kv);
-    for (double& x : s) x *= scale;
+    for (double& x : s) x = capped(x * scale, static_cast<double>(problem.softcap));
     const Softmax<double> p = softmax(std::move(s));
-    const std::vector<double> o = weighted_values(p.weights, kv);
+    const std::vector<double> o = weighted_values(p.weights, row, kv);
     std::transform(o.begin(), o.end(), row.o.begin(), [&](double x) { return x / p.sum; });
     *row.lse = p.lse;
   });
@@ -208,15 +205,50 @@ ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, con
     std::vector<float> s = scores<float>(row, kv);
     // LSE is stored as fp32, so its naive version takes scores that were never rounded to less.
     std::vector<float> s_fp32 = s;
-    for (float& x : s_fp32) x *= factor;
+    for (float& x : s_fp32) x = capped(x * factor, problem.softcap);
     *row.lse = softmax(std::move(s_fp32)).lse;
 
-    for (float& x : s) x = rounded(rounded(x) * factor);
+    for (float& x : s) {
+      x = rounded(rounded(x) * factor);
+      if (problem.softcap > 0) x = rounded(rounded(std::tanh(rounded(x / problem.softcap))) * problem.softcap);
+    }
     Softmax<float> p = softmax(std::move(s));
     for (float& x : p.weights) x = rounded(x / p.sum);
-    const std::vector<float> o = weighted_values(p.weights, kv);
+    const std::vector<float> o = weighted_values(p.weights, row, kv);
     std::transform(o.begin(), o.end(), row.o.begin(), rounded);
   });
+}
+
+ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
+                                 const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale) {
+  const auto heads = static_cast<std::size_t>(problem.heads_q);
+  const auto rows = static_cast<std::size_t>(problem.total_q);
+  const std::size_t row_elements = heads * problem.head_dim_of_v();
+  constexpr double nobodys = std::numeric_limits<double>::quiet_NaN();
+  ReferenceOutput output{.o = std::vector<double>(rows * row_elements, nobodys),
+                         .lse = std::vector<double>(rows * heads, nobodys)};
+  const auto from = [](const HostTensor& tensor, int row) {
+    HostTensor result = tensor;
+    result.data += row * tensor.stride_seq;
+    return result;
+  };
+  for (std::size_t i = 0; i < static_cast<std::size_t>(problem.batch); ++i) {
+    const int first_q = sequences.cu_seqlens_q[i];
+    const int first_k = sequences.cu_seqlens_k[i];
+    Problem one = problem;
+    one.ragged = false;
+    one.batch = 1;
+    one.seqlen_q = sequences.cu_seqlens_q[i + 1] - first_q;
+    one.seqlen_k = sequences.cu_seqlens_k[i + 1] - first_k;
+    if (!sequences.seqused_k.empty()) one.seqlen_k = std::min(one.seqlen_k, sequences.seqused_k[i]);
+    const ReferenceOutput own = attention(one, from(q, first_q), from(k, first_k), from(v, first_k), scale, 0);
+    std::ranges::copy(own.o, output.o.begin() + static_cast<std::ptrdiff_t>(first_q * row_elements));
+    for (std::size_t head = 0; head < heads; ++head) {
+      std::copy_n(own.lse.begin() + static_cast<std::ptrdiff_t>(head * one.seqlen_q), one.seqlen_q,
+                  output.lse.begin() + static_cast<std::ptrdiff_t>(head * rows + first_q));
+    }
+  }
+  return output;
 }
 
 Comparison compare(const Problem& problem, const std::uint16_t* o, const float* lse, const ReferenceOutput& reference,

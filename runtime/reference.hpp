@@ -23,8 +23,8 @@ struct ReferenceOutput {
   std::vector<double> lse;
 };
 
-/// softmax(scale * Q K^T + mask) V in float64 on `threads` threads (0: all cores). Causal is aligned bottom
-/// right. A row with no visible key gives O = 0 and LSE = -infinity.
+/// softmax(softcap(scale * Q K^T) + mask) V in float64 on `threads` threads (0: all cores). Causal and windows are
+/// aligned bottom right. A row with no visible key gives O = 0 and LSE = -infinity.
 ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q, const HostTensor& k,
                                     const HostTensor& v, double scale, int threads = 0);
 
@@ -32,6 +32,22 @@ ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q,
 /// fp32. Its distance from float64 is the unit in which tolerances are counted.
 ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, const HostTensor& k, const HostTensor& v,
                                 double scale, int threads = 0);
+
+/// Where the sequences of a ragged batch are, as a kernel is told.
+struct Sequences {
+  std::vector<std::int32_t> cu_seqlens_q;
+  std::vector<std::int32_t> cu_seqlens_k;
+  std::vector<std::int32_t> seqused_k;  ///< may be empty
+};
+
+/// Either of the above.
+using AttentionFunction = ReferenceOutput(const Problem&, const HostTensor&, const HostTensor&, const HostTensor&,
+                                          double, int);
+
+/// The same of a ragged batch: O as total_q x heads_q x head_dim of V and LSE as heads_q x total_q, NaN in rows that no
+/// sequence has.
+ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
+                                 const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale);
 
 /// How an output compares with the reference.
 struct Comparison {

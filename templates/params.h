@@ -3,7 +3,7 @@
 // part of every cache key.
 #pragma once
 
-#define ATTUNE_PARAMS_ABI 2
+#define ATTUNE_PARAMS_ABI 3
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -28,4 +28,17 @@ struct AttunePrefillParams {
   int seqlen_k;
   int head_dim;   // at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
+  // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
+  // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
+  int window_left;
+  int window_right;
+  // Kernels with a softcap, whose scale_log2 is softcap * log2(e): scores x become tanh(ln(2) / 2 * cap_scale * x).
+  float cap_scale;
+  // Ragged kernels: sequence i has the rows from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, total_q x
+  // heads_q x head_dim, and likewise keys; seqlen_q and seqlen_k are the most that count. lse is heads_q x total_q.
+  int total_q;
+  int total_k;
+  const int* cu_seqlens_q;  // batch + 1
+  const int* cu_seqlens_k;  // batch + 1
+  const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
 };

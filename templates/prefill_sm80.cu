@@ -26,6 +26,9 @@ constexpr int B_c = 64;
 constexpr int warps = 4;
 constexpr int stages = 2;
 constexpr bool causal = false;
+constexpr bool window = false;
+constexpr bool softcap = false;
+constexpr bool ragged = false;
 constexpr int gqa_ratio = 0;
 constexpr int splits = 1;
 constexpr bool async_copy = true;
@@ -43,11 +46,20 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/mask.cuh"
 #include "blocks/multiply.cuh"
 #include "blocks/pipeline.cuh"
+#if variant::ragged
+#include "blocks/ragged.cuh"
+#endif
 #include "blocks/schedule.cuh"
+#if variant::softcap
+#include "blocks/softcap.cuh"
+#endif
 #include "blocks/softmax.cuh"
 #include "blocks/store.cuh"
 #include "blocks/store_lse.cuh"
 #include "blocks/tile.cuh"
+#if variant::window
+#include "blocks/window.cuh"
+#endif
 #include "ptx/cp_async.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/thread.cuh"
@@ -79,32 +91,62 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
                                       const float (&inverse_l)[row_tiles][2], const float (&lse)[row_tiles][2]) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   const u32 warp_row = warp_index() * (row_tiles * 16);
+#if variant::ragged
+  const Sequence sequence(params, tile.batch);
+  const Matrix O_rows = sequence.query_rows(params, params.o, tile.head);
+#else
   const Matrix O_rows = head_of(params.o, tile.batch, tile.head, params.seqlen_q, params.head_dim);
+#endif
   const int first_row = tile.q_block * variant::B_r + static_cast<int>(warp_row);
   store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row, O_rows, first_row);
   if (params.lse != nullptr) {
+#if variant::ragged
+    float* head_lse = sequence.head_lse(params, tile.head);
+#else
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
+#endif
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, params.seqlen_q);
+    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, O_rows.rows);
   }
 }
 
 extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ AttunePrefillParams params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
+#if variant::ragged
+  const Sequence sequence(params, tile.batch);
+  if (tile.q_block * variant::B_r >= sequence.queries.count) return;  // the grid is made for the longest
+#endif
   const int gqa_ratio = variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio;
+#if variant::ragged
+  const Matrix Q_rows = sequence.query_rows(params, params.q, tile.head);
+  const Matrix K_rows = sequence.key_rows(params, params.k, tile.head / gqa_ratio);
+  const Matrix V_rows = sequence.key_rows(params, params.v, tile.head / gqa_ratio);
+#else
   const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
   const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
   const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
+#endif
 
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-  const Mask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+#if variant::window
+  const Window mask{K_rows.rows, K_rows.rows - Q_rows.rows, params.window_left, params.window_right};
+  const int first_block = mask.first(first_query) / variant::B_c;
+  const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c) - first_block;
+#else
+  const Mask mask{K_rows.rows, K_rows.rows - Q_rows.rows};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
+#endif
 
   const QTile q_tile{shared_memory()};
+#if variant::window
+  const int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
+  Pipeline pipeline(q_tile.base + QTile::bytes, rows_from(K_rows, outside), rows_from(V_rows, outside), blocks);
+#else
   Pipeline pipeline(q_tile.base + QTile::bytes, K_rows, V_rows, blocks);
+#endif
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
 
@@ -130,12 +172,23 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       K.advance(k_tile, k_lane, d);
       multiply_step<variant::dtype>(S, Q, K, d);
     }
+#if variant::softcap
+    cap_scores(S, params.cap_scale);
+#endif
 
+#if variant::window
+    const int first_key = outside + j * variant::B_c;
+    if (first_key < mask.first(first_row + row_tiles * 16 - 1) || mask.limit(first_row) < first_key + variant::B_c) {
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) mask_window(mask, S[i], first_row + i * 16, first_key);
+    }
+#else
     const int first_key = j * variant::B_c;
     if (mask.limit(first_row) < first_key + variant::B_c) {
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, first_key);
     }
+#endif
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
 

@@ -48,10 +48,14 @@ DeviceProblem::DeviceProblem(const Gpu& gpu, const Problem& problem, const HostI
       k_(gpu.driver, inputs.k.size() * sizeof(std::uint16_t)),
       v_(gpu.driver, inputs.v.size() * sizeof(std::uint16_t)),
       o_(gpu.driver, (output_elements(problem) + Outputs::guard) * sizeof(std::uint16_t)),
-      lse_(gpu.driver, (query_rows(problem) + Outputs::guard) * sizeof(float)) {
+      lse_(gpu.driver, (query_rows(problem) + Outputs::guard) * sizeof(float)),
+      cu_seqlens_q_(gpu.driver, inputs.sequences.cu_seqlens_q.size() * sizeof(std::int32_t)),
+      cu_seqlens_k_(gpu.driver, inputs.sequences.cu_seqlens_k.size() * sizeof(std::int32_t)) {
   q_.upload(inputs.q);
   k_.upload(inputs.k);
   v_.upload(inputs.v);
+  cu_seqlens_q_.upload(inputs.sequences.cu_seqlens_q);
+  cu_seqlens_k_.upload(inputs.sequences.cu_seqlens_k);
   poison();
 }
 
@@ -64,9 +68,14 @@ void DeviceProblem::poison() const {
 void DeviceProblem::launch(const LoadedKernel& kernel) const {
   const Plan launch_plan = plan(kernel.variant(), problem_, gpu_->device);
   if (launch_plan.grid.blocks() == 0) return;
-  const attune_prefill_args args = contiguous_args(
-      problem_,
-      {.q = q_.data(), .k = k_.data(), .v = v_.data(), .o = o_.data(), .lse = static_cast<float*>(lse_.data())});
+  const attune_prefill_args args =
+      contiguous_args(problem_, {.q = q_.data(),
+                                 .k = k_.data(),
+                                 .v = v_.data(),
+                                 .o = o_.data(),
+                                 .lse = static_cast<float*>(lse_.data()),
+                                 .cu_seqlens_q = static_cast<const std::int32_t*>(cu_seqlens_q_.data()),
+                                 .cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k_.data())});
   attune::launch(gpu_->driver, kernel.handle(), launch_plan, make_params(args, problem_), nullptr);
 }
 

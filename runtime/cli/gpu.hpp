@@ -100,6 +100,8 @@ class DeviceProblem {
   DeviceBuffer v_;
   DeviceBuffer o_;
   DeviceBuffer lse_;
+  DeviceBuffer cu_seqlens_q_;
+  DeviceBuffer cu_seqlens_k_;
 };
 
 }  // namespace attune::cli

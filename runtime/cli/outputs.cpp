@@ -30,10 +30,10 @@ attune_prefill_args contiguous_args(const Problem& problem, const Operands& oper
   return {
       .struct_size = sizeof(attune_prefill_args),
       .dtype = static_cast<attune_dtype>(problem.dtype),
-      .q = tensor(operands.q, problem.seqlen_q, problem.heads_q, problem.head_dim),
-      .k = tensor(operands.k, problem.seqlen_k, problem.heads_kv, problem.head_dim),
-      .v = tensor(operands.v, problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v()),
-      .o = tensor(operands.o, problem.seqlen_q, problem.heads_q, problem.head_dim_of_v()),
+      .q = tensor(operands.q, problem.stored_rows(), problem.heads_q, problem.head_dim),
+      .k = tensor(operands.k, problem.stored_keys(), problem.heads_kv, problem.head_dim),
+      .v = tensor(operands.v, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v()),
+      .o = tensor(operands.o, problem.stored_rows(), problem.heads_q, problem.head_dim_of_v()),
       .lse = operands.lse,
       .batch = problem.batch,
       .seqlen_q = problem.seqlen_q,
@@ -44,6 +44,15 @@ attune_prefill_args contiguous_args(const Problem& problem, const Operands& oper
       .softmax_scale = static_cast<float>(usual_scale(problem)),
       .causal = problem.causal ? 1 : 0,
       .head_dim_v = problem.head_dim_v,
+      .cu_seqlens_q = operands.cu_seqlens_q,
+      .cu_seqlens_k = operands.cu_seqlens_k,
+      .seqused_k = nullptr,
+      .total_q = problem.total_q,
+      .total_k = problem.total_k,
+      .window = 1,
+      .window_left = problem.window_left,
+      .window_right = problem.window_right,
+      .softcap = problem.softcap,
   };
 }
 

@@ -30,6 +30,8 @@ struct Operands {
   void* v = nullptr;
   void* o = nullptr;
   float* lse = nullptr;
+  const std::int32_t* cu_seqlens_q = nullptr;  ///< of a ragged problem
+  const std::int32_t* cu_seqlens_k = nullptr;
 };
 
 /// The call that computes the problem over contiguous operands, batch x seqlen x heads x head_dim.

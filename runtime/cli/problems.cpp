@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "generator/variant.hpp"
 #include "runtime/random.hpp"
@@ -29,6 +30,15 @@ void ProblemOptions::add_choices(CLI::App& app) {
   app.add_option("--head-dim", head_dim, "Head dimension, a multiple of 8 up to 256 [default: 128]")->group(group);
   app.add_option("--head-dim-v", head_dim_v, "Head dimension of V and O [default: --head-dim]")->group(group);
   app.add_flag("--causal", causal, "Query i sees keys j <= i + seqlen_k - seqlen_q")->group(group);
+  app.add_option("--window-left", window_left, "Keys that a query sees before its own position; -1: all")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--window-right", window_right, "Keys that a query sees behind its own position; -1: all")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--softcap", softcap, "Scores x become softcap * tanh(x / softcap); 0: they stay")
+      ->capture_default_str()
+      ->group(group);
 }
 
 bool ProblemOptions::given(const CLI::App& app) {
@@ -37,20 +47,24 @@ bool ProblemOptions::given(const CLI::App& app) {
 }
 
 bool ProblemOptions::choices_given(const CLI::App& app) {
-  constexpr std::array names{"--dtype", "--head-dim", "--head-dim-v", "--causal"};
+  constexpr std::array names{"--dtype",       "--head-dim",     "--head-dim-v", "--causal",
+                             "--window-left", "--window-right", "--softcap"};
   return std::ranges::any_of(names, [&](const char* name) { return app.count(name) > 0; });
 }
 
 Problem ProblemOptions::problem() const {
-  return {.dtype = dtype == "fp16" ? Dtype::fp16 : Dtype::bf16,
-          .batch = batch,
-          .heads_q = heads_q,
-          .heads_kv = heads_kv.value_or(heads_q),
-          .seqlen_q = seqlen_q,
-          .seqlen_k = seqlen_k.value_or(seqlen_q),
-          .head_dim = head_dim.value_or(128),
-          .head_dim_v = head_dim_v.value_or(0),
-          .causal = causal};
+  Problem result{.dtype = dtype == "fp16" ? Dtype::fp16 : Dtype::bf16,
+                 .batch = batch,
+                 .heads_q = heads_q,
+                 .heads_kv = heads_kv.value_or(heads_q),
+                 .seqlen_q = seqlen_q,
+                 .seqlen_k = seqlen_k.value_or(seqlen_q),
+                 .head_dim = head_dim.value_or(128),
+                 .head_dim_v = head_dim_v.value_or(0),
+                 .causal = causal};
+  result.set_window(window_left, window_right);
+  result.softcap = softcap;
+  return result;
 }
 
 Problem ProblemOptions::problem_for(const Variant& variant) const {
@@ -59,6 +73,9 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   result.head_dim = variant.head_dim;
   result.head_dim_v = variant.head_dim_v;
   result.causal = variant.causal != 0;
+  if (variant.window != 0) result.set_window(result.seqlen_k / 4, 0);
+  if (variant.softcap != 0) result.softcap = 30;
+  if (variant.ragged != 0) make_ragged(result);
   if (variant.gqa_ratio > 0 && !heads_kv && heads_q % variant.gqa_ratio == 0) {
     result.heads_kv = heads_q / variant.gqa_ratio;
   }
@@ -71,22 +88,22 @@ bool report_unsound(const Problem& problem) {
   return problems.empty();
 }
 
-std::size_t query_elements(const Problem& problem) {
-  return static_cast<std::size_t>(problem.batch) * problem.seqlen_q * problem.heads_q * problem.head_dim;
-}
+std::size_t query_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim; }
 
 std::size_t output_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim_of_v(); }
 
 std::size_t query_rows(const Problem& problem) {
-  return static_cast<std::size_t>(problem.batch) * problem.heads_q * problem.seqlen_q;
+  return static_cast<std::size_t>(problem.stored_sequences()) * problem.heads_q * problem.stored_rows();
 }
 
 std::size_t key_elements(const Problem& problem) {
-  return static_cast<std::size_t>(problem.batch) * problem.seqlen_k * problem.heads_kv * problem.head_dim;
+  return static_cast<std::size_t>(problem.stored_sequences()) * problem.stored_keys() * problem.heads_kv *
+         problem.head_dim;
 }
 
 std::size_t value_elements(const Problem& problem) {
-  return static_cast<std::size_t>(problem.batch) * problem.seqlen_k * problem.heads_kv * problem.head_dim_of_v();
+  return static_cast<std::size_t>(problem.stored_sequences()) * problem.stored_keys() * problem.heads_kv *
+         problem.head_dim_of_v();
 }
 
 std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed) {
@@ -105,10 +122,31 @@ std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::ui
   return values;
 }
 
+namespace {
+
+/// The lengths of the sequences that make_ragged() makes of one length, each the end of the one before.
+std::vector<std::int32_t> cumulative_lengths(int batch, int seqlen) {
+  std::vector<std::int32_t> result{0};
+  for (int i = 0; i < batch; ++i) result.push_back(result.back() + seqlen / (i + 1));
+  return result;
+}
+
+}  // namespace
+
+void make_ragged(Problem& problem) {
+  problem.ragged = true;
+  problem.total_q = cumulative_lengths(problem.batch, problem.seqlen_q).back();
+  problem.total_k = cumulative_lengths(problem.batch, problem.seqlen_k).back();
+}
+
 HostInputs::HostInputs(const Problem& problem, std::uint64_t seed)
     : q(random_values(problem.dtype, query_elements(problem), 3 * seed)),
       k(random_values(problem.dtype, key_elements(problem), 3 * seed + 1)),
-      v(random_values(problem.dtype, value_elements(problem), 3 * seed + 2)) {}
+      v(random_values(problem.dtype, value_elements(problem), 3 * seed + 2)) {
+  if (!problem.ragged) return;
+  sequences.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q);
+  sequences.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k);
+}
 
 HostTensor contiguous(const std::vector<std::uint16_t>& values, int seqlen, int heads, int head_dim) {
   const long long dim = head_dim;
@@ -118,12 +156,29 @@ HostTensor contiguous(const std::vector<std::uint16_t>& values, int seqlen, int 
 double usual_scale(const Problem& problem) { return 1 / std::sqrt(static_cast<double>(problem.head_dim)); }
 
 Expected expected_output(const Problem& problem, const HostInputs& inputs) {
-  const HostTensor q = contiguous(inputs.q, problem.seqlen_q, problem.heads_q, problem.head_dim);
-  const HostTensor k = contiguous(inputs.k, problem.seqlen_k, problem.heads_kv, problem.head_dim);
-  const HostTensor v = contiguous(inputs.v, problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v());
+  const HostTensor q = contiguous(inputs.q, problem.stored_rows(), problem.heads_q, problem.head_dim);
+  const HostTensor k = contiguous(inputs.k, problem.stored_keys(), problem.heads_kv, problem.head_dim);
+  const HostTensor v = contiguous(inputs.v, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v());
   const double scale = usual_scale(problem);
-  return {.reference = reference_attention(problem, q, k, v, scale), .naive = naive_attention(problem, q, k, v, scale)};
+  const auto expected = [&](AttentionFunction& attention) {
+    return problem.ragged ? ragged_attention(attention, problem, inputs.sequences, q, k, v, scale)
+                          : attention(problem, q, k, v, scale, 0);
+  };
+  return {.reference = expected(reference_attention), .naive = expected(naive_attention)};
 }
+
+namespace {
+
+/// Gives the i-th of a variant's problems what the variant is for.
+void add_features(Problem& problem, const Variant& variant, std::size_t i) {
+  // Narrow and wide, one side alone, both, and one that most rows see nothing through.
+  constexpr std::array<std::pair<int, int>, 5> windows{{{20, 0}, {-1, 5}, {130, 70}, {3, -1}, {0, 0}}};
+  if (variant.window != 0) problem.set_window(windows[i % windows.size()].first, windows[i % windows.size()].second);
+  if (variant.softcap != 0) problem.softcap = i % 2 == 0 ? 20.0F : 2.0F;
+  if (variant.ragged != 0) make_ragged(problem);
+}
+
+}  // namespace
 
 std::vector<Problem> small_problems(const Variant& variant) {
   struct Shape {
@@ -150,6 +205,7 @@ std::vector<Problem> small_problems(const Variant& variant) {
                         .head_dim = std::max(8, variant.head_dim - shape.less_dim),
                         .head_dim_v = variant.head_dim_v == 0 ? 0 : variant.head_dim_v - shape.less_dim,
                         .causal = variant.causal != 0});
+    add_features(problems.back(), variant, problems.size());
   }
   return problems;
 }

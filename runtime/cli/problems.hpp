@@ -24,6 +24,9 @@ struct ProblemOptions {
   std::optional<int> head_dim_v;  ///< default: head_dim
   std::string dtype = "bf16";
   bool causal = false;
+  int window_left = -1;
+  int window_right = -1;
+  float softcap = 0;
 
   /// The sizes that do not depend on a variant.
   void add_sizes(CLI::App& app);
@@ -50,17 +53,22 @@ std::size_t key_elements(const Problem& problem);
 std::size_t value_elements(const Problem& problem);
 std::size_t output_elements(const Problem& problem);
 
+/// Makes a ragged batch of a problem: of its sequences the first keeps its lengths, the others are shorter.
+void make_ragged(Problem& problem);
+
 /// Rows of Q, which are the elements of LSE.
 std::size_t query_rows(const Problem& problem);
 
 /// Normally distributed storage values, the same for the same seed on every machine.
 std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed);
 
-/// Q, K and V of a problem in host memory, batch x seqlen x heads x head_dim.
+/// Q, K and V of a problem in host memory, batch x seqlen x heads x head_dim; of a ragged one total x heads x head_dim,
+/// and where its sequences are: their lengths differ, and the longest has seqlen_q queries and seqlen_k keys.
 struct HostInputs {
   std::vector<std::uint16_t> q;
   std::vector<std::uint16_t> k;
   std::vector<std::uint16_t> v;
+  Sequences sequences;
 
   HostInputs(const Problem& problem, std::uint64_t seed);
 };

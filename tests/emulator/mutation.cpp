@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -39,6 +40,8 @@ struct Setup {
   unsigned group = 1;        ///< heads whose tiles run together
   bool lse = true;           ///< whether it is asked for
   bool count_banks = false;  ///< and compare them with the unmutated run
+  Sequences sequences = {};  ///< of a ragged problem
+  Sequences told = {};       ///< and what the kernel is told, which may be more than there is
 };
 
 /// Of a kernel that attends.
@@ -46,12 +49,15 @@ class PrefillExperiment : public Experiment {
  public:
   PrefillExperiment(const Variant& variant, const Setup& setup)
       : setup_(setup),
-        call_(setup.problem, testing::Layout::gaps, 17),
+        call_(setup.problem, testing::Layout::gaps, 17, setup.sequences),
         in_(call_.in()),
         out_(call_.poisoned_out()),
         lse_(call_.poisoned_lse()) {
     const Problem& problem = setup_.problem;
-    attune_prefill_args args = call_.args(in_.data(), out_.data(), lse_.data());
+    attune_prefill_args args = call_.args(in_.data(), out_.data(), lse_.data(),
+                                          {.cu_seqlens_q = setup_.told.cu_seqlens_q.data(),
+                                           .cu_seqlens_k = setup_.told.cu_seqlens_k.data(),
+                                           .seqused_k = setup_.told.seqused_k.data()});
     if (!setup.lse) args.lse = nullptr;
     Device device = emulator::device();
     device.multiprocessors = 3;  // so that blocks that stay have several tiles
@@ -76,9 +82,16 @@ class PrefillExperiment : public Experiment {
       return HostTensor{static_cast<const std::uint16_t*>(tensor.data), tensor.stride_batch, tensor.stride_seq,
                         tensor.stride_head};
     };
-    const double scale = args.softmax_scale;
-    reference_ = reference_attention(problem, host(args.q), host(args.k), host(args.v), scale, 1);
-    naive_ = naive_attention(problem, host(args.q), host(args.k), host(args.v), scale, 1);
+    const auto expected = [&](AttentionFunction& attention) {
+      const HostTensor q = host(args.q);
+      const HostTensor k = host(args.k);
+      const HostTensor v = host(args.v);
+      const double scale = args.softmax_scale;
+      return problem.ragged ? ragged_attention(attention, problem, setup_.sequences, q, k, v, scale)
+                            : attention(problem, q, k, v, scale, 1);
+    };
+    reference_ = expected(reference_attention);
+    naive_ = expected(naive_attention);
   }
 
   std::string run_unmutated(const emulator::Kernel& kernel) override {
@@ -152,6 +165,8 @@ std::vector<Subject> subjects() {
               v.rescale = static_cast<int>(Rescale::skip_first);
   });
 
+  add("window_ragged", [&](Variant& v) { small(v), v.causal = 0, v.window = v.ragged = 1; });
+
   const auto add_sm90 = [&](const std::string& label, const std::function<void(Variant&)>& change) {
     add(label, [&](Variant& v) {
       v = families()[prefill_sm90].defaults;
@@ -180,6 +195,69 @@ std::vector<Subject> subjects() {
   return result;
 }
 
+/// Sequences one after the other, with gaps around them, and windows that have both ends inside them.
+Setup ragged_setup(Problem problem, const std::vector<int>& seqlens_q, const std::vector<int>& seqlens_k) {
+  constexpr int gap = 5;
+  const auto lay_out = [&](const std::vector<int>& seqlens, int& longest, int& total) {
+    std::vector<std::int32_t> cu_seqlens{gap};
+    for (const int seqlen : seqlens) cu_seqlens.push_back(cu_seqlens.back() + seqlen);
+    longest = std::ranges::max(seqlens);
+    total = cu_seqlens.back() + gap;
+    return cu_seqlens;
+  };
+  problem.ragged = true;
+  problem.batch = static_cast<int>(seqlens_q.size());
+  Setup setup;
+  setup.sequences.cu_seqlens_q = lay_out(seqlens_q, problem.seqlen_q, problem.total_q);
+  setup.sequences.cu_seqlens_k = lay_out(seqlens_k, problem.seqlen_k, problem.total_k);
+  setup.told = setup.sequences;
+  setup.problem = problem;
+  return setup;
+}
+
+/// Of a kernel with windows for ragged batches.
+std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant) {
+  std::vector<Setup> result;
+  const auto add = [&](const std::vector<int>& seqlens_q, const std::vector<int>& seqlens_k, int left,
+                       int right) -> Setup& {
+    Setup& setup = result.emplace_back(ragged_setup(problem, seqlens_q, seqlens_k));
+    setup.problem.window_left = left;
+    setup.problem.window_right = right;
+    return setup;
+  };
+  add({3, 0}, {0, 2}, 1, 1).lse = false;
+  // Grouped heads in two groups, the second not full, of two sequences, one with fewer keys than queries.
+  Setup& heads = add({9, 20}, {6, 40}, 3, 2);
+  heads.problem.heads_q = 2;
+  heads.group = 3;
+  // Fewer columns than the tile's, enough blocks to use every buffer twice, keys that do not count.
+  Setup& odd = add({variant.B_r + 5, 7}, {(variant.stages + 2) * variant.B_c + 3, variant.B_c + 9}, 37, 21);
+  odd.problem.head_dim -= 8;
+  odd.sequences.seqused_k = odd.told.seqused_k = {(variant.stages + 2) * variant.B_c, variant.B_c + 2};
+  // Told more than there is: a sequence that begins before the first row and ends behind the last, ...
+  Setup& beyond = add({variant.B_r}, {variant.B_c}, 4, -1);
+  beyond.sequences.cu_seqlens_q = {0, beyond.problem.total_q};
+  beyond.sequences.cu_seqlens_k = {0, beyond.problem.total_k};
+  beyond.problem.seqlen_q = beyond.problem.total_q + 50;
+  beyond.problem.seqlen_k = beyond.problem.total_k + 50;
+  beyond.told.cu_seqlens_q = {-3, beyond.problem.total_q + 7};
+  beyond.told.cu_seqlens_k = {-2, beyond.problem.total_k + 9};
+  // ... longer ones than the longest, lengths that decrease, and fewer keys than none.
+  Setup& longer = add({variant.B_r - 9, 0, 6}, {variant.B_c + 7, 0, 20}, 30, 0);
+  longer.told.cu_seqlens_q[1] += 4;
+  longer.told.cu_seqlens_k[1] += 3;
+  longer.told.seqused_k = {variant.B_c + 90, 0, -4};
+  longer.sequences.seqused_k = {variant.B_c + 7, 0, 0};
+  Setup& decreasing = add({30, 10}, {0, 35}, 4, 4);
+  decreasing.sequences.cu_seqlens_k = {0, 0, 35};
+  decreasing.told.cu_seqlens_k = {30, std::numeric_limits<std::int32_t>::min(), 35};
+  // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
+  add({variant.B_r + variant.B_c, variant.B_r}, {(variant.B_r / variant.B_c + 2) * variant.B_c, 3 * variant.B_c},
+      variant.B_c, 0)
+      .count_banks = true;
+  return result;
+}
+
 /// Cheap ones first: a mutant runs until it is noticed.
 std::vector<Setup> setups(const Variant& variant) {
   Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
@@ -193,6 +271,7 @@ std::vector<Setup> setups(const Variant& variant) {
     of.heads_q = heads * variant.gqa_ratio;
   };
   set_heads(problem, 1);
+  if (variant.ragged != 0) return ragged_setups(problem, variant);
   std::vector<Setup> result;
   const auto add = [&](int seqlen_q, int seqlen_k) -> Setup& {
     problem.seqlen_q = seqlen_q;

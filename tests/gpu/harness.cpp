@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 namespace attune::gpu_tests {
 namespace {
 
@@ -29,14 +31,26 @@ TestRegistry::TestRegistry(attune_compile_policy policy, attune_device device) {
 
 TestRegistry::~TestRegistry() { attune_registry_destroy(registry_); }
 
-TestCall::TestCall(const Problem& problem, Layout layout, std::uint64_t seed)
-    : image_(problem, layout, seed),
+TestCall::TestCall(CallImage image)
+    : image_(std::move(image)),
       in_(gpu().driver, bytes_of(image_.in())),
       out_(gpu().driver, bytes_of(image_.poisoned_out())),
-      lse_(gpu().driver, bytes_of(image_.poisoned_lse())) {
+      lse_(gpu().driver, bytes_of(image_.poisoned_lse())),
+      cu_seqlens_q_(gpu().driver, bytes_of(image_.sequences().cu_seqlens_q)),
+      cu_seqlens_k_(gpu().driver, bytes_of(image_.sequences().cu_seqlens_k)),
+      seqused_k_(gpu().driver, bytes_of(image_.sequences().seqused_k)) {
   in_.upload(image_.in());
+  cu_seqlens_q_.upload(image_.sequences().cu_seqlens_q);
+  cu_seqlens_k_.upload(image_.sequences().cu_seqlens_k);
+  seqused_k_.upload(image_.sequences().seqused_k);
   poison();
-  args = image_.args(in_.data(), out_.data(), lse_.data());
+  const auto array = [](const cli::DeviceBuffer& buffer, const std::vector<std::int32_t>& values) {
+    return values.empty() ? nullptr : static_cast<const std::int32_t*>(buffer.data());
+  };
+  args = image_.args(in_.data(), out_.data(), lse_.data(),
+                     {.cu_seqlens_q = array(cu_seqlens_q_, image_.sequences().cu_seqlens_q),
+                      .cu_seqlens_k = array(cu_seqlens_k_, image_.sequences().cu_seqlens_k),
+                      .seqused_k = array(seqused_k_, image_.sequences().seqused_k)});
 }
 
 void TestCall::poison() const {
@@ -60,13 +74,16 @@ TestCall::Output TestCall::fetch() const {
   return image_.output(std::move(out), std::move(lse), in);
 }
 
-void check_call(const TestRegistry& registry, const Problem& problem, Layout layout, std::uint64_t seed) {
-  CAPTURE(problem.text());
-  CAPTURE(name_of(layout));
-  const TestCall call(problem, layout, seed);
+void check_call(const TestRegistry& registry, const TestCall& call) {
+  CAPTURE(call.image().problem().text());
   const attune_status status = call.run(registry);
   CHECK_MESSAGE(status == ATTUNE_OK, attune_last_error());
   if (status == ATTUNE_OK) call.image().check(call.fetch(), call.args.softmax_scale);
+}
+
+void check_call(const TestRegistry& registry, const Problem& problem, Layout layout, std::uint64_t seed) {
+  CAPTURE(name_of(layout));
+  check_call(registry, TestCall(problem, layout, seed));
 }
 
 }  // namespace attune::gpu_tests

@@ -35,7 +35,8 @@ class TestRegistry {
 /// A call in device memory.
 class TestCall {
  public:
-  TestCall(const Problem& problem, Layout layout, std::uint64_t seed);
+  explicit TestCall(CallImage image);
+  TestCall(const Problem& problem, Layout layout, std::uint64_t seed) : TestCall(CallImage(problem, layout, seed)) {}
 
   /// The arguments of the call; a test may change scalars before run().
   attune_prefill_args args{};
@@ -59,9 +60,13 @@ class TestCall {
   cli::DeviceBuffer in_;
   cli::DeviceBuffer out_;
   cli::DeviceBuffer lse_;
+  cli::DeviceBuffer cu_seqlens_q_;
+  cli::DeviceBuffer cu_seqlens_k_;
+  cli::DeviceBuffer seqused_k_;
 };
 
 /// Runs one call and checks everything a correct one fulfils.
+void check_call(const TestRegistry& registry, const TestCall& call);
 void check_call(const TestRegistry& registry, const Problem& problem, Layout layout, std::uint64_t seed);
 
 }  // namespace attune::gpu_tests

@@ -48,6 +48,9 @@ std::vector<Variant> sm80_variants() {
   add([](Variant& v) { v.rescale = static_cast<int>(Rescale::always); });
   add([](Variant& v) { v.rescale = static_cast<int>(Rescale::skip_first); });
   add([](Variant& v) { v.gqa_ratio = 4; });
+  add([](Variant& v) { v.softcap = 1; });
+  add([](Variant& v) { v.ragged = 1; });
+  add([](Variant& v) { v.window = 1, v.ragged = v.softcap = v.causal, v.causal = 0; });
   add([](Variant& v) { v.B_r = 16, v.warps = 1; });
   add([](Variant& v) { v.B_r = 256, v.warps = 8; });
   add([](Variant& v) { v.B_c = 16; });

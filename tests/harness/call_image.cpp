@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "runtime/cli/problems.hpp"
 
@@ -31,7 +33,7 @@ std::string name_of(Layout layout) {
 }
 
 std::size_t CallImage::rows() const {
-  return static_cast<std::size_t>(problem_.batch) * problem_.heads_q * problem_.seqlen_q;
+  return static_cast<std::size_t>(problem_.stored_sequences()) * problem_.heads_q * problem_.stored_rows();
 }
 
 /// Places one tensor from `cursor` on, which moves past it and a guard.
@@ -56,14 +58,14 @@ CallImage::Placement CallImage::place(Layout layout, int seqlen, int heads, int 
       at.stride_batch = dim * heads * seqlen;
       break;
   }
-  cursor += static_cast<std::size_t>(at.stride_batch) * problem_.batch + guard;
+  cursor += static_cast<std::size_t>(at.stride_batch) * problem_.stored_sequences() + guard;
   return at;
 }
 
 template <class Function>
 void CallImage::for_each_element(const Placement& at, int seqlen, int heads, const Function& visit) const {
   std::size_t index = 0;
-  for (int b = 0; b < problem_.batch; ++b) {
+  for (int b = 0; b < problem_.stored_sequences(); ++b) {
     for (int s = 0; s < seqlen; ++s) {
       for (int h = 0; h < heads; ++h) {
         const std::size_t row = at.first + b * at.stride_batch + s * at.stride_seq + h * at.stride_head;
@@ -73,35 +75,76 @@ void CallImage::for_each_element(const Placement& at, int seqlen, int heads, con
   }
 }
 
-CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed) : problem_(problem) {
+CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, Sequences sequences)
+    : problem_(problem), sequences_(std::move(sequences)) {
   const int dim = problem.head_dim;
   const int dim_v = problem.head_dim_of_v();
+  const int rows = problem.stored_rows();
+  const int keys = problem.stored_keys();
   std::size_t cursor = guard;
   if (layout == Layout::packed) {
-    REQUIRE(problem.seqlen_q == problem.seqlen_k);
+    REQUIRE(rows == keys);
     const int Q_row = problem.heads_q * dim;
     const int K_row = problem.heads_kv * dim;
-    q_ = place(layout, problem.seqlen_q, 1, Q_row + K_row + problem.heads_kv * dim_v, cursor);
+    q_ = place(layout, rows, 1, Q_row + K_row + problem.heads_kv * dim_v, cursor);
     q_.stride_head = q_.head_dim = dim;
     k_ = v_ = q_;
     k_.first += static_cast<std::size_t>(Q_row);
     v_.first = k_.first + static_cast<std::size_t>(K_row);
     v_.stride_head = v_.head_dim = dim_v;
   } else {
-    q_ = place(layout, problem.seqlen_q, problem.heads_q, dim, cursor);
-    k_ = place(layout, problem.seqlen_k, problem.heads_kv, dim, cursor);
-    v_ = place(layout, problem.seqlen_k, problem.heads_kv, dim_v, cursor);
+    q_ = place(layout, rows, problem.heads_q, dim, cursor);
+    k_ = place(layout, keys, problem.heads_kv, dim, cursor);
+    v_ = place(layout, keys, problem.heads_kv, dim_v, cursor);
   }
   in_.assign(cursor, poison_bits);
   const cli::HostInputs inputs(problem, seed);
   const auto fill = [&](const Placement& at, int seqlen, int heads, const std::vector<std::uint16_t>& values) {
     for_each_element(at, seqlen, heads, [&](std::size_t to, std::size_t i) { in_[to] = values[i]; });
   };
-  fill(q_, problem.seqlen_q, problem.heads_q, inputs.q);
-  fill(k_, problem.seqlen_k, problem.heads_kv, inputs.k);
-  fill(v_, problem.seqlen_k, problem.heads_kv, inputs.v);
+  fill(q_, rows, problem.heads_q, inputs.q);
+  fill(k_, keys, problem.heads_kv, inputs.k);
+  fill(v_, keys, problem.heads_kv, inputs.v);
   out_elements_ = guard;
-  o_ = place(layout, problem.seqlen_q, problem.heads_q, dim_v, out_elements_);
+  o_ = place(layout, rows, problem.heads_q, dim_v, out_elements_);
+  if (!problem.ragged) return;
+
+  const auto poison_gaps = [&](const Placement& at, int heads, const std::vector<std::int32_t>& cu_seqlens, int end) {
+    poison_rows(at, heads, 0, cu_seqlens.front());
+    poison_rows(at, heads, cu_seqlens.back(), end);
+  };
+  poison_gaps(q_, problem.heads_q, sequences_.cu_seqlens_q, rows);
+  for (const Placement& at : {k_, v_}) {
+    poison_gaps(at, problem.heads_kv, sequences_.cu_seqlens_k, keys);
+    for (std::size_t i = 0; i < sequences_.seqused_k.size(); ++i) {
+      const std::int32_t first = sequences_.cu_seqlens_k[i];
+      poison_rows(at, problem.heads_kv, first + sequences_.seqused_k[i], sequences_.cu_seqlens_k[i + 1]);
+    }
+  }
+}
+
+void CallImage::poison_rows(const Placement& at, int heads, int first, int end) {
+  for (int row = first; row < end; ++row) {
+    for (int head = 0; head < heads; ++head) {
+      const auto from =
+          in_.begin() + static_cast<std::ptrdiff_t>(at.first) + row * at.stride_seq + head * at.stride_head;
+      std::fill(from, from + at.head_dim, poison_bits);
+    }
+  }
+}
+
+void CallImage::poison_sequence(int sequence) {
+  poisoned_ = sequence;
+  const auto i = static_cast<std::size_t>(sequence);
+  poison_rows(q_, problem_.heads_q, sequences_.cu_seqlens_q[i], sequences_.cu_seqlens_q[i + 1]);
+  for (const Placement& at : {k_, v_}) {
+    poison_rows(at, problem_.heads_kv, sequences_.cu_seqlens_k[i], sequences_.cu_seqlens_k[i + 1]);
+  }
+}
+
+CallImage::Arrays CallImage::own_arrays() const {
+  const auto data = [](const std::vector<std::int32_t>& values) { return values.empty() ? nullptr : values.data(); };
+  return {data(sequences_.cu_seqlens_q), data(sequences_.cu_seqlens_k), data(sequences_.seqused_k)};
 }
 
 std::vector<std::uint16_t> CallImage::poisoned_out() const {
@@ -110,7 +153,7 @@ std::vector<std::uint16_t> CallImage::poisoned_out() const {
 
 std::vector<float> CallImage::poisoned_lse() const { return std::vector<float>(rows() + 2 * guard, poison_float); }
 
-attune_prefill_args CallImage::args(void* in, void* out, void* lse) const {
+attune_prefill_args CallImage::args(void* in, void* out, void* lse, const Arrays& arrays) const {
   const auto tensor = [](void* memory, const Placement& at) {
     return attune_tensor{static_cast<std::uint16_t*>(memory) + at.first, at.stride_batch, at.stride_seq,
                          at.stride_head};
@@ -132,6 +175,15 @@ attune_prefill_args CallImage::args(void* in, void* out, void* lse) const {
   args.softmax_scale = static_cast<float>(cli::usual_scale(problem_));
   args.causal = problem_.causal ? 1 : 0;
   args.head_dim_v = problem_.head_dim_v;
+  args.cu_seqlens_q = arrays.cu_seqlens_q;
+  args.cu_seqlens_k = arrays.cu_seqlens_k;
+  args.seqused_k = arrays.seqused_k;
+  args.total_q = problem_.total_q;
+  args.total_k = problem_.total_k;
+  args.window = 1;
+  args.window_left = problem_.window_left;
+  args.window_right = problem_.window_right;
+  args.softcap = problem_.softcap;
   return args;
 }
 
@@ -139,7 +191,7 @@ CallImage::Output CallImage::output(std::vector<std::uint16_t> out, std::vector<
                                     const std::vector<std::uint16_t>& in_after) const {
   Output output;
   output.o.resize(rows() * problem_.head_dim_of_v());
-  for_each_element(o_, problem_.seqlen_q, problem_.heads_q, [&](std::size_t from, std::size_t i) {
+  for_each_element(o_, problem_.stored_rows(), problem_.heads_q, [&](std::size_t from, std::size_t i) {
     output.o[i] = out[from];
     out[from] = poison_bits;
   });
@@ -166,8 +218,45 @@ Comparison CallImage::compare_with_reference(const Output& output, double scale)
   const HostTensor q = host_tensor(q_);
   const HostTensor k = host_tensor(k_);
   const HostTensor v = host_tensor(v_);
-  return compare(problem_, output.o.data(), output.lse.data(), reference_attention(problem_, q, k, v, scale),
-                 naive_attention(problem_, q, k, v, scale));
+  const auto expected = [&](AttentionFunction& attention) {
+    if (!problem_.ragged) return attention(problem_, q, k, v, scale, 0);
+    ReferenceOutput result = ragged_attention(attention, problem_, sequences_, q, k, v, scale);
+    if (poisoned_ < 0) return result;
+    // A weight of 0 times NaN is NaN, in rows that see none of the keys too.
+    const auto sequence = static_cast<std::size_t>(poisoned_);
+    const std::ptrdiff_t row_elements = static_cast<std::ptrdiff_t>(problem_.heads_q) * problem_.head_dim_of_v();
+    const auto fill = [](std::vector<double>& values, std::ptrdiff_t first, std::ptrdiff_t count) {
+      std::fill_n(values.begin() + first, count, std::numeric_limits<double>::quiet_NaN());
+    };
+    const std::int32_t first = sequences_.cu_seqlens_q[sequence];
+    const std::int32_t count = sequences_.cu_seqlens_q[sequence + 1] - first;
+    fill(result.o, first * row_elements, count * row_elements);
+    for (std::ptrdiff_t head = 0; head < problem_.heads_q; ++head) {
+      fill(result.lse, head * problem_.total_q + first, count);
+    }
+    return result;
+  };
+  return compare(problem_, output.o.data(), output.lse.data(), expected(reference_attention),
+                 expected(naive_attention));
+}
+
+/// Whether nothing was written to the rows that no sequence of a ragged batch has.
+bool CallImage::unowned_rows_intact(const Output& output) const {
+  if (!problem_.ragged) return true;
+  const std::size_t row_elements = static_cast<std::size_t>(problem_.heads_q) * problem_.head_dim_of_v();
+  for (int row = 0; row < problem_.total_q; ++row) {
+    if (row >= sequences_.cu_seqlens_q.front() && row < sequences_.cu_seqlens_q.back()) continue;
+    const auto first = output.o.begin() + static_cast<std::ptrdiff_t>(row * row_elements);
+    if (!std::all_of(first, first + static_cast<std::ptrdiff_t>(row_elements),
+                     [](std::uint16_t bits) { return bits == poison_bits; })) {
+      return false;
+    }
+    for (int head = 0; head < problem_.heads_q; ++head) {
+      const float lse = output.lse[static_cast<std::size_t>(head) * problem_.total_q + row];
+      if (lse == lse) return false;
+    }
+  }
+  return true;
 }
 
 void CallImage::check(const Output& output, double scale) const {
@@ -178,6 +267,7 @@ void CallImage::check(const Output& output, double scale) const {
   CAPTURE(comparison.unwritten);
   CHECK(comparison.agrees);
   CHECK(output.surroundings_intact);
+  CHECK(unowned_rows_intact(output));
 }
 
 }  // namespace attune::testing

@@ -24,19 +24,36 @@ std::string name_of(Layout layout);
 /// Every element that is not Q, K or V is NaN, O and LSE included.
 class CallImage {
  public:
-  /// Packed needs seqlen_q == seqlen_k.
-  CallImage(const Problem& problem, Layout layout, std::uint64_t seed);
+  /// Packed needs seqlen_q == seqlen_k. Of a ragged problem `sequences` says where they are; keys that do not count and
+  /// rows that no sequence has are NaN.
+  CallImage(const Problem& problem, Layout layout, std::uint64_t seed, Sequences sequences = {});
 
   [[nodiscard]] const Problem& problem() const { return problem_; }
+  [[nodiscard]] const Sequences& sequences() const { return sequences_; }
+
+  /// Makes all of a ragged batch's sequence NaN; its own results are then not compared.
+  void poison_sequence(int sequence);
+
   [[nodiscard]] const std::vector<std::uint16_t>& in() const { return in_; }  ///< the memory that holds Q, K and V
   [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
   [[nodiscard]] std::vector<float> poisoned_lse() const;
 
+  /// Where the arrays of sequences() are, for a ragged problem.
+  struct Arrays {
+    const std::int32_t* cu_seqlens_q = nullptr;
+    const std::int32_t* cu_seqlens_k = nullptr;
+    const std::int32_t* seqused_k = nullptr;
+  };
+  [[nodiscard]] Arrays own_arrays() const;
+
   /// The call on memories of these sizes, wherever they are.
-  [[nodiscard]] attune_prefill_args args(void* in, void* out, void* lse) const;
+  [[nodiscard]] attune_prefill_args args(void* in, void* out, void* lse, const Arrays& arrays) const;
+  [[nodiscard]] attune_prefill_args args(void* in, void* out, void* lse) const {
+    return args(in, out, lse, own_arrays());
+  }
 
   struct Output {
-    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q x heads_q x head_dim of V
+    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q (ragged: total_q) x heads_q x head_dim of V
     std::vector<float> lse;
     bool surroundings_intact = true;  ///< nothing but O and LSE was written
     bool operator==(const Output&) const;
@@ -67,7 +84,12 @@ class CallImage {
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] HostTensor host_tensor(const Placement& at) const;
 
+  void poison_rows(const Placement& at, int heads, int first, int end);
+  [[nodiscard]] bool unowned_rows_intact(const Output& output) const;
+
   Problem problem_;
+  Sequences sequences_;
+  int poisoned_ = -1;  ///< a sequence, or none
   Placement q_;
   Placement k_;
   Placement v_;

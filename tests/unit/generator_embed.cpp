@@ -56,7 +56,7 @@ TEST_CASE("the table and the blobs name the same symbols") {
   const std::string table = kernel_table(sources);
   CHECK(contains(table, "extern const char " + symbol + "_begin[];"));
   CHECK(contains(table, ".arch = 0x0"));
-  CHECK(contains(table, ".causal = 1, .gqa_ratio = 0"));
+  CHECK(contains(table, ".causal = 1, .window = 0"));
   CHECK(contains(
       kernel_blobs(sources),
       symbol + "_begin:\n  .incbin \"prefill_sm80_bf16_d128_r128_c64_w4_s2_causal.fatbin\"\n" + symbol + "_end:\n"));

@@ -197,3 +197,83 @@ TEST_CASE("large scores do not overflow") {
   CHECK(out.lse[0] == doctest::Approx(8 * 65536.0 + std::log(2.0)).epsilon(1e-12));
   CHECK(out.o[0] == doctest::Approx(5));
 }
+
+TEST_CASE("a window leaves a row the keys around its position") {
+  // All scores are 0, so O is the mean of the keys that a row sees, and key j has the value j.
+  Problem problem{.dtype = Dtype::bf16, .seqlen_q = 5, .seqlen_k = 8, .head_dim = 8};
+  std::vector<float> values;
+  for (int j = 0; j < 8; ++j) values.insert(values.end(), 8, static_cast<float>(j));
+  const Operand q = operand(problem, 5, 1, repeated(40, 0));
+  const Operand k = operand(problem, 8, 1, repeated(64, 1));
+  const Operand v = operand(problem, 8, 1, values);
+  problem.set_window(2, 1);  // row i, at i + 3, sees i + 1 to i + 4
+  for (const ReferenceOutput& out : {reference_attention(problem, q.tensor, k.tensor, v.tensor, 1.0),
+                                     naive_attention(problem, q.tensor, k.tensor, v.tensor, 1.0)}) {
+    for (int i = 0; i < 4; ++i) {
+      CHECK(out.o[i * 8] == doctest::Approx(i + 2.5));
+      CHECK(out.lse[i] == doctest::Approx(std::log(4.0)));
+    }
+    CHECK(out.o[4 * 8] == doctest::Approx(6));  // 5, 6 and 7
+  }
+  problem.set_window(0, 0);
+  const ReferenceOutput own = reference_attention(problem, q.tensor, k.tensor, v.tensor, 1.0);
+  for (int i = 0; i < 5; ++i) CHECK(own.o[i * 8] == doctest::Approx(i + 3));
+}
+
+TEST_CASE("a soft cap bends the scaled scores") {
+  const Problem problem{.dtype = Dtype::fp16, .seqlen_q = 1, .seqlen_k = 2, .head_dim = 2, .softcap = 3};
+  const Operand q = operand(problem, 1, 1, {1, 2});
+  const Operand k = operand(problem, 2, 1, {1, 0, 0, 1});
+  const Operand v = operand(problem, 2, 1, {0, 1, 1, 0});
+  const double lse = std::log(std::exp(3 * std::tanh(4.0 / 3)) + std::exp(3 * std::tanh(8.0 / 3)));
+  CHECK(reference_attention(problem, q.tensor, k.tensor, v.tensor, 4.0).lse[0] == doctest::Approx(lse).epsilon(1e-12));
+  const ReferenceOutput naive = naive_attention(problem, q.tensor, k.tensor, v.tensor, 4.0);
+  CHECK(naive.lse[0] == doctest::Approx(lse).epsilon(1e-6));
+  CHECK(naive.o[0] == doctest::Approx(std::exp(3 * std::tanh(8.0 / 3) - lse)).epsilon(1e-2));
+}
+
+TEST_CASE("the sequences of a ragged batch are computed apart, and rows of none stay out") {
+  const Problem problem{.dtype = Dtype::fp16,
+                        .batch = 3,
+                        .heads_q = 2,
+                        .heads_kv = 1,
+                        .seqlen_q = 4,
+                        .seqlen_k = 6,
+                        .head_dim = 8,
+                        .causal = true,
+                        .ragged = true,
+                        .total_q = 9,
+                        .total_k = 12};
+  const Operand q = operand(problem, 9, 2, ripple(9 * 2 * 8, 0.1F));
+  const Operand k = operand(problem, 12, 1, ripple(12 * 8, 0.2F));
+  const Operand v = operand(problem, 12, 1, ripple(12 * 8, 0.3F));
+  const Sequences sequences{.cu_seqlens_q = {1, 5, 5, 7}, .cu_seqlens_k = {2, 8, 9, 12}, .seqused_k = {5, 1, 3}};
+  const ReferenceOutput out =
+      ragged_attention(reference_attention, problem, sequences, q.tensor, k.tensor, v.tensor, 0.5);
+  REQUIRE(out.o.size() == 9 * 2 * 8);
+  REQUIRE(out.lse.size() == 2 * 9);
+  for (const int row : {0, 7, 8}) {
+    CHECK(std::isnan(out.o[row * 16]));
+    CHECK(std::isnan(out.lse[9 + row]));
+  }
+  const auto check = [&](int first_q, int seqlen_q, int first_k, int seqlen_k) {
+    Problem one = problem;
+    one.ragged = false;
+    one.batch = 1;
+    one.seqlen_q = seqlen_q;
+    one.seqlen_k = seqlen_k;
+    HostTensor own_q = q.tensor;
+    HostTensor own_k = k.tensor;
+    HostTensor own_v = v.tensor;
+    own_q.data += first_q * 16;
+    own_k.data += first_k * 8;
+    own_v.data += first_k * 8;
+    const ReferenceOutput own = reference_attention(one, own_q, own_k, own_v, 0.5);
+    for (int i = 0; i < seqlen_q * 16; ++i) CHECK(out.o[first_q * 16 + i] == own.o[i]);
+    for (int row = 0; row < seqlen_q; ++row) {
+      for (const int head : {0, 1}) CHECK(out.lse[head * 9 + first_q + row] == own.lse[head * seqlen_q + row]);
+    }
+  };
+  check(1, 4, 2, 5);
+  check(5, 2, 9, 3);
+}

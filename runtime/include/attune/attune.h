@@ -83,6 +83,21 @@ typedef struct attune_prefill_args {
   float softmax_scale; /* finite, >= 0; usually 1/sqrt(head_dim) */
   int32_t causal;      /* 1: query i sees keys j <= i + seqlen_k - seqlen_q */
   int32_t head_dim_v;  /* as head_dim; 0: the same. Another one is served on compute capability 9.0 */
+  /* A ragged batch: sequences of any lengths, one after the other. Sequence i has the rows from cu_seqlens_q[i] up to
+   * cu_seqlens_q[i + 1] of q and o, total_q x heads_q x head_dim, and likewise of k and v, total_k x heads_kv x
+   * head_dim; stride_batch does not count, lse is heads_q x total_q. seqlen_q and seqlen_k are the longest lengths; of
+   * longer sequences only so many rows and keys count. The arrays are device memory and never read by the host; wild
+   * entries give wrong numbers, but no access outside the tensors. Null: no ragged batch */
+  const int32_t* cu_seqlens_q; /* batch + 1 */
+  const int32_t* cu_seqlens_k; /* batch + 1 */
+  const int32_t* seqused_k;    /* batch: how many of a sequence's keys count; null: all */
+  int32_t total_q;
+  int32_t total_k;
+  int32_t window;      /* 1: query i, at position i + seqlen_k - seqlen_q, sees keys from window_left before it to
+                          window_right behind it, of which causal = 1 makes 0; 0: neither of the two counts */
+  int32_t window_left; /* 0 or more, or -1 for all */
+  int32_t window_right;
+  float softcap; /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
 } attune_prefill_args;
 
 /* O = softmax(softmax_scale * Q K^T + mask) V for few queries of each sequence and keys from a cache (Flash-Decoding).

@@ -96,6 +96,25 @@ struct Shape {
   std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
   bool causal = false;          ///< query i sees keys j <= i + seqlen_k - seqlen_q
   std::int32_t head_dim_v = 0;  ///< of V and O, as head_dim; 0: the same. Another one needs compute capability 9.0
+
+  /// Query i, at position i + seqlen_k - seqlen_q, sees keys from `window_left` before it to `window_right` behind it
+  /// (none where causal); -1: all.
+  std::int32_t window_left = -1;
+  std::int32_t window_right = -1;
+
+  float softcap = 0;  ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
+};
+
+/// A ragged batch: sequences of any lengths, one after the other. Sequence i has the rows from cu_seqlens_q[i] up to
+/// cu_seqlens_q[i + 1] of q and o, total_q x heads_q x head_dim, and likewise of k and v; stride_batch does not count,
+/// and LSE is heads_q x total_q. The shape's seqlen_q and seqlen_k are the longest lengths. All arrays are device
+/// memory.
+struct Ragged {
+  const std::int32_t* cu_seqlens_q = nullptr;  ///< batch + 1
+  const std::int32_t* cu_seqlens_k = nullptr;  ///< batch + 1
+  const std::int32_t* seqused_k = nullptr;     ///< batch: how many of a sequence's keys count; may be null
+  std::int32_t total_q = 0;
+  std::int32_t total_k = 0;
 };
 
 /// One call: O = softmax(softmax_scale * Q K^T + mask) V.
@@ -107,6 +126,7 @@ struct Prefill {
   Tensor o{};
   float* lse = nullptr;                               ///< batch x heads_q x seqlen_q, natural log; may be null
   std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
+  std::optional<Ragged> ragged = std::nullopt;
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
@@ -127,6 +147,17 @@ struct Prefill {
     result.softmax_scale = softmax_scale.value_or(usual_scale(shape.head_dim));
     result.causal = shape.causal ? 1 : 0;
     result.head_dim_v = shape.head_dim_v;
+    if (ragged) {
+      result.cu_seqlens_q = ragged->cu_seqlens_q;
+      result.cu_seqlens_k = ragged->cu_seqlens_k;
+      result.seqused_k = ragged->seqused_k;
+      result.total_q = ragged->total_q;
+      result.total_k = ragged->total_k;
+    }
+    result.window = 1;
+    result.window_left = shape.window_left;
+    result.window_right = shape.window_right;
+    result.softcap = shape.softcap;
     return result;
   }
 };

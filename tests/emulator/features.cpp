@@ -1,0 +1,86 @@
+// Kernels with windows, soft caps and ragged batches on the emulator against the float64 reference.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "runtime/choice.hpp"
+#include "runtime/emulator/host_compiler.hpp"
+#include "tests/emulator/case.hpp"
+#include "tests/harness/random_prefill.hpp"
+
+namespace attune::emulator_tests {
+namespace {
+
+using testing::make_wild;
+using testing::PrefillCase;
+using testing::random_prefill_case;
+
+/// Kernels, compiled on first need.
+class Kernels {
+ public:
+  const emulator::Kernel& operator[](const Variant& variant) {
+    if (const auto known = kernels_.find(variant); known != kernels_.end()) return known->second;
+    const Source source = generate(variant);
+    return kernels_.emplace(variant, emulator::Kernel(compile_cached(compiler_, source, cache_).image, source.name))
+        .first->second;
+  }
+
+ private:
+  const emulator::HostCompiler compiler_;
+  const Cache cache_{default_cache_root()};
+  std::map<Variant, emulator::Kernel> kernels_;
+};
+
+}  // namespace
+
+TEST_CASE("what a registry generates agrees with the reference on random problems, and no access of it is unsafe") {
+  Kernels kernels;
+  Random random(11);
+  for (std::uint64_t i = 1; i <= 160; ++i) {
+    const PrefillCase one = random_prefill_case(random, 260);
+    CAPTURE(i);
+    const OwnChoice own = choose_own(one.problem, emulator::device());
+    REQUIRE(own.refusals.empty());
+    check_image(kernels[own.variant], own.variant, one.image(i), i);
+  }
+}
+
+TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors") {
+  Kernels kernels;
+  Random random(12);
+  int ran = 0;
+  for (std::uint64_t i = 1; i <= 600; ++i) {
+    PrefillCase one = random_prefill_case(random, 150);
+    Problem& problem = one.problem;
+    if (!problem.ragged || problem.total_q == 0) continue;
+    problem.head_dim = 64;  // few kernels are enough
+    problem.dtype = Dtype::bf16;
+    CAPTURE(i);
+    CAPTURE(problem.text());
+    const testing::CallImage image(problem, one.layout, i, one.sequences);
+    // Where rows of O are two sequences', their blocks race; so they stay as they are, or one sequence is all.
+    if (random.below(2) == 0) {
+      problem.batch = 1;
+      one.sequences.cu_seqlens_q.resize(2);
+      make_wild(random, one.sequences.cu_seqlens_q, problem.total_q);
+    }
+    make_wild(random, one.sequences.cu_seqlens_k, problem.total_k);
+    make_wild(random, one.sequences.seqused_k, problem.total_k);
+    const OwnChoice own = choose_own(problem, emulator::device());
+    std::vector<std::uint16_t> in = image.in();
+    std::vector<std::uint16_t> out = image.poisoned_out();
+    std::vector<float> lse = image.poisoned_lse();
+    attune_prefill_args args =
+        image.args(in.data(), out.data(), lse.data(),
+                   {.cu_seqlens_q = one.sequences.cu_seqlens_q.data(),
+                    .cu_seqlens_k = one.sequences.cu_seqlens_k.data(),
+                    .seqused_k = one.sequences.seqused_k.empty() ? nullptr : one.sequences.seqused_k.data()});
+    args.batch = problem.batch;
+    const emulator::Report report = run_emulated(kernels[own.variant], own.variant, args, problem, {.seed = i});
+    CHECK_MESSAGE(report.ok(), report.fault);
+    ++ran;
+  }
+  CHECK(ran > 150);
+}
+
+}  // namespace attune::emulator_tests

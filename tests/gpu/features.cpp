@@ -1,0 +1,85 @@
+// Windows, soft caps and ragged batches through the C ABI, by kernels that NVRTC compiles on this machine.
+#include <doctest/doctest.h>
+
+#include "tests/gpu/harness.hpp"
+#include "tests/harness/random_prefill.hpp"
+
+namespace attune::gpu_tests {
+namespace {
+
+using testing::PrefillCase;
+using testing::random_prefill_case;
+
+}  // namespace
+
+TEST_CASE("200 random problems with windows, soft caps and ragged batches agree with the reference") {
+  const TestRegistry registry;
+  Random random(21);
+  for (std::uint64_t i = 1; i <= 200; ++i) {
+    CAPTURE(i);
+    const PrefillCase one = random_prefill_case(random, i % 10 == 0 ? 3000 : 400);
+    check_call(registry, TestCall(one.image(i)));
+  }
+}
+
+TEST_CASE("ten runs on the same ragged batch give the same bits") {
+  const TestRegistry registry;
+  Random random(22);
+  PrefillCase one;
+  while (!one.problem.ragged || !one.problem.has_window() || one.problem.total_q < 300) {
+    one = random_prefill_case(random, 700);
+  }
+  const TestCall call(one.image(3));
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  const TestCall::Output first = call.fetch();
+  for (int i = 1; i < 10; ++i) {
+    call.poison();
+    REQUIRE(call.run(registry) == ATTUNE_OK);
+    CHECK(call.fetch() == first);
+  }
+}
+
+TEST_CASE("a launch whose lengths change on the device follows them") {
+  const TestRegistry registry;
+  const Problem problem{.batch = 2,
+                        .heads_q = 4,
+                        .heads_kv = 2,
+                        .seqlen_q = 300,
+                        .seqlen_k = 300,
+                        .head_dim = 64,
+                        .causal = true,
+                        .ragged = true,
+                        .total_q = 400,
+                        .total_k = 400};
+  for (const std::int32_t boundary : {0, 100, 250, 300}) {
+    const Sequences sequences{.cu_seqlens_q = {0, boundary, 300}, .cu_seqlens_k = {0, boundary, 300}, .seqused_k = {}};
+    check_call(registry, TestCall(CallImage(problem, Layout::bshd, 5, sequences)));
+  }
+}
+
+TEST_CASE("wild lengths on the device lead to no access outside the tensors") {
+  const TestRegistry registry;
+  Random random(23);
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    PrefillCase one = random_prefill_case(random, 200);
+    if (!one.problem.ragged || one.problem.total_q == 0) continue;
+    one.problem.head_dim = 64;
+    one.problem.dtype = Dtype::bf16;
+    const CallImage image = one.image(i);
+    const TestCall sane(image);
+    testing::make_wild(random, one.sequences.cu_seqlens_q, one.problem.total_q);
+    testing::make_wild(random, one.sequences.cu_seqlens_k, one.problem.total_k);
+    const cli::DeviceBuffer cu_seqlens_q(gpu().driver, one.sequences.cu_seqlens_q.size() * sizeof(std::int32_t));
+    const cli::DeviceBuffer cu_seqlens_k(gpu().driver, one.sequences.cu_seqlens_k.size() * sizeof(std::int32_t));
+    cu_seqlens_q.upload(one.sequences.cu_seqlens_q);
+    cu_seqlens_k.upload(one.sequences.cu_seqlens_k);
+    attune_prefill_args args = sane.args;
+    args.cu_seqlens_q = static_cast<const std::int32_t*>(cu_seqlens_q.data());
+    args.cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k.data());
+    CHECK_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
+    gpu().driver.synchronize();  // throws where an access failed
+    CHECK(sane.fetch().surroundings_intact);
+  }
+}
+
+}  // namespace attune::gpu_tests

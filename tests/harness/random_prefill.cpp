@@ -1,0 +1,121 @@
+#include "tests/harness/random_prefill.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace attune::testing {
+namespace {
+
+template <class T, std::size_t count>
+T one_of(Random& random, const std::array<T, count>& values) {
+  return values[random.below(count)];
+}
+
+int up_to(Random& random, int most) { return static_cast<int>(random.below(static_cast<std::uint64_t>(most) + 1)); }
+
+/// -1, none, few, as many as there are at most, or more.
+int random_bound(Random& random, int most) {
+  switch (random.below(6)) {
+    case 0:
+      return -1;
+    case 1:
+      return 0;
+    case 2:
+      return most + up_to(random, 5);
+    case 3:
+      return up_to(random, most);
+    default:
+      return up_to(random, 40);
+  }
+}
+
+/// A length of a sequence: often none, at most `most`.
+int random_length(Random& random, int most) { return random.below(4) == 0 ? 0 : up_to(random, most); }
+
+/// Sequences one after the other, with a gap before the first and one behind the last.
+std::vector<std::int32_t> random_cu_seqlens(Random& random, int batch, int& longest, int& total) {
+  std::vector<std::int32_t> result{up_to(random, 9)};
+  const int most = longest;
+  longest = 0;
+  for (int i = 0; i < batch; ++i) {
+    const int length = random_length(random, most);
+    longest = std::max(longest, length);
+    result.push_back(result.back() + length);
+  }
+  total = result.back() + up_to(random, 9);
+  return result;
+}
+
+void make_ragged(Random& random, PrefillCase& one) {
+  Problem& problem = one.problem;
+  problem.ragged = true;
+  problem.batch = 1 + up_to(random, 5);
+  Sequences& sequences = one.sequences;
+  sequences.cu_seqlens_q = random_cu_seqlens(random, problem.batch, problem.seqlen_q, problem.total_q);
+  if (random.below(4) == 0) {  // as in self-attention, and so that rows can be packed
+    sequences.cu_seqlens_k = sequences.cu_seqlens_q;
+    problem.seqlen_k = problem.seqlen_q;
+    problem.total_k = problem.total_q;
+    if (random.below(2) == 0) one.layout = Layout::packed;
+  } else {
+    sequences.cu_seqlens_k = random_cu_seqlens(random, problem.batch, problem.seqlen_k, problem.total_k);
+  }
+  // What is promised about the longest is no more than an upper bound.
+  problem.seqlen_q += up_to(random, 70);
+  problem.seqlen_k += up_to(random, 70);
+  if (random.below(2) == 0) {
+    for (int i = 0; i < problem.batch; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const int length = sequences.cu_seqlens_k[at + 1] - sequences.cu_seqlens_k[at];
+      sequences.seqused_k.push_back(random.below(3) == 0 ? length : up_to(random, length));
+    }
+  }
+  if (random.below(2) == 0) one.poisoned = up_to(random, problem.batch - 1);
+}
+
+}  // namespace
+
+CallImage PrefillCase::image(std::uint64_t seed) const {
+  CallImage result(problem, layout, seed, sequences);
+  if (poisoned >= 0) result.poison_sequence(poisoned);
+  return result;
+}
+
+void make_wild(Random& random, std::vector<std::int32_t>& cu_seqlens, int total) {
+  constexpr std::array extremes{std::numeric_limits<std::int32_t>::min(), -1, std::numeric_limits<std::int32_t>::max()};
+  for (std::int32_t& entry : cu_seqlens) {
+    switch (random.below(3)) {
+      case 0:
+        entry = one_of(random, extremes);
+        break;
+      case 1:
+        entry = up_to(random, 3 * total + 100) - total;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+PrefillCase random_prefill_case(Random& random, int most_rows) {
+  PrefillCase one;
+  Problem& problem = one.problem;
+  problem.dtype = one_of(random, std::array{Dtype::fp16, Dtype::bf16});
+  problem.head_dim = one_of(random, std::array{40, 64, 72, 96, 128, 192, 256});
+  problem.batch = 1 + up_to(random, 2);
+  problem.heads_kv = 1 + up_to(random, 1);
+  problem.heads_q = problem.heads_kv * one_of(random, std::array{1, 2, 3, 8});
+  problem.seqlen_q = 1 + up_to(random, most_rows - 1);
+  problem.seqlen_k = random.below(3) == 0 ? problem.seqlen_q : up_to(random, most_rows);
+  problem.causal = random.below(4) == 0;
+  one.layout = one_of(random, std::array{Layout::bshd, Layout::bhsd, Layout::gaps});
+  if (random.below(2) == 0) make_ragged(random, one);
+  if (random.below(3) != 0) {
+    problem.set_window(random_bound(random, problem.seqlen_k), random_bound(random, problem.seqlen_q));
+  }
+  if (random.below(3) == 0) problem.softcap = one_of(random, std::array{0.5F, 5.0F, 30.0F, 1000.0F});
+  return one;
+}
+
+}  // namespace attune::testing

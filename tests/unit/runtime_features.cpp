@@ -1,0 +1,360 @@
+// Windows, soft caps and ragged batches from a call's arguments to the variant that serves it and its parameter block.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attune/attune.hpp"
+#include "generator/check.hpp"
+#include "runtime/arguments.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/decision.hpp"
+#include "runtime/embedded.hpp"
+#include "runtime/emulated.hpp"
+#include "runtime/error.hpp"
+
+using namespace attune;
+
+namespace {
+
+const Device h200 = device_of(*find_arch("sm_90"));
+
+void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+const std::int32_t* array(std::uintptr_t value) { return static_cast<const std::int32_t*>(address(value)); }
+
+/// Arguments with nothing wrong; the pointers are never followed.
+attune_prefill_args good_args() {
+  attune_prefill_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = ATTUNE_BF16;
+  args.batch = 2;
+  args.seqlen_q = 100;
+  args.seqlen_k = 200;
+  args.heads_q = 8;
+  args.heads_kv = 2;
+  args.head_dim = 128;
+  args.softmax_scale = 0.125F;
+  args.q = api::bshd(address(0x1000), 100, 8, 128);
+  args.k = api::bshd(address(0x2000), 200, 2, 128);
+  args.v = api::bshd(address(0x3000), 200, 2, 128);
+  args.o = api::bshd(address(0x4000), 100, 8, 128);
+  return args;
+}
+
+attune_prefill_args ragged_args() {
+  attune_prefill_args args = good_args();
+  args.cu_seqlens_q = array(0x5000);
+  args.cu_seqlens_k = array(0x6000);
+  args.seqused_k = array(0x7000);
+  args.total_q = 150;
+  args.total_k = 333;
+  return args;
+}
+
+attune_prefill_args with_window(int left, int right) {
+  attune_prefill_args args = good_args();
+  args.window = 1;
+  args.window_left = left;
+  args.window_right = right;
+  return args;
+}
+
+Problem windowed(int left, int right, bool causal = false) {
+  Problem problem{.heads_q = 8, .heads_kv = 2, .seqlen_q = 1000, .seqlen_k = 2000, .causal = causal};
+  problem.set_window(left, right);
+  return problem;
+}
+
+Problem capped() {
+  Problem problem = windowed(-1, -1);
+  problem.softcap = 30;
+  return problem;
+}
+
+Problem ragged() {
+  Problem problem = windowed(-1, -1);
+  problem.ragged = true;
+  problem.total_q = problem.total_k = 5000;
+  return problem;
+}
+
+Variant variant_of(int family, bool causal, const Features& features) {
+  return default_variant(family, Dtype::bf16, 128, causal, h200.shared_per_block, long_sequence_tile, 0, features);
+}
+
+bool mentions(const std::vector<std::string>& messages, const std::string& word) {
+  return std::ranges::any_of(messages, [&](const std::string& m) { return m.find(word) != std::string::npos; });
+}
+
+std::string error_of(const attune_prefill_args& args) {
+  try {
+    check_arguments(args);
+  } catch (const Error& error) {
+    CHECK(error.status() == ATTUNE_INVALID_ARGUMENT);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a window's bounds that hide no key are dropped, and a right one of 0 is the causal mask") {
+  CHECK(!windowed(-1, -1).has_window());
+  CHECK(!windowed(1999, 999).has_window());
+  CHECK(windowed(1998, 999).window_left == 1998);
+  CHECK(windowed(-1, 998).window_right == 998);
+  CHECK(windowed(-1, 998).has_window());
+  CHECK(!windowed(-1, 998).causal);
+
+  CHECK(windowed(-1, 0).causal);
+  CHECK(!windowed(-1, 0).has_window());
+  CHECK(windowed(-1, 0) == windowed(-1, -1, true));
+  CHECK(windowed(-1, 5, true) == windowed(-1, -1, true));  // causal leaves none behind a query
+  CHECK(windowed(7, 0) == windowed(7, 3, true));
+  CHECK(windowed(7, 0).has_window());
+}
+
+TEST_CASE("a row sees the keys around its own position, aligned bottom right") {
+  Problem problem{.seqlen_q = 4, .seqlen_k = 10};
+  const auto keys = [&](int row) {
+    const Problem::Keys seen = problem.visible_keys(row);
+    return std::pair(seen.first, seen.end);
+  };
+  CHECK(keys(0) == std::pair(0, 10));
+  problem.set_window(3, 1);
+  CHECK(keys(0) == std::pair(3, 8));
+  CHECK(keys(3) == std::pair(6, 10));
+  problem.set_window(-1, 0);
+  CHECK(keys(1) == std::pair(0, 8));
+  problem = {.seqlen_q = 10, .seqlen_k = 4};
+  problem.set_window(1, 2);
+  CHECK(keys(0).first >= keys(0).second);
+  CHECK(keys(4) == std::pair(0, 1));
+  CHECK(keys(9) == std::pair(2, 4));
+}
+
+TEST_CASE("arguments become a problem and the parameter block of a window") {
+  const attune_prefill_args args = with_window(20, 3);
+  const Problem problem = check_arguments(args);
+  CHECK(problem.window_left == 20);
+  CHECK(problem.window_right == 3);
+  AttunePrefillParams params = make_params(args, problem);
+  CHECK(params.window_left == 20);
+  CHECK(params.window_right == 3);
+  CHECK(params.scale_log2 == 0.125F * std::numbers::log2e_v<float>);
+
+  const attune_prefill_args one_side = with_window(-1, 3);
+  params = make_params(one_side, check_arguments(one_side));
+  CHECK(params.window_left == 200);  // which hides nothing
+  CHECK(params.window_right == 3);
+  attune_prefill_args causal = with_window(20, -1);
+  causal.causal = 1;
+  params = make_params(causal, check_arguments(causal));
+  CHECK(params.window_left == 20);
+  CHECK(params.window_right == 0);
+
+  attune_prefill_args unused = with_window(0, 0);
+  unused.window = 0;
+  CHECK(!check_arguments(unused).has_window());
+  CHECK(!check_arguments(unused).causal);
+}
+
+TEST_CASE("with a soft cap softmax runs on tanh, whose factor is the cap") {
+  attune_prefill_args args = good_args();
+  args.softcap = 30;
+  const Problem problem = check_arguments(args);
+  CHECK(problem.softcap == 30);
+  const AttunePrefillParams params = make_params(args, problem);
+  CHECK(params.scale_log2 == doctest::Approx(30 * std::numbers::log2e));
+  CHECK(params.cap_scale == doctest::Approx(2 * std::numbers::log2e * 0.125 / 30));
+  args.softcap = 1e-38F;
+  CHECK(std::isfinite(make_params(args, check_arguments(args)).cap_scale));
+}
+
+TEST_CASE("a ragged batch is one sequence in memory, and its arrays are passed on") {
+  attune_prefill_args args = ragged_args();
+  args.q.stride_batch = 7;  // never used
+  const Problem problem = check_arguments(args);
+  CHECK(problem.ragged);
+  CHECK(problem.batch == 2);
+  CHECK(problem.total_q == 150);
+  CHECK(problem.total_k == 333);
+  const AttunePrefillParams params = make_params(args, problem);
+  CHECK(params.cu_seqlens_q == args.cu_seqlens_q);
+  CHECK(params.cu_seqlens_k == args.cu_seqlens_k);
+  CHECK(params.seqused_k == args.seqused_k);
+  CHECK(params.total_q == 150);
+  CHECK(params.total_k == 333);
+  CHECK(params.q.stride_batch == 0);
+  CHECK(params.q.stride_seq == args.q.stride_seq);
+
+  const std::vector<emulator::Buffer> buffers = buffers_of(args, problem);
+  REQUIRE(buffers.size() == 7);
+  CHECK(buffers[0].extents == std::array<long long, 4>{1, 150, 8, 128});
+  CHECK(buffers[1].extents == std::array<long long, 4>{1, 333, 2, 128});
+  CHECK(buffers[4].extents[3] == 3);
+  CHECK(buffers[6].extents[3] == 2);
+  for (std::size_t i = 4; i < 7; ++i) CHECK(!buffers[i].writable);
+
+  CHECK(!is_empty(problem));
+  args.total_q = 0;
+  args.q.data = args.o.data = args.k.data = args.v.data = nullptr;
+  CHECK(is_empty(check_arguments(args)));
+}
+
+TEST_CASE("every mistake about windows, soft caps and ragged batches is named") {
+  using Change = std::function<void(attune_prefill_args&)>;
+  for (const auto& [says, change] : std::vector<std::pair<const char*, Change>>{
+           {"window is 2; it must be 0 or 1", [](auto& a) { a.window = 2; }},
+           {"window_left is -2; it must be from -1 to", [](auto& a) { a.window = 1, a.window_left = -2; }},
+           {"window_right is -9", [](auto& a) { a.window = 1, a.window_right = -9; }},
+           {"softcap is -1; it must be finite, and 0 for none", [](auto& a) { a.softcap = -1; }},
+           {"softcap is nan", [](auto& a) { a.softcap = std::nanf(""); }},
+           {"softcap is inf", [](auto& a) { a.softcap = HUGE_VALF; }},
+           {"total_q is -1; it must be from 0 to", [](auto& a) { a.total_q = -1; }},
+           {"total_k is -5", [](auto& a) { a.total_k = -5; }},
+           {"cu_seqlens_q is null, and cu_seqlens_k is not", [](auto& a) { a.cu_seqlens_q = nullptr; }},
+           {"cu_seqlens_k is null, and cu_seqlens_q is not", [](auto& a) { a.cu_seqlens_k = nullptr; }},
+           {"seqused_k is given without cu_seqlens_q", [](auto& a) { a.cu_seqlens_q = a.cu_seqlens_k = nullptr; }},
+           {"cu_seqlens_q is 0x5001; it must be a multiple of 4", [](auto& a) { a.cu_seqlens_q = array(0x5001); }},
+           {"cu_seqlens_k is 0x6002", [](auto& a) { a.cu_seqlens_k = array(0x6002); }},
+           {"seqused_k is 0x7003", [](auto& a) { a.seqused_k = array(0x7003); }},
+           {"o.stride_seq is 0", [](auto& a) { a.o.stride_seq = 0, a.seqlen_q = 1; }}}) {
+    attune_prefill_args args = ragged_args();
+    CHECK(error_of(args).empty());
+    change(args);
+    CHECK_MESSAGE(error_of(args).find(says) != std::string::npos, says);
+  }
+}
+
+TEST_CASE("a caller that is older than windows has none, whatever lies behind its struct") {
+  attune_prefill_args args = good_args();
+  std::memset(reinterpret_cast<char*>(&args) + offsetof(attune_prefill_args, cu_seqlens_q), 0x7f,
+              sizeof(args) - offsetof(attune_prefill_args, cu_seqlens_q));
+  args.struct_size = offsetof(attune_prefill_args, cu_seqlens_q);
+  const Problem problem = check_arguments(args);
+  CHECK(!problem.has_window());
+  CHECK(!problem.ragged);
+  CHECK(problem.softcap == 0);
+  CHECK(make_params(args, problem).cu_seqlens_q == nullptr);
+}
+
+TEST_CASE("the C++ API passes windows, soft caps and ragged batches on") {
+  api::Prefill call{.shape = {.window_left = 4, .window_right = 5, .softcap = 6}};
+  attune_prefill_args args = call.args();
+  CHECK(args.window == 1);
+  CHECK(args.window_left == 4);
+  CHECK(args.window_right == 5);
+  CHECK(args.softcap == 6);
+  CHECK(args.cu_seqlens_q == nullptr);
+  call.ragged = {
+      .cu_seqlens_q = array(0x10), .cu_seqlens_k = array(0x20), .seqused_k = array(0x30), .total_q = 7, .total_k = 8};
+  args = call.args();
+  CHECK(args.cu_seqlens_q == array(0x10));
+  CHECK(args.cu_seqlens_k == array(0x20));
+  CHECK(args.seqused_k == array(0x30));
+  CHECK(args.total_q == 7);
+  CHECK(args.total_k == 8);
+  const attune_prefill_args plain = api::Prefill{}.args();
+  CHECK(plain.window_left == -1);
+  CHECK(plain.window_right == -1);
+}
+
+TEST_CASE("a kernel serves what it has, and one with a window also the causal mask and none") {
+  const Variant plain = variant_of(prefill_sm80, false, {});
+  const Variant window = variant_of(prefill_sm80, false, {.window = true});
+  const Variant softcap = variant_of(prefill_sm80, false, {.softcap = true});
+  const Variant batches = variant_of(prefill_sm80, false, {.ragged = true});
+  CHECK(refusals(window, windowed(5, 5), h200).empty());
+  CHECK(refusals(window, windowed(5, 0), h200).empty());
+  CHECK(refusals(window, windowed(-1, 0), h200).empty());
+  CHECK(refusals(window, windowed(-1, -1), h200).empty());
+  CHECK(mentions(refusals(plain, windowed(5, 5), h200), "window: the kernel has false, the problem true"));
+  CHECK(refusals(plain, windowed(5, 5), h200).size() == 1);
+  CHECK(refusals(softcap, capped(), h200).empty());
+  CHECK(mentions(refusals(softcap, windowed(-1, -1), h200), "softcap: the kernel has true, the problem false"));
+  CHECK(mentions(refusals(plain, capped(), h200), "softcap: the kernel has false, the problem true"));
+  CHECK(refusals(batches, ragged(), h200).empty());
+  CHECK(mentions(refusals(batches, windowed(-1, -1), h200), "ragged: the kernel has true, the problem false"));
+  CHECK(mentions(refusals(window, ragged(), h200), "ragged: the kernel has false, the problem true"));
+
+  const Variant causal = variant_of(prefill_sm80, true, {});
+  for (const std::vector<Variant>& candidates : {std::vector{window, causal, plain}, {plain, causal, window}}) {
+    CHECK(choose(candidates, windowed(-1, 0), h200) == causal);
+    CHECK(choose(candidates, windowed(-1, -1), h200) == plain);
+    CHECK(choose(candidates, windowed(3, 0), h200) == window);
+  }
+  CHECK(choose(std::vector{window}, windowed(-1, 0), h200) == window);
+}
+
+TEST_CASE("prefill_sm90 says that it has no such kernels, and prefill_sm80 serves") {
+  for (const auto& [key, problem] :
+       {std::pair{"window", windowed(100, 0)}, {"softcap", capped()}, {"ragged", ragged()}}) {
+    const std::string words = std::string(key) + ": prefill_sm90 has no kernels with it, the problem needs one";
+    CHECK(mentions(refusals(variant_of(prefill_sm90, problem.causal, {}), problem, h200), words));
+    const OwnChoice own = choose_own(problem, h200);
+    CHECK(own.refusals.empty());
+    CHECK(own.variant.family == prefill_sm80);
+    CHECK(own.variant.*find_field(key)->member == 1);
+    CHECK(own.variant.causal == 0);
+    const Decision decision = decide(problem, h200);
+    CHECK(decision.serving == own.variant);
+    CHECK(decision_text(decision, "").find("  not by prefill_sm90: " + words) != std::string::npos);
+  }
+}
+
+TEST_CASE("every head_dim has a default with every feature on every GPU, and a name of its own") {
+  for (const Arch& arch : all_archs()) {
+    for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+      const Variant variant = default_variant(prefill_sm80, Dtype::fp16, head_dim, true, arch.shared_per_block,
+                                              long_sequence_tile, 0, {.window = true, .softcap = true, .ragged = true});
+      CHECK(check(variant).empty());
+      CHECK(check_arch(variant, arch).empty());
+      CHECK(variant.name().find("_window_softcap_ragged") != std::string::npos);
+    }
+  }
+  const Variant newer = variant_of(prefill_sm90, true, {.window = true, .softcap = true, .ragged = true});
+  CHECK(newer == variant_of(prefill_sm90, true, {}));
+}
+
+TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for both") {
+  Variant variant = variant_of(prefill_sm80, false, {.window = true});
+  CHECK(check(variant).empty());
+  variant.causal = 1;
+  const std::vector<Refusal> found = check(variant);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].field == "causal");
+  CHECK(found[0].message.find("causal: false") != std::string::npos);
+}
+
+TEST_CASE("a source has the code of the features that its variant has, and no other") {
+  const std::vector<std::pair<Features, const char*>> parts{
+      {{.window = true}, "mask_window"}, {{.softcap = true}, "cap_scores"}, {{.ragged = true}, "load_global_int"}};
+  for (const auto& [features, own] : parts) {
+    const std::string text = generate(variant_of(prefill_sm80, false, features)).text;
+    for (const auto& part : parts) CHECK((text.find(part.second) != std::string::npos) == (part.second == own));
+  }
+  const std::string plain = generate(variant_of(prefill_sm80, true, {})).text;
+  for (const auto& part : parts) CHECK(plain.find(part.second) == std::string::npos);
+}
+
+TEST_CASE("a problem's text and key tell features apart") {
+  Problem problem = windowed(100, 30);
+  problem.softcap = 2.5F;
+  problem.ragged = true;
+  problem.total_q = 70;
+  problem.total_k = 80;
+  CHECK(problem.text() == "bf16 d128 b1 hq8 hk2 lq1000 lk2000 left100 right30 softcap2.5 ragged tq70 tk80");
+  const Problem plain = windowed(-1, -1);
+  for (const Problem& other : {windowed(5, -1), windowed(-1, 5), capped(), ragged()}) CHECK(other.key() != plain.key());
+  CHECK(windowed(5, -1).key() == windowed(9, 3).key());
+  CHECK(windowed(5, 0).key() != windowed(-1, 0).key());
+}

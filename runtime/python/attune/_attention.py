@@ -169,7 +169,7 @@ def flash_attn_with_kvcache(
     Paper: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2,
     https://arxiv.org/abs/2307.08691.
     """
-    return _attune.decode(
+    result: Array | tuple[Array, Array] = _attune.decode(
         q,
         k_cache,
         v_cache,
@@ -183,6 +183,7 @@ def flash_attn_with_kvcache(
         return_softmax_lse,
         out,
     )
+    return result
 
 
 def _refuse_unserved(

@@ -11,6 +11,7 @@ inline constexpr const char* exchange_attribute = "__dlpack_c_exchange_api__";  
 inline constexpr const char* exchange_capsule = "dlpack_exchange_api";
 
 inline constexpr std::int32_t device_cuda = 2;
+inline constexpr std::uint8_t code_int = 0;
 inline constexpr std::uint8_t code_float = 2;
 inline constexpr std::uint8_t code_bfloat = 4;
 

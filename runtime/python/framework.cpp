@@ -12,9 +12,8 @@ namespace nb = nanobind;
 namespace attune::python {
 namespace {
 
-attune_status launch(bool emulator, const attune_prefill_args& args, std::uintptr_t stream) {
-  const nb::gil_scoped_release released;  // a first call compiles, and the emulator takes its time
-  return attune_prefill(registry_of(emulator), &args, pointer<void>(stream));
+attune_tensor tensor_of(const Array& array) {
+  return {pointer<void>(array.address), array.strides[0], array.strides[1], array.strides[2]};
 }
 
 struct Known {
@@ -69,23 +68,59 @@ nb::object AddressedFramework::run(const Call& call) const {
   const bool like_q = call.arguments.front().parts == 1 && args.head_dim_v == args.head_dim;
   nb::object out = like_q ? empty_like(first)
                           : empty(nb::make_tuple(args.batch, args.seqlen_q, args.heads_q, args.head_dim_v), first);
-  const Array written = read("out", out);
-  args.o = {pointer<void>(written.address), written.strides[0], written.strides[1], written.strides[2]};
+  args.o = tensor_of(read("out", out));
   nb::object lse;
   if (call.return_lse) {
     lse = empty_float32(nb::make_tuple(args.batch, args.heads_q, args.seqlen_q), first);
     args.lse = pointer<float>(read("softmax_lse", lse).address);
   }
 
+  auto* const stream = pointer<void>(this->stream(call.device));
+  this->call([&](attune_registry* registry) { return attune_prefill(registry, &args, stream); });
+  return call.return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
+}
+
+nb::object AddressedFramework::run(const DecodeCall& call) const {
+  const Entered entered(on_device(call.device));
+  attune_decode_args args = call.args;
+  std::size_t bytes = 0;
+  this->call([&](attune_registry* registry) { return attune_decode_workspace(registry, &args, &bytes); });
+  // Freed on return, while the kernels may wait yet: the allocators hand memory on in the order of the stream.
+  nb::object workspace;
+  if (bytes > 0) {
+    workspace = empty_bytes(bytes, call.q);
+    args.workspace = pointer<void>(read("workspace", workspace).address);
+    args.workspace_bytes = bytes;
+  }
+  nb::object out = nb::borrow(call.out);
+  if (out.is_none()) {
+    out = empty_like(call.q);
+    args.o = tensor_of(read("out", out));
+  }
+  nb::object lse;
+  if (call.return_lse) {
+    lse = empty_float32(nb::make_tuple(args.batch, args.heads_q, args.seqlen_q), call.q);
+    args.lse = pointer<float>(read("softmax_lse", lse).address);
+  }
+
+  auto* const stream = pointer<void>(this->stream(call.device));
+  this->call([&](attune_registry* registry) { return attune_decode(registry, &args, stream); });
+  return call.return_lse ? nb::make_tuple(out, lse) : out;
+}
+
+template <class Operation>
+void AddressedFramework::call(const Operation& operation) const {
   const bool emulated = is_emulated();
-  const std::uintptr_t stream = this->stream(call.device);
-  attune_status status = launch(emulated, args, stream);
+  const auto attempt = [&] {
+    const nb::gil_scoped_release released;  // a first call compiles, and the emulator takes its time
+    return operation(registry_of(emulated));
+  };
+  attune_status status = attempt();
   if (status == ATTUNE_NO_DEVICE && !emulated) {
     make_context();  // a thread that has not used CUDA has none
-    status = launch(emulated, args, stream);
+    status = attempt();
   }
   check(status);
-  return call.return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
 }
 
 const Framework& framework_of(const char* name, nb::handle array) {

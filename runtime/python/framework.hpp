@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,7 +29,8 @@ using Extents = std::array<std::int64_t, most_dimensions>;
 /// What a framework says of an array.
 struct Array {
   std::optional<attune_dtype> dtype;  ///< nothing: another one
-  std::int64_t device = 0;            ///< a GPU's ordinal; below 0 where it is on none
+  bool is_int32 = false;
+  std::int64_t device = 0;  ///< a GPU's ordinal; below 0 where it is on none
   std::uintptr_t address = 0;
   int rank = 0;
   Extents shape{};    ///< zeros where the rank is higher than most_dimensions
@@ -39,6 +41,15 @@ struct Array {
 struct Call {
   std::span<const Argument> arguments;
   attune_prefill_args args;
+  std::int64_t device;
+  bool return_lse;
+};
+
+/// The same of attention to a cache.
+struct DecodeCall {
+  nanobind::handle q;
+  nanobind::handle out;  ///< None: made like q
+  attune_decode_args args;
   std::int64_t device;
   bool return_lse;
 };
@@ -59,8 +70,14 @@ class Framework {
   /// Throws where no kernel can run on the array, its dtype and shape apart.
   virtual void require_usable(const Argument& argument, const Array& array) const = 0;
 
+  /// Throws where results cannot be written to the array.
+  virtual void require_writable(const Argument& /*argument*/) const {}
+
   /// Computes the output, or (output, LSE, None).
   [[nodiscard]] virtual nanobind::object run(const Call& call) const = 0;
+
+  /// Computes the output, or (output, LSE).
+  [[nodiscard]] virtual nanobind::object run(const DecodeCall& call) const = 0;
 
  protected:
   Framework(nanobind::handle array_type, std::string type_name)
@@ -87,6 +104,7 @@ class Entered {
 class AddressedFramework : public Framework {
  public:
   [[nodiscard]] nanobind::object run(const Call& call) const final;
+  [[nodiscard]] nanobind::object run(const DecodeCall& call) const final;
 
  protected:
   using Framework::Framework;
@@ -95,6 +113,8 @@ class AddressedFramework : public Framework {
   /// Contiguous, with the dtype of another array.
   [[nodiscard]] virtual nanobind::object empty(const nanobind::tuple& shape, nanobind::handle like) const = 0;
   [[nodiscard]] virtual nanobind::object empty_float32(const nanobind::tuple& shape, nanobind::handle like) const = 0;
+  /// Aligned to 16 bytes.
+  [[nodiscard]] virtual nanobind::object empty_bytes(std::size_t bytes, nanobind::handle like) const = 0;
 
   /// The context manager that makes a device the current one; none where it already is. Results are allocated and
   /// the kernel is launched in it.
@@ -104,6 +124,11 @@ class AddressedFramework : public Framework {
   /// The device's current stream.
   [[nodiscard]] virtual std::uintptr_t stream(std::int64_t device) const = 0;
   [[nodiscard]] virtual bool is_emulated() const { return false; }
+
+ private:
+  /// Calls the C ABI with the registry, once more where the thread had no CUDA context yet, and throws what it says.
+  template <class Operation>
+  void call(const Operation& operation) const;
 };
 
 // One for each framework; the argument is its module.

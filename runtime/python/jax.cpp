@@ -1,5 +1,6 @@
 // JAX arrays: attune/_jax.py calls the kernel as a foreign function of XLA, which owns the memory and the stream.
 #include "runtime/arguments.hpp"
+#include "runtime/python/errors.hpp"
 #include "runtime/python/framework.hpp"
 
 namespace nb = nanobind;
@@ -16,7 +17,9 @@ class Jax final : public Framework {
   /// several devices.
   [[nodiscard]] Array read(const char* /*name*/, nb::handle array) const override {
     const nb::object shape = array.attr("shape");
-    Array result{.dtype = dtype_of(array.attr("dtype")),
+    const nb::object dtype = array.attr("dtype");
+    Array result{.dtype = dtype_of(dtype),
+                 .is_int32 = dtype.attr("name").equal(nb::str("int32")),
                  .address = any_address,
                  .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
                  .shape = integers(shape)};
@@ -37,6 +40,11 @@ class Jax final : public Framework {
     nb::list arrays;
     for (const Argument& argument : call.arguments) arrays.append(argument.array);
     return calls_.attr("attend")(arrays, args.softmax_scale, args.causal != 0, call.return_lse);
+  }
+
+  [[nodiscard]] nb::object run(const DecodeCall& /*call*/) const override {
+    raise(PyExc_NotImplementedError,
+          "q is a jax.Array; attention to a cache serves PyTorch CUDA tensors, CuPy and NumPy arrays yet");
   }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "attune/attune.h"
 #include "runtime/python/attention.hpp"
+#include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/tools.hpp"
 #include "runtime/python/xla_handler.hpp"
@@ -44,6 +45,27 @@ NB_MODULE(_attune, module) {
       },
       "qkv"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "return_lse"_a.none(),
       "attention() of queries, keys and values in one array.");
+  module.def(
+      "decode",
+      [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle cache_seqlens, nb::handle cache_batch_idx,
+         nb::handle block_table, nb::handle softmax_scale, nb::handle causal, nb::handle window_size,
+         nb::handle num_splits, nb::handle return_lse, nb::handle out) {
+        return attune::python::decode({.q = q,
+                                       .k_cache = k_cache,
+                                       .v_cache = v_cache,
+                                       .cache_seqlens = cache_seqlens,
+                                       .cache_batch_idx = cache_batch_idx,
+                                       .block_table = block_table,
+                                       .softmax_scale = softmax_scale,
+                                       .causal = causal,
+                                       .window_size = window_size,
+                                       .num_splits = num_splits,
+                                       .return_lse = return_lse,
+                                       .out = out});
+      },
+      "q"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(),
+      "block_table"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(),
+      "num_splits"_a.none(), "return_lse"_a.none(), "out"_a.none(), "The output, or (output, LSE).");
   module.def(
       "xla_handler", [] { return nb::capsule(reinterpret_cast<const void*>(&attune::python::xla_prefill)); },
       "A capsule of the kernel as an XLA_FFI_Handler.");

@@ -3,6 +3,7 @@
 
 #include "runtime/python/errors.hpp"
 #include "runtime/python/framework.hpp"
+#include "runtime/python/operands.hpp"
 
 namespace nb = nanobind;
 
@@ -15,13 +16,18 @@ class NdarrayFramework : public AddressedFramework {
       : AddressedFramework(module.attr("ndarray"), type_name),
         empty_(module.attr("empty")),
         float16_(module.attr("dtype")("float16")),
-        float32_(module.attr("float32")) {}
+        float32_(module.attr("float32")),
+        int32_(module.attr("dtype")("int32")),
+        uint8_(module.attr("uint8")) {}
 
   [[nodiscard]] Array read(const char* name, nb::handle array) const override {
     const nb::object shape = array.attr("shape");
     const nb::object strides = array.attr("strides");
     const auto item = nb::cast<std::int64_t>(array.attr("itemsize"));
-    Array result{.dtype = dtype_of(array.attr("dtype")),
+    const nb::object dtype = array.attr("dtype");
+    const std::optional<attune_dtype> served = dtype_of(dtype);
+    Array result{.dtype = served,
+                 .is_int32 = !served && dtype.equal(int32_),
                  .device = device(array),
                  .address = address(array),
                  .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
@@ -53,6 +59,10 @@ class NdarrayFramework : public AddressedFramework {
     return empty_(shape, float32_);
   }
 
+  [[nodiscard]] nb::object empty_bytes(std::size_t bytes, nb::handle /*like*/) const final {
+    return empty_(bytes, uint8_);
+  }
+
  private:
   [[nodiscard]] std::optional<attune_dtype> dtype_of(nb::handle dtype) const {
     if (dtype.equal(float16_)) return ATTUNE_FP16;
@@ -63,11 +73,18 @@ class NdarrayFramework : public AddressedFramework {
   nb::object empty_;
   nb::object float16_;
   nb::object float32_;
+  nb::object int32_;
+  nb::object uint8_;
 };
 
 class NumPy final : public NdarrayFramework {
  public:
   explicit NumPy(nb::handle module) : NdarrayFramework(module, "numpy.ndarray") {}
+
+  void require_writable(const Argument& argument) const override {
+    if (is_true(argument.array.attr("flags").attr("writeable"))) return;
+    raise(PyExc_ValueError, fmt::format("{} is read-only; results are written to it", argument.name));
+  }
 
  protected:
   [[nodiscard]] std::int64_t device(nb::handle /*array*/) const override { return -1; }

@@ -28,6 +28,10 @@ std::optional<attune_dtype> dtype_of(const dlpack::DataType& dtype) {
   return std::nullopt;
 }
 
+bool is_int32(const dlpack::DataType& dtype) {
+  return dtype.code == dlpack::code_int && dtype.bits == 32 && dtype.lanes == 1;
+}
+
 class Torch final : public AddressedFramework {
  public:
   explicit Torch(nb::handle module)
@@ -37,6 +41,8 @@ class Torch final : public AddressedFramework {
         float16_(module.attr("float16")),
         bfloat16_(module.attr("bfloat16")),
         float32_(module.attr("float32")),
+        int32_(module.attr("int32")),
+        uint8_(module.attr("uint8")),
         empty_like_(module.attr("empty_like")),
         is_grad_enabled_(module.attr("is_grad_enabled")),
         current_device_(nb::getattr(module.attr("_C"), "_cuda_getDevice", cuda_.attr("current_device"))),
@@ -74,6 +80,10 @@ class Torch final : public AddressedFramework {
     return like.attr("new_empty")(shape, nb::arg("dtype") = float32_);
   }
 
+  [[nodiscard]] nb::object empty_bytes(std::size_t bytes, nb::handle like) const override {
+    return like.attr("new_empty")(nb::make_tuple(bytes), nb::arg("dtype") = uint8_);
+  }
+
   [[nodiscard]] nb::object on_device(std::int64_t device) const override {
     return nb::cast<std::int64_t>(current_device_()) == device ? nb::none() : cuda_.attr("device")(device);
   }
@@ -89,6 +99,7 @@ class Torch final : public AddressedFramework {
  private:
   [[nodiscard]] static Array read(const dlpack::Tensor& tensor) {
     Array result{.dtype = dtype_of(tensor.dtype),
+                 .is_int32 = is_int32(tensor.dtype),
                  .device = tensor.device.type == dlpack::device_cuda ? tensor.device.id : -1,
                  .address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset,
                  .rank = tensor.rank};
@@ -104,6 +115,7 @@ class Torch final : public AddressedFramework {
     return {.dtype = dtype.is(float16_)    ? std::optional(ATTUNE_FP16)
                      : dtype.is(bfloat16_) ? std::optional(ATTUNE_BF16)
                                            : std::nullopt,
+            .is_int32 = dtype.is(int32_),
             .device = array.attr("is_cuda").is(Py_True) ? nb::cast<std::int64_t>(array.attr("get_device")()) : -1,
             .address = nb::cast<std::uintptr_t>(array.attr("data_ptr")()),
             .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
@@ -116,6 +128,8 @@ class Torch final : public AddressedFramework {
   nb::object float16_;
   nb::object bfloat16_;
   nb::object float32_;
+  nb::object int32_;
+  nb::object uint8_;
   nb::object empty_like_;
   nb::object is_grad_enabled_;
   nb::object current_device_;

@@ -55,7 +55,15 @@ def small_report():
 
 def test_suites_have_their_cases():
     counts = {name: len(suite.cases) for name, suite in SUITES.items()}
-    assert counts == {"prefill": 36, "gqa": 4, "decode": 11, "backward": 12, "jit": 2, "host": 1}
+    assert counts == {
+        "prefill": 36,
+        "gqa": 4,
+        "decode": 11,
+        "paged": 11,
+        "backward": 12,
+        "jit": 2,
+        "host": 1,
+    }
     for suite in SUITES.values():
         assert len({case.name for case in suite.cases}) == len(suite.cases)
 
@@ -83,6 +91,8 @@ def test_a_name_says_all_of_a_case():
     assert (case.seqlen_q, case.seqlen_k, case.causal) == (2048, 2048, True)
     decode = Case.parse("decode", "d64 b16 hq32 hk8 L8192")
     assert (decode.seqlen_q, decode.seqlen_k, decode.causal) == (1, 8192, False)
+    assert decode.page_size is None
+    assert Case.parse("decode", "d64 b16 hq32 hk8 L8192 page64").page_size == 64
     with pytest.raises(ValueError, match="'d64 L512' names no case"):
         Case.parse("prefill", "d64 L512")
 
@@ -305,6 +315,9 @@ def test_panels_are_by_head_dim_and_mask_or_of_all_cases():
     assert decode.labels == ["d128 b1\nhq32 hk8\nL4096"]
     assert decode.bars == {"attune": pytest.approx([2000])}  # what is wrong has no bar
     assert (decode.unit, decode.ceiling) == ("GB/s", 4000.0)
+    name = "d128 b1 hq32 hk8 L4096 page64"
+    ((paged,),) = plot.panels(SUITES["paged"], {name: {"attune": timed(1.0)}}, None)
+    assert paged.labels == ["d128 b1\nhq32 hk8\nL4096 page64"]
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
@@ -418,7 +431,44 @@ def test_a_machine_without_pytorch_or_a_gpu_is_told_so(capsys):
     assert line.startswith("attune.bench: PyTorch ")
 
 
-# The reference, on the CPU
+# The inputs and the reference, on the CPU
+
+
+def test_pages_hold_the_same_keys_and_values():
+    torch = pytest.importorskip("torch")
+    from attune.bench.inputs import Inputs
+
+    inputs = Inputs.of(Case.parse("decode", "d64 b3 hq8 hk2 L256 page64"), "cpu")
+    pages = inputs.pages
+    assert pages.k.shape == (12, 64, 2, 64)
+    assert pages.table.dtype == torch.int32
+    assert not torch.equal(pages.table.flatten(), torch.arange(12))
+    for paged, x in ((pages.k, inputs.k), (pages.v, inputs.v)):
+        assert torch.equal(paged[pages.table.long()].flatten(1, 2), x)
+
+
+def test_decoding_is_timed_through_the_cache(monkeypatch):
+    torch = pytest.importorskip("torch")
+    import attune
+    from attune.bench.contenders import prepare
+    from attune.bench.inputs import Inputs
+
+    calls = []
+    monkeypatch.setattr(
+        attune,
+        "flash_attn_with_kvcache",
+        lambda *arrays, **options: calls.append((arrays, options)),
+    )
+    inputs = Inputs.of(Case.parse("decode", "d64 b2 h2 L128"), "cpu")
+    prepare("attune", inputs)()
+    assert calls.pop() == ((inputs.q, inputs.k, inputs.v), {})
+    inputs = Inputs.of(Case.parse("decode", "d64 b2 h2 L128 page64"), "cpu")
+    prepare("attune", inputs)()
+    (_, k, _), options = calls.pop()
+    assert k.shape == (4, 64, 2, 64)
+    assert torch.equal(options["block_table"], inputs.pages.table)
+    with pytest.raises(NotImplementedError, match="its keys and values are contiguous"):
+        prepare("fa2", inputs)
 
 
 @pytest.mark.parametrize(

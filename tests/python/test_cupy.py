@@ -2,6 +2,7 @@
 
 import threading
 
+import cached
 import pytest
 from conftest import assert_attends, random_array
 
@@ -32,6 +33,24 @@ def test_packed():
     array = random_array((2, 50, 3, 4, 64), "float16", 1)
     out = attune.flash_attn_qkvpacked_func(cupy.asarray(array))
     assert_attends(out.get(), *(array[:, :, part] for part in range(3)))
+
+
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_a_cache(page_size):
+    q, k, v = cached.problem(seqlen_q=2)
+    cache, options = (k, v), {"cache_seqlens": cached.int32(cached.LENGTHS)}
+    if page_size is not None:
+        *cache, options["block_table"] = cached.paged(k, v, page_size)
+    with cupy.cuda.Stream(non_blocking=True):
+        out, lse = attune.flash_attn_with_kvcache(
+            *(cupy.asarray(array) for array in (q, *cache)),
+            **{name: cupy.asarray(array) for name, array in options.items()},
+            causal=True,
+            return_softmax_lse=True,
+        )
+        assert isinstance(out, cupy.ndarray)
+        result = out.get(), lse.get()
+    cached.assert_attends(result, q, k, v, cached.LENGTHS, causal=True)
 
 
 def test_a_thread_that_has_not_used_cuda():

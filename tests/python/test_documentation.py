@@ -20,6 +20,17 @@ OPTIONS = {  # flash-attn 2's, in its order
     "deterministic": False,
     "return_attn_probs": False,
 }
+CACHE_OPTIONS = {  # of its function for a cache, those that are served, and out
+    "cache_seqlens": None,
+    "cache_batch_idx": None,
+    "block_table": None,
+    "softmax_scale": None,
+    "causal": False,
+    "window_size": (-1, -1),
+    "num_splits": 0,
+    "return_softmax_lse": False,
+    "out": None,
+}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
@@ -32,10 +43,12 @@ def test_signatures_are_those_of_flash_attn(function):
             "flash_attn_func": ["q", "k", "v"],
             "flash_attn_kvpacked_func": ["q", "kv"],
             "flash_attn_qkvpacked_func": ["qkv"],
+            "flash_attn_with_kvcache": ["q", "k_cache", "v_cache"],
         }[function.__name__]
     )
     options = {name: one.default for name, one in parameters.items() if name not in arrays}
-    assert list(options.items()) == list(OPTIONS.items())
+    of_a_cache = function is attune.flash_attn_with_kvcache
+    assert list(options.items()) == list((CACHE_OPTIONS if of_a_cache else OPTIONS).items())
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)

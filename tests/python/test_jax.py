@@ -40,6 +40,13 @@ def test_mixed_frameworks_are_refused():
         attune.flash_attn_func(q, *cpu_arrays(*SHAPES[1:], dtype="float16"))
 
 
+def test_caches_are_refused():
+    q, k, v = cpu_arrays(*SHAPES)
+    message = "q is a jax.Array; attention to a cache serves PyTorch CUDA tensors, CuPy and NumPy"
+    with pytest.raises(NotImplementedError, match=message):
+        jax.eval_shape(attune.flash_attn_with_kvcache, q[:, :1], k, v)
+
+
 def test_mistakes_are_named_while_tracing():
     def traced(*shapes):
         return jax.eval_shape(attune.flash_attn_func, *cpu_arrays(*shapes))

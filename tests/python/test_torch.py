@@ -90,6 +90,7 @@ def test_results_with_an_older_pytorch():
         "test_mixed_devices_are_refused()",
         "test_gradients_are_refused_and_not_detached()",
         "test_runs_on_the_current_stream()",
+        "test_lengths_of_a_cache()",
     )
 
 
@@ -162,6 +163,14 @@ def test_runs_on_the_current_stream():
         out = attune.flash_attn_func(late, k, v)
     stream.synchronize()
     assert_close(out, late, k, v)
+
+
+@gpu
+def test_lengths_of_a_cache():
+    q, k, v = inputs()
+    lengths = torch.full((2,), 100, dtype=torch.int32, device="cuda")
+    out = attune.flash_attn_with_kvcache(q[:, :1], k, v, cache_seqlens=lengths)
+    assert_close(out, q[:, :1], k[:, :100], v[:, :100])
 
 
 @gpu

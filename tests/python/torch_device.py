@@ -16,6 +16,7 @@ def torch_device(request, monkeypatch):
     if request.param == "cuda":
         return "cuda"
     monkeypatch.setattr("attune.torch._ops.flash_attn_func", emulated)
+    monkeypatch.setattr("attune.torch._ops.flash_attn_with_kvcache", emulated_cache)
     return "cpu"
 
 
@@ -27,11 +28,34 @@ def backend(torch_device):
 
 def emulated(q, k, v, return_attn_probs=False, **options):
     """attune.flash_attn_func of CPU tensors, by way of NumPy."""
-    dtype = "float16"
-    if q.dtype == torch.bfloat16:
-        dtype = pytest.importorskip("ml_dtypes").bfloat16
-    arrays = [x.detach().view(torch.int16).numpy().view(dtype) for x in (q, k, v)]
+    arrays = [as_numpy(x) for x in (q, k, v)]
     result, lse, _ = attune.flash_attn_func(*arrays, return_attn_probs=True, **options)
+    out = like(q, result)
+    return (out, torch.from_numpy(lse), None) if return_attn_probs else out
+
+
+def emulated_cache(q, k_cache, v_cache, **options):
+    """attune.flash_attn_with_kvcache of CPU tensors, by way of NumPy."""
+    options = {
+        name: as_numpy(value) if isinstance(value, torch.Tensor) else value
+        for name, value in options.items()
+    }
+    arrays = [as_numpy(x) for x in (q, k_cache, v_cache)]
+    result, lse = attune.flash_attn_with_kvcache(*arrays, **options)
+    return like(q, result), torch.from_numpy(lse)
+
+
+def as_numpy(x):
+    if x.dtype == torch.int32:
+        return x.numpy()
+    dtype = "float16"
+    if x.dtype == torch.bfloat16:
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    return x.detach().view(torch.int16).numpy().view(dtype)
+
+
+def like(q, result):
+    """The result as a tensor in the layout of q."""
     out = torch.empty_like(q)
     out.copy_(torch.from_numpy(result.view(np.int16)).view(q.dtype))
-    return (out, torch.from_numpy(lse), None) if return_attn_probs else out
+    return out

@@ -6,6 +6,8 @@ The functions have the names, arguments and shapes of flash-attn 2:
 
     out = attune.flash_attn_func(q, k, v, causal=True)  # (batch, seqlen, heads, head_dim)
 
+flash_attn_with_kvcache attends to a K/V cache, contiguous or in pages, for decoding.
+
 Where they run follows from the arrays:
 
 * PyTorch CUDA tensors and CuPy arrays: on their GPU (compute capability 8.0 or newer), on the
@@ -28,7 +30,12 @@ Hugging Face transformers. `python -m attune.bench` times Attune beside its peer
 Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
 """
 
-from ._attention import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
+from ._attention import (
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_with_kvcache,
+)
 from ._attune import version as __version__
 from ._tools import CacheEntry, Explanation, KernelCache, cache, explain, jit
 
@@ -42,5 +49,6 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flash_attn_with_kvcache",
     "jit",
 ]

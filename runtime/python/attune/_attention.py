@@ -112,6 +112,80 @@ def flash_attn_qkvpacked_func(
     return _attune.attention_qkvpacked(qkv, softmax_scale, causal, return_attn_probs)
 
 
+def flash_attn_with_kvcache(
+    q: Array,
+    k_cache: Array,
+    v_cache: Array,
+    *,
+    cache_seqlens: int | Array | None = None,
+    cache_batch_idx: Array | None = None,
+    block_table: Array | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    out: Array | None = None,
+) -> Array | tuple[Array, Array]:
+    """Attention of a few queries of each sequence to keys and values in a cache: decoding.
+
+    Lengths and tables stay on the GPU: nothing waits for it, and a CUDA graph that captured the call
+    serves what they hold when it is replayed. Call once with the same shapes before capturing.
+
+    Args:
+        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
+            head_dim, strides and alignment are those of flash_attn_func.
+        k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), where heads_kv divides heads_q and
+            batch_cache is at least batch; or with a block_table (blocks, page_size, heads_kv,
+            head_dim), of any page_size. Strides in any order, so that heads may come before tokens.
+        v_cache: as k_cache.
+        cache_seqlens: The keys of each sequence, new ones included: (batch,), int32, on the device of
+            q, or one integer for all of them, or None for as many as the cache has room for. Keys
+            behind them are not read.
+        cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is;
+            None: in order. Not together with a block_table.
+        block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
+            each sequence are, in order. What is behind those of its keys is not read.
+        softmax_scale: Finite, 0 or more. By default 1 / sqrt(head_dim).
+        causal: Query i sees the keys j <= i + seqlen_k - seqlen_q, as if the window's right were 0.
+        window_size: (left, right): a query sees so many keys before and behind its own position,
+            which is i + seqlen_k - seqlen_q; -1: all.
+        num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
+            result does not depend on the other sequences. 0: what keeps the GPU busy.
+        return_softmax_lse: Also return the log-sum-exp of each row.
+        out: Where to write the result, shaped like q; new memory by default.
+
+    Returns:
+        An array like q, which is out if that was given; with return_softmax_lse a tuple
+        (out, softmax_lse), where softmax_lse is (batch, heads_q, seqlen_q), float32, natural
+        logarithm. A query that sees no key gives zeros, and -inf in softmax_lse.
+
+    Raises:
+        NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
+            kernel serves.
+
+    The other errors are those of flash_attn_func.
+
+    Paper: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2,
+    https://arxiv.org/abs/2307.08691.
+    """
+    result: Array | tuple[Array, Array] = _attune.decode(
+        q,
+        k_cache,
+        v_cache,
+        cache_seqlens,
+        cache_batch_idx,
+        block_table,
+        softmax_scale,
+        causal,
+        window_size,
+        num_splits,
+        return_softmax_lse,
+        out,
+    )
+    return result
+
+
 def _refuse_unserved(
     dropout_p: float, window_size: tuple[int, int], softcap: float, alibi_slopes: Any
 ) -> None:

@@ -54,11 +54,18 @@ def prepare(name: str, inputs: Inputs) -> Call:
 
 
 def _attune(inputs: Inputs) -> Call:
-    return lambda: attune.flash_attn_func(inputs.q, inputs.k, inputs.v, causal=inputs.case.causal)
+    q, k, v = inputs.q, inputs.k, inputs.v
+    if inputs.case.page_size is not None:
+        pages = inputs.pages
+        return lambda: attune.flash_attn_with_kvcache(q, pages.k, pages.v, block_table=pages.table)
+    if inputs.case.operation == "decode":
+        return lambda: attune.flash_attn_with_kvcache(q, k, v)
+    return lambda: attune.flash_attn_func(q, k, v, causal=inputs.case.causal)
 
 
 def _sdpa(backend: SDPBackend) -> Callable[[Inputs], Call]:
     def prepared(inputs: Inputs) -> Call:
+        _refuse_pages(inputs)
         q, k, v = (x.transpose(1, 2) for x in (inputs.q, inputs.k, inputs.v))
         causal, grouped = inputs.case.causal, inputs.case.heads_q != inputs.case.heads_kv
 
@@ -79,7 +86,13 @@ def _sdpa(backend: SDPBackend) -> Callable[[Inputs], Call]:
     return prepared
 
 
+def _refuse_pages(inputs: Inputs) -> None:
+    if inputs.case.page_size is not None:
+        raise NotImplementedError("its keys and values are contiguous")
+
+
 def _flex(inputs: Inputs) -> Call:
+    _refuse_pages(inputs)
     import torch._functorch.config
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -102,12 +115,20 @@ def _flex(inputs: Inputs) -> Call:
     return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped).transpose(1, 2)
 
 
-def _flash_attn(module_name: str) -> Callable[[Inputs], Call]:
-    """flash-attn 2 and 3, whose functions have the same names."""
+def _flash_attn(module_name: str, table: str) -> Callable[[Inputs], Call]:
+    """flash-attn 2 and 3, whose functions have the same names; `table` is what they call a block table."""
 
     def prepared(inputs: Inputs) -> Call:
         module: Any = importlib.import_module(module_name)
         q, k, v = inputs.q, inputs.k, inputs.v
+        if inputs.case.page_size is not None:
+            pages = inputs.pages
+            lengths = torch.full_like(pages.table[:, 0], inputs.case.seqlen_k)
+            return lambda: _first(
+                module.flash_attn_with_kvcache(
+                    q, pages.k, pages.v, cache_seqlens=lengths, **{table: pages.table}
+                )
+            )
         if inputs.case.operation == "decode":
             return lambda: _first(module.flash_attn_with_kvcache(q, k, v))
         return lambda: _first(module.flash_attn_func(q, k, v, causal=inputs.case.causal))
@@ -131,10 +152,14 @@ def _flashinfer(inputs: Inputs) -> Call:
     sequences = torch.arange(case.batch + 1, dtype=torch.int32, device=q.device)
     heads = (case.heads_q, case.heads_kv, case.head_dim)
     if case.operation == "decode":
-        page = 64
+        page = case.page_size or 64
         pages = case.seqlen_k // page
-        kv = tuple(x.view(-1, page, case.heads_kv, case.head_dim) for x in (k, v))
-        every = torch.arange(case.batch * pages, dtype=torch.int32, device=q.device)
+        if case.page_size is not None:
+            kv: tuple[torch.Tensor, ...] = (inputs.pages.k, inputs.pages.v)
+            every = inputs.pages.table.flatten()
+        else:
+            kv = tuple(x.view(-1, page, case.heads_kv, case.head_dim) for x in (k, v))
+            every = torch.arange(case.batch * pages, dtype=torch.int32, device=q.device)
         full = torch.full((case.batch,), page, dtype=torch.int32, device=q.device)
         decode = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
             workspace, "NHD", use_tensor_cores=case.heads_q > case.heads_kv
@@ -160,7 +185,7 @@ _FORWARD: dict[str, Callable[[Inputs], Call]] = {
     "fa2": _sdpa(SDPBackend.FLASH_ATTENTION),
     "cudnn": _sdpa(SDPBackend.CUDNN_ATTENTION),
     "flex": _flex,
-    "flash_attn": _flash_attn("flash_attn"),
-    "fa3": _flash_attn("flash_attn_interface"),
+    "flash_attn": _flash_attn("flash_attn", "block_table"),
+    "fa3": _flash_attn("flash_attn_interface", "page_table"),
     "flashinfer": _flashinfer,
 }

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from .suites import Case
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Keys and values in pages, (pages, page_size, heads, head_dim), in no order."""
+
+    k: torch.Tensor
+    v: torch.Tensor
+    table: torch.Tensor  #: (batch, pages of a sequence), int32
 
 
 @dataclass(frozen=True)
@@ -36,3 +46,18 @@ class Inputs:
         q = normal(case.seqlen_q, case.heads_q).requires_grad_(backward)
         k, v = (normal(case.seqlen_k, case.heads_kv).requires_grad_(backward) for _ in "kv")
         return cls(case, q, k, v, normal(case.seqlen_q, case.heads_q) if backward else None)
+
+    @cached_property
+    def pages(self) -> Pages:
+        """k and v again, in pages of the case's page_size, which divides their length."""
+        case, page_size = self.case, self.case.page_size
+        assert page_size is not None
+        generator = torch.Generator(self.k.device).manual_seed(1)
+        count = case.batch * case.seqlen_k // page_size
+        places = torch.randperm(count, generator=generator, device=self.k.device)
+
+        def shuffled(x: torch.Tensor) -> torch.Tensor:
+            pages = x.reshape(count, page_size, case.heads_kv, case.head_dim)
+            return torch.empty_like(pages).index_copy_(0, places, pages)
+
+        return Pages(shuffled(self.k), shuffled(self.v), places.int().view(case.batch, -1))

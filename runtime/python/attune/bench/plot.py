@@ -185,9 +185,10 @@ def _where(report: Report) -> str:
 
 
 def _lines(case: Case) -> str:
-    """'d128 b8' over 'hq32 hk8' over 'L2048'."""
+    """'d128 b8' over 'hq32 hk8' over 'L2048' or 'L2048 page64'."""
     parts = case.name.removesuffix(f" {case.mask}").split(" ")
-    return "\n".join([" ".join(parts[:2]), " ".join(parts[2:-1]), parts[-1]])
+    length = parts.index(f"L{case.seqlen_k}")
+    return "\n".join(" ".join(line) for line in (parts[:2], parts[2:length], parts[length:]))
 
 
 def _short(length: int) -> str:

@@ -34,7 +34,7 @@ PEERS = tuple(name for name in CONTENDERS if name != "attune")
 
 _NAME = re.compile(
     r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) L(?P<l>\d+)"
-    r"(?: (?P<mask>full|causal))?"
+    r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?"
 )
 
 
@@ -51,6 +51,7 @@ class Case:
     seqlen_q: int
     seqlen_k: int
     causal: bool
+    page_size: int | None = None  #: of paged keys and values
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
@@ -69,6 +70,7 @@ class Case:
             seqlen_q=1 if operation == "decode" else length,
             seqlen_k=length,
             causal=found["mask"] == "causal",
+            page_size=int(found["page"]) if found["page"] else None,
         )
 
     @property
@@ -122,6 +124,19 @@ def _tokens_16k(head_dims: tuple[int, ...], lengths: tuple[int, ...]) -> list[st
     ]
 
 
+_DECODE = [
+    "d128 b1 hq32 hk8 L4096",
+    "d128 b1 hq32 hk8 L32768",
+    "d128 b1 hq32 hk8 L131072",
+    "d128 b1 hq32 hk32 L32768",
+    "d128 b8 hq32 hk8 L4096",
+    "d128 b8 hq32 hk8 L32768",
+    "d128 b64 hq32 hk8 L4096",
+    "d128 b64 hq64 hk8 L8192",
+    "d128 b128 hq32 hk8 L2048",
+    "d128 b16 hq16 hk1 L16384",
+    "d64 b16 hq32 hk8 L8192",
+]
 _ALL = (
     _suite(
         "prefill",
@@ -143,24 +158,13 @@ _ALL = (
             "d128 b1 hq64 hk8 L16384 causal",
         ],
     ),
+    _suite("decode", "one query token, contiguous keys and values", "decode", "µs", _DECODE),
     _suite(
-        "decode",
-        "one query token, contiguous keys and values",
+        "paged",
+        "one query token, keys and values in shuffled pages of 64",
         "decode",
         "µs",
-        [
-            "d128 b1 hq32 hk8 L4096",
-            "d128 b1 hq32 hk8 L32768",
-            "d128 b1 hq32 hk8 L131072",
-            "d128 b1 hq32 hk32 L32768",
-            "d128 b8 hq32 hk8 L4096",
-            "d128 b8 hq32 hk8 L32768",
-            "d128 b64 hq32 hk8 L4096",
-            "d128 b64 hq64 hk8 L8192",
-            "d128 b128 hq32 hk8 L2048",
-            "d128 b16 hq16 hk1 L16384",
-            "d64 b16 hq32 hk8 L8192",
-        ],
+        [f"{case} page64" for case in _DECODE],
     ),
     _suite(
         "backward",

@@ -10,8 +10,8 @@ registered with torch.library:
         return attune.torch.flash_attn_func(q, k, v, causal=True)
 
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
-operators are torch.ops.attune.flash_attn and flash_attn_lse; importing this module registers them and
-does nothing else. It needs PyTorch 2.4 or newer.
+operators are torch.ops.attune.flash_attn, flash_attn_lse and flash_attn_with_kvcache; importing this
+module registers them and does nothing else. It needs PyTorch 2.4 or newer.
 
 There is no backward yet: inputs that require a gradient raise NotImplementedError, and so do the
 transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
@@ -36,6 +36,7 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flash_attn_with_kvcache",
     "register_transformers",
 ]
 
@@ -144,6 +145,53 @@ def flash_attn_qkvpacked_func(
         deterministic,
         return_attn_probs,
     )
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    *,
+    cache_seqlens: int | torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """attune.flash_attn_with_kvcache of PyTorch tensors, through an operator that torch.compile takes.
+
+    Args:
+        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, on a CUDA device.
+        k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), or with a block_table (blocks,
+            page_size, heads_kv, head_dim).
+        v_cache: as k_cache.
+
+    The other arguments, the result, the errors and the papers are those of
+    attune.flash_attn_with_kvcache. The result is new memory: there is no out.
+    """
+    _require_tensor("q", q)
+    _require_tensor("k_cache", k_cache)
+    _require_tensor("v_cache", v_cache)
+    on_device = isinstance(cache_seqlens, torch.Tensor)
+    left, right = window_size
+    out, softmax_lse = _ops.cached(
+        q,
+        k_cache,
+        v_cache,
+        cache_seqlens if on_device else None,
+        None if on_device else cache_seqlens,
+        cache_batch_idx,
+        block_table,
+        softmax_scale,
+        causal,
+        left,
+        right,
+        num_splits,
+    )
+    return (out, softmax_lse) if return_softmax_lse else out
 
 
 def register_transformers() -> None:

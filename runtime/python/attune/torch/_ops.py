@@ -1,6 +1,6 @@
-"""The operators attune::flash_attn and attune::flash_attn_lse, registered with PyTorch.
+"""The operators attune::flash_attn, flash_attn_lse and flash_attn_with_kvcache, registered with PyTorch.
 
-Tensors are those of attune.flash_attn_func, and so are the errors: the implementation is that function.
+Tensors are those of attune's functions, and so are the errors: the implementations are those functions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from .. import flash_attn_func
+from .. import flash_attn_func, flash_attn_with_kvcache
 
 # Inductor may otherwise hand over another layout than the one that was traced.
 _tags = (
@@ -49,13 +49,7 @@ def _fake_attention(
     softmax_scale: float | None = None,
     causal: bool = False,
 ) -> torch.Tensor:
-    # A compiled graph runs its operators on detached tensors, so it is here that gradients are seen.
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.requires_grad and torch.is_grad_enabled():
-            raise NotImplementedError(
-                f"{name} requires a gradient, and there is no backward yet; "
-                "call it under torch.no_grad() where none is needed"
-            )
+    _refuse_gradients(q=q, k=k, v=v)
     head_dim_v = v.shape[-1]
     return (
         torch.empty_like(q)
@@ -76,18 +70,62 @@ def _fake_attention_lse(
     return out, lse
 
 
+def _cached(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    cache_seqlens: torch.Tensor | None = None,
+    seqlen_k: int | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    num_splits: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    result: Any = flash_attn_with_kvcache(
+        q,
+        k_cache,
+        v_cache,
+        cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
+        cache_batch_idx=cache_batch_idx,
+        block_table=block_table,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        num_splits=num_splits,
+        return_softmax_lse=True,
+    )
+    return result[0], result[1]
+
+
+def _fake_cached(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    _refuse_gradients(q=q, k_cache=k_cache, v_cache=v_cache)
+    lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
+    return torch.empty_like(q), lse
+
+
+def _refuse_gradients(**tensors: torch.Tensor) -> None:
+    """Of a fake: a compiled graph runs its operators on detached tensors, so it is there that gradients are seen."""
+    for name, tensor in tensors.items():
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise NotImplementedError(
+                f"{name} requires a gradient, and there is no backward yet; "
+                "call it under torch.no_grad() where none is needed"
+            )
+
+
 def _refuse_transforms(*_: Any) -> NoReturn:
     raise NotImplementedError(
         "attune's attention does not support the transforms of torch.func (vmap, grad, jvp, ...) yet"
     )
 
 
-def _register(name: str, result: str, attention: Any, fake: Any) -> Any:
-    _library.define(
-        f"{name}(Tensor q, Tensor k, Tensor v, float? softmax_scale=None, bool causal=False)"
-        f" -> {result}",
-        tags=_tags,
-    )
+def _register(name: str, arguments: str, result: str, attention: Any, fake: Any) -> Any:
+    _library.define(f"{name}({arguments}) -> {result}", tags=_tags)
     # Every backend: what is no CUDA tensor is then refused by name.
     _library.impl(name, attention, "CompositeExplicitAutograd")
     # The implementation refuses gradients. A kernel here that did so would add 3 us to each call.
@@ -98,7 +136,18 @@ def _register(name: str, result: str, attention: Any, fake: Any) -> Any:
     return getattr(torch.ops.attune, name).default
 
 
-flash_attn = _register("flash_attn", "Tensor", _attention, _fake_attention)
+_ARGUMENTS = "Tensor q, Tensor k, Tensor v, float? softmax_scale=None, bool causal=False"
+_WITH_LSE = "(Tensor out, Tensor softmax_lse)"
+flash_attn = _register("flash_attn", _ARGUMENTS, "Tensor", _attention, _fake_attention)
 flash_attn_lse = _register(
-    "flash_attn_lse", "(Tensor out, Tensor softmax_lse)", _attention_lse, _fake_attention_lse
+    "flash_attn_lse", _ARGUMENTS, _WITH_LSE, _attention_lse, _fake_attention_lse
+)
+cached = _register(
+    "flash_attn_with_kvcache",
+    "Tensor q, Tensor k_cache, Tensor v_cache, Tensor? cache_seqlens=None, SymInt? seqlen_k=None, "
+    "Tensor? cache_batch_idx=None, Tensor? block_table=None, float? softmax_scale=None, "
+    "bool causal=False, int window_left=-1, int window_right=-1, int num_splits=0",
+    _WITH_LSE,
+    _cached,
+    _fake_cached,
 )

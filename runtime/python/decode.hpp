@@ -1,0 +1,28 @@
+// One call of attention to a cache from Python: checked, then run where its arrays are.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace attune::python {
+
+/// Each as the caller passed it.
+struct DecodeArguments {
+  nanobind::handle q;
+  nanobind::handle k_cache;
+  nanobind::handle v_cache;
+  nanobind::handle cache_seqlens;    ///< an array, an integer or None
+  nanobind::handle cache_batch_idx;  ///< an array or None
+  nanobind::handle block_table;      ///< an array or None
+  nanobind::handle softmax_scale;    ///< a number or None
+  nanobind::handle causal;
+  nanobind::handle window_size;  ///< two integers
+  nanobind::handle num_splits;
+  nanobind::handle return_lse;
+  nanobind::handle out;  ///< an array or None
+};
+
+/// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error; then nothing
+/// was launched.
+nanobind::object decode(const DecodeArguments& arguments);
+
+}  // namespace attune::python

@@ -1,0 +1,101 @@
+"""Attention to a cache in attune.torch: what torch.compile and autograd see. Skipped, by name, without PyTorch.
+
+Without a GPU the kernels run in the emulator, behind the same operator.
+"""
+
+import inspect
+
+import pytest
+from cached import LENGTHS, assert_attends, int32, paged, problem
+
+import attune
+
+torch = pytest.importorskip("torch")
+library = pytest.importorskip("attune.torch")
+from torch._dynamo.testing import CompileCounterWithBackend
+
+pytest_plugins = "torch_device"
+
+
+def tensors(device, *arrays):
+    return [torch.from_numpy(array).to(device) for array in arrays]
+
+
+def arrays(*tensors):
+    return tuple(tensor.cpu().numpy() for tensor in tensors)
+
+
+def test_the_signature_is_that_of_the_package_without_out():
+    parameters = inspect.signature(library.flash_attn_with_kvcache).parameters.values()
+    expected = inspect.signature(attune.flash_attn_with_kvcache).parameters.values()
+    found = [(p.name, p.default, p.kind) for p in parameters]
+    assert found == [(p.name, p.default, p.kind) for p in expected if p.name != "out"]
+
+
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_agrees_with_float64(torch_device, page_size):
+    q, k, v = problem(seqlen_q=3)
+    cache, options = (k, v), {}
+    if page_size is not None:
+        *cache, table = paged(k, v, page_size)
+        options["block_table"] = tensors(torch_device, table)[0]
+    (options["cache_seqlens"],) = tensors(torch_device, int32(LENGTHS))
+    options |= {"causal": True, "window_size": (40, 0), "num_splits": 2, "softmax_scale": 0.2}
+    copies = tensors(torch_device, q, *cache)
+    out, lse = library.flash_attn_with_kvcache(*copies, return_softmax_lse=True, **options)
+    assert_attends(arrays(out, lse), q, k, v, LENGTHS, causal=True, window=(40, 0), scale=0.2)
+    assert torch.equal(library.flash_attn_with_kvcache(*copies, **options), out)
+
+
+def test_one_length_and_places_in_a_larger_cache(torch_device):
+    q, k, v = problem()
+    index = int32([3, 1])
+    copies = tensors(torch_device, q[:2], k, v)
+    (places,) = tensors(torch_device, index)
+    result = library.flash_attn_with_kvcache(
+        *copies, cache_seqlens=70, cache_batch_idx=places, return_softmax_lse=True
+    )
+    assert_attends(arrays(*result), q[:2], k[index], v[index], [70, 70])
+
+
+def test_the_operator_keeps_its_schema_and_its_fake_agrees(torch_device):
+    copies = tensors(torch_device, *problem(seqlen_q=2))
+    (lengths,) = tensors(torch_device, int32(LENGTHS))
+    operator = torch.ops.attune.flash_attn_with_kvcache.default
+    torch.library.opcheck(operator, (*copies, lengths), {"causal": True})
+    heads_first = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in copies]
+    torch.library.opcheck(operator, (*heads_first, None, 70))
+
+
+def test_one_compilation_serves_every_length(torch_device, backend):
+    counter = CompileCounterWithBackend(backend)
+
+    def step(q, k, v, new, lengths):
+        rows = torch.arange(len(q), device=q.device)
+        k[rows, lengths.long() - 1] = new
+        return library.flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths) * 2
+
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    q, k, v = problem()
+    copies = tensors(torch_device, q, k, v)
+    new = torch.ones_like(copies[1][:, 0])
+    for given in ([1, 20, 65, 150], [2, 21, 66, 9]):
+        (lengths,) = tensors(torch_device, int32(given))
+        expected = step(copies[0], copies[1].clone(), copies[2], new, lengths)
+        assert torch.equal(compiled(*copies, new, lengths), expected)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_gradients_are_refused_by_the_fake(place):
+    copies = [torch.empty(1, 8, 2, 64, device="meta", dtype=torch.float16) for _ in range(3)]
+    copies[place].requires_grad_()
+    name = ("q", "k_cache", "v_cache")[place]
+    with pytest.raises(NotImplementedError, match=f"{name} requires a gradient"):
+        library.flash_attn_with_kvcache(*copies)
+
+
+def test_what_is_no_tensor_is_named():
+    q = torch.empty(1, 8, 2, 64, dtype=torch.float16)
+    with pytest.raises(TypeError, match="v_cache is a NoneType; it must be a torch.Tensor"):
+        library.flash_attn_with_kvcache(q, q, None)

@@ -151,7 +151,7 @@ inline constexpr int operation_count = 5;
 
 /// A kernel family, one file in templates/.
 struct Family {
-  std::string_view name;                   ///< "prefill_sm80": templates/<name>.cu
+  std::string_view name;  ///< "prefill_sm80": templates/<name>.cu
   Operation operation;
   int minimum_capability;                  ///< 80
   bool architecture_specific;              ///< runs on that capability alone, for which compilers are told "90a"

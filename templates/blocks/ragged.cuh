@@ -13,12 +13,17 @@ struct Rows {
 
   // Whatever the array says, they are among the `total` rows, and at most `most`.
   __device__ __forceinline__ Rows(const int* cu_seqlens, int batch, int total, int most) {
-    const int begin = load_global_int(cu_seqlens + batch);
-    const int end = load_global_int(cu_seqlens + batch + 1);
-    const int last = end < total ? end : total;
-    first = begin > 0 ? begin : 0;
+    first = clamped(load_global_int(cu_seqlens + batch), total);
+    const int last = clamped(load_global_int(cu_seqlens + batch + 1), total);
     count = last > first ? last - first : 0;
     if (count > most) count = most;
+  }
+
+ private:
+  // Before any difference is taken: that of two wild values would wrap.
+  __device__ __forceinline__ static int clamped(int row, int total) {
+    const int inside = row < total ? row : total;
+    return inside > 0 ? inside : 0;
   }
 };
 

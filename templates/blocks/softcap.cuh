@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/math.cuh"
+#include "ptx/reciprocal.cuh"
 #include "types.h"
 
 // tanh(ln(2) / 2 * y) = 1 - 2 / (2^y + 1), which loses the small ones to cancellation: they have the first terms of its

@@ -124,22 +124,20 @@ void print_load_times(const cli::Gpu& gpu) {
 /// A call of 16 queries and keys, small enough that the host is what is timed.
 attune_prefill_args small_call(const cli::DeviceBuffer& memory, const Problem& problem) {
   const attune_tensor tensor{memory.data(), 0, problem.head_dim, 0};
-  return {.struct_size = sizeof(attune_prefill_args),
-          .dtype = static_cast<attune_dtype>(problem.dtype),
-          .q = tensor,
-          .k = tensor,
-          .v = tensor,
-          .o = tensor,
-          .lse = nullptr,
-          .batch = problem.batch,
-          .seqlen_q = problem.seqlen_q,
-          .seqlen_k = problem.seqlen_k,
-          .heads_q = problem.heads_q,
-          .heads_kv = problem.heads_kv,
-          .head_dim = problem.head_dim,
-          .softmax_scale = 0.1F,
-          .causal = problem.causal ? 1 : 0,
-          .head_dim_v = problem.head_dim_v};
+  attune_prefill_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = static_cast<attune_dtype>(problem.dtype);
+  args.q = args.k = args.v = args.o = tensor;
+  args.batch = problem.batch;
+  args.seqlen_q = problem.seqlen_q;
+  args.seqlen_k = problem.seqlen_k;
+  args.heads_q = problem.heads_q;
+  args.heads_kv = problem.heads_kv;
+  args.head_dim = problem.head_dim;
+  args.softmax_scale = 0.1F;
+  args.causal = problem.causal ? 1 : 0;
+  args.head_dim_v = problem.head_dim_v;
+  return args;
 }
 
 /// A registry of the C ABI that goes when this goes.

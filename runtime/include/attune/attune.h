@@ -212,7 +212,8 @@ ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const
 ATTUNE_API attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream);
 
 /* Bytes of workspace that attune_decode needs for these shapes on the current context's device; 0 with splits 1. Only
- * dtype, counts, splits and whether seqlens_k is null are read; where splits is 0 it loads the kernel as attune_decode_prepare does. */
+ * dtype, counts, splits and whether seqlens_k is null are read; where splits is 0 it loads the kernel as
+ * attune_decode_prepare does. */
 ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args,
                                                  size_t* bytes);
 

@@ -193,7 +193,7 @@ bool meant_for(const Variant& variant, int capability) {
 }
 
 std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device) {
-  if (family_of(variant).operation != Operation::prefill) return {"template: it is none of prefill"};
+  if (family_of(variant).operation != Operation::prefill) return {"template: it computes something else"};
   std::vector<std::string> result;
   const auto choice = [](const char* key, int value) { return value_text(*find_field(key), value); };
   if (variant.dtype != static_cast<int>(problem.dtype)) {

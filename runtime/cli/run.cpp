@@ -94,7 +94,8 @@ class Run {
   /// Prints all problems of the specs; whether there is none.
   bool generate() {
     const auto start = std::chrono::steady_clock::now();
-    const std::optional<Collection> request = load_specs(options_->specs);
+    const std::optional<Collection> request =
+        options_->device == "none" ? load_specs(options_->specs) : load_prefill_specs(options_->specs);
     if (!request) return false;
     std::optional<std::vector<Source>> sources = emit_sources(*request);
     if (!sources) return false;

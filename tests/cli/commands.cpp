@@ -118,6 +118,13 @@ TEST_CASE("run --device none leaves the kernels unchecked and says so") {
   CHECK(contains(result.out, "Not run: the kernels themselves"));
 }
 
+TEST_CASE("run refuses kernels that it cannot launch before it compiles any") {
+  const ToolResult result = attune_tool({"run", source_file("specs/decode.yaml")});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "template decode_sm80 is none of prefill"));
+  CHECK(result.out.empty());
+}
+
 TEST_CASE("run without GPU and host compiler says what it lacks") {
   const ToolResult result = attune_tool({"run", quickstart, "--device", "emulator"}, {"CXX=/nowhere/c++"});
   CHECK(result.exit_code == 3);

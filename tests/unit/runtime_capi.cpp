@@ -13,28 +13,12 @@
 
 #include "attune/attune.h"
 #include "attune/attune.hpp"
+#include "tests/unit/closed_registry.hpp"
 
 namespace {
 
-/// A registry that compiles nothing and writes nowhere.
-class RegistryHandle {
- public:
-  RegistryHandle() {
-    attune_options options{};
-    options.struct_size = sizeof(options);
-    options.compile_policy = ATTUNE_COMPILE_NEVER;
-    REQUIRE(attune_registry_create(&options, &handle_) == ATTUNE_OK);
-  }
-  ~RegistryHandle() { attune_registry_destroy(handle_); }
-  RegistryHandle(const RegistryHandle&) = delete;
-  RegistryHandle& operator=(const RegistryHandle&) = delete;
-  [[nodiscard]] attune_registry* get() const { return handle_; }
-
- private:
-  attune_registry* handle_ = nullptr;
-};
-
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+using attune::testing::address;
+using attune::testing::RegistryHandle;
 
 /// Arguments with nothing wrong; the pointers are never followed.
 attune_prefill_args good_args() {

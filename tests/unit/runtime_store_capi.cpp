@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "attune/attune.hpp"
+#include "tests/unit/closed_registry.hpp"
 
 namespace {
 
-namespace at = attune::api;
+using attune::testing::address;
+using attune::testing::RegistryHandle;
 
-void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+namespace at = attune::api;
 
 const std::int32_t* ints(std::uintptr_t value) { return static_cast<const std::int32_t*>(address(value)); }
 
@@ -23,24 +25,6 @@ float* floats(std::uintptr_t value) { return static_cast<float*>(address(value))
 bool last_error_has(const std::string& text) {
   return std::string(attune_last_error()).find(text) != std::string::npos;
 }
-
-/// A registry that compiles nothing and writes nowhere.
-class RegistryHandle {
- public:
-  RegistryHandle() {
-    attune_options options{};
-    options.struct_size = sizeof(options);
-    options.compile_policy = ATTUNE_COMPILE_NEVER;
-    REQUIRE(attune_registry_create(&options, &handle_) == ATTUNE_OK);
-  }
-  ~RegistryHandle() { attune_registry_destroy(handle_); }
-  RegistryHandle(const RegistryHandle&) = delete;
-  RegistryHandle& operator=(const RegistryHandle&) = delete;
-  [[nodiscard]] attune_registry* get() const { return handle_; }
-
- private:
-  attune_registry* handle_ = nullptr;
-};
 
 /// Calls with nothing wrong; the pointers are never followed.
 at::Store good_store() {

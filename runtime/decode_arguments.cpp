@@ -13,26 +13,35 @@ namespace {
 
 constexpr std::size_t workspace_alignment = 16;
 
+/// Of attune_decode_args before it had a softcap.
+constexpr std::size_t oldest_args_size = offsetof(attune_decode_args, splits) + sizeof(attune_decode_args::splits);
+
+bool has_softcap(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, softcap) + sizeof(args.softcap);
+}
+
 Extents queries_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_q, problem.heads_q}; }
 
 Extents cache_of(const DecodeProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
 
 DecodeProblem problem_of(const attune_decode_args& args) {
-  check_struct_size("attune_decode_args", args.struct_size, sizeof(args));
-  return {.dtype = static_cast<Dtype>(raw(args.dtype)),
-          .batch = args.batch,
-          .seqlen_q = args.seqlen_q,
-          .heads_q = args.heads_q,
-          .heads_kv = args.heads_kv,
-          .head_dim = args.head_dim,
-          .max_seqlen_k = args.max_seqlen_k,
-          .equal_lengths = args.seqlens_k == nullptr,
-          .page_size = args.page_size,
-          .pages = args.pages,
-          .table_width = args.table_width,
-          .splits = args.splits,
-          .window_left = args.window_left,
-          .window_right = args.window_right};
+  check_struct_size("attune_decode_args", args.struct_size, oldest_args_size);
+  DecodeProblem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
+                        .batch = args.batch,
+                        .seqlen_q = args.seqlen_q,
+                        .heads_q = args.heads_q,
+                        .heads_kv = args.heads_kv,
+                        .head_dim = args.head_dim,
+                        .max_seqlen_k = args.max_seqlen_k,
+                        .equal_lengths = args.seqlens_k == nullptr,
+                        .page_size = args.page_size,
+                        .pages = args.pages,
+                        .table_width = args.table_width,
+                        .splits = args.splits,
+                        .window_left = args.window_left,
+                        .window_right = args.window_right};
+  if (has_softcap(args)) problem.softcap = args.softcap;
+  return problem;
 }
 
 void check_memory(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
@@ -86,6 +95,7 @@ bool is_empty(const DecodeProblem& problem) { return problem.batch == 0 || probl
 
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan) {
   const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
   auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
   return {.q = tensor_params(args.q, queries_of(problem)),
           .k = tensor_params(args.k, cache_of(problem)),
@@ -96,7 +106,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .partial_lse = partial_o != nullptr ? partial_o + partial_rows * problem.head_dim : nullptr,
           .seqlens_k = args.seqlens_k,
           .block_table = args.block_table,
-          .scale_log2 = scale_log2_of(args.softmax_scale),
+          .scale_log2 = scales.scale_log2,
+          .cap_scale = scales.cap_scale,
           .batch = problem.batch,
           .seqlen_q = problem.seqlen_q,
           .heads_kv = problem.heads_kv,

@@ -22,6 +22,7 @@ std::uint64_t DecodeProblem::key() const {
   auto key = static_cast<std::uint64_t>(dtype);
   key = key << 1 | (paged() ? 1U : 0U);
   key = key << 1 | (best_B_r() > 16 ? 1U : 0U);
+  key = key << 1 | (softcap > 0 ? 1U : 0U);
   return key << 6 | head_dim_key(head_dim);
 }
 
@@ -32,6 +33,7 @@ std::string DecodeProblem::text() const {
   if (splits != 0) text += fmt::format(" splits{}", splits);
   if (window_left >= 0) text += fmt::format(" left{}", window_left);
   if (window_right >= 0) text += fmt::format(" right{}", window_right);
+  if (softcap > 0) text += fmt::format(" softcap{}", softcap);
   return text;
 }
 
@@ -58,6 +60,7 @@ std::vector<std::string> problems_of(const DecodeProblem& problem) {
   checks.in_range("splits", problem.splits, 0, most_splits);
   checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
   checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
+  checks.softcap(problem.softcap);
   return std::move(checks).take();
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace attune {
 namespace {
 
@@ -31,6 +33,10 @@ void FieldChecks::heads(int heads_q, int heads_kv) {
   if (heads_q >= 1 && heads_kv >= 1 && heads_q % heads_kv != 0) {
     add(fmt::format("heads_kv is {}; it must divide heads_q, which is {}", heads_kv, heads_q));
   }
+}
+
+void FieldChecks::softcap(float value) {
+  if (!std::isfinite(value) || value < 0) add(fmt::format("softcap is {}; it must be finite, and 0 for none", value));
 }
 
 void FieldChecks::head_dim(const char* field, int value, const char* otherwise) {

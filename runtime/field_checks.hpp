@@ -19,6 +19,7 @@ class FieldChecks {
   void in_range(const char* field, int value, int minimum, int maximum);
   void dtype(Dtype value);
   void heads(int heads_q, int heads_kv);
+  void softcap(float value);
 
   /// `otherwise` is said behind the range.
   void head_dim(const char* field, int value, const char* otherwise = "");

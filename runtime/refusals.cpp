@@ -26,4 +26,15 @@ std::vector<std::string> common_refusals(const Variant& variant, Operation opera
   return result;
 }
 
+void check_knob(std::vector<std::string>& result, const Variant& variant, const char* key, bool wanted) {
+  const bool has = variant.*find_field(key)->member != 0;
+  if (has == wanted) return;
+  const Family& family = family_of(variant);
+  if (!family.has_key(key)) {
+    result.push_back(fmt::format("{}: {} has no kernels with it, the problem needs one", key, family.name));
+  } else {
+    result.push_back(fmt::format("{}: the kernel has {}, the problem {}", key, has, wanted));
+  }
+}
+
 }  // namespace attune

@@ -13,4 +13,7 @@ namespace attune {
 std::vector<std::string> common_refusals(const Variant& variant, Operation operation, Dtype dtype,
                                          const Device& device);
 
+/// Adds why a kernel that has this boolean knob or has it not cannot serve a problem that is the other way.
+void check_knob(std::vector<std::string>& result, const Variant& variant, const char* key, bool wanted);
+
 }  // namespace attune

@@ -42,8 +42,12 @@ void check_struct_size(const char* type, std::size_t given, std::size_t needed);
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} with these lines, if there are any.
 void throw_if_any(const std::vector<std::string>& found);
 
-/// The scale that kernels take.
-float scale_log2_of(float softmax_scale);
+/// The factors of scores that kernels take.
+struct ScoreScales {
+  float scale_log2;
+  float cap_scale;  ///< 0 without a softcap
+};
+ScoreScales scales_of(float softmax_scale, float softcap);
 
 /// A checked tensor as kernels take it: a dimension of one element may come with any stride, and 0 keeps every address
 /// that a kernel forms an aligned one.

@@ -18,6 +18,7 @@ struct AttuneDecodeParams {
   const int* seqlens_k;    // batch: the keys of each sequence, those beyond max_seqlen_k ignored; null: max_seqlen_k
   const int* block_table;  // batch x table_width: pages of each sequence; null: sequence i has page i alone
   float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
+  float cap_scale;         // kernels with a softcap: as in AttunePrefillParams
   int batch;
   int seqlen_q;
   int heads_kv;

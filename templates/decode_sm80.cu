@@ -23,6 +23,7 @@ constexpr int B_c = 64;
 constexpr int warps = 4;
 constexpr int stages = 2;
 constexpr bool paged = false;
+constexpr bool softcap = false;
 }  // namespace variant
 
 #include "blocks/cache_copy.cuh"
@@ -30,6 +31,9 @@ constexpr bool paged = false;
 #include "blocks/multiply.cuh"
 #include "blocks/parts.cuh"
 #include "blocks/query_rows.cuh"
+#if variant::softcap
+#include "blocks/softcap.cuh"
+#endif
 #include "blocks/softmax.cuh"
 #include "blocks/tile.cuh"
 #include "ptx/cp_async.cuh"
@@ -200,6 +204,9 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
         multiply_step<variant::dtype>(S, Q, K, d);
       }
       pipeline.request_K(params, stage);
+#if variant::softcap
+      cap_scores(S, params.cap_scale);
+#endif
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
       position.visible.apply(S, first_row, params.gqa_ratio, first_key);

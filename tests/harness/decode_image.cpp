@@ -63,6 +63,7 @@ DecodeCase random_decode_case(Random& random, int most_keys) {
   if (up_to(random, 2) > 0) problem.window_right = 0;
   if (up_to(random, 3) == 0) problem.window_left = up_to(random, 100);
   if (up_to(random, 7) == 0) problem.window_right = up_to(random, 5);
+  if (up_to(random, 2) == 0) problem.softcap = one_of(random, std::array{0.5F, 5.0F, 30.0F, 1000.0F});
 
   one.heads_outermost = up_to(random, 1) == 1;
   one.has_lengths = up_to(random, 5) > 0;
@@ -197,6 +198,7 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   args.window_left = problem.window_left;
   args.window_right = problem.window_right;
   args.splits = problem.splits;
+  args.softcap = problem.softcap;
   return args;
 }
 
@@ -248,7 +250,8 @@ ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) 
                         .heads_q = problem.heads_q,
                         .heads_kv = problem.heads_kv,
                         .seqlen_k = end - first,
-                        .head_dim = problem.head_dim};
+                        .head_dim = problem.head_dim,
+                        .softcap = problem.softcap};
       const auto keys = [&](const std::vector<std::uint16_t>& values) {
         return cli::contiguous(values, one.seqlen_k, one.heads_kv, one.head_dim);
       };

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -63,6 +64,8 @@ TEST_CASE("every bad field of a decode call gets a status and a message that nam
       {"max_seqlen_k is 1009; it must be at most table_width 63 x page_size 16",
        [](auto& a) { a.max_seqlen_k = 1009; }},
       {"splits is -1", [](auto& a) { a.splits = -1; }},
+      {"softcap is -1; it must be finite, and 0 for none", [](auto& a) { a.softcap = -1; }},
+      {"softcap is nan", [](auto& a) { a.softcap = std::nanf(""); }},
       {"window_left is -2", [](auto& a) { a.window_left = -2; }},
       {"softmax_scale is nan", [](auto& a) { a.softmax_scale = std::nanf(""); }},
       {"q.data is null", [](auto& a) { a.q.data = nullptr; }},
@@ -137,6 +140,16 @@ TEST_CASE("a sound decode call without a GPU or context gets ATTUNE_NO_DEVICE") 
   }
 }
 
+TEST_CASE("of a smaller, older decode call nothing behind its end is looked at") {
+  const RegistryHandle registry;
+  attune_decode_args args = good_call().args();
+  args.softcap = std::nanf("");
+  args.struct_size = offsetof(attune_decode_args, splits) + sizeof(args.splits);
+  CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
+  --args.struct_size;
+  CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_INVALID_ARGUMENT);
+}
+
 TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
   const RegistryHandle registry;
   attune_decode_args args = good_call().args();
@@ -149,6 +162,7 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   at::Decode call = good_call();
   call.shape.dtype = at::Dtype::fp16;
   call.shape.window_left = 9;
+  call.shape.softcap = 30;
   const attune_decode_args args = call.args();
   CHECK(args.struct_size == sizeof(args));
   CHECK(args.dtype == ATTUNE_FP16);
@@ -164,6 +178,7 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   CHECK(args.window_left == 9);
   CHECK(args.window_right == 0);
   CHECK(args.splits == 2);
+  CHECK(args.softcap == 30);
   CHECK(args.softmax_scale == doctest::Approx(1 / std::sqrt(128.0)));
   CHECK(args.q.data == address(0x1000));
   CHECK(args.v.data == address(0x3000));

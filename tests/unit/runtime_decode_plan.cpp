@@ -59,7 +59,8 @@ TEST_CASE("a decode problem says what it is") {
   other.table_width = 1;
   other.splits = 3;
   other.window_left = 128;
-  CHECK(other.text() == "decode fp16 d128 b4 hq32 hk8 lq1 lk4096 splits3 left128 right0");
+  other.softcap = 30;
+  CHECK(other.text() == "decode fp16 d128 b4 hq32 hk8 lq1 lk4096 splits3 left128 right0 softcap30");
   CHECK(typical.merge().text() == "combine bf16 d128");
 }
 

@@ -93,6 +93,22 @@ TEST_CASE("decode launches both kernels with one block of parameters, the second
   CHECK(params.parts == 12);
 }
 
+TEST_CASE("a softcap takes the softmax's place in the scale, in a kernel of its own") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  api::Decode call = call_of(1);
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().last_launch.decode_params.cap_scale == 0);
+  CHECK(Bench::fake().loads == 1);
+  Bench::fake().launches = 0;
+  call.shape.softcap = 20;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().loads == 2);
+  CHECK(Bench::fake().last_launch.decode_params.scale_log2 == doctest::Approx(20 * std::numbers::log2e));
+  CHECK(Bench::fake().last_launch.decode_params.cap_scale == doctest::Approx(2 * 0.5 * std::numbers::log2e / 20));
+}
+
 TEST_CASE("before compute capability 9.0 launches follow each other plainly") {
   if (!can_serve()) return;
   const Bench bench;

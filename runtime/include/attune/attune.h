@@ -105,7 +105,7 @@ typedef struct attune_prefill_args {
  * page for each sequence, of its length, with table_width 1. Query i of a sequence stands at position
  * i + seqlen_k - seqlen_q. */
 typedef struct attune_decode_args {
-  size_t struct_size;
+  size_t struct_size; /* up to the end of splits is enough */
   attune_dtype dtype;
   attune_tensor q;            /* batch x seqlen_q x heads_q x head_dim */
   attune_tensor k;            /* pages x page_size x heads_kv x head_dim; stride_batch is that of pages */
@@ -132,6 +132,7 @@ typedef struct attune_decode_args {
   int32_t window_right; /* and so many behind it; 0: causal, -1: all */
   int32_t splits; /* parts into which each sequence's keys fall, up to 256; results do not depend on the rest of the
                      batch. 0: as many as fill the GPU, of equal length whatever the sequences' */
+  float softcap;  /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
 } attune_decode_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */

@@ -178,6 +178,7 @@ struct DecodeShape {
   std::int32_t window_left = -1;  ///< keys that a query sees before its own position; -1: all
   std::int32_t window_right = 0;  ///< and behind it; 0: causal, -1: all
   std::int32_t splits = 0;        ///< parts of each sequence's keys; 0: as many as fill the GPU, whatever the lengths
+  float softcap = 0;              ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
 };
 
 /// One call of decode: attention of few queries to a cache. Query i of a sequence stands at i + seqlen_k - seqlen_q.
@@ -221,6 +222,7 @@ struct Decode {
     result.window_left = shape.window_left;
     result.window_right = shape.window_right;
     result.splits = shape.splits;
+    result.softcap = shape.softcap;
     return result;
   }
 };

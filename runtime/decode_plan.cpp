@@ -103,6 +103,7 @@ std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& p
       shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
   check_knob(result, variant, "paged", problem.paged());
   check_knob(result, variant, "softcap", problem.softcap > 0);
+  check_rotary(result, variant, problem.rotary);
   return result;
 }
 
@@ -124,6 +125,7 @@ Variant own_variant(const DecodeProblem& problem, const Device& device) {
                                     {.B_r = problem.best_B_r(), .B_c = 64});
   variant.paged = problem.paged() ? 1 : 0;
   variant.softcap = problem.softcap > 0 ? 1 : 0;
+  variant.rotary = static_cast<int>(problem.rotary);
   return variant;
 }
 

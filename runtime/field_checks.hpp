@@ -24,6 +24,9 @@ class FieldChecks {
   /// `otherwise` is said behind the range.
   void head_dim(const char* field, int value, const char* otherwise = "");
 
+  /// Of the first rotary_dim columns, for positions below `rotations`.
+  void rotation(Rotary rotary, int rotary_dim, int rotations, int head_dim);
+
   [[nodiscard]] bool empty() const { return found_.empty(); }
   void add(std::string line) { found_.push_back(std::move(line)); }
   [[nodiscard]] std::vector<std::string> take() && { return std::move(found_); }

@@ -37,4 +37,11 @@ void check_knob(std::vector<std::string>& result, const Variant& variant, const 
   }
 }
 
+void check_rotary(std::vector<std::string>& result, const Variant& variant, Rotary wanted) {
+  if (variant.rotary == static_cast<int>(wanted)) return;
+  const Field& field = *find_field("rotary");
+  result.push_back(fmt::format("rotary: the kernel has {}, the problem {}", value_text(field, variant.rotary),
+                               value_text(field, static_cast<int>(wanted))));
+}
+
 }  // namespace attune

@@ -86,6 +86,13 @@ void check_table(std::vector<std::string>& found, const std::int32_t* block_tabl
   }
 }
 
+void check_angles(std::vector<std::string>& found, const char* name, const void* angles) {
+  if (angles == nullptr) {
+    found.push_back(fmt::format("{} is null; it must point to device memory where keys are rotated", name));
+  }
+  check_alignment(found, name, angles, vector_bytes);
+}
+
 void check_struct_size(const char* type, std::size_t given, std::size_t needed) {
   if (given >= needed) return;
   throw Error(ATTUNE_INVALID_ARGUMENT,

@@ -34,6 +34,9 @@ void check_alignment(std::vector<std::string>& found, const char* name, const vo
 void check_table(std::vector<std::string>& found, const std::int32_t* block_table, int batch, int pages,
                  int table_width);
 
+/// Adds a line where the cosines or sines of a rotation are not there, or not where kernels can read them.
+void check_angles(std::vector<std::string>& found, const char* name, const void* angles);
+
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale);
 
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} where a caller's arguments are smaller than what the library reads of them.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/problem.hpp"
+
 namespace attune {
 namespace {
 
@@ -30,6 +32,17 @@ void FieldChecks::heads(int heads_q, int heads_kv) {
   at_least("heads_kv", heads_kv, 1);
   if (heads_q >= 1 && heads_kv >= 1 && heads_q % heads_kv != 0) {
     add(fmt::format("heads_kv is {}; it must divide heads_q, which is {}", heads_kv, heads_q));
+  }
+}
+
+void FieldChecks::cache(const CacheShape& cache, const char* field, int seqlen_k) {
+  in_range("page_size", cache.page_size, 1, most_rows);
+  in_range("pages", cache.pages, 0, most_rows);
+  in_range("table_width", cache.table_width, 1, most_rows);
+  const long long room = static_cast<long long>(cache.table_width) * cache.page_size;
+  if (seqlen_k <= most_rows && room >= 1 && seqlen_k > room) {
+    add(fmt::format("{} is {}; it must be at most table_width {} x page_size {}", field, seqlen_k, cache.table_width,
+                    cache.page_size));
   }
 }
 

@@ -191,6 +191,7 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
   }
   check_knob(result, variant, "softcap", problem.softcap > 0);
   check_knob(result, variant, "ragged", problem.ragged);
+  check_knob(result, variant, "paged", problem.paged);
   // A window has the causal mask, and no mask at all, among its bounds.
   if (variant.window == 0) {
     check_knob(result, variant, "window", problem.has_window());

@@ -29,6 +29,10 @@ struct Rows {
 
 struct Sequence {
   Rows queries;
+#if variant::paged
+  __device__ __forceinline__ Sequence(const AttunePrefillParams& params, int batch)
+      : queries(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q) {}
+#else
   Rows keys;
 
   __device__ __forceinline__ Sequence(const AttunePrefillParams& params, int batch)
@@ -39,16 +43,17 @@ struct Sequence {
     if (used < keys.count) keys.count = used > 0 ? used : 0;
   }
 
-  // A head of Q or O, ...
-  __device__ __forceinline__ Matrix query_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
-                                               int head) const {
-    return head_rows(params, tensor, head, queries);
-  }
-
-  // ... and one of K or V.
+  // A head of K or V.
   __device__ __forceinline__ Matrix key_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
                                              int head) const {
     return head_rows(params, tensor, head, keys);
+  }
+#endif
+
+  // A head of Q or O.
+  __device__ __forceinline__ Matrix query_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
+                                               int head) const {
+    return head_rows(params, tensor, head, queries);
   }
 
   // Where a head's LSE begin.

@@ -74,7 +74,7 @@ struct Problem {
   [[nodiscard]] Keys visible_keys(int row) const;
 
   /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
-  [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0; }
+  [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0 && stored_keys() > 0; }
 
   /// Rows that hold all queries of a head or, `packed`, of the heads that share keys and values.
   [[nodiscard]] long long rows(bool packed) const;

@@ -1,7 +1,6 @@
 // Kernels with windows, soft caps and ragged batches on the emulator against the float64 reference.
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <map>
 
 #include "generator/check.hpp"
@@ -17,6 +16,8 @@ using testing::make_wild;
 using testing::PrefillCase;
 using testing::random_paged_case;
 using testing::random_prefill_case;
+
+const Device h200 = device_of(*find_arch("sm_90"));
 
 /// Kernels, compiled on first need.
 class Kernels {
@@ -34,23 +35,9 @@ class Kernels {
   std::map<Variant, emulator::Kernel> kernels_;
 };
 
-}  // namespace
-
-TEST_CASE("what a registry generates agrees with the reference on random problems, and no access of it is unsafe") {
+/// Calls what a registry generates for the device with lengths that are none.
+void check_wild_lengths(const Device& device, Random random) {
   Kernels kernels;
-  Random random(11);
-  for (std::uint64_t i = 1; i <= 160; ++i) {
-    const PrefillCase one = random_prefill_case(random, 260);
-    CAPTURE(i);
-    const OwnChoice own = choose_own(one.problem, emulator::device());
-    REQUIRE(own.refusals.empty());
-    check_image(kernels[own.variant], own.variant, one.image(i), i);
-  }
-}
-
-TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors") {
-  Kernels kernels;
-  Random random(12);
   int ran = 0;
   for (std::uint64_t i = 1; i <= 600; ++i) {
     PrefillCase one = random_prefill_case(random, 150);
@@ -69,7 +56,7 @@ TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors"
     }
     make_wild(random, one.sequences.cu_seqlens_k, problem.total_k);
     make_wild(random, one.sequences.seqused_k, problem.total_k);
-    const OwnChoice own = choose_own(problem, emulator::device());
+    const OwnChoice own = choose_own(problem, device);
     std::vector<std::uint16_t> in = image.in();
     std::vector<std::uint16_t> out = image.poisoned_out();
     std::vector<float> lse = image.poisoned_lse();
@@ -84,6 +71,44 @@ TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors"
     ++ran;
   }
   CHECK(ran > 150);
+}
+
+}  // namespace
+
+TEST_CASE("what a registry generates agrees with the reference on random problems, and no access of it is unsafe") {
+  Kernels kernels;
+  Random random(11);
+  for (std::uint64_t i = 1; i <= 160; ++i) {
+    const PrefillCase one = random_prefill_case(random, 260);
+    CAPTURE(i);
+    const OwnChoice own = choose_own(one.problem, emulator::device());
+    REQUIRE(own.refusals.empty());
+    check_image(kernels[own.variant], own.variant, one.image(i), i);
+  }
+}
+
+TEST_CASE("what a registry generates for compute capability 9.0 agrees with the reference too") {
+  Kernels kernels;
+  Random random(13);
+  int ran = 0;
+  for (std::uint64_t i = 1; i <= 400; ++i) {
+    PrefillCase one = random_prefill_case(random, i % 8 == 0 ? 700 : 260);
+    Problem& problem = one.problem;
+    if (problem.head_dim % 32 != 0) continue;
+    problem.dtype = problem.head_dim % 128 == 0 ? Dtype::fp16 : Dtype::bf16;  // few kernels are enough
+    const OwnChoice own = choose_own(problem, h200);
+    REQUIRE(own.refusals.empty());
+    if (own.variant.family != prefill_sm90) continue;
+    CAPTURE(i);
+    check_image(kernels[own.variant], own.variant, one.image(i), i);
+    ++ran;
+  }
+  CHECK(ran > 60);
+}
+
+TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors") {
+  check_wild_lengths(emulator::device(), Random(12));
+  check_wild_lengths(h200, Random(14));
 }
 
 TEST_CASE("kernels for a paged cache agree with the reference on random problems, and no access of them is unsafe") {

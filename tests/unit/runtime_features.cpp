@@ -451,7 +451,7 @@ TEST_CASE("a kernel serves what it has, and one with a window also the causal ma
 
 TEST_CASE("prefill_sm90 says that it has no such kernels, and prefill_sm80 serves") {
   for (const auto& [key, problem] :
-       {std::pair{"window", windowed(100, 0)}, {"softcap", capped()}, {"ragged", ragged()}, {"paged", paged()}}) {
+       {std::pair{"window", windowed(100, 0)}, {"softcap", capped()}, {"paged", paged()}}) {
     const std::string words = std::string(key) + ": prefill_sm90 has no kernels with it, the problem needs one";
     CHECK(mentions(refusals(variant_of(prefill_sm90, problem.causal, {}), problem, h200), words));
     const OwnChoice own = choose_own(problem, h200);
@@ -463,6 +463,27 @@ TEST_CASE("prefill_sm90 says that it has no such kernels, and prefill_sm80 serve
     CHECK(decision.serving == own.variant);
     CHECK(decision_text(decision, "").find("  not by prefill_sm90: " + words) != std::string::npos);
   }
+}
+
+TEST_CASE("prefill_sm90 serves ragged batches, other GPUs and what no tensor map holds prefill_sm80") {
+  const auto family_on = [](const Problem& problem, const Device& device) {
+    const OwnChoice own = choose_own(problem, device);
+    CHECK(own.refusals.empty());
+    CHECK(own.variant.ragged == 1);
+    CHECK(decide(problem, device).serving == own.variant);
+    return own.variant.family;
+  };
+  Problem problem = ragged();
+  CHECK(family_on(problem, h200) == prefill_sm90);
+  CHECK(family_on(problem, device_of(*find_arch("sm_80"))) == prefill_sm80);
+  problem.mappable_strides = false;
+  CHECK(family_on(problem, h200) == prefill_sm80);
+  CHECK(problem.key() != ragged().key());
+  problem = ragged();
+  problem.total_k = 0;
+  CHECK(family_on(problem, h200) == prefill_sm80);
+  CHECK(problem.key() != ragged().key());
+  CHECK(mentions(refusals(variant_of(prefill_sm90, false, {.ragged = true}), problem, h200), "total_k: it is 0"));
 }
 
 TEST_CASE("every head_dim has a default with every feature on every GPU, and a name of its own") {
@@ -478,7 +499,7 @@ TEST_CASE("every head_dim has a default with every feature on every GPU, and a n
     }
   }
   const Variant newer = variant_of(prefill_sm90, true, {.window = true, .softcap = true, .ragged = true});
-  CHECK(newer == variant_of(prefill_sm90, true, {}));
+  CHECK(newer == variant_of(prefill_sm90, true, {.ragged = true}));
 }
 
 TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for both") {

@@ -9,6 +9,7 @@
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
+#include "runtime/python/rotation.hpp"
 
 namespace nb = nanobind;
 
@@ -42,33 +43,18 @@ std::int64_t tokens_with_slots(const First& first, nb::handle slot_mapping, cons
   return tokens;
 }
 
-/// Cosines or sines.
-Array read_angles(const First& first, const char* name, nb::handle array) {
-  const Array read = read_plain(first, name, array, first.array.element, std::array<std::int64_t, 2>{-1, -1},
-                                "it must be (rotations, rotary_dim / 2)");
-  require_contiguous(name, read);
-  return read;
-}
-
 void set_rotation(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k) {
-  if (arguments.rotary_cos.is_none() || arguments.rotary_sin.is_none()) {
-    const bool one = !arguments.rotary_cos.is_none() || !arguments.rotary_sin.is_none();
-    if (one) raise(PyExc_ValueError, "rotary_cos and rotary_sin go together; one of them is None");
-    if (arguments.positions.is_none()) return;
+  const Rotation rotation =
+      rotation_of(first, arguments.rotary_cos, arguments.rotary_sin, arguments.rotary_interleaved);
+  args.rotary = rotation.kind;
+  args.rotary_cos = rotation.cos;
+  args.rotary_sin = rotation.sin;
+  args.rotary_dim = rotation.dim;
+  args.rotations = rotation.rotations;
+  if (arguments.positions.is_none()) return;
+  if (rotation.kind == ATTUNE_ROTARY_NONE) {
     raise(PyExc_ValueError, "positions is given without rotary_cos and rotary_sin");
   }
-  const Array cos = read_angles(first, "rotary_cos", arguments.rotary_cos);
-  const Array sin = read_angles(first, "rotary_sin", arguments.rotary_sin);
-  if (sin.shape != cos.shape) {
-    raise(PyExc_ValueError, fmt::format("rotary_sin has shape ({}, {}); it must be ({}, {}), as rotary_cos is",
-                                        sin.shape[0], sin.shape[1], cos.shape[0], cos.shape[1]));
-  }
-  args.rotary = is_true(arguments.rotary_interleaved) ? ATTUNE_ROTARY_INTERLEAVED : ATTUNE_ROTARY_HALVES;
-  args.rotary_cos = pointer<const void>(cos.address);
-  args.rotary_sin = pointer<const void>(sin.address);
-  args.rotations = count("rotations", cos.shape[0]);
-  args.rotary_dim = count("rotary_dim", 2 * cos.shape[1]);
-  if (arguments.positions.is_none()) return;
   args.positions =
       pointer<const std::int32_t>(read_tokens(first, "positions", arguments.positions, Element::int32, k, args.tokens));
 }

@@ -39,7 +39,7 @@ std::optional<std::vector<LoadedKernel>> load_kernels(const Gpu& gpu, const std:
     }
     return kernels;
   }
-  const std::optional<Collection> request = load_prefill_specs(specs);
+  const std::optional<Collection> request = load_specs_of({Operation::prefill}, specs);
   if (!request) return std::nullopt;
   const std::optional<std::vector<Source>> sources = emit_sources(*request);
   if (!sources) return std::nullopt;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/explain_decode.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
@@ -14,6 +15,7 @@ namespace {
 
 struct Options {
   ProblemOptions problem;
+  DecodeOptions decode;
   std::string arch;
   bool all = false;
   bool json = false;
@@ -44,9 +46,9 @@ void print_decision_json(const Decision& decision) {
   print_json(json);
 }
 
-Exit explain(const Options& options) {
+Exit explain(const Options& options, const CLI::App& app) {
   const Problem problem = options.problem.problem();
-  if (!report_unsound(problem)) return Exit::bad_usage;
+  if (!options.decode.decode && !report_unsound(problem)) return Exit::bad_usage;
   Device device;
   if (!options.arch.empty()) {
     device = device_of(*find_arch(options.arch));
@@ -55,6 +57,9 @@ Exit explain(const Options& options) {
   } else {
     fmt::print(stderr, "attune: no GPU to explain for ({}); name one with --arch, sm_90 say\n", gpu.problem);
     return Exit::machine_lacks;
+  }
+  if (options.decode.decode) {
+    return explain_decode(options.decode.problem(options.problem, app), device, options.json);
   }
   const Decision decision = decide(problem, device);
   if (options.json) {
@@ -72,13 +77,15 @@ Command explain_command(CLI::App& root) {
   CLI::App* app = root.add_subcommand("explain", "Which kernel would serve a problem, and why not the others");
   options->problem.add_sizes(*app);
   options->problem.add_choices(*app);
+  options->decode.add(*app);
   add_arch_option(*app, options->arch, "Explain for this architecture [default: this machine's GPU]");
   app->add_flag("--all", options->all, "Also list variants refused for several reasons");
   app->add_flag("--json", options->json, "Print the decision as JSON");
   app->footer(R"(Examples:
   attune explain --dtype bf16 --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --causal
-  attune explain --head-dim 72 --seqlen-q 1000 --arch sm_86 --all)");
-  return {.app = app, .run = [options] { return explain(*options); }};
+  attune explain --head-dim 72 --seqlen-q 1000 --arch sm_86 --all
+  attune explain --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64 --lengths-on-device)");
+  return {.app = app, .run = [options, app] { return explain(*options, *app); }};
 }
 
 }  // namespace attune::cli

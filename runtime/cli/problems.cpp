@@ -83,11 +83,18 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   return result;
 }
 
-bool report_unsound(const Problem& problem) {
-  const std::vector<std::string> problems = problems_of(problem);
+namespace {
+
+bool report(const std::vector<std::string>& problems) {
   for (const std::string& text : problems) fmt::print(stderr, "attune: {}\n", text);
   return problems.empty();
 }
+
+}  // namespace
+
+bool report_unsound(const Problem& problem) { return report(problems_of(problem)); }
+
+bool report_unsound(const DecodeProblem& problem) { return report(problems_of(problem)); }
 
 std::size_t query_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim; }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/decode_problem.hpp"
 #include "runtime/problem.hpp"
 #include "runtime/reference.hpp"
 
@@ -46,6 +47,7 @@ struct ProblemOptions {
 
 /// Prints what no kernel could serve about this problem to stderr; whether it is sound.
 bool report_unsound(const Problem& problem);
+bool report_unsound(const DecodeProblem& problem);
 
 /// Elements of Q, K, V and O.
 std::size_t query_elements(const Problem& problem);

@@ -11,9 +11,11 @@
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/explain_decode.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/selfcheck.hpp"
 #include "runtime/cli/verify.hpp"
+#include "runtime/cli/verify_decode.hpp"
 
 namespace attune::cli {
 namespace {
@@ -22,6 +24,7 @@ struct Options {
   std::vector<std::string> specs;
   std::string device = "auto";
   ProblemOptions problem;
+  DecodeProblem decode;      ///< the same of decoding
   bool one_problem = false;  ///< sizes were given: check that problem alone
   std::uint64_t seed = 1;
   int jobs = 0;
@@ -35,6 +38,23 @@ std::optional<std::vector<Problem>> problems_for(const Variant& variant, const O
   const Problem problem = options.problem.problem_for(variant);
   if (!report_unsound(problem)) return std::nullopt;
   return std::vector{problem};
+}
+
+/// The same for a variant of decoding.
+std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const Options& options) {
+  if (!options.one_problem) return small_trials(variant);
+  DecodeProblem problem = options.decode;
+  problem.dtype = static_cast<Dtype>(variant.dtype);
+  problem.head_dim = variant.head_dim;
+  if (variant.paged != 0) {
+    constexpr int usual_page_size = 64;
+    problem.page_size = usual_page_size;
+    problem.table_width = std::max(1, (problem.max_seqlen_k + usual_page_size - 1) / usual_page_size);
+    problem.pages = problem.batch * problem.table_width;
+  }
+  if (!report_unsound(problem)) return std::nullopt;
+  const std::vector<std::int32_t> lengths(static_cast<std::size_t>(problem.batch), problem.max_seqlen_k);
+  return std::vector{DecodeTrial{problem, lengths}};
 }
 
 /// What of this machine takes part, and why what is missing does not.
@@ -89,13 +109,18 @@ class Run {
   }
 
  private:
-  using Try = std::function<Verdict(const Built&, const std::vector<Problem>&)>;
+  /// How a kernel is tried; a decode kernel is given what merges its parts.
+  struct Tries {
+    std::function<Verdict(const Built&, const std::vector<Problem>&)> prefill;
+    std::function<Verdict(const Built&, const Built&, const std::vector<DecodeTrial>&)> decode;
+  };
 
   /// Prints all problems of the specs; whether there is none.
   bool generate() {
     const auto start = std::chrono::steady_clock::now();
     const std::optional<Collection> request =
-        options_->device == "none" ? load_specs(options_->specs) : load_prefill_specs(options_->specs);
+        options_->device == "none" ? load_specs(options_->specs)
+                                   : load_specs_of({Operation::prefill, Operation::decode}, options_->specs);
     if (!request) return false;
     std::optional<std::vector<Source>> sources = emit_sources(*request);
     if (!sources) return false;
@@ -122,29 +147,52 @@ class Run {
 
   Exit check() {
     if (machine_.on_gpu()) {
-      return compare(machine_.gpu->device.name, arch_of(machine_.gpu->device), built_,
-                     [this](const Built& one, const std::vector<Problem>& problems) {
-                       return verify(*machine_.gpu, one, problems, options_->seed);
-                     });
+      const Gpu& gpu = *machine_.gpu;
+      const std::vector<Source> sources = merging_sources(sources_, gpu.device);
+      const std::vector<Built> merging = build(*machine_.nvrtc, sources, {arch_of(gpu.device)}, options_->jobs);
+      all_compiled_ = report_failures(merging) && all_compiled_;
+      const Tries tries{
+          .prefill = [&](const Built& one,
+                         const std::vector<Problem>& problems) { return verify(gpu, one, problems, options_->seed); },
+          .decode =
+              [&](const Built& one, const Built& merge, const std::vector<DecodeTrial>& trials) {
+                return verify(gpu, one, merge, trials, options_->seed);
+              }};
+      return compare(gpu.device.name, arch_of(gpu.device), built_, merging, tries);
     }
     if (!machine_.host) return without_kernels();
     const std::vector<Built> emulated = build(*machine_.host, sources_, options_->jobs);
     json_["host_compiler"] = machine_.host->version();
-    all_compiled_ = report_failures(emulated) && all_compiled_;
+    const std::vector<Source> sources = merging_sources(sources_, emulator::device());
+    const std::vector<Built> merging = build(*machine_.host, sources, options_->jobs);
+    all_compiled_ = report_failures(emulated) && report_failures(merging) && all_compiled_;
     const EmulatedRun how{.seed = options_->seed, .jobs = options_->jobs, .count_banks = options_->bank_conflicts};
-    return compare(emulator_arch, emulated_arch(), emulated,
-                   [&](const Built& one, const std::vector<Problem>& problems) { return verify(one, problems, how); });
+    const Tries tries{
+        .prefill = [&](const Built& one, const std::vector<Problem>& problems) { return verify(one, problems, how); },
+        .decode = [&](const Built& one, const Built& merge,
+                      const std::vector<DecodeTrial>& trials) { return verify(one, merge, trials, how); }};
+    return compare(emulator_arch, emulated_arch(), emulated, merging, tries);
   }
 
   /// Tries what compiled, and tells.
-  Exit compare(const std::string& device, const Arch& arch, const std::vector<Built>& built, const Try& try_one) {
+  Exit compare(const std::string& device, const Arch& arch, const std::vector<Built>& built,
+               const std::vector<Built>& merging, const Tries& tries) {
     std::vector<Verdict> verdicts;
     std::vector<const Source*> tried;
     for (const Built& one : built) {
       if (!one.ok()) continue;
-      const auto problems = problems_for(one.source->variant, *options_);
-      if (!problems) return Exit::bad_usage;
-      verdicts.push_back(try_one(one, *problems));
+      const Variant& variant = one.source->variant;
+      if (family_of(variant).operation == Operation::decode) {
+        const Built* const merge = merging_kernel(merging, variant);
+        if (merge == nullptr) continue;
+        const auto trials = trials_for(variant, *options_);
+        if (!trials) return Exit::bad_usage;
+        verdicts.push_back(tries.decode(one, *merge, *trials));
+      } else {
+        const auto problems = problems_for(variant, *options_);
+        if (!problems) return Exit::bad_usage;
+        verdicts.push_back(tries.prefill(one, *problems));
+      }
       tried.push_back(one.source);
     }
     for (const Source& source : sources_) {
@@ -221,9 +269,11 @@ Examples:
   attune run specs/quickstart.yaml
   attune run specs/quickstart.yaml --batch 2 --heads-q 32 --heads-kv 8 --seqlen-q 1000
   attune run specs/quickstart.yaml --device emulator --bank-conflicts
+  attune run specs/decode.yaml
   attune run specs/prefill_sm80.yaml --device none --json)");
   return {.app = app, .run = [options, app] {
             options->one_problem = ProblemOptions::given(*app);
+            options->decode = DecodeOptions{.lengths_on_device = true}.problem(options->problem, *app);
             return Run(*options).execute();
           }};
 }

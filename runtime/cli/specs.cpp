@@ -37,15 +37,17 @@ std::optional<Collection> load_specs(const std::vector<std::string>& files) {
   return std::move(collected.value);
 }
 
-std::optional<Collection> load_prefill_specs(const std::vector<std::string>& files) {
+std::optional<Collection> load_specs_of(const std::vector<Operation>& operations,
+                                        const std::vector<std::string>& files) {
   std::optional<Collection> collection = load_specs(files);
   if (!collection) return std::nullopt;
-  const auto is_other = [](const Wanted& one) { return family_of(one.variant).operation != Operation::prefill; };
+  const auto is_other = [&](const Wanted& one) {
+    return std::ranges::find(operations, family_of(one.variant).operation) == operations.end();
+  };
   const auto other = std::ranges::find_if(collection->wanted, is_other);
   if (other == collection->wanted.end()) return collection;
-  fmt::print(stderr,
-             "{}: template {} is none of prefill, and this command launches no others; `attune compile` takes it\n",
-             other->spec, family_of(other->variant).name);
+  fmt::print(stderr, "{}: template {} is none of {}, and this command launches no others; `attune compile` takes it\n",
+             other->spec, family_of(other->variant).name, operations.size() > 1 ? "prefill and decode" : "prefill");
   return std::nullopt;
 }
 

@@ -21,8 +21,9 @@ void add_spec_argument(CLI::App& app, std::vector<std::string>& specs, bool requ
 /// nothing if there are any.
 std::optional<Collection> load_specs(const std::vector<std::string>& files);
 
-/// The same for a command that launches prefill kernels alone: a variant of another operation is a problem too.
-std::optional<Collection> load_prefill_specs(const std::vector<std::string>& files);
+/// The same for a command that launches kernels of these operations alone: a variant of another one is a problem too.
+std::optional<Collection> load_specs_of(const std::vector<Operation>& operations,
+                                        const std::vector<std::string>& files);
 
 /// Emits the sources from the templates in the library. Prints problems like load_specs().
 std::optional<std::vector<Source>> emit_sources(const Collection& collection);

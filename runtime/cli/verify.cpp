@@ -23,12 +23,6 @@ std::string describe(const Comparison& comparison, bool guards_intact) {
   return text;
 }
 
-/// What one launch left.
-struct Outcome {
-  Outputs outputs;
-  std::string fault;  ///< what was found while it ran; empty: nothing
-};
-
 /// Launches the kernel of a source on every problem that it serves.
 Verdict try_kernel(const Source& source, const Variant& variant, const Device& device,
                    const std::vector<Problem>& problems, std::uint64_t seed,
@@ -37,29 +31,33 @@ Verdict try_kernel(const Source& source, const Variant& variant, const Device& d
   for (const Problem& problem : problems) {
     const std::vector<std::string> reasons = refusals(variant, problem, device);
     if (!reasons.empty()) {
-      verdict.disagreements.push_back({problem, fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
+      verdict.disagreements.push_back({problem.text(), fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
       continue;
     }
-    ++verdict.problems;
     HostInputs inputs(problem, seed);
-    const Outcome outcome = launch(problem, inputs);
-    if (!outcome.fault.empty()) {
-      verdict.disagreements.push_back({problem, outcome.fault});
-      continue;
-    }
-    const Expected expected = expected_output(problem, inputs);
-    const Outputs& outputs = outcome.outputs;
-    const Comparison comparison =
-        compare(problem, outputs.o.data(), outputs.lse.data(), expected.reference, expected.naive);
-    verdict.worst = std::max(verdict.worst, comparison.max_error / comparison.tolerance);
-    if (!comparison.agrees || !outputs.guards_intact()) {
-      verdict.disagreements.push_back({problem, describe(comparison, outputs.guards_intact())});
-    }
+    add_outcome(verdict, problem.text(), problem, launch(problem, inputs),
+                [&] { return expected_output(problem, inputs); });
   }
   return verdict;
 }
 
 }  // namespace
+
+void add_outcome(Verdict& verdict, const std::string& problem, const Problem& shape, const Outcome& outcome,
+                 const std::function<Expected()>& expected) {
+  ++verdict.problems;
+  if (!outcome.fault.empty()) {
+    verdict.disagreements.push_back({problem, outcome.fault});
+    return;
+  }
+  const auto [reference, naive] = expected();
+  const Outputs& outputs = outcome.outputs;
+  const Comparison comparison = compare(shape, outputs.o.data(), outputs.lse.data(), reference, naive);
+  verdict.worst = std::max(verdict.worst, comparison.max_error / comparison.tolerance);
+  if (!comparison.agrees || !outputs.guards_intact()) {
+    verdict.disagreements.push_back({problem, describe(comparison, outputs.guards_intact())});
+  }
+}
 
 Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed) {
   const LoadedKernel kernel(gpu, built.compiled.image, built.source->variant, built.source->name);
@@ -112,7 +110,7 @@ nlohmann::ordered_json verdict_json(const std::vector<Verdict>& verdicts) {
   for (const Verdict& verdict : verdicts) {
     auto disagreements = nlohmann::ordered_json::array();
     for (const Verdict::Disagreement& one : verdict.disagreements) {
-      disagreements.push_back({{"problem", one.problem.text()}, {"what", one.what}});
+      disagreements.push_back({{"problem", one.problem}, {"what", one.what}});
     }
     rows.push_back({{"variant", verdict.variant},
                     {"ok", verdict.ok()},
@@ -126,7 +124,7 @@ nlohmann::ordered_json verdict_json(const std::vector<Verdict>& verdicts) {
 void report_disagreements(const std::vector<Verdict>& verdicts) {
   for (const Verdict& verdict : verdicts) {
     for (const Verdict::Disagreement& one : verdict.disagreements) {
-      fmt::print(stderr, "{} on {}: {}\n", verdict.variant, one.problem.text(), one.what);
+      fmt::print(stderr, "{} on {}: {}\n", verdict.variant, one.problem, one.what);
     }
   }
 }

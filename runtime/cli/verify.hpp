@@ -1,6 +1,7 @@
 // Running a kernel on problems whose answers the reference knows.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ namespace attune::cli {
 /// How one variant did.
 struct Verdict {
   struct Disagreement {
-    Problem problem;
+    std::string problem;
     std::string what;
   };
   std::string variant;
@@ -25,6 +26,17 @@ struct Verdict {
 
   [[nodiscard]] bool ok() const { return disagreements.empty(); }
 };
+
+/// What one launch left.
+struct Outcome {
+  Outputs outputs;
+  std::string fault;  ///< what was found while it ran; empty: nothing
+};
+
+/// Adds to a verdict what came of one problem, whose outputs are as those of `shape`. The expected ones are asked for
+/// where there was no fault.
+void add_outcome(Verdict& verdict, const std::string& problem, const Problem& shape, const Outcome& outcome,
+                 const std::function<Expected()>& expected);
 
 Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed);
 

@@ -20,14 +20,12 @@ constexpr std::array accepted_shapes{"(batch, seqlen, heads, head_dim)", "(batch
 /// That the three shapes fit together.
 void require_fit(const Operand& q, const Operand& k, const Operand& v) {
   if (k.shape[0] != q.shape[0] || k.shape[3] != q.shape[3]) {
-    raise(PyExc_ValueError,
-          fmt::format("{} has shape {}; with {} of {} it must be ({}, seqlen_k, heads_kv, {})", k.name,
-                      tuple_text(k.shape), q.name, tuple_text(q.shape), q.shape[0], q.shape[3]));
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; with {} of {} it must be ({}, seqlen_k, heads_kv, {})",
+                                        k.name, k.text(), q.name, q.text(), q.shape[0], q.shape[3]));
   }
   if (!std::ranges::equal(std::span(v.shape).first(3), std::span(k.shape).first(3))) {
-    raise(PyExc_ValueError,
-          fmt::format("{} has shape {}; with {} of {} it must be ({}, {}, {}, head_dim_v)", v.name, tuple_text(v.shape),
-                      k.name, tuple_text(k.shape), k.shape[0], k.shape[1], k.shape[2]));
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; with {} of {} it must be ({}, {}, {}, head_dim_v)", v.name,
+                                        v.text(), k.name, k.text(), k.shape[0], k.shape[1], k.shape[2]));
   }
   require_heads_divide(q, k);
 }
@@ -36,24 +34,24 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
 
 nb::object attention(std::span<const Argument> arguments, const Options& options) {
   const Argument& first = arguments.front();
-  const Framework& framework = framework_of(first.name, first.array);
-  const Array like = read_first(framework, first);
+  const First like = read_first(first);
+  const Framework& framework = like.framework;
   std::array<Operand, 3> operands;
   std::span<Operand> rest(operands);
   for (const Argument& argument : arguments) {
-    const Array array = argument.array.is(first.array) ? like : read_alike(framework, argument, first, like);
+    const Array array = read_alike(like, argument);
     framework.require_usable(argument, array);
     const auto parts = static_cast<std::size_t>(argument.parts);
-    split(argument, array, accepted_shapes[parts - 1], rest.first(parts));
+    split(argument, array, 4, accepted_shapes[parts - 1], rest.first(parts));
     rest = rest.subspan(parts);
   }
   const auto& [q, k, v] = operands;
   require_fit(q, k, v);
 
-  Call call{arguments, {}, like.device, is_true(options.return_lse)};
+  Call call{arguments, {}, like.array.device, is_true(options.return_lse)};
   attune_prefill_args& args = call.args;
   args.struct_size = sizeof(args);
-  args.dtype = *like.dtype;
+  args.dtype = dtype_of(like.array.element);
   args.q = q.tensor;
   args.k = k.tensor;
   args.v = v.tensor;
@@ -66,6 +64,11 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   args.head_dim_v = count("head_dim_v", v.shape[3]);
   args.softmax_scale = static_cast<float>(scale_of(options.softmax_scale, q.shape[3]));
   args.causal = is_true(options.causal) ? 1 : 0;
+  const Window window = window_of(options.window_size);
+  args.window = 1;
+  args.window_left = window.left;
+  args.window_right = window.right;
+  args.softcap = static_cast<float>(number("softcap", options.softcap));
   return framework.run(call);
 }
 

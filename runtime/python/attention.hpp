@@ -13,6 +13,8 @@ namespace attune::python {
 struct Options {
   nanobind::handle softmax_scale;  ///< a number, or None
   nanobind::handle causal;
+  nanobind::handle window_size;  ///< two integers
+  nanobind::handle softcap;
   nanobind::handle return_lse;
 };
 

@@ -12,10 +12,6 @@ namespace nb = nanobind;
 namespace attune::python {
 namespace {
 
-attune_tensor tensor_of(const Array& array) {
-  return {pointer<void>(array.address), array.strides[0], array.strides[1], array.strides[2]};
-}
-
 struct Known {
   const char* module;
   const char* array_type;
@@ -48,6 +44,14 @@ const Framework* find_framework(nb::handle array) {
 
 }  // namespace
 
+attune_tensor tensor_of(const Array& array) {
+  return {pointer<void>(array.address), array.strides[0], array.strides[1], array.strides[2]};
+}
+
+attune_tensor rows_tensor_of(const Array& array) {
+  return {pointer<void>(array.address), 0, array.strides[0], array.strides[1]};
+}
+
 Entered::Entered(nb::object manager) : manager_(std::move(manager)) {
   if (!manager_.is_none()) manager_.attr("__enter__")();
 }
@@ -75,41 +79,11 @@ nb::object AddressedFramework::run(const Call& call) const {
     args.lse = pointer<float>(read("softmax_lse", lse).address);
   }
 
-  auto* const stream = pointer<void>(this->stream(call.device));
-  this->call([&](attune_registry* registry) { return attune_prefill(registry, &args, stream); });
+  launch(&attune_prefill, args, call.device);
   return call.return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
 }
 
-nb::object AddressedFramework::run(const DecodeCall& call) const {
-  const Entered entered(on_device(call.device));
-  attune_decode_args args = call.args;
-  std::size_t bytes = 0;
-  this->call([&](attune_registry* registry) { return attune_decode_workspace(registry, &args, &bytes); });
-  // Freed on return, while the kernels may wait yet: the allocators hand memory on in the order of the stream.
-  nb::object workspace;
-  if (bytes > 0) {
-    workspace = empty_bytes(bytes, call.q);
-    args.workspace = pointer<void>(read("workspace", workspace).address);
-    args.workspace_bytes = bytes;
-  }
-  nb::object out = nb::borrow(call.out);
-  if (out.is_none()) {
-    out = empty_like(call.q);
-    args.o = tensor_of(read("out", out));
-  }
-  nb::object lse;
-  if (call.return_lse) {
-    lse = empty_float32(nb::make_tuple(args.batch, args.heads_q, args.seqlen_q), call.q);
-    args.lse = pointer<float>(read("softmax_lse", lse).address);
-  }
-
-  auto* const stream = pointer<void>(this->stream(call.device));
-  this->call([&](attune_registry* registry) { return attune_decode(registry, &args, stream); });
-  return call.return_lse ? nb::make_tuple(out, lse) : out;
-}
-
-template <class Operation>
-void AddressedFramework::call(const Operation& operation) const {
+void AddressedFramework::call(const std::function<attune_status(attune_registry*)>& operation) const {
   const bool emulated = is_emulated();
   const auto attempt = [&] {
     const nb::gil_scoped_release released;  // a first call compiles, and the emulator takes its time

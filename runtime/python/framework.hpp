@@ -6,14 +6,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
 #include "attune/attune.h"
 
 namespace attune::python {
+
+template <class T>
+T* pointer(std::uintptr_t address) {
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr): Python has addresses as integers
+}
 
 /// An array as it was passed, and the name for messages. `parts` arrays lie in it along dimension 2; 1: there is no
 /// such dimension.
@@ -26,16 +31,24 @@ struct Argument {
 inline constexpr int most_dimensions = 5;
 using Extents = std::array<std::int64_t, most_dimensions>;
 
+/// The dtypes that arguments have.
+enum class Element { other, float16, bfloat16, float32, int32, int64 };
+
 /// What a framework says of an array.
 struct Array {
-  std::optional<attune_dtype> dtype;  ///< nothing: another one
-  bool is_int32 = false;
+  Element element = Element::other;
   std::int64_t device = 0;  ///< a GPU's ordinal; below 0 where it is on none
   std::uintptr_t address = 0;
   int rank = 0;
   Extents shape{};    ///< zeros where the rank is higher than most_dimensions
   Extents strides{};  ///< likewise; in elements
 };
+
+/// As a tensor (batch, seqlen, heads, head_dim).
+attune_tensor tensor_of(const Array& array);
+
+/// As one batch of rows (total, heads, head_dim).
+attune_tensor rows_tensor_of(const Array& array);
 
 /// A checked call: all but where its results go.
 struct Call {
@@ -45,14 +58,7 @@ struct Call {
   bool return_lse;
 };
 
-/// The same of attention to a cache.
-struct DecodeCall {
-  nanobind::handle q;
-  nanobind::handle out;  ///< None: made like q
-  attune_decode_args args;
-  std::int64_t device;
-  bool return_lse;
-};
+class AddressedFramework;
 
 /// How to treat the arrays of one framework.
 class Framework {
@@ -76,8 +82,8 @@ class Framework {
   /// Computes the output, or (output, LSE, None).
   [[nodiscard]] virtual nanobind::object run(const Call& call) const = 0;
 
-  /// Computes the output, or (output, LSE).
-  [[nodiscard]] virtual nanobind::object run(const DecodeCall& call) const = 0;
+  /// Itself, where its arrays have an address; else null.
+  [[nodiscard]] virtual const AddressedFramework* addressed() const { return nullptr; }
 
  protected:
   Framework(nanobind::handle array_type, std::string type_name)
@@ -104,10 +110,7 @@ class Entered {
 class AddressedFramework : public Framework {
  public:
   [[nodiscard]] nanobind::object run(const Call& call) const final;
-  [[nodiscard]] nanobind::object run(const DecodeCall& call) const final;
-
- protected:
-  using Framework::Framework;
+  [[nodiscard]] const AddressedFramework* addressed() const final { return this; }
 
   [[nodiscard]] virtual nanobind::object empty_like(nanobind::handle array) const = 0;
   /// Contiguous, with the dtype of another array.
@@ -119,16 +122,26 @@ class AddressedFramework : public Framework {
   /// The context manager that makes a device the current one; none where it already is. Results are allocated and
   /// the kernel is launched in it.
   [[nodiscard]] virtual nanobind::object on_device(std::int64_t device) const = 0;
+
+  /// Calls the C ABI with the registry, once more where the thread had no CUDA context yet, and throws what it says.
+  void call(const std::function<attune_status(attune_registry*)>& operation) const;
+
+  /// The same of an operation that launches kernels, with the device's current stream.
+  template <class Arguments>
+  void launch(attune_status (*operation)(attune_registry*, const Arguments*, void*), const Arguments& arguments,
+              std::int64_t device) const {
+    auto* const queue = pointer<void>(stream(device));
+    call([&](attune_registry* registry) { return operation(registry, &arguments, queue); });
+  }
+
+ protected:
+  using Framework::Framework;
+
   /// Gives the calling thread a CUDA context.
   virtual void make_context() const = 0;
   /// The device's current stream.
   [[nodiscard]] virtual std::uintptr_t stream(std::int64_t device) const = 0;
   [[nodiscard]] virtual bool is_emulated() const { return false; }
-
- private:
-  /// Calls the C ABI with the registry, once more where the thread had no CUDA context yet, and throws what it says.
-  template <class Operation>
-  void call(const Operation& operation) const;
 };
 
 // One for each framework; the argument is its module.
@@ -143,10 +156,5 @@ const Framework& framework_of(const char* name, nanobind::handle array);
 
 /// The integers of a tuple, or zeros where there are more than most_dimensions.
 Extents integers(nanobind::handle tuple);
-
-template <class T>
-T* pointer(std::uintptr_t address) {
-  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr): Python has addresses as integers
-}
 
 }  // namespace attune::python

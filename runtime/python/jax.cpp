@@ -18,8 +18,7 @@ class Jax final : public Framework {
   [[nodiscard]] Array read(const char* /*name*/, nb::handle array) const override {
     const nb::object shape = array.attr("shape");
     const nb::object dtype = array.attr("dtype");
-    Array result{.dtype = dtype_of(dtype),
-                 .is_int32 = dtype.attr("name").equal(nb::str("int32")),
+    Array result{.element = element_of(dtype),
                  .address = any_address,
                  .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
                  .shape = integers(shape)};
@@ -39,20 +38,16 @@ class Jax final : public Framework {
     static_cast<void>(check_arguments(args));  // while there is still a caller to tell
     nb::list arrays;
     for (const Argument& argument : call.arguments) arrays.append(argument.array);
-    return calls_.attr("attend")(arrays, args.softmax_scale, args.causal != 0, call.return_lse);
-  }
-
-  [[nodiscard]] nb::object run(const DecodeCall& /*call*/) const override {
-    raise(PyExc_NotImplementedError,
-          "q is a jax.Array; attention to a cache serves PyTorch CUDA tensors, CuPy and NumPy arrays yet");
+    return calls_.attr("attend")(arrays, args.softmax_scale, args.causal != 0, args.window_left, args.window_right,
+                                 args.softcap, call.return_lse);
   }
 
  private:
-  [[nodiscard]] static std::optional<attune_dtype> dtype_of(nb::handle dtype) {
+  [[nodiscard]] static Element element_of(nb::handle dtype) {
     const nb::object name = dtype.attr("name");
-    if (name.equal(nb::str("float16"))) return ATTUNE_FP16;
-    if (name.equal(nb::str("bfloat16"))) return ATTUNE_BF16;
-    return std::nullopt;
+    if (name.equal(nb::str("float16"))) return Element::float16;
+    if (name.equal(nb::str("bfloat16"))) return Element::bfloat16;
+    return Element::other;
   }
 
   static constexpr std::uintptr_t any_address = 256;  // of XLA's allocations: the alignment

@@ -8,7 +8,10 @@
 #include "runtime/python/attention.hpp"
 #include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
+#include "runtime/python/merge.hpp"
+#include "runtime/python/store.hpp"
 #include "runtime/python/tools.hpp"
+#include "runtime/python/varlen.hpp"
 #include "runtime/python/xla_handler.hpp"
 
 namespace nb = nanobind;
@@ -24,27 +27,55 @@ NB_MODULE(_attune, module) {
   // Handles, and None too: what is wrong with a value is said under its own name.
   module.def(
       "attention",
-      [](nb::handle q, nb::handle k, nb::handle v, nb::handle softmax_scale, nb::handle causal, nb::handle return_lse) {
+      [](nb::handle q, nb::handle k, nb::handle v, nb::handle softmax_scale, nb::handle causal, nb::handle window_size,
+         nb::handle softcap, nb::handle return_lse) {
         return attune::python::attention(std::array{Argument{"q", q, 1}, Argument{"k", k, 1}, Argument{"v", v, 1}},
-                                         {softmax_scale, causal, return_lse});
+                                         {softmax_scale, causal, window_size, softcap, return_lse});
       },
-      "q"_a.none(), "k"_a.none(), "v"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "return_lse"_a.none(),
-      "The output, or (output, LSE, None).");
+      "q"_a.none(), "k"_a.none(), "v"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(),
+      "softcap"_a.none(), "return_lse"_a.none(), "The output, or (output, LSE, None).");
   module.def(
       "attention_kvpacked",
-      [](nb::handle q, nb::handle kv, nb::handle softmax_scale, nb::handle causal, nb::handle return_lse) {
+      [](nb::handle q, nb::handle kv, nb::handle softmax_scale, nb::handle causal, nb::handle window_size,
+         nb::handle softcap, nb::handle return_lse) {
         return attune::python::attention(std::array{Argument{"q", q, 1}, Argument{"kv", kv, 2}},
-                                         {softmax_scale, causal, return_lse});
+                                         {softmax_scale, causal, window_size, softcap, return_lse});
       },
-      "q"_a.none(), "kv"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "return_lse"_a.none(),
-      "attention() of keys and values in one array.");
+      "q"_a.none(), "kv"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(),
+      "softcap"_a.none(), "return_lse"_a.none(), "attention() of keys and values in one array.");
   module.def(
       "attention_qkvpacked",
-      [](nb::handle qkv, nb::handle softmax_scale, nb::handle causal, nb::handle return_lse) {
-        return attune::python::attention(std::array{Argument{"qkv", qkv, 3}}, {softmax_scale, causal, return_lse});
+      [](nb::handle qkv, nb::handle softmax_scale, nb::handle causal, nb::handle window_size, nb::handle softcap,
+         nb::handle return_lse) {
+        return attune::python::attention(std::array{Argument{"qkv", qkv, 3}},
+                                         {softmax_scale, causal, window_size, softcap, return_lse});
       },
-      "qkv"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "return_lse"_a.none(),
-      "attention() of queries, keys and values in one array.");
+      "qkv"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
+      "return_lse"_a.none(), "attention() of queries, keys and values in one array.");
+  module.def(
+      "varlen",
+      [](nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
+         nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle seqused_k, nb::handle softmax_scale,
+         nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse, nb::handle out) {
+        return attune::python::varlen({.q = q,
+                                       .k = k,
+                                       .v = v,
+                                       .cu_seqlens_q = cu_seqlens_q,
+                                       .cu_seqlens_k = cu_seqlens_k,
+                                       .max_seqlen_q = max_seqlen_q,
+                                       .max_seqlen_k = max_seqlen_k,
+                                       .seqused_k = seqused_k,
+                                       .softmax_scale = softmax_scale,
+                                       .causal = causal,
+                                       .window_size = window_size,
+                                       .softcap = softcap,
+                                       .return_lse = return_lse,
+                                       .out = out});
+      },
+      "q"_a.none(), "k"_a.none(), "v"_a.none(), "cu_seqlens_q"_a.none(), "cu_seqlens_k"_a.none(),
+      "max_seqlen_q"_a.none(), "max_seqlen_k"_a.none(), "seqused_k"_a.none(), "softmax_scale"_a.none(),
+      "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(), "out"_a.none(),
+      "The output, or (output, LSE, None).");
   module.def(
       "decode",
       [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle cache_seqlens, nb::handle cache_batch_idx,
@@ -66,6 +97,36 @@ NB_MODULE(_attune, module) {
       "q"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(),
       "block_table"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(),
       "num_splits"_a.none(), "return_lse"_a.none(), "out"_a.none(), "The output, or (output, LSE).");
+  module.def(
+      "store",
+      [](nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_cache, nb::handle slot_mapping,
+         nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle block_table, nb::handle positions,
+         nb::handle rotary_cos, nb::handle rotary_sin, nb::handle rotary_interleaved) {
+        attune::python::store({.k = k,
+                               .v = v,
+                               .k_cache = k_cache,
+                               .v_cache = v_cache,
+                               .slot_mapping = slot_mapping,
+                               .cache_seqlens = cache_seqlens,
+                               .cache_batch_idx = cache_batch_idx,
+                               .block_table = block_table,
+                               .positions = positions,
+                               .rotary_cos = rotary_cos,
+                               .rotary_sin = rotary_sin,
+                               .rotary_interleaved = rotary_interleaved});
+      },
+      "k"_a.none(), "v"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "slot_mapping"_a.none(),
+      "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "block_table"_a.none(), "positions"_a.none(),
+      "rotary_cos"_a.none(), "rotary_sin"_a.none(), "rotary_interleaved"_a.none(),
+      "Writes new keys and values into a cache.");
+  module.def(
+      "merge",
+      [](nb::handle o1, nb::handle lse1, nb::handle o2, nb::handle lse2, nb::handle return_lse, nb::handle out) {
+        return attune::python::merge(
+            {.o1 = o1, .lse1 = lse1, .o2 = o2, .lse2 = lse2, .return_lse = return_lse, .out = out});
+      },
+      "o1"_a.none(), "lse1"_a.none(), "o2"_a.none(), "lse2"_a.none(), "return_lse"_a.none(), "out"_a.none(),
+      "The output, or (output, LSE).");
   module.def(
       "xla_handler", [] { return nb::capsule(reinterpret_cast<const void*>(&attune::python::xla_prefill)); },
       "A capsule of the kernel as an XLA_FFI_Handler.");

@@ -16,18 +16,16 @@ class NdarrayFramework : public AddressedFramework {
       : AddressedFramework(module.attr("ndarray"), type_name),
         empty_(module.attr("empty")),
         float16_(module.attr("dtype")("float16")),
-        float32_(module.attr("float32")),
+        float32_(module.attr("dtype")("float32")),
         int32_(module.attr("dtype")("int32")),
+        int64_(module.attr("dtype")("int64")),
         uint8_(module.attr("uint8")) {}
 
   [[nodiscard]] Array read(const char* name, nb::handle array) const override {
     const nb::object shape = array.attr("shape");
     const nb::object strides = array.attr("strides");
     const auto item = nb::cast<std::int64_t>(array.attr("itemsize"));
-    const nb::object dtype = array.attr("dtype");
-    const std::optional<attune_dtype> served = dtype_of(dtype);
-    Array result{.dtype = served,
-                 .is_int32 = !served && dtype.equal(int32_),
+    Array result{.element = element_of(array.attr("dtype")),
                  .device = device(array),
                  .address = address(array),
                  .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
@@ -45,10 +43,6 @@ class NdarrayFramework : public AddressedFramework {
 
   void require_usable(const Argument& /*argument*/, const Array& /*array*/) const final {}
 
- protected:
-  [[nodiscard]] virtual std::int64_t device(nb::handle array) const = 0;
-  [[nodiscard]] virtual std::uintptr_t address(nb::handle array) const = 0;
-
   [[nodiscard]] nb::object empty_like(nb::handle array) const final { return empty(array.attr("shape"), array); }
 
   [[nodiscard]] nb::object empty(const nb::tuple& shape, nb::handle like) const final {
@@ -63,17 +57,24 @@ class NdarrayFramework : public AddressedFramework {
     return empty_(bytes, uint8_);
   }
 
+ protected:
+  [[nodiscard]] virtual std::int64_t device(nb::handle array) const = 0;
+  [[nodiscard]] virtual std::uintptr_t address(nb::handle array) const = 0;
+
  private:
-  [[nodiscard]] std::optional<attune_dtype> dtype_of(nb::handle dtype) const {
-    if (dtype.equal(float16_)) return ATTUNE_FP16;
-    if (dtype.attr("name").equal(nb::str("bfloat16"))) return ATTUNE_BF16;
-    return std::nullopt;
+  [[nodiscard]] Element element_of(nb::handle dtype) const {
+    if (dtype.equal(float16_)) return Element::float16;
+    if (dtype.attr("name").equal(nb::str("bfloat16"))) return Element::bfloat16;
+    if (dtype.equal(float32_)) return Element::float32;
+    if (dtype.equal(int32_)) return Element::int32;
+    return dtype.equal(int64_) ? Element::int64 : Element::other;
   }
 
   nb::object empty_;
   nb::object float16_;
   nb::object float32_;
   nb::object int32_;
+  nb::object int64_;
   nb::object uint8_;
 };
 
@@ -86,6 +87,8 @@ class NumPy final : public NdarrayFramework {
     raise(PyExc_ValueError, fmt::format("{} is read-only; results are written to it", argument.name));
   }
 
+  [[nodiscard]] nb::object on_device(std::int64_t /*device*/) const override { return nb::none(); }
+
  protected:
   [[nodiscard]] std::int64_t device(nb::handle /*array*/) const override { return -1; }
 
@@ -93,7 +96,6 @@ class NumPy final : public NdarrayFramework {
     return nb::cast<std::uintptr_t>(array.attr("__array_interface__")["data"][0]);
   }
 
-  [[nodiscard]] nb::object on_device(std::int64_t /*device*/) const override { return nb::none(); }
   void make_context() const override {}
   [[nodiscard]] std::uintptr_t stream(std::int64_t /*device*/) const override { return 0; }
   [[nodiscard]] bool is_emulated() const override { return true; }
@@ -103,6 +105,11 @@ class CuPy final : public NdarrayFramework {
  public:
   explicit CuPy(nb::handle module) : NdarrayFramework(module, "cupy.ndarray"), cuda_(module.attr("cuda")) {}
 
+  [[nodiscard]] nb::object on_device(std::int64_t device) const override {
+    const auto current = nb::cast<std::int64_t>(cuda_.attr("runtime").attr("getDevice")());
+    return current == device ? nb::none() : cuda_.attr("Device")(device);
+  }
+
  protected:
   [[nodiscard]] std::int64_t device(nb::handle array) const override {
     return nb::cast<std::int64_t>(array.attr("device").attr("id"));
@@ -110,11 +117,6 @@ class CuPy final : public NdarrayFramework {
 
   [[nodiscard]] std::uintptr_t address(nb::handle array) const override {
     return nb::cast<std::uintptr_t>(array.attr("data").attr("ptr"));
-  }
-
-  [[nodiscard]] nb::object on_device(std::int64_t device) const override {
-    const auto current = nb::cast<std::int64_t>(cuda_.attr("runtime").attr("getDevice")());
-    return current == device ? nb::none() : cuda_.attr("Device")(device);
   }
 
   void make_context() const override { cuda_.attr("runtime").attr("memGetInfo")(); }

@@ -16,69 +16,160 @@ namespace {
 
 constexpr std::int64_t element_bytes = 2;  // of float16 and bfloat16
 
+const char* name_of(Element element) {
+  switch (element) {
+    case Element::float16:
+      return "float16";
+    case Element::bfloat16:
+      return "bfloat16";
+    case Element::float32:
+      return "float32";
+    case Element::int32:
+      return "int32";
+    case Element::int64:
+      return "int64";
+    case Element::other:
+      break;
+  }
+  return "another";
+}
+
+void require_framework(const First& first, const Argument& argument) {
+  if (nb::isinstance(argument.array, first.framework.array_type())) return;
+  raise(PyExc_TypeError, fmt::format("{} is a {}; it must be a {}, as {} is", argument.name,
+                                     full_type_name(argument.array), first.framework.type_name(), first.argument.name));
+}
+
+void require_device(const First& first, const Argument& argument, const Array& array) {
+  if (array.device == first.array.device) return;
+  raise(PyExc_ValueError, fmt::format("{} is on the device {}; it must be on {}, as {} is", argument.name,
+                                      text(argument.array.attr("device")), text(first.argument.array.attr("device")),
+                                      first.argument.name));
+}
+
 }  // namespace
 
-std::string tuple_text(const Shape& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
+std::string Operand::text() const { return tuple_text(std::span(shape).last(static_cast<std::size_t>(rank))); }
+
+std::string tuple_text(std::span<const std::int64_t> values) { return fmt::format("({})", fmt::join(values, ", ")); }
 
 std::string shape_text(const Argument& argument) {
   return text(nb::steal(PySequence_Tuple(argument.array.attr("shape").ptr())));
 }
 
-Array read_first(const Framework& framework, const Argument& first) {
-  const Array array = framework.read(first.name, first.array);
-  if (!array.dtype) {
-    raise(PyExc_TypeError,
-          fmt::format("{} has dtype {}; it must be float16 or bfloat16", first.name, text(first.array.attr("dtype"))));
-  }
-  return array;
-}
+attune_dtype dtype_of(Element element) { return element == Element::bfloat16 ? ATTUNE_BF16 : ATTUNE_FP16; }
 
-void require_framework(const Framework& framework, const Argument& argument, const Argument& first) {
-  if (nb::isinstance(argument.array, framework.array_type())) return;
-  raise(PyExc_TypeError, fmt::format("{} is a {}; it must be a {}, as {} is", argument.name,
-                                     full_type_name(argument.array), framework.type_name(), first.name));
-}
-
-void require_device(const Argument& argument, const Array& array, const Argument& first, const Array& like) {
-  if (array.device == like.device) return;
-  raise(PyExc_ValueError,
-        fmt::format("{} is on the device {}; it must be on {}, as {} is", argument.name,
-                    text(argument.array.attr("device")), text(first.array.attr("device")), first.name));
-}
-
-Array read_alike(const Framework& framework, const Argument& argument, const Argument& first, const Array& like) {
-  require_framework(framework, argument, first);
+First read_first(const Argument& argument) {
+  const Framework& framework = framework_of(argument.name, argument.array);
   const Array array = framework.read(argument.name, argument.array);
-  if (array.dtype != like.dtype) {
+  if (array.element != Element::float16 && array.element != Element::bfloat16) {
+    raise(PyExc_TypeError, fmt::format("{} has dtype {}; it must be float16 or bfloat16", argument.name,
+                                       text(argument.array.attr("dtype"))));
+  }
+  return {framework, argument, array};
+}
+
+const AddressedFramework& require_addressed(const First& first, const char* operation) {
+  if (const AddressedFramework* found = first.framework.addressed()) return *found;
+  raise(PyExc_NotImplementedError, fmt::format("{} is a {}; {} serves PyTorch CUDA tensors, CuPy and NumPy arrays yet",
+                                               first.argument.name, first.framework.type_name(), operation));
+}
+
+Array read_alike(const First& first, const Argument& argument) {
+  if (argument.array.is(first.argument.array)) return first.array;
+  require_framework(first, argument);
+  const Array array = first.framework.read(argument.name, argument.array);
+  if (array.element != first.array.element) {
     raise(PyExc_TypeError,
           fmt::format("{} has dtype {}; it must be {}, as {} is", argument.name, text(argument.array.attr("dtype")),
-                      text(first.array.attr("dtype")), first.name));
+                      text(first.argument.array.attr("dtype")), first.argument.name));
   }
-  require_device(argument, array, first, like);
+  require_device(first, argument, array);
   return array;
 }
 
-void split(const Argument& argument, const Array& array, const char* accepted, std::span<Operand> into) {
+void split(const Argument& argument, const Array& array, int rank, const char* accepted, std::span<Operand> into) {
+  const auto own = static_cast<std::size_t>(rank);  // dimensions, that of parts apart
   const bool packed = argument.parts > 1;
-  const auto rank = static_cast<std::size_t>(packed ? 5 : 4);
-  const bool fits = array.rank == static_cast<int>(rank) && (!packed || array.shape[2] == argument.parts);
-  if (!fits || std::ranges::count(std::span(array.shape).first(rank), 0) != 0) {
+  const auto dimensions = own + (packed ? 1 : 0);
+  const std::size_t place = own - 2;  // of parts
+  const bool fits = array.rank == static_cast<int>(dimensions) && (!packed || array.shape[place] == argument.parts);
+  if (!fits || std::ranges::count(std::span(array.shape).first(dimensions), 0) != 0) {
     raise(PyExc_ValueError,
           fmt::format("{} has shape {}; {}", argument.name, shape_text(argument),
                       fits ? "every extent must be at least 1" : fmt::format("it must be {}", accepted)));
   }
-  const std::size_t heads = rank - 2;
-  const auto without_parts = [heads](const Extents& of) { return Shape{of[0], of[1], of[heads], of[heads + 1]}; };
-  const Shape strides = without_parts(array.strides);
+  const auto without_parts = [&](const Extents& of, std::int64_t before) {
+    Shape result{before, before, before, before};
+    std::copy_n(of.begin(), place, result.end() - rank);
+    std::copy_n(of.begin() + static_cast<std::ptrdiff_t>(dimensions - 2), 2, result.end() - 2);
+    return result;
+  };
+  const Shape strides = without_parts(array.strides, 0);
   if (strides[3] != 1) {
     raise(PyExc_ValueError, fmt::format("{} has strides {}, in elements; the last dimension must be contiguous",
-                                        argument.name, tuple_text(strides)));
+                                        argument.name, tuple_text(std::span(strides).last(own))));
   }
-  const std::int64_t step = packed ? array.strides[2] * element_bytes : 0;
+  const std::int64_t step = packed ? array.strides[place] * element_bytes : 0;
   for (std::size_t part = 0; part < into.size(); ++part) {
     const std::uintptr_t address = array.address + part * static_cast<std::uintptr_t>(step);
-    into[part] = {
-        argument.name, without_parts(array.shape), {pointer<void>(address), strides[0], strides[1], strides[2]}};
+    into[part] = {argument.name,
+                  rank,
+                  without_parts(array.shape, 1),
+                  {pointer<void>(address), strides[0], strides[1], strides[2]}};
+  }
+}
+
+Operand read_operand(const First& first, const char* name, nb::handle array, int rank, const char* accepted) {
+  const Argument argument{name, array, 1};
+  const Array read = read_alike(first, argument);
+  first.framework.require_usable(argument, read);
+  Operand operand;
+  split(argument, read, rank, accepted, std::span(&operand, 1));
+  return operand;
+}
+
+Operand read_output(const First& first, const char* name, nb::handle array, const Operand& like, const char* accepted) {
+  const Operand written = read_operand(first, name, array, like.rank, accepted);
+  if (written.shape != like.shape) {
+    raise(PyExc_ValueError,
+          fmt::format("{} has shape {}; it must be {}, as {} is", name, written.text(), like.text(), like.name));
+  }
+  first.framework.require_writable({name, array, 1});
+  return written;
+}
+
+Array read_plain(const First& first, const char* name, nb::handle array, Element element,
+                 std::span<const std::int64_t> shape, const std::string& demand) {
+  const Argument argument{name, array, 1};
+  require_framework(first, argument);
+  const Array read = first.framework.read(name, array);
+  if (read.element != element) {
+    raise(PyExc_TypeError,
+          fmt::format("{} has dtype {}; it must be {}", name, text(array.attr("dtype")), name_of(element)));
+  }
+  require_device(first, argument, read);
+  first.framework.require_usable(argument, read);
+  const auto fits = [](std::int64_t extent, std::int64_t wanted) { return wanted < 0 ? extent > 0 : extent == wanted; };
+  if (read.rank != static_cast<int>(shape.size()) ||
+      !std::ranges::equal(std::span(read.shape).first(shape.size()), shape, fits)) {
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; {}", name, shape_text(argument), demand));
+  }
+  const std::size_t last = shape.size() - 1;
+  if (read.shape[last] > 1 && read.strides[last] != 1) {
+    raise(PyExc_ValueError, fmt::format("{} has a stride of {} elements in its last dimension; it must be contiguous",
+                                        name, read.strides[last]));
+  }
+  return read;
+}
+
+void require_contiguous(const char* name, const Array& array) {
+  std::int64_t elements = 1;
+  for (auto i = static_cast<std::size_t>(array.rank); i-- > 0; elements *= array.shape[i]) {
+    if (array.shape[i] == 1 || array.strides[i] == elements) continue;
+    raise(PyExc_ValueError,
+          fmt::format("{} has a stride of {} elements in dimension {}; it must be contiguous, so that it is {}", name,
+                      array.strides[i], i, elements));
   }
 }
 
@@ -96,20 +187,48 @@ std::int32_t count(const char* name, std::int64_t value) {
   return static_cast<std::int32_t>(value);
 }
 
+std::int32_t integer(const char* name, nb::handle value, const char* accepted) {
+  const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+  if (!index.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
+    raise(PyExc_TypeError, fmt::format("{} is a {}; it must be {}", name, full_type_name(value), accepted));
+  }
+  int overflow = 0;
+  const long long result = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow != 0) raise(PyExc_ValueError, fmt::format("{} is {}; it must fit 32 bits", name, text(index)));
+  return count(name, result);
+}
+
 bool is_true(nb::handle value) {
   const int result = PyObject_IsTrue(value.ptr());
   if (result < 0) throw nb::python_error();
   return result != 0;
 }
 
-double scale_of(nb::handle value, std::int64_t head_dim) {
-  if (value.is_none()) return 1 / std::sqrt(static_cast<double>(head_dim));
+double number(const char* name, nb::handle value) {
   // A sum first, so that a string is none.
   const nb::object sum = nb::steal(PyNumber_Add(value.ptr(), nb::float_(0.0).ptr()));
-  const nb::object number = sum.is_valid() ? nb::steal(PyNumber_Float(sum.ptr())) : nb::object();
-  if (number.is_valid()) return PyFloat_AsDouble(number.ptr());
+  const nb::object found = sum.is_valid() ? nb::steal(PyNumber_Float(sum.ptr())) : nb::object();
+  if (found.is_valid()) return PyFloat_AsDouble(found.ptr());
   if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
-  raise(PyExc_TypeError, fmt::format("softmax_scale is a {}; it must be a number", full_type_name(value)));
+  raise(PyExc_TypeError, fmt::format("{} is a {}; it must be a number", name, full_type_name(value)));
+}
+
+double scale_of(nb::handle value, std::int64_t head_dim) {
+  return value.is_none() ? 1 / std::sqrt(static_cast<double>(head_dim)) : number("softmax_scale", value);
+}
+
+Window window_of(nb::handle window_size) {
+  const bool pair = PySequence_Check(window_size.ptr()) == 1 && PySequence_Size(window_size.ptr()) == 2;
+  if (!pair) {
+    raise(PyExc_TypeError, fmt::format("window_size is {}; it must be (left, right), two integers", text(window_size)));
+  }
+  const auto side = [&](Py_ssize_t place) {
+    const nb::object value = nb::steal(PySequence_GetItem(window_size.ptr(), place));
+    if (!value.is_valid()) throw nb::python_error();
+    return integer("window_size", value, "(left, right), two integers");
+  };
+  return {side(0), side(1)};
 }
 
 }  // namespace attune::python

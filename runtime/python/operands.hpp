@@ -14,32 +14,61 @@ namespace attune::python {
 
 using Shape = std::array<std::int64_t, 4>;  ///< or strides, in elements
 
-/// q, k or v.
+/// A tensor of queries, keys, values or results. Rows of all sequences, (total, heads, head_dim), count as one batch.
 struct Operand {
   const char* name = nullptr;  ///< of the argument it lies in
+  int rank = 4;                ///< as it was passed, parts apart; 3: rows of all sequences
   Shape shape{};
   attune_tensor tensor{};
+
+  /// The shape as it was passed, parts apart.
+  [[nodiscard]] std::string text() const;
 };
 
-std::string tuple_text(const Shape& shape);
+/// The array that a call's others must be like.
+struct First {
+  const Framework& framework;
+  Argument argument;
+  Array array;
+};
+
+std::string tuple_text(std::span<const std::int64_t> values);
 
 /// The shape of an array as it was passed, for messages.
 std::string shape_text(const Argument& argument);
 
-/// The array that the others must be like. Throws where no kernel takes its dtype.
-Array read_first(const Framework& framework, const Argument& first);
+/// The dtype of the kernels for these elements, which are float16 or bfloat16.
+attune_dtype dtype_of(Element element);
 
-/// Throws unless an array is of the framework of the first one.
-void require_framework(const Framework& framework, const Argument& argument, const Argument& first);
+/// Reads the first array. Throws where it is of no framework or no kernel takes its dtype.
+First read_first(const Argument& argument);
 
-/// Throws unless an array is on the device of the first one.
-void require_device(const Argument& argument, const Array& array, const Argument& first, const Array& like);
+/// The framework of the first array, where its arrays have an address; throws a NotImplementedError that names the
+/// operation where they have none.
+const AddressedFramework& require_addressed(const First& first, const char* operation);
 
 /// An array that must be like the first one: of its framework, dtype and device.
-Array read_alike(const Framework& framework, const Argument& argument, const Argument& first, const Array& like);
+Array read_alike(const First& first, const Argument& argument);
 
-/// Finds the operands that lie in an argument. `accepted` says what its shape must be, for messages.
-void split(const Argument& argument, const Array& array, const char* accepted, std::span<Operand> into);
+/// Finds the operands that lie in an argument of `rank` dimensions, its parts apart. `accepted` says what its shape
+/// must be, for messages.
+void split(const Argument& argument, const Array& array, int rank, const char* accepted, std::span<Operand> into);
+
+/// The one operand that is an array.
+Operand read_operand(const First& first, const char* name, nanobind::handle array, int rank, const char* accepted);
+
+/// The same, like another one in shape, for results.
+Operand read_output(const First& first, const char* name, nanobind::handle array, const Operand& like,
+                    const char* accepted);
+
+/// An array of the framework and on the device of the first one, with elements of its own, contiguous in its last
+/// dimension. Another shape than `shape`, where -1 is any extent from 1, is refused; `demand` says what it must be, for
+/// messages.
+Array read_plain(const First& first, const char* name, nanobind::handle array, Element element,
+                 std::span<const std::int64_t> shape, const std::string& demand);
+
+/// Throws unless an array's elements lie one after the other.
+void require_contiguous(const char* name, const Array& array);
 
 /// Throws unless the heads of keys divide those of queries.
 void require_heads_divide(const Operand& q, const Operand& k);
@@ -47,10 +76,24 @@ void require_heads_divide(const Operand& q, const Operand& k);
 /// As 32 bits. Throws a ValueError that names it where they do not hold it.
 std::int32_t count(const char* name, std::int64_t value);
 
+/// An integer of the caller's, as 32 bits. `accepted` says what it may be, for messages.
+std::int32_t integer(const char* name, nanobind::handle value, const char* accepted);
+
 /// The truth of any object.
 bool is_true(nanobind::handle value);
 
+/// Throws where it is no number.
+double number(const char* name, nanobind::handle value);
+
 /// The scale of the scores; None: 1 / sqrt(head_dim). Throws where it is no number.
 double scale_of(nanobind::handle value, std::int64_t head_dim);
+
+/// How many keys before and behind its own position a query sees; -1: all.
+struct Window {
+  std::int32_t left;
+  std::int32_t right;
+};
+
+Window window_of(nanobind::handle window_size);
 
 }  // namespace attune::python

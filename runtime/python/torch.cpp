@@ -21,15 +21,14 @@ const dlpack::Exchange* exchange_of(nb::handle tensor_type) {
   return found->header.major_version == dlpack::major_version ? found : nullptr;
 }
 
-std::optional<attune_dtype> dtype_of(const dlpack::DataType& dtype) {
-  if (dtype.bits != 16 || dtype.lanes != 1) return std::nullopt;
-  if (dtype.code == dlpack::code_float) return ATTUNE_FP16;
-  if (dtype.code == dlpack::code_bfloat) return ATTUNE_BF16;
-  return std::nullopt;
-}
-
-bool is_int32(const dlpack::DataType& dtype) {
-  return dtype.code == dlpack::code_int && dtype.bits == 32 && dtype.lanes == 1;
+Element element_of(const dlpack::DataType& dtype) {
+  if (dtype.lanes != 1) return Element::other;
+  const auto has = [&](int code, int bits) { return dtype.code == code && dtype.bits == bits; };
+  if (has(dlpack::code_float, 16)) return Element::float16;
+  if (has(dlpack::code_bfloat, 16)) return Element::bfloat16;
+  if (has(dlpack::code_float, 32)) return Element::float32;
+  if (has(dlpack::code_int, 32)) return Element::int32;
+  return has(dlpack::code_int, 64) ? Element::int64 : Element::other;
 }
 
 class Torch final : public AddressedFramework {
@@ -42,6 +41,7 @@ class Torch final : public AddressedFramework {
         bfloat16_(module.attr("bfloat16")),
         float32_(module.attr("float32")),
         int32_(module.attr("int32")),
+        int64_(module.attr("int64")),
         uint8_(module.attr("uint8")),
         empty_like_(module.attr("empty_like")),
         is_grad_enabled_(module.attr("is_grad_enabled")),
@@ -69,7 +69,6 @@ class Torch final : public AddressedFramework {
     }
   }
 
- protected:
   [[nodiscard]] nb::object empty_like(nb::handle array) const override { return empty_like_(array); }
 
   [[nodiscard]] nb::object empty(const nb::tuple& shape, nb::handle like) const override {
@@ -88,6 +87,7 @@ class Torch final : public AddressedFramework {
     return nb::cast<std::int64_t>(current_device_()) == device ? nb::none() : cuda_.attr("device")(device);
   }
 
+ protected:
   void make_context() const override { cuda_.attr("mem_get_info")(); }
 
   [[nodiscard]] std::uintptr_t stream(std::int64_t device) const override {
@@ -98,8 +98,7 @@ class Torch final : public AddressedFramework {
 
  private:
   [[nodiscard]] static Array read(const dlpack::Tensor& tensor) {
-    Array result{.dtype = dtype_of(tensor.dtype),
-                 .is_int32 = is_int32(tensor.dtype),
+    Array result{.element = python::element_of(tensor.dtype),
                  .device = tensor.device.type == dlpack::device_cuda ? tensor.device.id : -1,
                  .address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset,
                  .rank = tensor.rank};
@@ -110,17 +109,21 @@ class Torch final : public AddressedFramework {
   }
 
   [[nodiscard]] Array read_attributes(nb::handle array) const {
-    const nb::object dtype = array.attr("dtype");
     const nb::object shape = array.attr("shape");
-    return {.dtype = dtype.is(float16_)    ? std::optional(ATTUNE_FP16)
-                     : dtype.is(bfloat16_) ? std::optional(ATTUNE_BF16)
-                                           : std::nullopt,
-            .is_int32 = dtype.is(int32_),
+    return {.element = element_of(array.attr("dtype")),
             .device = array.attr("is_cuda").is(Py_True) ? nb::cast<std::int64_t>(array.attr("get_device")()) : -1,
             .address = nb::cast<std::uintptr_t>(array.attr("data_ptr")()),
             .rank = static_cast<int>(PyTuple_Size(shape.ptr())),
             .shape = integers(shape),
             .strides = integers(array.attr("stride")())};
+  }
+
+  [[nodiscard]] Element element_of(nb::handle dtype) const {
+    if (dtype.is(float16_)) return Element::float16;
+    if (dtype.is(bfloat16_)) return Element::bfloat16;
+    if (dtype.is(float32_)) return Element::float32;
+    if (dtype.is(int32_)) return Element::int32;
+    return dtype.is(int64_) ? Element::int64 : Element::other;
   }
 
   const dlpack::Exchange* exchange_;
@@ -129,6 +132,7 @@ class Torch final : public AddressedFramework {
   nb::object bfloat16_;
   nb::object float32_;
   nb::object int32_;
+  nb::object int64_;
   nb::object uint8_;
   nb::object empty_like_;
   nb::object is_grad_enabled_;

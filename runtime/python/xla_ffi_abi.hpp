@@ -19,6 +19,7 @@ inline constexpr ErrorCode error_internal = 13;
 
 using DataType = int;  // XLA_FFI_DataType
 inline constexpr DataType type_pred = 1;
+inline constexpr DataType type_s32 = 4;
 inline constexpr DataType type_f16 = 10;
 inline constexpr DataType type_f32 = 11;
 inline constexpr DataType type_bf16 = 16;

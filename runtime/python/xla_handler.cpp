@@ -116,7 +116,11 @@ void launch(const xla::CallFrame& frame, void* stream) {
   args.head_dim = narrow(q.head_dim);
   args.head_dim_v = narrow(v.head_dim);
   args.causal = scalar<bool>(frame.attributes, 0, xla::type_pred) ? 1 : 0;
-  args.softmax_scale = scalar<float>(frame.attributes, 1, xla::type_f32);
+  args.softcap = scalar<float>(frame.attributes, 1, xla::type_f32);
+  args.softmax_scale = scalar<float>(frame.attributes, 2, xla::type_f32);
+  args.window = 1;
+  args.window_left = scalar<std::int32_t>(frame.attributes, 3, xla::type_s32);
+  args.window_right = scalar<std::int32_t>(frame.attributes, 4, xla::type_s32);
   check(attune_prefill(registry_of(false), &args, stream));
 }
 

@@ -119,10 +119,32 @@ TEST_CASE("run --device none leaves the kernels unchecked and says so") {
 }
 
 TEST_CASE("run refuses kernels that it cannot launch before it compiles any") {
-  const ToolResult result = attune_tool({"run", source_file("specs/decode.yaml")});
+  const ToolResult result = attune_tool({"run", source_file("specs/combine.yaml")});
   CHECK(result.exit_code == 2);
-  CHECK(contains(result.err, "template decode_sm80 is none of prefill"));
+  CHECK(contains(result.err, "template combine is none of prefill and decode"));
   CHECK(result.out.empty());
+}
+
+TEST_CASE("run holds decode kernels to the reference, on small problems or on the one whose sizes are given") {
+  const TemporaryFolder folder;
+  const std::filesystem::path spec = folder.path() / "decode.yaml";
+  std::ofstream(spec) << "template: decode_sm80\ndtype: fp16\nhead_dim: 64\nB_r: 16\nB_c: 64\nwarps: 4\nstages: 2\n"
+                         "paged: [false, true]\n";
+  const ToolResult small = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
+  CHECK(small.exit_code == 0);
+  for (const json& check : json::parse(small.out)["checks"]) {
+    CHECK(check["ok"] == true);
+    CHECK(check["problems"] == 5);
+    CHECK(check["error_over_tolerance"] > 0);
+  }
+  CHECK(json::parse(small.out)["checks"].size() == 2);
+  const ToolResult one = attune_tool({"run", spec.string(), "--device", "emulator", "--heads-q", "4", "--heads-kv", "2",
+                                      "--seqlen-k", "100", "--json"});
+  CHECK(one.exit_code == 0);
+  for (const json& check : json::parse(one.out)["checks"]) CHECK(check["problems"] == 1);
+  const ToolResult unsound = attune_tool({"run", spec.string(), "--device", "emulator", "--seqlen-q", "17"});
+  CHECK(unsound.exit_code == 2);
+  CHECK(contains(unsound.err, "seqlen_q is 17"));
 }
 
 TEST_CASE("run without GPU and host compiler says what it lacks") {
@@ -197,6 +219,36 @@ TEST_CASE("explain takes the head_dim of V where it is another") {
   const ToolResult unsound = explained("sm_90", "100");
   CHECK(unsound.exit_code == 2);
   CHECK(contains(unsound.err, "head_dim_v is 100"));
+}
+
+TEST_CASE("explain says which kernels decode, into how many parts the keys fall, and on whose word") {
+  const auto explained = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"explain",    "--decode", "--arch",  "sm_90", "--heads-q",  "32",
+                                       "--heads-kv", "8",        "--batch", "2",     "--seqlen-k", "4096"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return attune_tool(arguments);
+  };
+  const ToolResult asked = explained({"--splits", "3"});
+  CHECK(asked.exit_code == 0);
+  CHECK(contains(asked.out, "decode bf16 d128 b2 hq32 hk8 lq1 lk4096"));
+  CHECK(contains(asked.out, "8 tiles for each sequence (8 K/V heads of 4 rows, 16 to a tile); the GPU holds "));
+  CHECK(contains(asked.out, "3 parts of each sequence, as asked for"));
+  CHECK(contains(asked.out, "merged by "));
+  CHECK_FALSE(contains(explained({"--splits", "1"}).out, "merged by "));
+  const ToolResult ragged = explained({"--page-size", "64", "--lengths-on-device"});
+  CHECK(contains(ragged.out, "page64"));
+  CHECK(
+      contains(ragged.out, "of the whole batch's keys, equally long whatever the sequences' lengths; the lengths are"));
+  const json report = json::parse(explained({"--json"}).out);
+  CHECK(report["served"] == true);
+  CHECK(report["splits"] > 1);
+  CHECK(report["parts"] == 2 * report["splits"].get<int>());
+  CHECK(report["grid"][1] == report["parts"]);
+  CHECK(report["workspace_bytes"] > 0);
+  const ToolResult unsound = explained({"--seqlen-q", "17", "--head-dim", "65"});
+  CHECK(unsound.exit_code == 2);
+  CHECK(contains(unsound.err, "seqlen_q is 17"));
+  CHECK(contains(unsound.err, "head_dim is 65"));
 }
 
 TEST_CASE("explain refuses an unsound problem by naming the field and the value") {

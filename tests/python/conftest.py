@@ -24,7 +24,7 @@ def random_array(shape, dtype, seed):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def reference(q, k, v, scale=None, causal=False, storage=np.float64):
+def reference(q, k, v, scale=None, causal=False, window=(-1, -1), softcap=0, storage=np.float64):
     """Output and log-sum-exp; every intermediate result is rounded to `storage`."""
     q, k, v = (x.astype(np.float64).transpose(0, 2, 1, 3) for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
@@ -35,10 +35,14 @@ def reference(q, k, v, scale=None, causal=False, storage=np.float64):
         return x.astype(storage).astype(np.float64)
 
     scores = rounded(scale * (q @ k.swapaxes(2, 3)))
-    if causal:
-        hidden = np.triu(np.ones(scores.shape[2:], bool), 1 + scores.shape[3] - scores.shape[2])
-        scores = np.where(hidden, -np.inf, scores)
-    top = scores.max(axis=3, keepdims=True)
+    if softcap:
+        scores = rounded(softcap * np.tanh(scores / softcap))
+    left, right = window[0], 0 if causal else window[1]
+    position = np.arange(scores.shape[2])[:, None] + scores.shape[3] - scores.shape[2]
+    key = np.arange(scores.shape[3])
+    hidden = (left >= 0) & (key < position - left) | (right >= 0) & (key > position + right)
+    scores = np.where(hidden, -np.inf, scores)
+    top = scores.max(axis=3, keepdims=True, initial=-np.inf)
     weights = rounded(np.exp(scores - np.where(np.isfinite(top), top, 0)))
     total = weights.sum(axis=3, keepdims=True)
     out = rounded(rounded(weights / np.where(total > 0, total, 1)) @ v)

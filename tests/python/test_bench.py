@@ -58,8 +58,11 @@ def test_suites_have_their_cases():
     assert counts == {
         "prefill": 36,
         "gqa": 4,
+        "varlen": 36,
         "decode": 11,
-        "paged": 11,
+        "paged": 22,
+        "splits": 12,
+        "lengths": 1,
         "backward": 12,
         "jit": 2,
         "host": 1,

@@ -10,6 +10,7 @@ import pytest
 import attune
 
 FUNCTIONS = [getattr(attune, name) for name in attune.__all__ if name.startswith("flash_attn_")]
+SERVING = [attune.store_kvcache, attune.merge_attn_states]
 OPTIONS = {  # flash-attn 2's, in its order
     "dropout_p": 0.0,
     "softmax_scale": None,
@@ -43,15 +44,21 @@ def test_signatures_are_those_of_flash_attn(function):
             "flash_attn_func": ["q", "k", "v"],
             "flash_attn_kvpacked_func": ["q", "kv"],
             "flash_attn_qkvpacked_func": ["qkv"],
+            "flash_attn_varlen_func": [
+                *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k")
+            ],
             "flash_attn_with_kvcache": ["q", "k_cache", "v_cache"],
         }[function.__name__]
     )
     options = {name: one.default for name, one in parameters.items() if name not in arrays}
-    of_a_cache = function is attune.flash_attn_with_kvcache
-    assert list(options.items()) == list((CACHE_OPTIONS if of_a_cache else OPTIONS).items())
+    expected = {
+        "flash_attn_with_kvcache": CACHE_OPTIONS,
+        "flash_attn_varlen_func": OPTIONS | {"seqused_k": None, "out": None},
+    }.get(function.__name__, OPTIONS)
+    assert list(options.items()) == list(expected.items())
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS + SERVING, ids=lambda function: function.__name__)
 def test_functions_are_documented_and_typed(function):
     for name in inspect.signature(function).parameters:
         assert name in typing.get_type_hints(function)

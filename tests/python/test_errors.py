@@ -20,8 +20,6 @@ K = zeros(2, 16, 2, 64)
     ("option", "message"),
     [
         ({"dropout_p": 0.1}, "dropout_p is 0.1; only 0"),
-        ({"window_size": (128, 0)}, "window_size is (128, 0); only (-1, -1)"),
-        ({"softcap": 50.0}, "softcap is 50.0; only 0"),
         ({"alibi_slopes": zeros(4)}, "alibi_slopes is a numpy.ndarray; only None"),
     ],
 )
@@ -37,6 +35,21 @@ K = zeros(2, 16, 2, 64)
 def test_arguments_that_are_not_served(function, arrays, option, message):
     with pytest.raises(NotImplementedError, match=re.escape(message)):
         function(*arrays, **option)
+
+
+@pytest.mark.parametrize(
+    ("option", "error", "message"),
+    [
+        ({"window_size": 5}, TypeError, "window_size is 5; it must be (left, right), two integers"),
+        ({"window_size": (1.5, 0)}, TypeError, "window_size is a float; it must be (left, right)"),
+        ({"window_size": (-2, 0)}, ValueError, "window_left is -2; it must be from -1 to"),
+        ({"softcap": "1"}, TypeError, "softcap is a str; it must be a number"),
+        ({"softcap": -1}, ValueError, "softcap is -1; it must be finite, and 0 for none"),
+    ],
+)
+def test_wrong_options(option, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        attune.flash_attn_func(Q, K, K, **option)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,12 @@ def test_mixed_frameworks_are_refused():
         attune.flash_attn_func(q, *cpu_arrays(*SHAPES[1:], dtype="float16"))
 
 
+def test_ragged_batches_are_refused():
+    q, k, v = (x[0] for x in cpu_arrays(*SHAPES))
+    with pytest.raises(NotImplementedError, match="q is a jax.Array; attention over a ragged bat"):
+        attune.flash_attn_varlen_func(q, k, v, None, None, 1, 1)
+
+
 def test_caches_are_refused():
     q, k, v = cpu_arrays(*SHAPES)
     message = "q is a jax.Array; attention to a cache serves PyTorch CUDA tensors, CuPy and NumPy"
@@ -103,6 +109,14 @@ def test_agrees_with_float64(dtype, causal):
     )
     assert isinstance(out, jax.Array)
     assert_attends(np.asarray(out), *arrays, np.asarray(lse), causal=causal)
+
+
+@gpu
+def test_windows_and_soft_caps():
+    arrays = inputs("float16")
+    options = {"window_size": (40, 9), "softcap": 2.0}
+    out = jax.jit(lambda *x: attune.flash_attn_func(*x, **options))(*map(jnp.asarray, arrays))
+    assert_attends(np.asarray(out), *arrays, window=(40, 9), softcap=2.0)
 
 
 @gpu

@@ -14,7 +14,7 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no
 
 def tensor(array, device="cuda"):
     """A copy. PyTorch takes no bfloat16 of NumPy's."""
-    if array.dtype == np.int32:
+    if array.dtype in (np.int32, np.int64, np.float32):
         return torch.from_numpy(array).to(device)
     bits = torch.from_numpy(array.view(np.int16)).to(device)
     return bits.view(torch.float16 if array.dtype == np.float16 else torch.bfloat16)

@@ -33,6 +33,27 @@ def test_agrees_with_float64(dtype, sizes, causal):
     assert dmask is None
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"window_size": (20, 5)}, {"window_size": [30, -1], "causal": True}, {"softcap": 0.7}],
+    ids=["window", "left_and_causal", "softcap"],
+)
+def test_windows_and_soft_caps(options):
+    q, k, v = inputs("float16", heads_kv=1)
+    out, lse, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True, **options)
+    asked = {"window" if name == "window_size" else name: one for name, one in options.items()}
+    assert_attends(out, q, k, v, lse, **asked)
+    packed = attune.flash_attn_kvpacked_func(q, np.stack([k, v], 2), **options)
+    assert packed.tobytes() == out.tobytes()
+
+
+def test_windows_and_soft_caps_of_packed_arrays():
+    qkv = random_array((1, 50, 3, 2, 64), "float16", 1)
+    options = {"window_size": (9, 3), "softcap": 2.0}
+    out = attune.flash_attn_qkvpacked_func(qkv, **options)
+    assert_attends(out, *(qkv[:, :, part] for part in range(3)), window=(9, 3), softcap=2.0)
+
+
 def test_values_of_another_head_dim_are_refused_with_both():
     q, k, v = inputs("float16", head_dim=192)
     message = "prefill_sm80 has one head_dim for Q, K and V, the problem has 192 and 128 for V"

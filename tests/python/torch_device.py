@@ -16,7 +16,12 @@ def torch_device(request, monkeypatch):
     if request.param == "cuda":
         return "cuda"
     monkeypatch.setattr("attune.torch._ops.flash_attn_func", emulated)
-    monkeypatch.setattr("attune.torch._ops.flash_attn_with_kvcache", emulated_cache)
+    for name in ("flash_attn_with_kvcache", "flash_attn_varlen_func"):
+        monkeypatch.setattr(f"attune.torch._ops.{name}", emulated_as(getattr(attune, name)))
+    monkeypatch.setattr("attune.torch._ops.store_kvcache", emulated_store)
+    monkeypatch.setattr(
+        "attune.torch._ops.merge_attn_states", emulated_as(attune.merge_attn_states)
+    )
     return "cpu"
 
 
@@ -34,19 +39,32 @@ def emulated(q, k, v, return_attn_probs=False, **options):
     return (out, torch.from_numpy(lse), None) if return_attn_probs else out
 
 
-def emulated_cache(q, k_cache, v_cache, **options):
-    """attune.flash_attn_with_kvcache of CPU tensors, by way of NumPy."""
-    options = {
-        name: as_numpy(value) if isinstance(value, torch.Tensor) else value
-        for name, value in options.items()
-    }
-    arrays = [as_numpy(x) for x in (q, k_cache, v_cache)]
-    result, lse = attune.flash_attn_with_kvcache(*arrays, **options)
-    return like(q, result), torch.from_numpy(lse)
+def emulated_as(function):
+    """A function of attune, of CPU tensors by way of NumPy; its results are (out, lse) or (out, lse, None)."""
+
+    def emulated(first, *rest, **options):
+        arrays, named = in_numpy(rest, options)
+        out, lse, *more = function(as_numpy(first), *arrays, **named)
+        return like(first, out), torch.from_numpy(lse), *more
+
+    return emulated
+
+
+def emulated_store(*tensors, **options):
+    """attune.store_kvcache of CPU tensors, whose memory NumPy shares."""
+    arrays, named = in_numpy(tensors, options)
+    attune.store_kvcache(*arrays, **named)
+
+
+def in_numpy(values, options):
+    def one(value):
+        return as_numpy(value) if isinstance(value, torch.Tensor) else value
+
+    return [one(value) for value in values], {name: one(value) for name, value in options.items()}
 
 
 def as_numpy(x):
-    if x.dtype == torch.int32:
+    if x.dtype not in (torch.float16, torch.bfloat16):
         return x.numpy()
     dtype = "float16"
     if x.dtype == torch.bfloat16:

@@ -6,7 +6,9 @@ The functions have the names, arguments and shapes of flash-attn 2:
 
     out = attune.flash_attn_func(q, k, v, causal=True)  # (batch, seqlen, heads, head_dim)
 
-flash_attn_with_kvcache attends to a K/V cache, contiguous or in pages, for decoding.
+flash_attn_varlen_func takes ragged batches. For serving, flash_attn_with_kvcache attends to a K/V
+cache, contiguous or in pages, store_kvcache writes into one, and merge_attn_states makes one result
+of two over different keys.
 
 Where they run follows from the arrays:
 
@@ -34,9 +36,10 @@ from ._attention import (
     flash_attn_func,
     flash_attn_kvpacked_func,
     flash_attn_qkvpacked_func,
-    flash_attn_with_kvcache,
+    flash_attn_varlen_func,
 )
 from ._attune import version as __version__
+from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 from ._tools import CacheEntry, Explanation, KernelCache, cache, explain, jit
 
 __all__ = [
@@ -49,6 +52,9 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "jit",
+    "merge_attn_states",
+    "store_kvcache",
 ]

@@ -1,4 +1,4 @@
-"""flash-attn 2's functions over the C ABI."""
+"""flash-attn 2's functions for prefill over the C ABI."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def flash_attn_func(
             1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
             right. A query that sees no key gives zeros.
-        window_size: Only (-1, -1), no window, is served.
-        softcap: Only 0, no cap, is served.
+        window_size: (left, right): a query sees so many keys before and behind its own position,
+            which is i + seqlen_k - seqlen_q; -1: all. With causal the right is 0.
+        softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
         alibi_slopes: Only None is served.
         deterministic: Either: the same inputs on the same device give the same bits.
         return_attn_probs: Also return the log-sum-exp of each row.
@@ -62,8 +63,10 @@ def flash_attn_func(
 
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
-    _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
-    return _attune.attention(q, k, v, softmax_scale, causal, return_attn_probs)
+    _refuse_unserved(dropout_p, alibi_slopes)
+    return _attune.attention(
+        q, k, v, softmax_scale, causal, window_size, softcap, return_attn_probs
+    )
 
 
 def flash_attn_kvpacked_func(
@@ -86,8 +89,10 @@ def flash_attn_kvpacked_func(
 
     The other arguments, the result, the errors and the paper are those of flash_attn_func.
     """
-    _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
-    return _attune.attention_kvpacked(q, kv, softmax_scale, causal, return_attn_probs)
+    _refuse_unserved(dropout_p, alibi_slopes)
+    return _attune.attention_kvpacked(
+        q, kv, softmax_scale, causal, window_size, softcap, return_attn_probs
+    )
 
 
 def flash_attn_qkvpacked_func(
@@ -108,93 +113,83 @@ def flash_attn_qkvpacked_func(
 
     The other arguments, the result, the errors and the paper are those of flash_attn_func.
     """
-    _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
-    return _attune.attention_qkvpacked(qkv, softmax_scale, causal, return_attn_probs)
+    _refuse_unserved(dropout_p, alibi_slopes)
+    return _attune.attention_qkvpacked(
+        qkv, softmax_scale, causal, window_size, softcap, return_attn_probs
+    )
 
 
-def flash_attn_with_kvcache(
+def flash_attn_varlen_func(
     q: Array,
-    k_cache: Array,
-    v_cache: Array,
-    *,
-    cache_seqlens: int | Array | None = None,
-    cache_batch_idx: Array | None = None,
-    block_table: Array | None = None,
+    k: Array,
+    v: Array,
+    cu_seqlens_q: Array,
+    cu_seqlens_k: Array,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
-    num_splits: int = 0,
-    return_softmax_lse: bool = False,
+    softcap: float = 0.0,
+    alibi_slopes: Array | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    seqused_k: Array | None = None,
     out: Array | None = None,
-) -> Array | tuple[Array, Array]:
-    """Attention of a few queries of each sequence to keys and values in a cache: decoding.
+) -> Array | tuple[Array, Array, None]:
+    """flash_attn_func of a ragged batch: sequences of any lengths, one after the other.
 
-    Lengths and tables stay on the GPU: nothing waits for it, and a CUDA graph that captured the call
-    serves what they hold when it is replayed. Call once with the same shapes before capturing.
+    The lengths stay on the GPU: nothing waits for it, and a CUDA graph that captured the call serves
+    what they hold when it is replayed. Call once with the same shapes before capturing. Wild lengths
+    give wrong numbers, but no access outside the arrays.
 
     Args:
-        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
-            head_dim, strides and alignment are those of flash_attn_func.
-        k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), where heads_kv divides heads_q and
-            batch_cache is at least batch; or with a block_table (blocks, page_size, heads_kv,
-            head_dim), of any page_size. Strides in any order, so that heads may come before tokens.
-        v_cache: as k_cache.
-        cache_seqlens: The keys of each sequence, new ones included: (batch,), int32, on the device of
-            q, or one integer for all of them, or None for as many as the cache has room for. Keys
-            behind them are not read.
-        cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is;
-            None: in order. Not together with a block_table.
-        block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
-            each sequence are, in order. What is behind those of its keys is not read.
-        softmax_scale: Finite, 0 or more. By default 1 / sqrt(head_dim).
-        causal: Query i sees the keys j <= i + seqlen_k - seqlen_q, as if the window's right were 0.
-        window_size: (left, right): a query sees so many keys before and behind its own position,
-            which is i + seqlen_k - seqlen_q; -1: all.
-        num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
-            result does not depend on the other sequences. 0: what keeps the GPU busy.
-        return_softmax_lse: Also return the log-sum-exp of each row.
-        out: Where to write the result, shaped like q; new memory by default.
+        q: (total_q, heads_q, head_dim), float16 or bfloat16. Strides and alignment are those of
+            flash_attn_func.
+        k: (total_k, heads_kv, head_dim), where heads_kv divides heads_q.
+        v: as k, but its head_dim may be another one where flash_attn_func takes it.
+        cu_seqlens_q: (batch + 1,), int32, on the device of q: where in q each sequence begins, and
+            behind the last where it ends.
+        cu_seqlens_k: The same of k and v.
+        max_seqlen_q: The longest sequence's queries; of a longer one only so many rows are written.
+        max_seqlen_k: The longest sequence's keys; of a longer one only so many are seen.
+        seqused_k: (batch,), int32, on the device of q: how many of each sequence's keys count; None:
+            all. The masks are aligned to the last of them.
+        out: (total_q, heads_q, head_dim of v): where to write the result; new memory by default.
 
     Returns:
-        An array like q, which is out if that was given; with return_softmax_lse a tuple
-        (out, softmax_lse), where softmax_lse is (batch, heads_q, seqlen_q), float32, natural
-        logarithm. A query that sees no key gives zeros, and -inf in softmax_lse.
+        An array like q, with the head_dim of v, which is out if that was given. With
+        return_attn_probs a tuple (out, softmax_lse, None), where softmax_lse is (heads_q, total_q).
+        Rows that belong to no sequence are not written.
 
-    Raises:
-        NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
-            kernel serves.
-
-    The other errors are those of flash_attn_func.
-
-    Paper: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2,
-    https://arxiv.org/abs/2307.08691.
+    The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
+    NotImplementedError.
     """
-    result: Array | tuple[Array, Array] = _attune.decode(
+    _refuse_unserved(dropout_p, alibi_slopes)
+    result: Array | tuple[Array, Array, None] = _attune.varlen(
         q,
-        k_cache,
-        v_cache,
-        cache_seqlens,
-        cache_batch_idx,
-        block_table,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        seqused_k,
         softmax_scale,
         causal,
         window_size,
-        num_splits,
-        return_softmax_lse,
+        softcap,
+        return_attn_probs,
         out,
     )
     return result
 
 
-def _refuse_unserved(
-    dropout_p: float, window_size: tuple[int, int], softcap: float, alibi_slopes: Any
-) -> None:
+def _refuse_unserved(dropout_p: float, alibi_slopes: Any) -> None:
     if dropout_p != 0:
         raise NotImplementedError(f"dropout_p is {dropout_p}; only 0 is served yet")
-    if window_size not in ((-1, -1), [-1, -1]):
-        raise NotImplementedError(f"window_size is {window_size}; only (-1, -1) is served yet")
-    if softcap != 0:
-        raise NotImplementedError(f"softcap is {softcap}; only 0 is served yet")
     if alibi_slopes is not None:
         kind = type(alibi_slopes)
         raise NotImplementedError(

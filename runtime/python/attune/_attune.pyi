@@ -3,13 +3,47 @@ from typing import Any
 version: str
 
 def attention(
-    q: Any, k: Any, v: Any, softmax_scale: float | None, causal: bool, return_lse: bool
+    q: Any,
+    k: Any,
+    v: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    return_lse: bool,
 ) -> Any: ...
 def attention_kvpacked(
-    q: Any, kv: Any, softmax_scale: float | None, causal: bool, return_lse: bool
+    q: Any,
+    kv: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    return_lse: bool,
 ) -> Any: ...
 def attention_qkvpacked(
-    qkv: Any, softmax_scale: float | None, causal: bool, return_lse: bool
+    qkv: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    return_lse: bool,
+) -> Any: ...
+def varlen(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_k: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    return_lse: bool,
+    out: Any,
 ) -> Any: ...
 def decode(
     q: Any,
@@ -25,6 +59,21 @@ def decode(
     return_lse: bool,
     out: Any,
 ) -> Any: ...
+def store(
+    k: Any,
+    v: Any,
+    k_cache: Any,
+    v_cache: Any,
+    slot_mapping: Any,
+    cache_seqlens: Any,
+    cache_batch_idx: Any,
+    block_table: Any,
+    positions: Any,
+    rotary_cos: Any,
+    rotary_sin: Any,
+    rotary_interleaved: bool,
+) -> None: ...
+def merge(o1: Any, lse1: Any, o2: Any, lse2: Any, return_lse: bool, out: Any) -> Any: ...
 def xla_handler() -> Any: ...
 def explain(
     bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None

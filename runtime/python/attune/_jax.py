@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,16 @@ from . import _attune
 
 _NAME = "attune_prefill"
 jax.ffi.register_ffi_target(_NAME, _attune.xla_handler(), platform="CUDA")
+
+
+class _Options(NamedTuple):
+    """Hashable, so that jit may keep a compilation of each."""
+
+    softmax_scale: float
+    causal: bool
+    window_left: int
+    window_right: int
+    softcap: float
 
 
 def require_usable(name: str, array: jax.Array) -> None:
@@ -34,16 +45,23 @@ def require_usable(name: str, array: jax.Array) -> None:
 
 
 def attend(
-    arrays: Sequence[jax.Array], softmax_scale: float, causal: bool, return_lse: bool
+    arrays: Sequence[jax.Array],
+    softmax_scale: float,
+    causal: bool,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+    return_lse: bool,
 ) -> jax.Array | tuple[jax.Array, jax.Array, None]:
     """The output, or (output, LSE, None), of checked arrays: (q, k, v), (q, kv) or (qkv,)."""
-    results = _compiled(tuple(arrays), softmax_scale, causal, return_lse)
+    options = _Options(softmax_scale, causal, window_left, window_right, softcap)
+    results = _compiled(tuple(arrays), options, return_lse)
     return (*results, None) if return_lse else results[0]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def _prefill(
-    arrays: tuple[jax.Array, ...], softmax_scale: float, causal: bool, return_lse: bool
+    arrays: tuple[jax.Array, ...], options: _Options, return_lse: bool
 ) -> Sequence[jax.Array]:
     batch, seqlen_q, *_, heads_q, _ = arrays[0].shape
     head_dim_v = arrays[-1].shape[-1]
@@ -51,7 +69,14 @@ def _prefill(
     if return_lse:
         results.append(jax.ShapeDtypeStruct((batch, heads_q, seqlen_q), jnp.float32))
     call = jax.ffi.ffi_call(_NAME, results, vmap_method="broadcast_all")
-    return call(*arrays, softmax_scale=np.float32(softmax_scale), causal=np.bool_(causal))
+    return call(
+        *arrays,
+        causal=np.bool_(options.causal),
+        softcap=np.float32(options.softcap),
+        softmax_scale=np.float32(options.softmax_scale),
+        window_left=np.int32(options.window_left),
+        window_right=np.int32(options.window_right),
+    )
 
 
 @_prefill.defjvp
@@ -59,4 +84,4 @@ def _refuse_gradient(*_: object) -> None:
     raise NotImplementedError("q, k or v requires a gradient, and there is no backward yet")
 
 
-_compiled = jax.jit(_prefill, static_argnums=(1, 2, 3))
+_compiled = jax.jit(_prefill, static_argnums=(1, 2))

@@ -18,6 +18,8 @@ _EPILOG = """\
 Suites, with the number of their cases:
 {suites}
 
+The suites varlen, splits and lengths put Attune beside other calls of its own instead of peers.
+
 Peers, timed where they can be imported:
 {peers}
 

@@ -60,7 +60,36 @@ def _attune(inputs: Inputs) -> Call:
         return lambda: attune.flash_attn_with_kvcache(q, pages.k, pages.v, block_table=pages.table)
     if inputs.case.operation == "decode":
         return lambda: attune.flash_attn_with_kvcache(q, k, v)
+    if inputs.case.operation == "varlen":
+        return _ragged(inputs)
+    return _dense(inputs)
+
+
+def _dense(inputs: Inputs) -> Call:
+    q, k, v = inputs.q, inputs.k, inputs.v
     return lambda: attune.flash_attn_func(q, k, v, causal=inputs.case.causal)
+
+
+def _ragged(inputs: Inputs) -> Call:
+    """The sequences one after the other, though they are equally long."""
+    case = inputs.case
+    q, k, v = (x.flatten(0, 1) for x in (inputs.q, inputs.k, inputs.v))
+    sequences = torch.arange(case.batch + 1, dtype=torch.int32, device=q.device)
+    starts_q, starts_k = sequences * case.seqlen_q, sequences * case.seqlen_k
+
+    def call() -> torch.Tensor:
+        out = attune.flash_attn_varlen_func(
+            q, k, v, starts_q, starts_k, case.seqlen_q, case.seqlen_k, causal=case.causal
+        )
+        assert isinstance(out, torch.Tensor)
+        return out.view_as(inputs.q)
+
+    return call
+
+
+def _one_split(inputs: Inputs) -> Call:
+    q, k, v = inputs.q, inputs.k, inputs.v
+    return lambda: attune.flash_attn_with_kvcache(q, k, v, num_splits=1)
 
 
 def _sdpa(backend: SDPBackend) -> Callable[[Inputs], Call]:
@@ -182,6 +211,8 @@ def _flashinfer(inputs: Inputs) -> Call:
 
 _FORWARD: dict[str, Callable[[Inputs], Call]] = {
     "attune": _attune,
+    "attune_dense": _dense,
+    "attune_one_split": _one_split,
     "fa2": _sdpa(SDPBackend.FLASH_ATTENTION),
     "cudnn": _sdpa(SDPBackend.CUDNN_ATTENTION),
     "flex": _flex,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .report import Ceilings, Report, Results, cases_of, gb_s, tflops
-from .suites import CONTENDERS, SUITES, Case, Suite
+from .suites import CONTENDERS, OWN_CALLS, SUITES, Case, Suite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,8 @@ _COLOURS = {
     "flash_attn": "#0072b2",
     "fa3": "#cc79a7",
     "flashinfer": "#777777",
-}
+} | dict.fromkeys(OWN_CALLS, "#f0b27a")
+_NAMES = CONTENDERS | OWN_CALLS
 _WIDTH = 10.0  # inches
 _PANEL_HEIGHT = 2.4
 _STYLE = {
@@ -89,16 +90,16 @@ def _panel(
             return None
         if suite.figure == "TFLOP/s":
             return tflops(case, result.ms)
-        return gb_s(case, result.ms) if suite.figure == "µs" else result.ms
+        return gb_s(case, result.ms) if suite.on_gpu else result.ms
 
-    bars = {who: [bar(case, who) for case in cases] for who in CONTENDERS}
+    bars = {who: [bar(case, who) for case in cases] for who in _NAMES}
     bars = {who: values for who, values in bars.items() if any(values)}
     ceiling, label = None, ""
     if ceilings is not None and suite.figure == "TFLOP/s":
         ceiling, label = ceilings.cublas_tflops, "cuBLAS"
-    elif ceilings is not None and suite.figure == "µs":
+    elif ceilings is not None and suite.on_gpu:
         ceiling, label = ceilings.read_gb_s, "streaming read"
-    unit = {"TFLOP/s": "TFLOP/s", "µs": "GB/s"}.get(suite.figure, "ms")
+    unit = {"TFLOP/s": "TFLOP/s", "GB/s": "GB/s", "µs": "GB/s"}.get(suite.figure, "ms")
     return Panel(title, unit, labels, bars, ceiling, label)
 
 
@@ -127,13 +128,11 @@ def write(report: Report, path: Path) -> None:
         for strip, row in zip(strips, rows):
             for axes, panel in zip(strip.subplots(1, len(row), squeeze=False, sharey=True)[0], row):
                 _draw(axes, panel)
-        drawn = [
-            who for who in CONTENDERS if any(who in panel.bars for row in rows for panel in row)
-        ]
+        drawn = [who for who in _NAMES if any(who in panel.bars for row in rows for panel in row)]
         swatches = [plt.Rectangle((0, 0), 1, 1, color=_COLOURS[who]) for who in drawn]
         figure.legend(
             swatches,
-            [CONTENDERS[who] for who in drawn],
+            [_NAMES[who] for who in drawn],
             loc="outside upper center",
             ncols=len(drawn),
             frameon=False,
@@ -187,7 +186,7 @@ def _where(report: Report) -> str:
 def _lines(case: Case) -> str:
     """'d128 b8' over 'hq32 hk8' over 'L2048' or 'L2048 page64'."""
     parts = case.name.removesuffix(f" {case.mask}").split(" ")
-    length = parts.index(f"L{case.seqlen_k}")
+    length = next(place for place, part in enumerate(parts) if part.startswith("L"))
     return "\n".join(" ".join(line) for line in (parts[:2], parts[2:length], parts[length:]))
 
 

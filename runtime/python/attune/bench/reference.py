@@ -43,13 +43,17 @@ class Judge:
         for part, exact, allowed in zip(parts, self.exact, self.allowed, strict=True):
             if part.shape != exact.shape:
                 raise ValueError(f"the answer is {tuple(part.shape)}, not {tuple(exact.shape)}")
-            errors = _band_errors(part.detach(), exact)
-            place = int((errors / allowed.clamp(min=1e-30)).argmax())  # that of a NaN, if any
-            found = Verdict(float(errors[place]), float(allowed[place]))
+            found = worst_of(_band_errors(part.detach(), exact), allowed)
             if worst is None or _excess(found) > _excess(worst):
                 worst = found
         assert worst is not None
         return worst
+
+
+def worst_of(errors: torch.Tensor, allowed: torch.Tensor) -> Verdict:
+    """Where errors are largest beside what is allowed there."""
+    place = int((errors / allowed.clamp(min=1e-30)).argmax())  # that of a NaN, if any
+    return Verdict(float(errors[place]), float(allowed[place]))
 
 
 def _excess(verdict: Verdict) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .suites import SUITES, Case, Suite
+from .suites import OWN_CALLS, SUITES, Case, Suite
 
 Status = Literal["timed", "wrong", "not served", "failed"]
 #: case: contender: result
@@ -94,7 +94,8 @@ class Report:
 
         def kept(contender: str, suite: str) -> bool:
             # Host time is told by calls that are no contenders, too.
-            return peers is None or contender in ("attune", *peers) or suite == "host"
+            own = contender == "attune" or contender in OWN_CALLS
+            return peers is None or own or contender in peers or suite == "host"
 
         chosen = {
             suite: {
@@ -186,11 +187,11 @@ def gb_s(case: Case, ms: float) -> float:
 
 
 def _rate(suite: Suite, case: Case, result: Result) -> dict[str, float]:
-    if result.ms is None or suite.figure not in ("TFLOP/s", "µs"):
+    if result.ms is None or not suite.on_gpu:
         return {}
-    if suite.figure == "µs":
-        return {"gb_s": gb_s(case, result.ms)}
-    return {"tflops": tflops(case, result.ms)}
+    if suite.figure == "TFLOP/s":
+        return {"tflops": tflops(case, result.ms)}
+    return {"gb_s": gb_s(case, result.ms)}
 
 
 def speedup(row: Mapping[str, Result], peer: str) -> float | None:

@@ -39,7 +39,7 @@ def begin(suites: Collection[str], peers: Collection[str] | None) -> tuple[Repor
     facts = gpu.machine()
     versions = {who: contenders.version(who) for who in chosen if who in PEERS}
     facts |= {who: version for who, version in versions.items() if version}
-    needs_ceilings = any(SUITES[name].figure in ("TFLOP/s", "µs") for name in suites)
+    needs_ceilings = any(SUITES[name].on_gpu for name in suites)
     return Report(facts, gpu.ceilings() if needs_ceilings else None), chosen
 
 
@@ -50,16 +50,20 @@ def measure(
     rounds: int | None,
     tell: Callable[[str], None],
 ) -> dict[str, dict[str, Result]]:
-    """The results of these cases of a suite, in each of which `tell` is told its name."""
+    """The results of these cases of a suite, in each of which `tell` is told its name.
+
+    A suite that puts Attune beside itself has no use for other contenders.
+    """
     from .gpu import EventClock
 
     clock = EventClock(rounds)
+    chosen = contenders if suite.beside is None else ("attune", suite.beside)
     results = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the peers' own, about why a backend refuses
         for case in cases:
             tell(case.name)
-            results[case.name] = _results(suite, case, contenders, clock)
+            results[case.name] = _results(suite, case, chosen, clock)
     return results
 
 
@@ -71,7 +75,7 @@ def matching(suite: Suite, case: re.Pattern[str]) -> list[Case]:
 def _results(
     suite: Suite, case: Case, contenders: Collection[str], clock: EventClock
 ) -> dict[str, Result]:
-    from . import first_call, host
+    from . import first_call, host, lengths
     from .contenders import prepare
     from .inputs import Inputs
     from .reference import Judge
@@ -81,6 +85,8 @@ def _results(
         return host.measure(case, contenders)
     if suite.figure == "first call ms":
         return {who: first_call.measure(case, who) for who in contenders}
+    if case.shortest is not None:
+        return lengths.measure(case, clock)
     inputs = Inputs.of(case)
 
     def preparing(who: str) -> Callable[[], Call]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass
 from typing import Literal
 
-Operation = Literal["prefill", "decode", "backward"]
+Operation = Literal["prefill", "varlen", "decode", "backward"]
 #: What tables show: a rate, a time on the GPU, the wait for a first call, or a call's time on the
 #: host.
-Figure = Literal["TFLOP/s", "µs", "first call ms", "host µs"]
+Figure = Literal["TFLOP/s", "GB/s", "µs", "first call ms", "host µs"]
 
 #: Name on the command line and in JSON: name in tables and plots. Attune comes first.
 CONTENDERS = {
@@ -31,9 +32,16 @@ HOST_CALLS = {
     "launch": "the launch of an empty kernel",
 }
 PEERS = tuple(name for name in CONTENDERS if name != "attune")
+#: Other calls of Attune, that a suite puts it beside instead of peers.
+OWN_CALLS = {
+    "attune_dense": "dense",  # the same sequences as a batch of one length
+    "attune_one_split": "one split",
+    "attune_even": "even lengths",  # as many keys, the same number in each sequence
+}
 
 _NAME = re.compile(
-    r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) L(?P<l>\d+)"
+    r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) "
+    r"L(?:(?P<shortest>\d+)-)?(?P<l>\d+)"
     r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?"
 )
 
@@ -52,6 +60,9 @@ class Case:
     seqlen_k: int
     causal: bool
     page_size: int | None = None  #: of paged keys and values
+    shortest: int | None = (
+        None  #: of lengths up to seqlen_k, which follow from it; None: all are equal
+    )
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
@@ -71,11 +82,27 @@ class Case:
             seqlen_k=length,
             causal=found["mask"] == "causal",
             page_size=int(found["page"]) if found["page"] else None,
+            shortest=int(found["shortest"]) if found["shortest"] else None,
         )
 
     @property
     def mask(self) -> str:
         return "causal" if self.causal else "full"
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The keys of each sequence; unequal ones are log-uniform, and the same in every run."""
+        if self.shortest is None:
+            return (self.seqlen_k,) * self.batch
+        draws = random.Random(0)
+        ratio = self.seqlen_k / self.shortest
+        return tuple(round(self.shortest * ratio ** draws.random()) for _ in range(self.batch))
+
+    @property
+    def even_lengths(self) -> tuple[int, ...]:
+        """As many keys in all, each sequence having as many as the others, or one more."""
+        total = sum(self.lengths)
+        return tuple((total + place) // self.batch for place in range(self.batch))
 
     @property
     def flop(self) -> float:
@@ -87,12 +114,15 @@ class Case:
     @property
     def kv_bytes(self) -> int:
         """Of keys and values, each read once."""
-        return 2 * 2 * self.batch * self.heads_kv * self.seqlen_k * self.head_dim
+        return 2 * 2 * self.heads_kv * sum(self.lengths) * self.head_dim
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases that are shown together; with `by_length` plots have a panel per head_dim and mask."""
+    """Cases that are shown together; with `by_length` plots have a panel per head_dim and mask.
+
+    `beside` is the one of OWN_CALLS that takes the place of peers.
+    """
 
     name: str
     about: str
@@ -100,6 +130,12 @@ class Suite:
     figure: Figure
     cases: tuple[Case, ...]
     by_length: bool = False
+    beside: str | None = None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its times are those of the GPU, so that the machine's ceilings matter."""
+        return self.figure in ("TFLOP/s", "GB/s", "µs")
 
 
 def _suite(
@@ -109,9 +145,10 @@ def _suite(
     figure: Figure,
     cases: list[str],
     by_length: bool = False,
+    beside: str | None = None,
 ) -> Suite:
     parsed = tuple(Case.parse(operation, case) for case in cases)
-    return Suite(name, about, operation, figure, parsed, by_length)
+    return Suite(name, about, operation, figure, parsed, by_length, beside)
 
 
 def _tokens_16k(head_dims: tuple[int, ...], lengths: tuple[int, ...]) -> list[str]:
@@ -137,13 +174,15 @@ _DECODE = [
     "d128 b16 hq16 hk1 L16384",
     "d64 b16 hq32 hk8 L8192",
 ]
+_KILOS = (4, 8, 16, 32, 64, 128)
+_PREFILL = _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384))
 _ALL = (
     _suite(
         "prefill",
         "16K tokens, hidden size 2048",
         "prefill",
         "TFLOP/s",
-        _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384)),
+        _PREFILL,
         by_length=True,
     ),
     _suite(
@@ -158,13 +197,38 @@ _ALL = (
             "d128 b1 hq64 hk8 L16384 causal",
         ],
     ),
+    _suite(
+        "varlen",
+        "the cases of prefill as ragged batches, beside their dense kernels",
+        "varlen",
+        "TFLOP/s",
+        _PREFILL,
+        by_length=True,
+        beside="attune_dense",
+    ),
     _suite("decode", "one query token, contiguous keys and values", "decode", "µs", _DECODE),
     _suite(
         "paged",
-        "one query token, keys and values in shuffled pages of 64",
+        "one query token, keys and values in shuffled pages of 64 and of 1",
         "decode",
         "µs",
-        [f"{case} page64" for case in _DECODE],
+        [f"{case} page{size}" for size in (64, 1) for case in _DECODE],
+    ),
+    _suite(
+        "splits",
+        "one query token of one sequence, its keys split or not",
+        "decode",
+        "µs",
+        [f"d128 b1 hq32 hk{heads} L{kilo * 1024}" for heads in (32, 8) for kilo in _KILOS],
+        beside="attune_one_split",
+    ),
+    _suite(
+        "lengths",
+        "one query token, log-uniform lengths beside as many keys in even ones",
+        "decode",
+        "GB/s",
+        ["d128 b64 hq32 hk8 L128-65536 page64"],
+        beside="attune_even",
     ),
     _suite(
         "backward",

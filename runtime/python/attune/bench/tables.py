@@ -17,9 +17,10 @@ from .report import (
     speedups,
     tflops,
 )
-from .suites import CONTENDERS, HOST_CALLS, SUITES, Case, Suite
+from .suites import CONTENDERS, HOST_CALLS, OWN_CALLS, SUITES, Case, Suite
 
 _ABSENT = "–"
+_COLUMNS = CONTENDERS | OWN_CALLS
 #: What stands beside the versions of machine(), in the order of the line.
 _MACHINE = {
     "gpu": "",
@@ -73,14 +74,14 @@ def _unit(suite: Suite) -> str:
 
 def _rows(suite: Suite, results: Results, ceilings: Ceilings | None) -> list[list[str]]:
     present = {who for row in results.values() for who in row}
-    contenders = [who for who in CONTENDERS if who in present]
+    contenders = [who for who in _COLUMNS if who in present]
     peers = [who for who in contenders if who != "attune"]
     rate = suite.figure == "µs"
-    share = suite.figure in ("TFLOP/s", "µs") and ceilings is not None
-    header = ["case", *(CONTENDERS[who] for who in contenders)]
+    share = suite.on_gpu and ceilings is not None
+    header = ["case", *(_COLUMNS[who] for who in contenders)]
     header += ["GB/s"] * rate
-    header += [f"vs {CONTENDERS[who]}" for who in peers]
-    header += [f"% of {'read' if rate else 'cuBLAS'}"] * share
+    header += [f"vs {_COLUMNS[who]}" for who in peers]
+    header += [f"% of {'cuBLAS' if suite.figure == 'TFLOP/s' else 'read'}"] * share
     rows = [header]
     for case in cases_of(suite.name, results):
         row = results[case.name]
@@ -126,6 +127,8 @@ def _figure(suite: Suite, case: Case, who: str, result: Result | None) -> str:
         return _without_time(who, result)
     if suite.figure == "TFLOP/s":
         return f"{tflops(case, result.ms):.0f}"
+    if suite.figure == "GB/s":
+        return f"{gb_s(case, result.ms):.0f}"
     return f"{1e3 * result.ms:.1f}" if suite.figure == "µs" else f"{result.ms:.0f}"
 
 
@@ -160,7 +163,7 @@ def _notes(results: Results) -> list[str]:
 
 
 def _label(who: str) -> str:
-    return CONTENDERS.get(who) or HOST_CALLS[who]
+    return _COLUMNS.get(who) or HOST_CALLS[who]
 
 
 def _aligned(rows: list[list[str]]) -> str:

@@ -10,8 +10,9 @@ registered with torch.library:
         return attune.torch.flash_attn_func(q, k, v, causal=True)
 
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
-operators are torch.ops.attune.flash_attn, flash_attn_lse and flash_attn_with_kvcache; importing this
-module registers them and does nothing else. It needs PyTorch 2.4 or newer.
+operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_varlen, flash_attn_with_kvcache,
+store_kvcache and merge_attn_states; importing this module registers them and does nothing else. It
+needs PyTorch 2.4 or newer.
 
 There is no backward yet: inputs that require a gradient raise NotImplementedError, and so do the
 transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
@@ -36,8 +37,11 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "merge_attn_states",
     "register_transformers",
+    "store_kvcache",
 ]
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]
@@ -67,14 +71,15 @@ def flash_attn_func(
     of attune.flash_attn_func. The result is new memory, with the strides of torch.empty_like(q), or
     contiguous where v has another head_dim.
     """
-    _refuse_unserved(dropout_p, window_size, softcap, alibi_slopes)
+    _refuse_unserved(dropout_p, alibi_slopes)
     _require_tensor("q", q)
     _require_tensor("k", k)
     _require_tensor("v", v)
+    left, right = window_size
     if return_attn_probs:
-        out, softmax_lse = _ops.flash_attn_lse(q, k, v, softmax_scale, causal)
+        out, softmax_lse = _ops.flash_attn_lse(q, k, v, softmax_scale, causal, left, right, softcap)
         return out, softmax_lse, None
-    return _ops.flash_attn(q, k, v, softmax_scale, causal)
+    return _ops.flash_attn(q, k, v, softmax_scale, causal, left, right, softcap)
 
 
 def flash_attn_kvpacked_func(
@@ -147,6 +152,60 @@ def flash_attn_qkvpacked_func(
     )
 
 
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    seqused_k: torch.Tensor | None = None,
+) -> Result:
+    """attune.flash_attn_varlen_func of PyTorch tensors, through an operator that torch.compile takes.
+
+    Args:
+        q: (total_q, heads_q, head_dim), float16 or bfloat16, on a CUDA device.
+        k: (total_k, heads_kv, head_dim).
+        v: as k, or with another head_dim.
+
+    The other arguments, the result, the errors and the paper are those of
+    attune.flash_attn_varlen_func. The result is new memory: there is no out.
+    """
+    _refuse_unserved(dropout_p, alibi_slopes)
+    _require_tensor("q", q)
+    _require_tensor("k", k)
+    _require_tensor("v", v)
+    _require_tensor("cu_seqlens_q", cu_seqlens_q)
+    _require_tensor("cu_seqlens_k", cu_seqlens_k)
+    left, right = window_size
+    out, softmax_lse = _ops.varlen(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        seqused_k,
+        softmax_scale,
+        causal,
+        left,
+        right,
+        softcap,
+    )
+    return (out, softmax_lse, None) if return_attn_probs else out
+
+
 def flash_attn_with_kvcache(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -192,6 +251,79 @@ def flash_attn_with_kvcache(
         num_splits,
     )
     return (out, softmax_lse) if return_softmax_lse else out
+
+
+def store_kvcache(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    *,
+    slot_mapping: torch.Tensor | None = None,
+    cache_seqlens: torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    positions: torch.Tensor | None = None,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
+    rotary_interleaved: bool = True,
+) -> None:
+    """attune.store_kvcache of PyTorch tensors, through an operator that torch.compile takes.
+
+    Args:
+        k: (batch, tokens, heads_kv, head_dim), or with a slot_mapping also (tokens, heads_kv,
+            head_dim), float16 or bfloat16, on a CUDA device.
+        v: as k.
+        k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), or (blocks, page_size, heads_kv,
+            head_dim), written in place.
+        v_cache: as k_cache.
+
+    The other arguments, the errors and the paper are those of attune.store_kvcache.
+    """
+    _require_tensor("k", k)
+    _require_tensor("v", v)
+    _require_tensor("k_cache", k_cache)
+    _require_tensor("v_cache", v_cache)
+    _ops.store(
+        k,
+        v,
+        k_cache,
+        v_cache,
+        slot_mapping,
+        cache_seqlens,
+        cache_batch_idx,
+        block_table,
+        positions,
+        rotary_cos,
+        rotary_sin,
+        rotary_interleaved,
+    )
+
+
+def merge_attn_states(
+    o1: torch.Tensor,
+    lse1: torch.Tensor,
+    o2: torch.Tensor,
+    lse2: torch.Tensor,
+    *,
+    return_lse: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """attune.merge_attn_states of PyTorch tensors, through an operator that torch.compile takes.
+
+    Args:
+        o1: (batch, seqlen, heads, head_dim), or (total, heads, head_dim), float16 or bfloat16, on a
+            CUDA device.
+        lse1: (batch, heads, seqlen) or (heads, total), float32.
+        o2: as o1.
+        lse2: as lse1.
+
+    The other arguments, the result, the errors and the paper are those of attune.merge_attn_states.
+    The result is new memory: there is no out.
+    """
+    for name, value in (("o1", o1), ("lse1", lse1), ("o2", o2), ("lse2", lse2)):
+        _require_tensor(name, value)
+    out, lse = _ops.merge(o1, lse1, o2, lse2)
+    return (out, lse) if return_lse else out
 
 
 def register_transformers() -> None:

@@ -1,4 +1,4 @@
-"""The operators attune::flash_attn, flash_attn_lse and flash_attn_with_kvcache, registered with PyTorch.
+"""The operators attune::flash_attn and its siblings, registered with PyTorch.
 
 Tensors are those of attune's functions, and so are the errors: the implementations are those functions.
 """
@@ -9,7 +9,13 @@ from typing import Any, NoReturn
 
 import torch
 
-from .. import flash_attn_func, flash_attn_with_kvcache
+from .. import (
+    flash_attn_func,
+    flash_attn_varlen_func,
+    flash_attn_with_kvcache,
+    merge_attn_states,
+    store_kvcache,
+)
 
 # Inductor may otherwise hand over another layout than the one that was traced.
 _tags = (
@@ -26,8 +32,19 @@ def _attention(
     v: torch.Tensor,
     softmax_scale: float | None = None,
     causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
 ) -> torch.Tensor:
-    return flash_attn_func(q, k, v, softmax_scale=softmax_scale, causal=causal)
+    return flash_attn_func(
+        q,
+        k,
+        v,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        softcap=softcap,
+    )
 
 
 def _attention_lse(
@@ -36,18 +53,25 @@ def _attention_lse(
     v: torch.Tensor,
     softmax_scale: float | None = None,
     causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return flash_attn_func(
-        q, k, v, softmax_scale=softmax_scale, causal=causal, return_attn_probs=True
-    )[:2]
+    result: Any = flash_attn_func(
+        q,
+        k,
+        v,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        softcap=softcap,
+        return_attn_probs=True,
+    )
+    return result[0], result[1]
 
 
 def _fake_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    softmax_scale: float | None = None,
-    causal: bool = False,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
 ) -> torch.Tensor:
     _refuse_gradients(q=q, k=k, v=v)
     head_dim_v = v.shape[-1]
@@ -59,15 +83,50 @@ def _fake_attention(
 
 
 def _fake_attention_lse(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out = _fake_attention(q, k, v)
+    lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
+    return out, lse
+
+
+def _varlen(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_k: torch.Tensor | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out = _fake_attention(q, k, v, softmax_scale, causal)
-    lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
-    return out, lse
+    result: Any = flash_attn_varlen_func(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        softcap=softcap,
+        return_attn_probs=True,
+        seqused_k=seqused_k,
+    )
+    return result[0], result[1]
+
+
+def _fake_varlen(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _fake_attention(q, k, v), q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
 
 
 def _cached(
@@ -108,6 +167,61 @@ def _fake_cached(
     return torch.empty_like(q), lse
 
 
+def _store(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    slot_mapping: torch.Tensor | None = None,
+    cache_seqlens: torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    positions: torch.Tensor | None = None,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
+    rotary_interleaved: bool = True,
+) -> None:
+    store_kvcache(
+        k,
+        v,
+        k_cache,
+        v_cache,
+        slot_mapping=slot_mapping,
+        cache_seqlens=cache_seqlens,
+        cache_batch_idx=cache_batch_idx,
+        block_table=block_table,
+        positions=positions,
+        rotary_cos=rotary_cos,
+        rotary_sin=rotary_sin,
+        rotary_interleaved=rotary_interleaved,
+    )
+
+
+def _fake_store(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    *_: Any,
+    **__: Any,
+) -> None:
+    _refuse_gradients(k=k, v=v, k_cache=k_cache, v_cache=v_cache)
+
+
+def _merge(
+    o1: torch.Tensor, lse1: torch.Tensor, o2: torch.Tensor, lse2: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    result: Any = merge_attn_states(o1, lse1, o2, lse2, return_lse=True)
+    return result[0], result[1]
+
+
+def _fake_merge(
+    o1: torch.Tensor, lse1: torch.Tensor, o2: torch.Tensor, lse2: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    _refuse_gradients(o1=o1, lse1=lse1, o2=o2, lse2=lse2)
+    return torch.empty_like(o1), lse1.new_empty(lse1.shape)
+
+
 def _refuse_gradients(**tensors: torch.Tensor) -> None:
     """Of a fake: a compiled graph runs its operators on detached tensors, so it is there that gradients are seen."""
     for name, tensor in tensors.items():
@@ -136,11 +250,23 @@ def _register(name: str, arguments: str, result: str, attention: Any, fake: Any)
     return getattr(torch.ops.attune, name).default
 
 
-_ARGUMENTS = "Tensor q, Tensor k, Tensor v, float? softmax_scale=None, bool causal=False"
+_OPTIONS = (
+    "float? softmax_scale=None, bool causal=False, int window_left=-1, int window_right=-1, "
+    "float softcap=0.0"
+)
+_ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_OPTIONS}"
 _WITH_LSE = "(Tensor out, Tensor softmax_lse)"
 flash_attn = _register("flash_attn", _ARGUMENTS, "Tensor", _attention, _fake_attention)
 flash_attn_lse = _register(
     "flash_attn_lse", _ARGUMENTS, _WITH_LSE, _attention_lse, _fake_attention_lse
+)
+varlen = _register(
+    "flash_attn_varlen",
+    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
+    f"SymInt max_seqlen_q, SymInt max_seqlen_k, Tensor? seqused_k=None, {_OPTIONS}",
+    _WITH_LSE,
+    _varlen,
+    _fake_varlen,
 )
 cached = _register(
     "flash_attn_with_kvcache",
@@ -150,4 +276,21 @@ cached = _register(
     _WITH_LSE,
     _cached,
     _fake_cached,
+)
+store = _register(
+    "store_kvcache",
+    "Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? slot_mapping=None, "
+    "Tensor? cache_seqlens=None, Tensor? cache_batch_idx=None, Tensor? block_table=None, "
+    "Tensor? positions=None, Tensor? rotary_cos=None, Tensor? rotary_sin=None, "
+    "bool rotary_interleaved=True",
+    "()",
+    _store,
+    _fake_store,
+)
+merge = _register(
+    "merge_attn_states",
+    "Tensor o1, Tensor lse1, Tensor o2, Tensor lse2",
+    "(Tensor out, Tensor lse)",
+    _merge,
+    _fake_merge,
 )

@@ -1,0 +1,166 @@
+#include "runtime/cli/decode_trial.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace attune::cli {
+namespace {
+
+constexpr std::uint16_t no_key = 0x7fff;  // a NaN in fp16 and in bf16
+
+std::size_t row_elements(const DecodeProblem& problem) {
+  return static_cast<std::size_t>(problem.heads_kv) * problem.head_dim;
+}
+
+/// Where in the cache a key of a sequence is, as a number of tokens.
+std::size_t token_of(const DecodeProblem& problem, const std::vector<std::int32_t>& table, int sequence, int key) {
+  const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
+  return static_cast<std::size_t>(table[entry]) * problem.page_size + key % problem.page_size;
+}
+
+/// A sequence's keys or values, brought together.
+std::vector<std::uint16_t> gathered(const DecodeProblem& problem, const CacheInputs& inputs,
+                                    const std::vector<std::uint16_t>& cache, int sequence) {
+  const std::size_t row = row_elements(problem);
+  std::vector<std::uint16_t> result;
+  for (int key = 0; key < inputs.lengths[static_cast<std::size_t>(sequence)]; ++key) {
+    const auto first =
+        cache.begin() + static_cast<std::ptrdiff_t>(token_of(problem, inputs.table, sequence, key) * row);
+    result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(row));
+  }
+  return result;
+}
+
+ReferenceOutput attention_of_all(const DecodeTrial& trial, const CacheInputs& inputs, AttentionFunction& attention) {
+  const DecodeProblem& problem = trial.problem;
+  const std::size_t elements = static_cast<std::size_t>(problem.seqlen_q) * problem.heads_q * problem.head_dim;
+  ReferenceOutput all;
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    Problem one = outputs_of(problem);
+    one.batch = 1;
+    one.seqlen_k = trial.lengths[static_cast<std::size_t>(sequence)];
+    one.set_window(problem.window_left, problem.window_right);
+    const auto first = inputs.q.begin() + static_cast<std::ptrdiff_t>(sequence * elements);
+    const std::vector<std::uint16_t> q(first, first + static_cast<std::ptrdiff_t>(elements));
+    const std::vector<std::uint16_t> k = gathered(problem, inputs, inputs.k, sequence);
+    const std::vector<std::uint16_t> v = gathered(problem, inputs, inputs.v, sequence);
+    const ReferenceOutput output =
+        attention(one, contiguous(q, one.seqlen_q, one.heads_q, one.head_dim),
+                  contiguous(k, one.seqlen_k, one.heads_kv, one.head_dim),
+                  contiguous(v, one.seqlen_k, one.heads_kv, one.head_dim), usual_scale(one), 0);
+    all.o.insert(all.o.end(), output.o.begin(), output.o.end());
+    all.lse.insert(all.lse.end(), output.lse.begin(), output.lse.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<DecodeTrial> small_trials(const Variant& variant) {
+  struct Shape {
+    int seqlen_q, ratio, heads_kv, less_dim, page_size, splits, window_left, window_right;
+    std::vector<std::int32_t> lengths;
+  };
+  const std::array<Shape, 5> shapes{{{1, 4, 2, 0, 16, 0, -1, -1, {0, 1, 130, 300}},
+                                     {1, 1, 3, 8, 1, 3, -1, 0, {65, 257}},
+                                     {5, 8, 1, 0, 64, 1, -1, 0, {4, 64, 201}},
+                                     {16, 2, 1, 24, 7, 0, 40, 0, {128, 33}},
+                                     {3, 6, 1, 0, 100, 2, 20, 5, {300, 2}}}};
+  std::vector<DecodeTrial> trials;
+  for (const Shape& shape : shapes) {
+    DecodeProblem problem{.dtype = static_cast<Dtype>(variant.dtype),
+                          .batch = static_cast<int>(shape.lengths.size()),
+                          .seqlen_q = shape.seqlen_q,
+                          .heads_q = shape.ratio * shape.heads_kv,
+                          .heads_kv = shape.heads_kv,
+                          .head_dim = std::max(8, variant.head_dim - shape.less_dim),
+                          .max_seqlen_k = std::ranges::max(shape.lengths)};
+    problem.page_size = variant.paged != 0 ? shape.page_size : problem.max_seqlen_k;
+    problem.table_width = (problem.max_seqlen_k + problem.page_size - 1) / problem.page_size;
+    problem.pages = problem.batch * problem.table_width + 1;
+    problem.splits = shape.splits;
+    problem.window_left = shape.window_left;
+    problem.window_right = shape.window_right;
+    trials.push_back({problem, shape.lengths});
+  }
+  return trials;
+}
+
+CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
+    : q(random_values(trial.problem.dtype, output_elements(outputs_of(trial.problem)), 3 * seed)),
+      lengths(trial.lengths) {
+  const DecodeProblem& problem = trial.problem;
+  const std::size_t row = row_elements(problem);
+  const std::size_t elements = static_cast<std::size_t>(problem.pages) * problem.page_size * row;
+  k.assign(elements, no_key);
+  v.assign(elements, no_key);
+  const std::vector<std::uint16_t> keys = random_values(problem.dtype, elements, 3 * seed + 1);
+  const std::vector<std::uint16_t> values = random_values(problem.dtype, elements, 3 * seed + 2);
+  // Backwards, so that no table is the identity.
+  std::int32_t page = problem.pages;
+  for (const std::int32_t length : lengths) {
+    for (int i = 0; i < problem.table_width; ++i) {
+      const bool used = static_cast<long long>(i) * problem.page_size < length;
+      table.push_back(used ? --page : std::numeric_limits<std::int32_t>::min());
+    }
+  }
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int key = 0; key < lengths[static_cast<std::size_t>(sequence)]; ++key) {
+      const auto first = static_cast<std::ptrdiff_t>(token_of(problem, table, sequence, key) * row);
+      std::copy_n(keys.begin() + first, row, k.begin() + first);
+      std::copy_n(values.begin() + first, row, v.begin() + first);
+    }
+  }
+}
+
+Problem outputs_of(const DecodeProblem& problem) {
+  return {.dtype = problem.dtype,
+          .batch = problem.batch,
+          .heads_q = problem.heads_q,
+          .heads_kv = problem.heads_kv,
+          .seqlen_q = problem.seqlen_q,
+          .seqlen_k = problem.max_seqlen_k,
+          .head_dim = problem.head_dim};
+}
+
+attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands& operands) {
+  const auto tensor = [&](void* data, int seqlen, int heads) {
+    const long long dim = problem.head_dim;
+    return attune_tensor{data, dim * heads * seqlen, dim * heads, dim};
+  };
+  attune_decode_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = static_cast<attune_dtype>(problem.dtype);
+  args.q = tensor(operands.q, problem.seqlen_q, problem.heads_q);
+  args.k = tensor(operands.k, problem.page_size, problem.heads_kv);
+  args.v = tensor(operands.v, problem.page_size, problem.heads_kv);
+  args.o = tensor(operands.o, problem.seqlen_q, problem.heads_q);
+  args.lse = static_cast<float*>(operands.lse);
+  args.seqlens_k = static_cast<const std::int32_t*>(operands.lengths);
+  args.block_table = static_cast<const std::int32_t*>(operands.table);
+  args.workspace = operands.workspace;
+  args.workspace_bytes = operands.workspace_bytes;
+  args.batch = problem.batch;
+  args.seqlen_q = problem.seqlen_q;
+  args.heads_q = problem.heads_q;
+  args.heads_kv = problem.heads_kv;
+  args.head_dim = problem.head_dim;
+  args.max_seqlen_k = problem.max_seqlen_k;
+  args.page_size = problem.page_size;
+  args.pages = problem.pages;
+  args.table_width = problem.table_width;
+  args.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
+  args.window_left = problem.window_left;
+  args.window_right = problem.window_right;
+  args.splits = problem.splits;
+  return args;
+}
+
+Expected expected_output(const DecodeTrial& trial, const CacheInputs& inputs) {
+  return {.reference = attention_of_all(trial, inputs, reference_attention),
+          .naive = attention_of_all(trial, inputs, naive_attention)};
+}
+
+}  // namespace attune::cli

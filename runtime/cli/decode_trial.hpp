@@ -1,0 +1,55 @@
+// Small problems of decoding whose answers the reference knows: the cache in host memory, and what a kernel leaves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/cli/problems.hpp"
+#include "runtime/decode_problem.hpp"
+
+namespace attune::cli {
+
+/// A problem and the keys of each of its sequences.
+struct DecodeTrial {
+  DecodeProblem problem;
+  std::vector<std::int32_t> lengths;
+};
+
+/// A few that visit a variant's corners: no keys, one, odd lengths and full ones; few and many rows, exact and smaller
+/// head_dim, windows, and keys in one part, in several, and left to the library.
+std::vector<DecodeTrial> small_trials(const Variant& variant);
+
+/// Q and a cache whose pages no two sequences share, NaN where no key is.
+struct CacheInputs {
+  std::vector<std::uint16_t> q;  ///< batch x seqlen_q x heads_q x head_dim
+  std::vector<std::uint16_t> k;  ///< pages x page_size x heads_kv x head_dim
+  std::vector<std::uint16_t> v;
+  std::vector<std::int32_t> lengths;
+  std::vector<std::int32_t> table;  ///< batch x table_width; entries behind a sequence's keys name no page
+
+  CacheInputs(const DecodeTrial& trial, std::uint64_t seed);
+};
+
+/// The same as a problem of prefill, which has as many outputs.
+Problem outputs_of(const DecodeProblem& problem);
+
+/// Where the memory of a trial is.
+struct CacheOperands {
+  void* q;
+  void* k;
+  void* v;
+  const void* lengths;
+  const void* table;
+  void* o;
+  void* lse;
+  void* workspace;
+  std::size_t workspace_bytes;
+};
+
+attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands& operands);
+
+/// The reference and the naive result of a trial.
+Expected expected_output(const DecodeTrial& trial, const CacheInputs& inputs);
+
+}  // namespace attune::cli

@@ -1,0 +1,159 @@
+#include "runtime/cli/explain_decode.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/decode_plan.hpp"
+#include "runtime/text.hpp"
+
+namespace attune::cli {
+namespace {
+
+constexpr int usual_seqlen_k = 4096;
+
+/// A kernel and where it comes from.
+struct Chosen {
+  Variant variant;
+  bool embedded = false;
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format("{} {}", embedded ? "embedded" : "NVRTC, at first use:", variant.name());
+  }
+};
+
+template <class AnyProblem>
+Chosen choose_any(const AnyProblem& problem, const Device& device) {
+  const std::vector<Variant> candidates = embedded_variants(AnyProblem::operation);
+  const std::optional<Variant> embedded = choose(candidates, problem, device);
+  return {embedded ? *embedded : own_variant(problem, device), embedded.has_value()};
+}
+
+std::string grid_text(const Grid& grid) { return fmt::format("grid {} x {} x {}", grid.x, grid.y, grid.z); }
+
+/// Into how many parts the keys fall, and on whose word.
+std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
+  if (problem.splits > 0) {
+    return fmt::format("{} of each sequence, as asked for", counted(problem.splits, "part"));
+  }
+  if (launch.splits > 0) return fmt::format("{} of each sequence", counted(launch.splits, "part"));
+  return fmt::format("{} of the whole batch's keys, equally long whatever the sequences' lengths; {}",
+                     counted(launch.parts, "part"),
+                     problem.equal_lengths ? "whole sequences would leave the last round of thread blocks too empty"
+                                           : "the lengths are known on the GPU alone");
+}
+
+/// What a GPU holds, which automatic parts are to fill.
+std::string room_text(const DecodeProblem& problem, const DecodePlan& launch, const Device& device) {
+  const int each = blocks_per_multiprocessor(launch.variant, device);
+  return fmt::format("{} for each sequence ({} of {}, {} to a tile); the GPU holds {} at a time, {} on each of {}",
+                     counted(launch.grid.x, "tile"), counted(problem.heads_kv, "K/V head"),
+                     counted(problem.rows(), "row"), launch.variant.B_r,
+                     counted(1LL * each * device.multiprocessors, "thread block"), each,
+                     counted(device.multiprocessors, "multiprocessor"));
+}
+
+std::string text_of(const DecodeProblem& problem, const Device& device, const Chosen& kernel,
+                    const DecodePlan& launch) {
+  std::string text = fmt::format("{} on {}\n  served by {}\n", problem.text(), device.name, kernel.text());
+  text += fmt::format("  {}, {} threads a block, {} of shared memory\n", grid_text(launch.grid), launch.threads,
+                      bytes_text(launch.shared_bytes));
+  text += fmt::format("  {}\n  {}\n", room_text(problem, launch, device), parts_text(problem, launch));
+  if (launch.combines()) {
+    text += fmt::format("  merged by {}, {}, through {} of workspace\n", choose_any(problem.merge(), device).text(),
+                        grid_text(launch.combine_grid), bytes_text(static_cast<double>(launch.workspace_bytes)));
+  }
+  if (problem.head_dim < launch.variant.head_dim) {
+    text += fmt::format("  head_dim {} is padded to {} with zeros\n", problem.head_dim, launch.variant.head_dim);
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& device, const Chosen& kernel,
+                               const DecodePlan& launch) {
+  const auto grid = [](const Grid& one) { return nlohmann::ordered_json{one.x, one.y, one.z}; };
+  nlohmann::ordered_json json{
+      {"problem", problem.text()},
+      {"device", device.name},
+      {"served", true},
+      {"variant", kernel.variant.name()},
+      {"source", kernel.embedded ? "embedded" : "nvrtc"},
+      {"grid", grid(launch.grid)},
+      {"threads", launch.threads},
+      {"shared_bytes", launch.shared_bytes},
+      {"splits", launch.splits},
+      {"parts", launch.parts},
+      {"blocks_at_once", blocks_per_multiprocessor(launch.variant, device) * device.multiprocessors},
+      {"workspace_bytes", launch.workspace_bytes}};
+  if (launch.combines()) {
+    json["combine"] = choose_any(problem.merge(), device).variant.name();
+    json["combine_grid"] = grid(launch.combine_grid);
+  }
+  return json;
+}
+
+}  // namespace
+
+void DecodeOptions::add(CLI::App& app) {
+  const std::string group = "Decoding";
+  app.add_flag("--decode", decode,
+               "Attention of few queries to a cache; --seqlen-q is then 1 by default, --seqlen-k 4096")
+      ->group(group);
+  app.add_option("--page-size", page_size, "Tokens of a page [default: the cache is contiguous]")
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  app.add_option("--splits", splits, "Parts of the keys of each sequence; 0: what keeps the GPU busy")
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("--lengths-on-device", lengths_on_device,
+               "Sequences have up to --seqlen-k keys, how many is known on the GPU alone")
+      ->group(group);
+}
+
+DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App& app) const {
+  const Problem given = sizes.problem();
+  DecodeProblem result{.dtype = given.dtype,
+                       .batch = given.batch,
+                       .seqlen_q = app.count("--seqlen-q") > 0 ? given.seqlen_q : 1,
+                       .heads_q = given.heads_q,
+                       .heads_kv = given.heads_kv,
+                       .head_dim = given.head_dim,
+                       .max_seqlen_k = sizes.seqlen_k.value_or(usual_seqlen_k)};
+  result.equal_lengths = !lengths_on_device;
+  result.page_size = page_size > 0 ? page_size : std::max(1, result.max_seqlen_k);
+  result.table_width = std::max(1, (result.max_seqlen_k + result.page_size - 1) / result.page_size);
+  result.pages = result.batch * result.table_width;
+  result.splits = splits;
+  result.window_left = sizes.window_left;
+  result.window_right = sizes.causal ? 0 : sizes.window_right;
+  return result;
+}
+
+Exit explain_decode(const DecodeProblem& problem, const Device& device, bool json) {
+  if (!report_unsound(problem)) return Exit::bad_usage;
+  const Chosen kernel = choose_any(problem, device);
+  if (const std::vector<std::string> reasons = refusals(kernel.variant, problem, device); !reasons.empty()) {
+    if (json) {
+      print_json({{"problem", problem.text()}, {"device", device.name}, {"served", false}, {"refusals", reasons}});
+    } else {
+      fmt::print("{} on {}\n  no kernel can serve it: {}\n", problem.text(), device.name, fmt::join(reasons, "; "));
+    }
+    return Exit::check_failed;
+  }
+  const DecodePlan launch = plan(kernel.variant, problem, device);
+  if (json) {
+    print_json(json_of(problem, device, kernel, launch));
+  } else {
+    fmt::print("{}", text_of(problem, device, kernel, launch));
+  }
+  return Exit::done;
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,29 @@
+// attune explain --decode: which kernels attend to a cache, and into how many parts its keys fall.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/problems.hpp"
+#include "runtime/decode_problem.hpp"
+#include "runtime/device.hpp"
+
+namespace attune::cli {
+
+/// --decode, and what only a problem of decoding has.
+struct DecodeOptions {
+  bool decode = false;
+  int page_size = 0;  ///< 0: a contiguous cache
+  int splits = 0;
+  bool lengths_on_device = false;
+
+  void add(CLI::App& app);
+
+  /// With the sizes of the other options, of which --seqlen-q has another default here.
+  [[nodiscard]] DecodeProblem problem(const ProblemOptions& sizes, const CLI::App& app) const;
+};
+
+/// Prints what serves the problem and why so; bad usage where it is unsound.
+Exit explain_decode(const DecodeProblem& problem, const Device& device, bool json);
+
+}  // namespace attune::cli

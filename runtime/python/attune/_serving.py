@@ -1,0 +1,181 @@
+"""What serving does with a K/V cache, over the C ABI."""
+
+from __future__ import annotations
+
+from . import _attune
+from ._attention import Array
+
+
+def flash_attn_with_kvcache(
+    q: Array,
+    k_cache: Array,
+    v_cache: Array,
+    *,
+    cache_seqlens: int | Array | None = None,
+    cache_batch_idx: Array | None = None,
+    block_table: Array | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    out: Array | None = None,
+) -> Array | tuple[Array, Array]:
+    """Attention of a few queries of each sequence to keys and values in a cache: decoding.
+
+    Lengths and tables stay on the GPU: nothing waits for it, and a CUDA graph that captured the call
+    serves what they hold when it is replayed. Call once with the same shapes before capturing.
+
+    Args:
+        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
+            head_dim, strides and alignment are those of flash_attn_func.
+        k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), where heads_kv divides heads_q and
+            batch_cache is at least batch; or with a block_table (blocks, page_size, heads_kv,
+            head_dim), of any page_size. Strides in any order, so that heads may come before tokens.
+        v_cache: as k_cache.
+        cache_seqlens: The keys of each sequence, new ones included: (batch,), int32, on the device of
+            q, or one integer for all of them, or None for as many as the cache has room for. Keys
+            behind them are not read.
+        cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is;
+            None: in order. Not together with a block_table.
+        block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
+            each sequence are, in order. What is behind those of its keys is not read.
+        softmax_scale: Finite, 0 or more. By default 1 / sqrt(head_dim).
+        causal: Query i sees the keys j <= i + seqlen_k - seqlen_q, as if the window's right were 0.
+        window_size: (left, right): a query sees so many keys before and behind its own position,
+            which is i + seqlen_k - seqlen_q; -1: all.
+        num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
+            result does not depend on the other sequences. 0: what keeps the GPU busy.
+        return_softmax_lse: Also return the log-sum-exp of each row.
+        out: Where to write the result, shaped like q; new memory by default.
+
+    Returns:
+        An array like q, which is out if that was given; with return_softmax_lse a tuple
+        (out, softmax_lse), where softmax_lse is (batch, heads_q, seqlen_q), float32, natural
+        logarithm. A query that sees no key gives zeros, and -inf in softmax_lse.
+
+    Raises:
+        NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
+            kernel serves.
+
+    The other errors are those of flash_attn_func.
+
+    Paper: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2,
+    https://arxiv.org/abs/2307.08691.
+    """
+    result: Array | tuple[Array, Array] = _attune.decode(
+        q,
+        k_cache,
+        v_cache,
+        cache_seqlens,
+        cache_batch_idx,
+        block_table,
+        softmax_scale,
+        causal,
+        window_size,
+        num_splits,
+        return_softmax_lse,
+        out,
+    )
+    return result
+
+
+def store_kvcache(
+    k: Array,
+    v: Array,
+    k_cache: Array,
+    v_cache: Array,
+    *,
+    slot_mapping: Array | None = None,
+    cache_seqlens: Array | None = None,
+    cache_batch_idx: Array | None = None,
+    block_table: Array | None = None,
+    positions: Array | None = None,
+    rotary_cos: Array | None = None,
+    rotary_sin: Array | None = None,
+    rotary_interleaved: bool = True,
+) -> None:
+    """Writes new keys and values into a cache, the keys rotated on their way (rotary embedding).
+
+    Slots, lengths, tables and positions stay on the GPU, as with flash_attn_with_kvcache. None of
+    them leads outside the cache: what they name there is not written. The new arrays and the cache
+    must not overlap, and no two tokens may have one place.
+
+    Args:
+        k: (batch, tokens, heads_kv, head_dim), float16 or bfloat16, or with a slot_mapping also
+            (tokens, heads_kv, head_dim). Strides and alignment are those of flash_attn_func.
+        v: as k.
+        k_cache: The cache as flash_attn_with_kvcache takes it, written in place; with a slot_mapping
+            (blocks, page_size, heads_kv, head_dim), where page_size may be 1.
+        v_cache: as k_cache.
+        slot_mapping: (batch, tokens), or (tokens,) where k has no batch, int64, contiguous, on the
+            device of k: block * page_size + place in the block of each token; a negative one is not
+            written. One of (tokens,) may be shorter than k: what is behind it is not written.
+            None: token i of a sequence becomes its key cache_seqlens + i.
+        cache_seqlens: (batch,), int32, on the device of k: the keys that each sequence has already;
+            None: none.
+        cache_batch_idx: As in flash_attn_with_kvcache; not together with a slot_mapping.
+        block_table: Likewise.
+        positions: Shaped like slot_mapping, int32: the row of rotary_cos and rotary_sin for each
+            token; None: cache_seqlens + i. A key beyond the last row is stored as it is.
+        rotary_cos: (rotations, rotary_dim / 2), contiguous, of the dtype of k: the first rotary_dim
+            columns of each key are rotated, a multiple of 16. None: keys are stored as they are.
+        rotary_sin: as rotary_cos.
+        rotary_interleaved: Whether the columns 2i and 2i + 1 make a pair (GPT-J), or i and
+            i + rotary_dim / 2 (GPT-NeoX, Llama).
+
+    Raises:
+        ValueError: A cache that is read-only, and what flash_attn_func raises it for.
+
+    The other errors are those of flash_attn_with_kvcache.
+
+    Paper: RoFormer, https://arxiv.org/abs/2104.09864.
+    """
+    _attune.store(
+        k,
+        v,
+        k_cache,
+        v_cache,
+        slot_mapping,
+        cache_seqlens,
+        cache_batch_idx,
+        block_table,
+        positions,
+        rotary_cos,
+        rotary_sin,
+        rotary_interleaved,
+    )
+
+
+def merge_attn_states(
+    o1: Array,
+    lse1: Array,
+    o2: Array,
+    lse2: Array,
+    *,
+    return_lse: bool = False,
+    out: Array | None = None,
+) -> Array | tuple[Array, Array]:
+    """Merges attention over some keys and attention over others into attention over all of them.
+
+    So a prefix that many sequences share is attended to once for all of them.
+
+    Args:
+        o1: (batch, seqlen, heads, head_dim), or (total, heads, head_dim) for the rows of all
+            sequences, float16 or bfloat16. Strides and alignment are those of flash_attn_func.
+        lse1: Its softmax_lse: (batch, heads, seqlen) or (heads, total), float32, contiguous, natural
+            logarithm. Where it is -inf, o1 is not read.
+        o2: as o1.
+        lse2: as lse1.
+        return_lse: Also return the merged log-sum-exp.
+        out: Where to write the result, shaped like o1; new memory by default. It may be o1 or o2.
+
+    Returns:
+        An array like o1, which is out if that was given; with return_lse a tuple (out, lse).
+
+    The errors are those of flash_attn_with_kvcache.
+
+    Paper: section 2.2 of https://arxiv.org/abs/2501.01005.
+    """
+    result: Array | tuple[Array, Array] = _attune.merge(o1, lse1, o2, lse2, return_lse, out)
+    return result

@@ -1,0 +1,75 @@
+#include "runtime/python/cache_pages.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "runtime/python/errors.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+std::string demand(const First& first, std::int32_t batch, const char* shape) {
+  return fmt::format("with {} sequences in {} it must be {}", batch, first.argument.name, shape);
+}
+
+}  // namespace
+
+const char* cache_shape(nb::handle pages) {
+  return pages.is_none() ? "(batch_cache, seqlen_cache, heads_kv, head_dim)"
+                         : "(blocks, page_size, heads_kv, head_dim)";
+}
+
+CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t batch, nb::handle cache_batch_idx,
+                    nb::handle block_table) {
+  CachePages result{.pages = count("pages", k_cache.shape[0]),
+                    .page_size = count("page_size", k_cache.shape[1]),
+                    .table_width = 1,
+                    .table = nullptr,
+                    .room = count("seqlen_cache", k_cache.shape[1])};
+  if (!block_table.is_none()) {
+    if (!cache_batch_idx.is_none()) {
+      raise(PyExc_ValueError, "cache_batch_idx and block_table are both given; a block_table alone names the pages");
+    }
+    const Array table = read_plain(first, "block_table", block_table, Element::int32,
+                                   std::array<std::int64_t, 2>{batch, -1}, demand(first, batch, "(batch, blocks)"));
+    const std::int64_t blocks = table.shape[1];
+    // Rows may lie apart, in a slice of a wider table: what is behind a row's own entries is never read.
+    const std::int64_t width = batch == 1 ? blocks : table.strides[0];
+    if (width < blocks) {
+      raise(PyExc_ValueError,
+            fmt::format("block_table has rows {} elements apart; its {} columns must not overlap", width, blocks));
+    }
+    result.table = pointer<const std::int32_t>(table.address);
+    result.table_width = count("table_width", width);
+    result.room = count("max_seqlen_k", blocks * k_cache.shape[1]);
+  } else if (!cache_batch_idx.is_none()) {
+    result.table = read_lengths(first, "cache_batch_idx", cache_batch_idx, batch);
+  } else if (k_cache.shape[0] < batch) {
+    raise(PyExc_ValueError,
+          fmt::format("{} has {} sequences; without cache_batch_idx or block_table it must have at least the {} of {}",
+                      k_cache.name, k_cache.shape[0], batch, first.argument.name));
+  }
+  return result;
+}
+
+const std::int32_t* read_lengths(const First& first, const char* name, nb::handle array, std::int32_t batch) {
+  const Array read = read_plain(first, name, array, Element::int32, std::array<std::int64_t, 1>{batch},
+                                demand(first, batch, "(batch,)"));
+  return pointer<const std::int32_t>(read.address);
+}
+
+void require_caches_fit(const Operand& first, const Operand& k_cache, const Operand& v_cache) {
+  if (k_cache.shape[3] != first.shape[3]) {
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; with {} of {} its head_dim must be {}", k_cache.name,
+                                        k_cache.text(), first.name, first.text(), first.shape[3]));
+  }
+  if (v_cache.shape != k_cache.shape) {
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; it must be {}, as {} is", v_cache.name, v_cache.text(),
+                                        k_cache.text(), k_cache.name));
+  }
+}
+
+}  // namespace attune::python

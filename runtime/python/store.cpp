@@ -1,0 +1,135 @@
+#include "runtime/python/store.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "runtime/python/cache_pages.hpp"
+#include "runtime/python/errors.hpp"
+#include "runtime/python/operands.hpp"
+#include "runtime/python/rotation.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+/// An array with an element for each new token, row after row.
+std::uintptr_t read_tokens(const First& first, const char* name, nb::handle array, Element element, const Operand& k,
+                           std::int64_t tokens) {
+  const bool rows = k.rank == 3;
+  const std::array<std::int64_t, 2> shape{k.shape[0], tokens};
+  const auto wanted = std::span(shape).last(rows ? 1 : 2);
+  const Array read =
+      read_plain(first, name, array, element, wanted,
+                 fmt::format("with {} of {} it must be {}", k.name, k.text(), rows ? "(tokens,)" : "(batch, tokens)"));
+  require_contiguous(name, read);
+  return read.address;
+}
+
+/// Tokens that have a slot: of rows of all sequences, those behind the slots are padding.
+std::int64_t tokens_with_slots(const First& first, nb::handle slot_mapping, const Operand& k) {
+  if (k.rank != 3) return k.shape[1];
+  const std::int64_t tokens =
+      read_plain(first, "slot_mapping", slot_mapping, Element::int64, std::array<std::int64_t, 1>{-1},
+                 fmt::format("with k of {} it must be (tokens,)", k.text()))
+          .shape[0];
+  if (tokens > k.shape[1]) {
+    raise(PyExc_ValueError,
+          fmt::format("slot_mapping has {} tokens; it must have at most the {} of k", tokens, k.shape[1]));
+  }
+  return tokens;
+}
+
+void set_rotation(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k) {
+  const Rotation rotation =
+      rotation_of(first, arguments.rotary_cos, arguments.rotary_sin, arguments.rotary_interleaved);
+  args.rotary = rotation.kind;
+  args.rotary_cos = rotation.cos;
+  args.rotary_sin = rotation.sin;
+  args.rotary_dim = rotation.dim;
+  args.rotations = rotation.rotations;
+  if (arguments.positions.is_none()) return;
+  if (rotation.kind == ATTUNE_ROTARY_NONE) {
+    raise(PyExc_ValueError, "positions is given without rotary_cos and rotary_sin");
+  }
+  args.positions =
+      pointer<const std::int32_t>(read_tokens(first, "positions", arguments.positions, Element::int32, k, args.tokens));
+}
+
+/// By slots, or behind the keys that each sequence has.
+void set_places(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k,
+                const Operand& k_cache) {
+  if (!arguments.cache_seqlens.is_none()) {
+    args.seqlens_k = read_lengths(first, "cache_seqlens", arguments.cache_seqlens, args.batch);
+  }
+  if (arguments.slot_mapping.is_none()) {
+    const CachePages pages = pages_of(first, k_cache, args.batch, arguments.cache_batch_idx, arguments.block_table);
+    args.block_table = pages.table;
+    args.table_width = pages.table_width;
+    return;
+  }
+  if (!arguments.cache_batch_idx.is_none() || !arguments.block_table.is_none()) {
+    raise(PyExc_ValueError, fmt::format("slot_mapping and {} are both given; slot_mapping alone names the places",
+                                        arguments.block_table.is_none() ? "cache_batch_idx" : "block_table"));
+  }
+  args.slot_mapping = pointer<const std::int64_t>(
+      read_tokens(first, "slot_mapping", arguments.slot_mapping, Element::int64, k, args.tokens));
+}
+
+Operand read_cache(const First& first, const char* name, nb::handle array, nb::handle pages) {
+  const Operand cache = read_operand(first, name, array, 4, cache_shape(pages));
+  first.framework.require_writable({name, array, 1});
+  return cache;
+}
+
+attune_store_kv_args args_of(const StoreArguments& arguments, const First& first) {
+  const bool slots = !arguments.slot_mapping.is_none();
+  const bool rows = slots && first.array.rank == 3;
+  const char* const accepted = slots ? "(batch, tokens, heads_kv, head_dim) or (tokens, heads_kv, head_dim)"
+                                     : "(batch, tokens, heads_kv, head_dim), without slot_mapping";
+  const Operand k = read_operand(first, "k", arguments.k, rows ? 3 : 4, accepted);
+  const Operand v = read_operand(first, "v", arguments.v, k.rank, accepted);
+  if (v.shape != k.shape) {
+    raise(PyExc_ValueError, fmt::format("v has shape {}; it must be {}, as k is", v.text(), k.text()));
+  }
+  const nb::handle pages = slots ? arguments.slot_mapping : arguments.block_table;
+  const Operand k_cache = read_cache(first, "k_cache", arguments.k_cache, pages);
+  const Operand v_cache = read_cache(first, "v_cache", arguments.v_cache, pages);
+  require_caches_fit(k, k_cache, v_cache);
+  if (k_cache.shape[2] != k.shape[2]) {
+    raise(PyExc_ValueError,
+          fmt::format("k_cache has {} heads; it must have the {} of k", k_cache.shape[2], k.shape[2]));
+  }
+
+  attune_store_kv_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = dtype_of(first.array.element);
+  args.k_new = k.tensor;
+  args.v_new = v.tensor;
+  args.k = k_cache.tensor;
+  args.v = v_cache.tensor;
+  args.batch = count("batch", k.shape[0]);
+  args.tokens = count("tokens", slots ? tokens_with_slots(first, arguments.slot_mapping, k) : k.shape[1]);
+  args.heads_kv = count("heads_kv", k.shape[2]);
+  args.head_dim = count("head_dim", k.shape[3]);
+  args.pages = count("pages", k_cache.shape[0]);
+  args.page_size = count("page_size", k_cache.shape[1]);
+  set_places(args, arguments, first, k, k_cache);
+  set_rotation(args, arguments, first, k);
+  return args;
+}
+
+}  // namespace
+
+void store(const StoreArguments& arguments) {
+  const First first = read_first({"k", arguments.k, 1});
+  const AddressedFramework& framework = require_addressed(first, "writing into a cache");
+  const attune_store_kv_args args = args_of(arguments, first);
+  const Entered entered(framework.on_device(first.array.device));
+  framework.launch(&attune_store_kv, args, first.array.device);
+}
+
+}  // namespace attune::python

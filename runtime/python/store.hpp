@@ -1,0 +1,27 @@
+// One call from Python that writes into a cache: checked, then run where its arrays are.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace attune::python {
+
+/// Each as the caller passed it.
+struct StoreArguments {
+  nanobind::handle k;
+  nanobind::handle v;
+  nanobind::handle k_cache;
+  nanobind::handle v_cache;
+  nanobind::handle slot_mapping;  ///< this and what follows: an array or None
+  nanobind::handle cache_seqlens;
+  nanobind::handle cache_batch_idx;
+  nanobind::handle block_table;
+  nanobind::handle positions;
+  nanobind::handle rotary_cos;
+  nanobind::handle rotary_sin;
+  nanobind::handle rotary_interleaved;
+};
+
+/// Writes new keys and values into a cache. Throws a Python exception or Error; then nothing was launched.
+void store(const StoreArguments& arguments);
+
+}  // namespace attune::python

@@ -1,0 +1,108 @@
+#include "runtime/python/varlen.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "runtime/python/errors.hpp"
+#include "runtime/python/operands.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+/// That the three shapes fit together.
+void require_fit(const Operand& q, const Operand& k, const Operand& v) {
+  if (k.shape[3] != q.shape[3]) {
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; with {} of {} its head_dim must be {}", k.name, k.text(),
+                                        q.name, q.text(), q.shape[3]));
+  }
+  if (!std::ranges::equal(std::span(v.shape).first(3), std::span(k.shape).first(3))) {
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; with {} of {} it must be ({}, {}, head_dim_v)", v.name,
+                                        v.text(), k.name, k.text(), k.shape[1], k.shape[2]));
+  }
+  require_heads_divide(q, k);
+}
+
+/// Where sequences begin; their number follows from cu_seqlens_q.
+void set_sequences(attune_prefill_args& args, const VarlenArguments& arguments, const First& q) {
+  const auto read = [&](const char* name, nb::handle array, std::int64_t extent, const std::string& demand) {
+    return read_plain(q, name, array, Element::int32, std::array{extent}, demand);
+  };
+  const Array cu_seqlens_q = read("cu_seqlens_q", arguments.cu_seqlens_q, -1, "it must be (batch + 1,)");
+  args.batch = count("batch", cu_seqlens_q.shape[0] - 1);
+  const std::string with = fmt::format("with {} sequences in cu_seqlens_q it must be", args.batch);
+  const Array cu_seqlens_k =
+      read("cu_seqlens_k", arguments.cu_seqlens_k, cu_seqlens_q.shape[0], with + " (batch + 1,)");
+  args.cu_seqlens_q = pointer<const std::int32_t>(cu_seqlens_q.address);
+  args.cu_seqlens_k = pointer<const std::int32_t>(cu_seqlens_k.address);
+  if (arguments.seqused_k.is_none()) return;
+  const Array used = read("seqused_k", arguments.seqused_k, args.batch, with + " (batch,)");
+  args.seqused_k = pointer<const std::int32_t>(used.address);
+}
+
+attune_prefill_args args_of(const VarlenArguments& arguments, const First& first) {
+  const Operand q = read_operand(first, "q", arguments.q, 3, "(total_q, heads_q, head_dim)");
+  const Operand k = read_operand(first, "k", arguments.k, 3, "(total_k, heads_kv, head_dim)");
+  const Operand v = read_operand(first, "v", arguments.v, 3, "(total_k, heads_kv, head_dim_v)");
+  require_fit(q, k, v);
+
+  attune_prefill_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = dtype_of(first.array.element);
+  args.q = q.tensor;
+  args.k = k.tensor;
+  args.v = v.tensor;
+  set_sequences(args, arguments, first);
+  args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
+  args.seqlen_k = integer("max_seqlen_k", arguments.max_seqlen_k, "an integer");
+  args.total_q = count("total_q", q.shape[1]);
+  args.total_k = count("total_k", k.shape[1]);
+  args.heads_q = count("heads_q", q.shape[2]);
+  args.heads_kv = count("heads_kv", k.shape[2]);
+  args.head_dim = count("head_dim", q.shape[3]);
+  args.head_dim_v = count("head_dim_v", v.shape[3]);
+  args.softmax_scale = static_cast<float>(scale_of(arguments.softmax_scale, q.shape[3]));
+  args.causal = is_true(arguments.causal) ? 1 : 0;
+  const Window window = window_of(arguments.window_size);
+  args.window = 1;
+  args.window_left = window.left;
+  args.window_right = window.right;
+  args.softcap = static_cast<float>(number("softcap", arguments.softcap));
+  if (!arguments.out.is_none()) {
+    Operand like = q;
+    like.shape[3] = v.shape[3];
+    args.o = read_output(first, "out", arguments.out, like, "(total_q, heads_q, head_dim_v)").tensor;
+  }
+  return args;
+}
+
+}  // namespace
+
+nb::object varlen(const VarlenArguments& arguments) {
+  const First first = read_first({"q", arguments.q, 1});
+  const AddressedFramework& framework = require_addressed(first, "attention over a ragged batch");
+  attune_prefill_args args = args_of(arguments, first);
+  const bool return_lse = is_true(arguments.return_lse);
+
+  const Entered entered(framework.on_device(first.array.device));
+  nb::object out = nb::borrow(arguments.out);
+  if (out.is_none()) {
+    out = args.head_dim_v == args.head_dim
+              ? framework.empty_like(arguments.q)
+              : framework.empty(nb::make_tuple(args.total_q, args.heads_q, args.head_dim_v), arguments.q);
+    args.o = rows_tensor_of(framework.read("out", out));
+  }
+  nb::object lse;
+  if (return_lse) {
+    lse = framework.empty_float32(nb::make_tuple(args.heads_q, args.total_q), arguments.q);
+    args.lse = pointer<float>(framework.read("softmax_lse", lse).address);
+  }
+  framework.launch(&attune_prefill, args, first.array.device);
+  return return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
+}
+
+}  // namespace attune::python

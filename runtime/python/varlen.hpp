@@ -1,0 +1,30 @@
+// One call over a ragged batch from Python: checked, then run where its arrays are.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace attune::python {
+
+/// Each as the caller passed it.
+struct VarlenArguments {
+  nanobind::handle q;
+  nanobind::handle k;
+  nanobind::handle v;
+  nanobind::handle cu_seqlens_q;
+  nanobind::handle cu_seqlens_k;
+  nanobind::handle max_seqlen_q;   ///< an integer
+  nanobind::handle max_seqlen_k;   ///< likewise
+  nanobind::handle seqused_k;      ///< an array or None
+  nanobind::handle softmax_scale;  ///< a number or None
+  nanobind::handle causal;
+  nanobind::handle window_size;  ///< two integers
+  nanobind::handle softcap;
+  nanobind::handle return_lse;
+  nanobind::handle out;  ///< an array or None
+};
+
+/// Attention over sequences of any lengths, one after the other. Returns the output, or (output, LSE, None). Throws a
+/// Python exception or Error; then nothing was launched.
+nanobind::object varlen(const VarlenArguments& arguments);
+
+}  // namespace attune::python

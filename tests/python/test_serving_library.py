@@ -1,0 +1,100 @@
+"""Ragged batches, store_kvcache and merge_attn_states in attune.torch: what torch.compile and autograd see.
+
+Skipped, by name, without PyTorch. Without a GPU the kernels run in the emulator, behind the same operators.
+"""
+
+import inspect
+
+import numpy as np
+import pytest
+from test_store import caches, halves, int64, new
+from test_varlen import assert_each_attends, problem
+
+import attune
+
+torch = pytest.importorskip("torch")
+library = pytest.importorskip("attune.torch")
+from torch._dynamo.testing import CompileCounterWithBackend
+
+pytest_plugins = "torch_device"
+
+
+def on(device, *values):
+    return [
+        torch.from_numpy(one).to(device) if isinstance(one, np.ndarray) else one for one in values
+    ]
+
+
+@pytest.mark.parametrize("name", ["flash_attn_varlen_func", "store_kvcache", "merge_attn_states"])
+def test_the_signature_is_that_of_the_package_without_out(name):
+    parameters = inspect.signature(getattr(library, name)).parameters.values()
+    expected = inspect.signature(getattr(attune, name)).parameters.values()
+    found = [(p.name, p.default, p.kind) for p in parameters]
+    assert found == [(p.name, p.default, p.kind) for p in expected if p.name != "out"]
+    assert getattr(library, name).__doc__
+
+
+def test_ragged_batches_agree_with_float64(torch_device):
+    arguments = problem()
+    tensors = on(torch_device, *arguments)
+    options = {"window_size": (20, 3), "softcap": 0.7}
+    out, lse, dmask = library.flash_attn_varlen_func(*tensors, return_attn_probs=True, **options)
+    result = (out.cpu().numpy(), lse.cpu().numpy(), dmask)
+    assert_each_attends(result, *arguments[:3], window=(20, 3), softcap=0.7)
+    assert torch.equal(library.flash_attn_varlen_func(*tensors, **options), out)
+
+
+def test_operators_keep_their_schema_and_their_fakes_agree(torch_device):
+    operators = torch.ops.attune
+    arguments = on(torch_device, *problem())
+    torch.library.opcheck(operators.flash_attn_varlen.default, arguments, {"causal": True})
+    states = on(torch_device, *halves()[:4])
+    torch.library.opcheck(operators.merge_attn_states.default, states)
+    places = on(torch_device, int64([[1, 2, 3], [4, 9, 6]]))
+    stored = on(torch_device, *new(), *caches())
+    torch.library.opcheck(operators.store_kvcache.default, (*stored, *places))
+
+
+def test_a_compiled_step_writes_its_cache(torch_device, backend):
+    counter = CompileCounterWithBackend(backend)
+
+    def step(k, v, k_cache, v_cache, slots):
+        library.store_kvcache(k * 2, v, k_cache, v_cache, slot_mapping=slots)
+        return k_cache.sum()
+
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    for given in ([[1, 2, 3], [4, 9, 6]], [[0, -1, 7], [8, 5, 10]]):
+        k, v, slots = on(torch_device, *new(), int64(given))
+        expected, found = (on(torch_device, *caches()) for _ in range(2))
+        assert torch.equal(compiled(k, v, *found, slots), step(k, v, *expected, slots))
+        assert all(map(torch.equal, found, expected))
+    assert counter.frame_count == 1
+
+
+def test_halves_make_the_whole_where_compiled(torch_device, backend):
+    o1, lse1, o2, lse2, exact, _ = halves()
+    states = on(torch_device, o1, lse1, o2, lse2)
+    compiled = torch.compile(library.merge_attn_states, fullgraph=True, backend=backend)
+    out = compiled(*states)
+    np.testing.assert_allclose(out.cpu().numpy().astype(np.float64), exact, rtol=0, atol=2e-3)
+    both = library.merge_attn_states(*states, return_lse=True)
+    assert torch.equal(out, both[0])
+
+
+def test_gradients_are_refused_by_the_fakes():
+    q = torch.empty(8, 2, 64, device="meta", dtype=torch.float16, requires_grad=True)
+    lse = torch.empty(2, 8, device="meta")
+    with pytest.raises(NotImplementedError, match="o1 requires a gradient"):
+        library.merge_attn_states(q, lse, q.detach(), lse)
+    with pytest.raises(NotImplementedError, match="v requires a gradient"):
+        library.store_kvcache(q.detach(), q, q.detach(), q.detach())
+
+
+def test_what_is_no_tensor_is_named():
+    q = torch.empty(8, 2, 64, dtype=torch.float16)
+    with pytest.raises(TypeError, match="cu_seqlens_k is a NoneType; it must be a torch.Tensor"):
+        library.flash_attn_varlen_func(q, q, q, q, None, 1, 1)
+    with pytest.raises(TypeError, match="v_cache is a list; it must be a torch.Tensor"):
+        library.store_kvcache(q, q, q, [])
+    with pytest.raises(TypeError, match="lse2 is a float; it must be a torch.Tensor"):
+        library.merge_attn_states(q, q, q, 1.0)

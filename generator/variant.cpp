@@ -121,6 +121,8 @@ constexpr std::array store_kv_keys{"dtype"sv, "warps"sv, "rotary"sv};
 
 constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
 
+constexpr std::array check_tables_keys{"warps"sv};
+
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",
            .operation = Operation::prefill,
@@ -170,10 +172,19 @@ constexpr std::array family_table{
            .keys = merge_states_keys,
            .defaults = {.family = merge_states},
            .doc = "merge of two results over different keys"},
+    Family{.name = "check_tables",
+           .operation = Operation::check,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = check_tables_keys,
+           .defaults = {.family = check_tables},
+           .doc = "check of the lengths, block tables and slots of a cache"},
 };
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
 static_assert(family_table[store_kv].name == "store_kv" && family_table[merge_states].name == "merge_states");
+static_assert(family_table[check_tables].name == "check_tables");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {

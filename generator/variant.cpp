@@ -108,9 +108,10 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "double_buffer"sv,
                                        "rescale"sv};
 
-constexpr std::array prefill_sm90_keys{
-    "dtype"sv,  "head_dim"sv, "head_dim_v"sv, "B_r"sv,      "B_c"sv,       "stages"sv,        "Q_stages"sv,
-    "causal"sv, "ragged"sv,   "gqa_ratio"sv,  "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
+constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv,  "head_dim_v"sv,    "B_r"sv,
+                                       "B_c"sv,      "stages"sv,    "Q_stages"sv,      "causal"sv,
+                                       "window"sv,   "softcap"sv,   "ragged"sv,        "gqa_ratio"sv,
+                                       "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
 constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,    "warps"sv,
                                       "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv};

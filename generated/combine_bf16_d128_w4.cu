@@ -17,7 +17,7 @@
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
 
-#define ATTUNE_PARAMS_ABI 3
+#define ATTUNE_PARAMS_ABI 4
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -72,7 +72,8 @@ struct AttuneDecodeParams {
   float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
   float* partial_o;        // slots x heads_kv x rows x head_dim; rows: seqlen_q * gqa_ratio; see blocks/parts.cuh
   float* partial_lse;      // slots x heads_kv x rows, log base 2
-  const int* seqlens_k;    // batch: the keys of each sequence, those beyond max_seqlen_k ignored; null: max_seqlen_k
+  const int* seqlens_k;    // batch: a sequence has so many keys and seqlen_new; those beyond max_seqlen_k are ignored.
+                           // Null: max_seqlen_k
   const int* block_table;  // batch x table_width: pages of each sequence; null: sequence i has page i alone
   float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
   int batch;
@@ -90,6 +91,13 @@ struct AttuneDecodeParams {
   int evict_first;   // 1: keys and values are read once and shall not displace what L2 holds
   int splits;        // parts of the keys of each sequence; 0: the keys of the whole batch fall into `parts`
   int parts;         // for each head; batch * splits where splits is not 0
+  float cap_scale;   // kernels with a softcap: as in AttunePrefillParams
+  int seqlen_new;    // keys that store_kv appended behind seqlens_k
+  // Kernels that rotate Q, which have seqlens_k: tables as in AttuneStoreParams.
+  int rotary_dim;
+  int rotations;
+  const void* cos;
+  const void* sin;
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -259,53 +267,6 @@ __device__ __forceinline__ u32 shared_memory() {
 
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
-}
-
-// --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
-// Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
-
-// Elements in the 16 bytes that cp.async, ldmatrix and a vector access move as one: a chunk.
-[[maybe_unused]] constexpr int chunk = 8;
-[[maybe_unused]] constexpr int chunk_bytes = 16;
-
-struct alignas(16) Chunk {
-  u32 word[4];
-};
-
-// 16 bytes; `address` 16-byte aligned.
-__device__ __forceinline__ Chunk load_shared(u32 address) {
-  Chunk c;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
-               : "r"(address)
-               : "memory");
-  return c;
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Chunk& c) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(c.word[0]), "r"(c.word[1]),
-               "r"(c.word[2]), "r"(c.word[3])
-               : "memory");
-}
-
-// 4 bytes: one pair of 16-bit elements.
-__device__ __forceinline__ void store_shared(u32 address, u32 word) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
-}
-
-// 16 bytes; `pointer` 16-byte aligned global memory.
-__device__ __forceinline__ Chunk load_global(const void* pointer) {
-  Chunk c;
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
-               : "l"(__cvta_generic_to_global(pointer)));
-  return c;
-}
-
-__device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "r"(c.word[0]),
-               "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
-               : "memory");
 }
 
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
@@ -481,7 +442,8 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
   if (batch >= params.batch) {
     seqlen = 0;
   } else if (params.seqlens_k != nullptr) {
-    const int given = load_global_int(params.seqlens_k + batch);
+    const int before = load_global_int(params.seqlens_k + batch);
+    const int given = (before < seqlen ? before : seqlen) + params.seqlen_new;
     seqlen = given < 0 ? 0 : given < seqlen ? given : seqlen;
   }
   return {params.seqlen_q, seqlen, params.window_left, params.window_right};
@@ -644,78 +606,6 @@ struct QueryRow {
     constexpr float ln_2 = 0.693147180559945f;
     const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
     store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
-  }
-};
-
-// Q as the A operand of mma: in registers, or where they are short as they would be there in shared memory, read again
-// in each product.
-template <int inner_tiles, int row_tiles, int warps, bool in_registers>
-struct QueryFragments {
-  static constexpr int bytes = in_registers ? 0 : inner_tiles * row_tiles * warp_size * chunk_bytes;
-
-  u32 shared;  // where they are; this lane's first
-  u32 fragment[in_registers ? inner_tiles : 1][row_tiles][4];
-
-  // All warps together, none of which reads the last ones any more.
-  __device__ __forceinline__ QueryFragments(const AttuneDecodeParams& params, int batch, int kv_head, int first_row,
-                                            u32 shared_address)
-      : shared(shared_address + lane_index() * chunk_bytes) {
-    const int first_tile = in_registers ? 0 : static_cast<int>(warp_index());
-#pragma unroll
-    for (int t = 0; t < inner_tiles; t += in_registers ? 1 : warps) {
-      if (!in_registers && inner_tiles % warps != 0 && first_tile + t >= inner_tiles) break;
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) {
-        const Chunk words = load(params, batch, kv_head, first_row + i * 16, (first_tile + t) * 16);
-        if constexpr (in_registers) {
-#pragma unroll
-          for (int w = 0; w < 4; ++w) fragment[t][i][w] = words.word[w];
-        } else {
-          store_shared(at_shared(first_tile + t, i), words);
-        }
-      }
-    }
-    if constexpr (!in_registers) block_barrier();
-  }
-
-  // Before inner step `inner`.
-  __device__ __forceinline__ void advance(int inner) {
-    if constexpr (!in_registers) {
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) {
-        const Chunk words = load_shared(at_shared(inner, i));
-#pragma unroll
-        for (int w = 0; w < 4; ++w) fragment[0][i][w] = words.word[w];
-      }
-    }
-  }
-
-  __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] {
-    return fragment[in_registers ? inner : 0][i];
-  }
-
- private:
-  __device__ __forceinline__ u32 at_shared(int inner, int i) const {
-    return shared + static_cast<u32>((inner * row_tiles + i) * warp_size * chunk_bytes);
-  }
-
-  // This lane's words of the 16 x 16 piece at (row, column).
-  __device__ __forceinline__ static Chunk load(const AttuneDecodeParams& params, int batch, int kv_head, int row,
-                                               int column) {
-    const int lane = static_cast<int>(lane_index());
-    Chunk words = {};
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const QueryRow own(params, batch, kv_head, row + h * 8 + lane / 4);
-      const char* elements = own.in(params.q);
-#pragma unroll
-      for (int d = 0; d < 2; ++d) {
-        const int own_column = column + d * 8 + lane % 4 * 2;
-        if (own.exists && own_column < params.head_dim)
-          words.word[d * 2 + h] = load_global_word(elements + own_column * 2);
-      }
-    }
-    return words;
   }
 };
 

@@ -25,7 +25,7 @@
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
 
-#define ATTUNE_PARAMS_ABI 3
+#define ATTUNE_PARAMS_ABI 4
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -80,7 +80,8 @@ struct AttuneDecodeParams {
   float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
   float* partial_o;        // slots x heads_kv x rows x head_dim; rows: seqlen_q * gqa_ratio; see blocks/parts.cuh
   float* partial_lse;      // slots x heads_kv x rows, log base 2
-  const int* seqlens_k;    // batch: the keys of each sequence, those beyond max_seqlen_k ignored; null: max_seqlen_k
+  const int* seqlens_k;    // batch: a sequence has so many keys and seqlen_new; those beyond max_seqlen_k are ignored.
+                           // Null: max_seqlen_k
   const int* block_table;  // batch x table_width: pages of each sequence; null: sequence i has page i alone
   float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
   int batch;
@@ -98,7 +99,19 @@ struct AttuneDecodeParams {
   int evict_first;   // 1: keys and values are read once and shall not displace what L2 holds
   int splits;        // parts of the keys of each sequence; 0: the keys of the whole batch fall into `parts`
   int parts;         // for each head; batch * splits where splits is not 0
+  float cap_scale;   // kernels with a softcap: as in AttunePrefillParams
+  int seqlen_new;    // keys that store_kv appended behind seqlens_k
+  // Kernels that rotate Q, which have seqlens_k: tables as in AttuneStoreParams.
+  int rotary_dim;
+  int rotations;
+  const void* cos;
+  const void* sin;
 };
+
+// --- rotary.h --------------------------------------------------------------------------------------------------------
+// Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
+
+enum class Rotary { none, interleaved, halves };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -115,13 +128,15 @@ enum class Rescale { always, skip_first, on_new_max };
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
-constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
-constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smaller ones are zero-filled
-constexpr int B_r = 16;               // rows of Q that one thread block computes
-constexpr int B_c = 64;               // rows of K and V in one step of the main loop
-constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
-constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
-constexpr bool paged = false;         // keys are in pages that a block table names
+constexpr Dtype dtype = Dtype::bf16;                      // storage type of Q, K, V and O
+constexpr int head_dim = 128;                             // D, elements per row of Q, K and V; smaller ones are zero-filled
+constexpr int B_r = 16;                                   // rows of Q that one thread block computes
+constexpr int B_c = 64;                                   // rows of K and V in one step of the main loop
+constexpr int warps = 4;                                  // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
+constexpr int stages = 2;                                 // K/V blocks that shared memory holds at a time
+constexpr bool paged = false;                             // keys are in pages that a block table names
+[[maybe_unused]] constexpr Rotary rotary = Rotary::none;  // pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves
+[[maybe_unused]] constexpr bool softcap = false;          // scores x become softcap * tanh(x / softcap)
 }  // namespace variant
 
 // Instructions. On the CPU these functions have other bodies, given before this file.
@@ -981,7 +996,8 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
   if (batch >= params.batch) {
     seqlen = 0;
   } else if (params.seqlens_k != nullptr) {
-    const int given = load_global_int(params.seqlens_k + batch);
+    const int before = load_global_int(params.seqlens_k + batch);
+    const int given = (before < seqlen ? before : seqlen) + params.seqlen_new;
     seqlen = given < 0 ? 0 : given < seqlen ? given : seqlen;
   }
   return {params.seqlen_q, seqlen, params.window_left, params.window_right};
@@ -1147,6 +1163,9 @@ struct QueryRow {
   }
 };
 
+// --- blocks/query_fragments.cuh --------------------------------------------------------------------------------------
+// A tile of queries in fragments of mma.
+
 // Q as the A operand of mma: in registers, or where they are short as they would be there in shared memory, read again
 // in each product.
 template <int inner_tiles, int row_tiles, int warps, bool in_registers>
@@ -1211,8 +1230,9 @@ struct QueryFragments {
 #pragma unroll
       for (int d = 0; d < 2; ++d) {
         const int own_column = column + d * 8 + lane % 4 * 2;
-        if (own.exists && own_column < params.head_dim)
-          words.word[d * 2 + h] = load_global_word(elements + own_column * 2);
+        if (!own.exists || own_column >= params.head_dim) continue;
+        u32& word = words.word[d * 2 + h];
+        word = load_global_word(elements + own_column * 2);
       }
     }
     return words;
@@ -1356,6 +1376,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_
   const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
 
   Position position(params);
+  wait_for_kernel_before();  // store_kv may still be writing new keys
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
   while (position.exists()) {

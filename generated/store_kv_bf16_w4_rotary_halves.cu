@@ -21,7 +21,7 @@ enum class Rotary { none, interleaved, halves };
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
 
-#define ATTUNE_PARAMS_ABI 3
+#define ATTUNE_PARAMS_ABI 4
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -120,7 +120,7 @@ enum class Rescale { always, skip_first, on_new_max };
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;                        // storage type of Q, K, V and O
 constexpr int warps = 4;                                    // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
-[[maybe_unused]] constexpr Rotary rotary = Rotary::halves;  // pairs of a key's columns that are rotated as it is stored: neighbours, or columns of its two halves
+[[maybe_unused]] constexpr Rotary rotary = Rotary::halves;  // pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves
 }  // namespace variant
 
 // Instructions. On the CPU these functions have other bodies, given before this file.
@@ -296,6 +296,24 @@ __device__ __forceinline__ float unpack_high(u32 word) {
   return unpack_low<dtype>(word >> 16);
 }
 
+// --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
+// Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
+// begin before the first has ended. Before compute capability 9.0 it never does.
+
+// Behind this call of all of a kernel's blocks, the next kernel's blocks may begin.
+__device__ __forceinline__ void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Returns once the kernel before has ended and what it wrote can be read.
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 #endif  // ATTUNE_EMULATOR
 
 // --- blocks/cache_slot.cuh -------------------------------------------------------------------------------------------
@@ -381,8 +399,24 @@ struct ChunkIndex {
   }
 };
 
+// --- blocks/rotation.cuh ---------------------------------------------------------------------------------------------
+// Rotary position embedding of two elements: pairs of a row's columns are turned by angles that depend on the row's
+// position. Neighbouring columns make a pair (interleaved, as GPT-J has it), or columns rotary_dim / 2 apart (halves,
+// GPT-NeoX).
+
+// Two elements of one half, of which `partners` are in the other, each by its own angle.
+template <Dtype dtype>
+__device__ __forceinline__ u32 turn_half(u32 elements, u32 partners, bool upper, u32 cosines, u32 sines) {
+  const float sign = upper ? 1.0f : -1.0f;
+  const float low = unpack_low<dtype>(elements) * unpack_low<dtype>(cosines) +
+                    sign * unpack_low<dtype>(partners) * unpack_low<dtype>(sines);
+  const float high = unpack_high<dtype>(elements) * unpack_high<dtype>(cosines) +
+                     sign * unpack_high<dtype>(partners) * unpack_high<dtype>(sines);
+  return pack<dtype>(low, high);
+}
+
 // --- blocks/rotary.cuh -----------------------------------------------------------------------------------------------
-// Rotary position embedding: pairs of a row's columns are turned by angles that depend on the row's position.
+// Rotary position embedding of eight elements.
 
 // Tables of the angles: positions x rotary_dim / 2.
 struct Rotation {
@@ -392,8 +426,7 @@ struct Rotation {
   int positions;
 };
 
-// Turns the eight elements from `column` on of a row at this position; `from` is where they are in memory. Neighbouring
-// columns make a pair (interleaved, as GPT-J has it), or columns rotary_dim / 2 apart (halves, GPT-NeoX). Columns from
+// Turns the eight elements from `column` on of a row at this position; `from` is where they are in memory. Columns from
 // rotary_dim on and positions outside the tables stay as they are.
 template <Dtype dtype>
 __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int column, const Rotation& rotation,
@@ -405,14 +438,9 @@ __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int co
   const Chunk c = load_global(static_cast<const char*>(rotation.cos) + first_angle * element_bytes);
   const Chunk s = load_global(static_cast<const char*>(rotation.sin) + first_angle * element_bytes);
   const Chunk partner = load_global(from + (upper ? -half : half) * element_bytes);
-  const float sign = upper ? 1.0f : -1.0f;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float low = unpack_low<dtype>(elements.word[i]) * unpack_low<dtype>(c.word[i]) +
-                      sign * unpack_low<dtype>(partner.word[i]) * unpack_low<dtype>(s.word[i]);
-    const float high = unpack_high<dtype>(elements.word[i]) * unpack_high<dtype>(c.word[i]) +
-                       sign * unpack_high<dtype>(partner.word[i]) * unpack_high<dtype>(s.word[i]);
-    elements.word[i] = pack<dtype>(low, high);
+    elements.word[i] = turn_half<dtype>(elements.word[i], partner.word[i], upper, c.word[i], s.word[i]);
   }
 }
 
@@ -421,6 +449,7 @@ __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int co
 constexpr int threads = variant::warps * warp_size;
 
 extern "C" __global__ void __launch_bounds__(threads) store_kv_bf16_w4_rotary_halves(const __grid_constant__ AttuneStoreParams params) {
+  let_next_kernel_begin();
   const ChunkIndex own(params.batch, params.tokens, params.heads_kv, params.head_dim, threads);
   if (!own.exists) return;
   const CacheSlot slot = slot_of(params, own.batch, own.row);

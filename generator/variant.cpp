@@ -52,7 +52,7 @@ constexpr std::array field_table{
             "tiles of Q that shared memory holds at a time"),
     boolean("paged", &Variant::paged, "paged", "keys are in pages that a block table names"),
     choice("rotary", &Variant::rotary, rotary_words, "rotary_", false,
-           "pairs of a key's columns that are rotated as it is stored: neighbours, or columns of its two halves"),
+           "pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves"),
     boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
     boolean("window", &Variant::window, "window",
             "query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it"),
@@ -111,7 +111,8 @@ constexpr std::array prefill_sm90_keys{
     "dtype"sv,  "head_dim"sv,  "head_dim_v"sv, "B_r"sv,       "B_c"sv,           "stages"sv,           "Q_stages"sv,
     "causal"sv, "gqa_ratio"sv, "pack_gqa"sv,   "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv, "B_c"sv, "warps"sv, "stages"sv, "paged"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,    "warps"sv,
+                                      "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv};
 

@@ -25,7 +25,7 @@ enum class Rescale : int {
   on_new_max = 2,  ///< only when some row of the warp has a new maximum
 };
 
-/// How new keys are rotated on their way into a cache (rotary position embedding).
+/// How keys are rotated on their way into a cache, and the queries that attend to them (rotary position embedding).
 enum class Rotary : int {
   none = 0,
   interleaved = 1,  ///< neighbouring columns make a pair

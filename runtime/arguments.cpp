@@ -17,9 +17,6 @@ namespace {
 /// Of attune_prefill_args before V had a head_dim of its own.
 constexpr std::size_t oldest_args_size = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
 
-// An infinite factor would turn a score of 0 into NaN.
-constexpr float largest_cap_scale = 1e30F;
-
 /// Whether the caller knows of the fields behind head_dim_v.
 bool has_features(const attune_prefill_args& args) {
   return args.struct_size >= offsetof(attune_prefill_args, softcap) + sizeof(args.softcap);
@@ -136,12 +133,13 @@ bool is_empty(const Problem& problem) {
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
   AttunePrefillParams params{.q = tensor_params(args.q, queries),
                              .k = tensor_params(args.k, keys),
                              .v = tensor_params(args.v, keys),
                              .o = tensor_params(args.o, queries),
                              .lse = args.lse,
-                             .scale_log2 = scale_log2_of(args.softmax_scale),
+                             .scale_log2 = scales.scale_log2,
                              .batch = problem.batch,
                              .heads_q = problem.heads_q,
                              .seqlen_q = problem.seqlen_q,
@@ -150,16 +148,12 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
                              .gqa_ratio = problem.heads_q / problem.heads_kv,
                              .window_left = bounded(problem.window_left, problem.seqlen_k),
                              .window_right = problem.causal ? 0 : bounded(problem.window_right, problem.seqlen_q),
-                             .cap_scale = 0,
+                             .cap_scale = scales.cap_scale,
                              .total_q = problem.total_q,
                              .total_k = problem.total_k,
                              .cu_seqlens_q = nullptr,
                              .cu_seqlens_k = nullptr,
                              .seqused_k = nullptr};
-  if (problem.softcap > 0) {
-    params.cap_scale = std::min(2 * params.scale_log2 / problem.softcap, largest_cap_scale);
-    params.scale_log2 = scale_log2_of(problem.softcap);
-  }
   if (problem.ragged) {
     params.cu_seqlens_q = args.cu_seqlens_q;
     params.cu_seqlens_k = args.cu_seqlens_k;

@@ -1,7 +1,5 @@
 #include "runtime/chunk_emulated.hpp"
 
-#include <cstdint>
-
 #include "runtime/emulated_buffers.hpp"
 #include "runtime/merge_arguments.hpp"
 #include "runtime/store_arguments.hpp"
@@ -35,12 +33,7 @@ std::vector<emulator::Buffer> buffers_of(const AttuneStoreParams& params) {
   buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
   buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
   buffers.add_array("positions", params.positions, {1, 1, params.batch, params.tokens}, Use::read);
-  const auto add_angles = [&](const char* name, const void* angles) {
-    buffers.add_array(name, static_cast<const std::uint16_t*>(angles), {1, 1, params.rotations, params.rotary_dim / 2},
-                      Use::read);
-  };
-  add_angles("rotary_cos", params.cos);
-  add_angles("rotary_sin", params.sin);
+  buffers.add_angles(params.cos, params.sin, params.rotations, params.rotary_dim);
   return std::move(buffers).take();
 }
 

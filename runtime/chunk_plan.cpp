@@ -40,11 +40,7 @@ ChunkPlan plan_chunks(const Variant& variant, int batch, int rows, int heads, in
 
 std::vector<std::string> refusals(const Variant& variant, const StoreProblem& problem, const Device& device) {
   std::vector<std::string> result = common_refusals(variant, StoreProblem::operation, problem.dtype, device);
-  if (variant.rotary != static_cast<int>(problem.rotary)) {
-    const Field& field = *find_field("rotary");
-    result.push_back(fmt::format("rotary: the kernel has {}, the problem {}", value_text(field, variant.rotary),
-                                 value_text(field, static_cast<int>(problem.rotary))));
-  }
+  check_rotary(result, variant, problem.rotary);
   return result;
 }
 

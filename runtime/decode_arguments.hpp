@@ -20,8 +20,11 @@ DecodeProblem check_arguments(const attune_decode_args& args);
 /// Checks that the workspace holds what the plan needs. Throws Error{ATTUNE_INVALID_ARGUMENT}.
 void check_workspace(const attune_decode_args& args, const DecodePlan& plan);
 
-/// Whether there is no row to compute, so that nothing has to be launched.
+/// Whether there is no row to compute; there may be new keys to store.
 bool is_empty(const DecodeProblem& problem);
+
+/// The call of store_kv that brings a checked call's new keys into the cache; of no tokens where there are none.
+attune_store_kv_args store_args(const attune_decode_args& args, const DecodeProblem& problem);
 
 /// The parameter block of a checked call, which both kernels take.
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan);

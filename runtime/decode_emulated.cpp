@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "generator/check.hpp"
+#include "runtime/chunk_emulated.hpp"
 #include "runtime/decode_arguments.hpp"
 #include "runtime/emulated_buffers.hpp"
 
@@ -19,6 +20,7 @@ std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const
     buffers.add_tensor("k", params.k, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
     buffers.add_tensor("v", params.v, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
     buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
+    buffers.add_angles(params.cos, params.sin, params.rotations, params.rotary_dim);
   }
   buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
   buffers.add_tensor("o", params.o, {params.batch, params.seqlen_q, heads_q, params.head_dim}, Use::written);
@@ -44,6 +46,11 @@ emulator::Report run_emulated(const DecodeKernels& kernels, const attune_decode_
                        .jobs = how.jobs,
                        .count_banks = how.count_banks});
   };
+  if (kernels.store != nullptr) {
+    emulator::Report stored =
+        run_emulated(*kernels.store, kernels.store_variant, store_args(args, problem), problem.store(), how);
+    if (!stored.ok()) return stored;
+  }
   emulator::Report report = run(*kernels.decode, plan.grid, plan.threads, plan.shared_bytes, Operation::decode);
   if (!report.ok() || !plan.combines()) return report;
   const Resources needs = resources(kernels.combine_variant);

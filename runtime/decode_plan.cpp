@@ -101,9 +101,9 @@ bool reads_once(const Variant& variant, const DecodeProblem& problem, const Devi
 std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device) {
   std::vector<std::string> result =
       shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
-  if ((variant.paged != 0) != problem.paged()) {
-    result.push_back(fmt::format("paged: the kernel has {}, the problem {}", variant.paged != 0, problem.paged()));
-  }
+  check_knob(result, variant, "paged", problem.paged());
+  check_knob(result, variant, "softcap", problem.softcap > 0);
+  check_rotary(result, variant, problem.rotary);
   return result;
 }
 
@@ -124,6 +124,8 @@ Variant own_variant(const DecodeProblem& problem, const Device& device) {
   Variant variant = default_variant(decode_sm80, problem.dtype, problem.head_dim, false, device.shared_per_block,
                                     {.B_r = problem.best_B_r(), .B_c = 64});
   variant.paged = problem.paged() ? 1 : 0;
+  variant.softcap = problem.softcap > 0 ? 1 : 0;
+  variant.rotary = static_cast<int>(problem.rotary);
   return variant;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/store_problem.hpp"
 
 namespace attune {
 
@@ -49,6 +50,12 @@ struct DecodeProblem {
   int splits = 0;         ///< parts of the keys of each sequence; 0: the keys of the whole batch fall into equal parts
   int window_left = -1;   ///< keys that a query sees before its own position; -1: all
   int window_right = -1;  ///< and behind it; 0: causal, -1: all
+  float softcap = 0;      ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
+
+  int seqlen_new = 0;            ///< keys that the call appends to each sequence, max_seqlen_k with them
+  Rotary rotary = Rotary::none;  ///< of these keys and of the queries
+  int rotary_dim = 0;            ///< as StoreProblem has it
+  int rotations = 0;
 
   auto operator<=>(const DecodeProblem&) const = default;
 
@@ -63,13 +70,19 @@ struct DecodeProblem {
 
   /// As Problem::key().
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 9;
+  static constexpr int key_bits = 12;
+
+  [[nodiscard]] bool appends() const { return seqlen_new > 0; }
+  [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }
+
+  /// What brings the new keys into the cache; empty where there are none.
+  [[nodiscard]] StoreProblem store() const;
 
   /// What merges the results of its parts.
   [[nodiscard]] CombineProblem merge() const { return {.dtype = dtype, .head_dim = head_dim}; }
 
-  /// "decode bf16 d128 b2 hq32 hk8 lq1 lk4096 page16 splits2 left128 right0": at most 4096 keys; what is unlimited, one
-  /// page or left to the library is not named
+  /// "decode bf16 d128 b2 hq32 hk8 lq1 lk4096 page16 splits2 left128 right0 softcap30 new1 halves64": at most 4096
+  /// keys, one of them new, rotated in 64 columns; what is unlimited, one page or left to the library is not named
   [[nodiscard]] std::string text() const;
 };
 

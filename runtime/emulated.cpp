@@ -121,12 +121,19 @@ DecodePlan EmulatedKernels::decode_plan(const DecodeProblem& problem) {
 void EmulatedKernels::prepare(const DecodeProblem& problem) {
   const DecodePlan planned = decode_plan(problem);
   if (planned.combines()) kernel_for(problem.merge());
+  if (problem.appends()) kernel_for(problem.store());
 }
 
 void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem& problem) {
   const DecodePlan planned = decode_plan(problem);
   check_workspace(args, planned);
-  DecodeKernels kernels{.decode = &kernel_for(problem).second, .combine = nullptr, .combine_variant = {}};
+  DecodeKernels kernels;
+  kernels.decode = &kernel_for(problem).second;
+  if (!is_empty(problem.store())) {
+    const auto& [variant, kernel] = kernel_for(problem.store());
+    kernels.store = &kernel;
+    kernels.store_variant = variant;
+  }
   if (planned.combines()) {
     const auto& [variant, kernel] = kernel_for(problem.merge());
     kernels.combine = &kernel;

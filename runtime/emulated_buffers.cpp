@@ -15,6 +15,11 @@ void EmulatedBuffers::add_tensor(const char* name, const AttuneTensor& tensor, c
                       .writable = use == Use::written});
 }
 
+void EmulatedBuffers::add_angles(const void* cos, const void* sin, int rotations, int rotary_dim) {
+  add_bytes("rotary_cos", cos, sizeof(std::uint16_t), {1, 1, rotations, rotary_dim / 2}, Use::read);
+  add_bytes("rotary_sin", sin, sizeof(std::uint16_t), {1, 1, rotations, rotary_dim / 2}, Use::read);
+}
+
 void EmulatedBuffers::add_bytes(const char* name, const void* data, int element_bytes,
                                 const std::array<long long, 4>& extents, Use use) {
   if (data == nullptr) return;

@@ -23,6 +23,9 @@ class EmulatedBuffers {
     add_bytes(name, data, sizeof(Element), extents, use);
   }
 
+  /// Cosines and sines of a rotation.
+  void add_angles(const void* cos, const void* sin, int rotations, int rotary_dim);
+
   [[nodiscard]] std::vector<emulator::Buffer> take() && { return std::move(buffers_); }
 
  private:

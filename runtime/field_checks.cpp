@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "runtime/problem.hpp"
+
 namespace attune {
 namespace {
 
 constexpr int head_dim_limit = 256;
+constexpr int rotary_dim_step = 16;  // 16 bytes of each half
 
 }  // namespace
 
@@ -31,6 +36,21 @@ void FieldChecks::heads(int heads_q, int heads_kv) {
   if (heads_q >= 1 && heads_kv >= 1 && heads_q % heads_kv != 0) {
     add(fmt::format("heads_kv is {}; it must divide heads_q, which is {}", heads_kv, heads_q));
   }
+}
+
+void FieldChecks::softcap(float value) {
+  if (!std::isfinite(value) || value < 0) add(fmt::format("softcap is {}; it must be finite, and 0 for none", value));
+}
+
+void FieldChecks::rotation(Rotary rotary, int rotary_dim, int rotations, int head_dim) {
+  in_range("rotary", static_cast<int>(rotary), static_cast<int>(Rotary::none), static_cast<int>(Rotary::halves));
+  if (rotary == Rotary::none) return;
+  const bool is_step = rotary_dim >= rotary_dim_step && rotary_dim % rotary_dim_step == 0;
+  if (!is_step || rotary_dim > head_dim) {
+    add(fmt::format("rotary_dim is {}; it must be a multiple of {}, and at most head_dim, which is {}", rotary_dim,
+                    rotary_dim_step, head_dim));
+  }
+  in_range("rotations", rotations, 1, most_rows);
 }
 
 void FieldChecks::head_dim(const char* field, int value, const char* otherwise) {

@@ -19,9 +19,13 @@ class FieldChecks {
   void in_range(const char* field, int value, int minimum, int maximum);
   void dtype(Dtype value);
   void heads(int heads_q, int heads_kv);
+  void softcap(float value);
 
   /// `otherwise` is said behind the range.
   void head_dim(const char* field, int value, const char* otherwise = "");
+
+  /// Of the first rotary_dim columns, for positions below `rotations`.
+  void rotation(Rotary rotary, int rotary_dim, int rotations, int head_dim);
 
   [[nodiscard]] bool empty() const { return found_.empty(); }
   void add(std::string line) { found_.push_back(std::move(line)); }

@@ -13,6 +13,7 @@
 #include "runtime/balance.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
+#include "runtime/refusals.hpp"
 
 namespace attune {
 namespace {
@@ -154,18 +155,6 @@ auto rank_of(const Variant& variant, const Problem& problem) {
   const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
   const bool spare_window = variant.window != 0 && !problem.has_window();
   return std::tuple(-newness, variant.columns(), spare_window);
-}
-
-/// Adds why a kernel that has this boolean knob or has it not cannot serve a problem that is the other way.
-void check_knob(std::vector<std::string>& result, const Variant& variant, const char* key, bool wanted) {
-  const bool has = variant.*find_field(key)->member != 0;
-  if (has == wanted) return;
-  const Family& family = family_of(variant);
-  if (!family.has_key(key)) {
-    result.push_back(fmt::format("{}: {} has no kernels with it, the problem needs one", key, family.name));
-  } else {
-    result.push_back(fmt::format("{}: the kernel has {}, the problem {}", key, has, wanted));
-  }
 }
 
 /// choose() among those with pack_gqa, or among those without.

@@ -107,9 +107,7 @@ std::vector<std::string> problems_of(const Problem& problem) {
   if (problem.head_dim_v != 0) checks.head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");
   checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
   checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
-  if (!std::isfinite(problem.softcap) || problem.softcap < 0) {
-    checks.add(fmt::format("softcap is {}; it must be finite, and 0 for none", problem.softcap));
-  }
+  checks.softcap(problem.softcap);
   return std::move(checks).take();
 }
 

@@ -26,4 +26,22 @@ std::vector<std::string> common_refusals(const Variant& variant, Operation opera
   return result;
 }
 
+void check_knob(std::vector<std::string>& result, const Variant& variant, const char* key, bool wanted) {
+  const bool has = variant.*find_field(key)->member != 0;
+  if (has == wanted) return;
+  const Family& family = family_of(variant);
+  if (!family.has_key(key)) {
+    result.push_back(fmt::format("{}: {} has no kernels with it, the problem needs one", key, family.name));
+  } else {
+    result.push_back(fmt::format("{}: the kernel has {}, the problem {}", key, has, wanted));
+  }
+}
+
+void check_rotary(std::vector<std::string>& result, const Variant& variant, Rotary wanted) {
+  if (variant.rotary == static_cast<int>(wanted)) return;
+  const Field& field = *find_field("rotary");
+  result.push_back(fmt::format("rotary: the kernel has {}, the problem {}", value_text(field, variant.rotary),
+                               value_text(field, static_cast<int>(wanted))));
+}
+
 }  // namespace attune

@@ -13,4 +13,10 @@ namespace attune {
 std::vector<std::string> common_refusals(const Variant& variant, Operation operation, Dtype dtype,
                                          const Device& device);
 
+/// Adds why a kernel that has this boolean knob or has it not cannot serve a problem that is the other way.
+void check_knob(std::vector<std::string>& result, const Variant& variant, const char* key, bool wanted);
+
+/// The same of the rotation of keys and queries.
+void check_rotary(std::vector<std::string>& result, const Variant& variant, Rotary wanted);
+
 }  // namespace attune

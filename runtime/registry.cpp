@@ -254,11 +254,12 @@ void Registry::prepare(const attune_decode_args& args) {
   driver.warm(loaded.kernel);
   const DecodePlan planned = plan(loaded.variant, problem, loaded.device);
   if (planned.combines()) driver.warm(state_->kernel_for(problem.merge(), driver).kernel);
+  if (problem.appends()) driver.warm(state_->kernel_for(problem.store(), driver).kernel);
 }
 
 void Registry::decode(const attune_decode_args& args, void* stream) {
   const DecodeProblem problem = check_arguments(args);
-  if (is_empty(problem)) return;
+  if (is_empty(problem)) return store_kv(store_args(args, problem), stream);
   if (state_->emulated) return state_->emulated->decode(args, problem);
   const Driver& driver = state_->open_driver();
   const Loaded& loaded = state_->kernel_for(problem, driver);
@@ -266,12 +267,20 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
   check_workspace(args, planned);
   // Found before the first launch: what fails must not leave half of the work behind.
   const Loaded* merge = planned.combines() ? &state_->kernel_for(problem.merge(), driver) : nullptr;
+  const StoreProblem new_keys = problem.store();
+  const Loaded* store = is_empty(new_keys) ? nullptr : &state_->kernel_for(new_keys, driver);
   const AttuneDecodeParams params = make_params(args, problem, planned);
-  driver.launch(loaded.kernel, planned.grid, planned.threads, planned.shared_bytes, stream, &params);
+  const auto behind = loaded.device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
+  if (store != nullptr) {
+    const ChunkPlan chunks = plan(store->variant, new_keys);
+    const AttuneStoreParams store_params = make_params(store_args(args, problem), new_keys);
+    driver.launch(store->kernel, chunks.grid, chunks.threads, 0, stream, &store_params);
+  }
+  driver.launch(loaded.kernel, planned.grid, planned.threads, planned.shared_bytes, stream, &params,
+                store != nullptr ? behind : LaunchOrder::after);
   if (merge == nullptr) return;
   const Resources needs = resources(merge->variant);
-  const auto order = merge->device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
-  driver.launch(merge->kernel, planned.combine_grid, needs.threads, needs.shared_bytes, stream, &params, order);
+  driver.launch(merge->kernel, planned.combine_grid, needs.threads, needs.shared_bytes, stream, &params, behind);
 }
 
 template <class Args>

@@ -10,8 +10,6 @@
 namespace attune {
 namespace {
 
-constexpr std::size_t rotation_alignment = 16;
-
 Extents new_rows_of(const StoreProblem& problem) { return {problem.batch, problem.tokens, problem.heads_kv}; }
 
 Extents cache_of(const StoreProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
@@ -29,13 +27,6 @@ StoreProblem problem_of(const attune_store_kv_args& args) {
           .rotary = static_cast<Rotary>(raw(args.rotary)),
           .rotary_dim = args.rotary_dim,
           .rotations = args.rotations};
-}
-
-void check_angles(std::vector<std::string>& found, const char* name, const void* angles) {
-  if (angles == nullptr) {
-    found.push_back(fmt::format("{} is null; it must point to device memory where keys are rotated", name));
-  }
-  check_alignment(found, name, angles, rotation_alignment);
 }
 
 void check_memory(std::vector<std::string>& found, const attune_store_kv_args& args, const StoreProblem& problem) {

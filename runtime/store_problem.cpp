@@ -8,21 +8,7 @@
 namespace attune {
 namespace {
 
-constexpr int rotary_dim_step = 16;  // 16 bytes of each half
-
 std::string word_of(const char* key, int value) { return value_text(*find_field(key), value); }
-
-void check_rotation(FieldChecks& checks, const StoreProblem& problem) {
-  checks.in_range("rotary", static_cast<int>(problem.rotary), static_cast<int>(Rotary::none),
-                  static_cast<int>(Rotary::halves));
-  if (!problem.rotates()) return;
-  const bool is_step = problem.rotary_dim >= rotary_dim_step && problem.rotary_dim % rotary_dim_step == 0;
-  if (!is_step || problem.rotary_dim > problem.head_dim) {
-    checks.add(fmt::format("rotary_dim is {}; it must be a multiple of {}, and at most head_dim, which is {}",
-                           problem.rotary_dim, rotary_dim_step, problem.head_dim));
-  }
-  checks.in_range("rotations", problem.rotations, 1, most_rows);
-}
 
 }  // namespace
 
@@ -49,7 +35,7 @@ std::vector<std::string> problems_of(const StoreProblem& problem) {
   checks.in_range("page_size", problem.page_size, 1, most_rows);
   checks.in_range("pages", problem.pages, 0, most_rows);
   checks.in_range("table_width", problem.table_width, 1, most_rows);
-  check_rotation(checks, problem);
+  checks.rotation(problem.rotary, problem.rotary_dim, problem.rotations, problem.head_dim);
   return std::move(checks).take();
 }
 

@@ -20,6 +20,9 @@ constexpr std::int64_t bytes_per_element = 2;  // fp16 and bf16
 // A scale of 0 would turn a masked score's -inf into NaN; with this one every finite score still becomes 0.
 constexpr float smallest_scale = 1e-30F;
 
+// An infinite factor would turn a score of 0 into NaN.
+constexpr float largest_cap_scale = 1e30F;
+
 void check_stride(std::vector<std::string>& found, const char* tensor, const char* dimension, std::int64_t stride,
                   std::int64_t extent, Access access) {
   if (extent <= 1) return;  // never used
@@ -83,6 +86,13 @@ void check_table(std::vector<std::string>& found, const std::int32_t* block_tabl
   }
 }
 
+void check_angles(std::vector<std::string>& found, const char* name, const void* angles) {
+  if (angles == nullptr) {
+    found.push_back(fmt::format("{} is null; it must point to device memory where keys are rotated", name));
+  }
+  check_alignment(found, name, angles, vector_bytes);
+}
+
 void check_struct_size(const char* type, std::size_t given, std::size_t needed) {
   if (given >= needed) return;
   throw Error(ATTUNE_INVALID_ARGUMENT,
@@ -99,8 +109,11 @@ void check_softmax_scale(std::vector<std::string>& found, float softmax_scale) {
   }
 }
 
-float scale_log2_of(float softmax_scale) {
-  return std::max(softmax_scale * std::numbers::log2e_v<float>, smallest_scale);
+ScoreScales scales_of(float softmax_scale, float softcap) {
+  const auto log2_of = [](float scale) { return std::max(scale * std::numbers::log2e_v<float>, smallest_scale); };
+  const float scale_log2 = log2_of(softmax_scale);
+  if (softcap == 0) return {.scale_log2 = scale_log2, .cap_scale = 0};
+  return {.scale_log2 = log2_of(softcap), .cap_scale = std::min(2 * scale_log2 / softcap, largest_cap_scale)};
 }
 
 AttuneTensor tensor_params(const attune_tensor& tensor, const Extents& extents) {

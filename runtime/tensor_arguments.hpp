@@ -34,6 +34,9 @@ void check_alignment(std::vector<std::string>& found, const char* name, const vo
 void check_table(std::vector<std::string>& found, const std::int32_t* block_table, int batch, int pages,
                  int table_width);
 
+/// Adds a line where the cosines or sines of a rotation are not there, or not where kernels can read them.
+void check_angles(std::vector<std::string>& found, const char* name, const void* angles);
+
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale);
 
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} where a caller's arguments are smaller than what the library reads of them.
@@ -42,8 +45,12 @@ void check_struct_size(const char* type, std::size_t given, std::size_t needed);
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} with these lines, if there are any.
 void throw_if_any(const std::vector<std::string>& found);
 
-/// The scale that kernels take.
-float scale_log2_of(float softmax_scale);
+/// The factors of scores that kernels take.
+struct ScoreScales {
+  float scale_log2;
+  float cap_scale;  ///< 0 without a softcap
+};
+ScoreScales scales_of(float softmax_scale, float softcap);
 
 /// A checked tensor as kernels take it: a dimension of one element may come with any stride, and 0 keeps every address
 /// that a kernel forms an aligned one.

@@ -15,7 +15,8 @@ struct AttuneDecodeParams {
   float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
   float* partial_o;        // slots x heads_kv x rows x head_dim; rows: seqlen_q * gqa_ratio; see blocks/parts.cuh
   float* partial_lse;      // slots x heads_kv x rows, log base 2
-  const int* seqlens_k;    // batch: the keys of each sequence, those beyond max_seqlen_k ignored; null: max_seqlen_k
+  const int* seqlens_k;    // batch: a sequence has so many keys and seqlen_new; those beyond max_seqlen_k are ignored.
+                           // Null: max_seqlen_k
   const int* block_table;  // batch x table_width: pages of each sequence; null: sequence i has page i alone
   float scale_log2;        // softmax scale times log2(e): softmax runs in base 2
   int batch;
@@ -33,4 +34,11 @@ struct AttuneDecodeParams {
   int evict_first;   // 1: keys and values are read once and shall not displace what L2 holds
   int splits;        // parts of the keys of each sequence; 0: the keys of the whole batch fall into `parts`
   int parts;         // for each head; batch * splits where splits is not 0
+  float cap_scale;   // kernels with a softcap: as in AttunePrefillParams
+  int seqlen_new;    // keys that store_kv appended behind seqlens_k
+  // Kernels that rotate Q, which have seqlens_k: tables as in AttuneStoreParams.
+  int rotary_dim;
+  int rotations;
+  const void* cos;
+  const void* sin;
 };

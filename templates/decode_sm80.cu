@@ -13,6 +13,7 @@
 // limits as long as enough of it is asked for at a time: latency times rate is some 40 KB a multiprocessor, and two or
 // three blocks with `stages` strips a warp keep 64 to 192 KB under way.
 #include "decode_params.h"
+#include "rotary.h"
 #include "types.h"
 
 namespace variant {
@@ -23,13 +24,22 @@ constexpr int B_c = 64;
 constexpr int warps = 4;
 constexpr int stages = 2;
 constexpr bool paged = false;
+constexpr Rotary rotary = Rotary::none;
+constexpr bool softcap = false;
 }  // namespace variant
 
 #include "blocks/cache_copy.cuh"
 #include "blocks/merge_warps.cuh"
 #include "blocks/multiply.cuh"
 #include "blocks/parts.cuh"
+#include "blocks/query_fragments.cuh"
+#if variant::rotary != Rotary::none
+#include "blocks/query_rotation.cuh"
+#endif
 #include "blocks/query_rows.cuh"
+#if variant::softcap
+#include "blocks/softcap.cuh"
+#endif
 #include "blocks/softmax.cuh"
 #include "blocks/tile.cuh"
 #include "ptx/cp_async.cuh"
@@ -175,6 +185,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
   const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
 
   Position position(params);
+  wait_for_kernel_before();  // store_kv may still be writing new keys
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
   while (position.exists()) {
@@ -202,6 +213,9 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
       pipeline.request_K(params, stage);
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+#if variant::softcap
+      cap_scores(S, params.cap_scale);
+#endif
       position.visible.apply(S, first_row, params.gqa_ratio, first_key);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);

@@ -18,12 +18,14 @@ constexpr Rotary rotary = Rotary::none;
 #if variant::rotary != Rotary::none
 #include "blocks/rotary.cuh"
 #endif
+#include "ptx/kernel_order.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
 
 constexpr int threads = variant::warps * warp_size;
 
 extern "C" __global__ void __launch_bounds__(threads) store_kv(const __grid_constant__ AttuneStoreParams params) {
+  let_next_kernel_begin();
   const ChunkIndex own(params.batch, params.tokens, params.heads_kv, params.head_dim, threads);
   if (!own.exists) return;
   const CacheSlot slot = slot_of(params, own.batch, own.row);

@@ -21,7 +21,8 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
   if (batch >= params.batch) {
     seqlen = 0;
   } else if (params.seqlens_k != nullptr) {
-    const int given = load_global_int(params.seqlens_k + batch);
+    const int before = load_global_int(params.seqlens_k + batch);
+    const int given = (before < seqlen ? before : seqlen) + params.seqlen_new;
     seqlen = given < 0 ? 0 : given < seqlen ? given : seqlen;
   }
   return {params.seqlen_q, seqlen, params.window_left, params.window_right};

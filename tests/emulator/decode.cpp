@@ -21,6 +21,7 @@ namespace {
 using testing::DecodeCase;
 using testing::DecodeImage;
 using testing::only_sequence;
+using testing::random_append_case;
 using testing::random_decode_case;
 
 /// The shipped kernels, compiled on first need.
@@ -28,19 +29,36 @@ class Kernels {
  public:
   Kernels() : cache_(default_cache_root()) {
     const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
-    const Result<Collection> collected = collect(std::vector{specs / "decode.yaml", specs / "combine.yaml"});
+    const Result<Collection> collected =
+        collect(std::vector{specs / "decode.yaml", specs / "combine.yaml", specs / "store_kv.yaml"});
     REQUIRE(collected.ok());
     for (const Wanted& one : collected.value.wanted) {
-      (family_of(one.variant).operation == Operation::decode ? decode_ : combine_).push_back(one.variant);
+      const Operation operation = family_of(one.variant).operation;
+      (operation == Operation::decode    ? decode_
+       : operation == Operation::combine ? combine_
+                                         : store_)
+          .push_back(one.variant);
     }
   }
 
+  /// A shipped kernel, or one that differs from it in what is compiled at run time alone.
   [[nodiscard]] Variant variant_for(const DecodeProblem& problem) const {
-    return choose(decode_, problem, emulator::device()).value();
+    DecodeProblem plain = problem;
+    plain.softcap = 0;
+    plain.rotary = Rotary::none;
+    Variant variant = choose(decode_, plain, emulator::device()).value();
+    variant.softcap = problem.softcap > 0 ? 1 : 0;
+    variant.rotary = static_cast<int>(problem.rotary);
+    return variant;
   }
 
   DecodeKernels find(const DecodePlan& plan, const DecodeProblem& problem) {
-    DecodeKernels kernels{.decode = &kernel(plan.variant), .combine = nullptr, .combine_variant = {}};
+    DecodeKernels kernels;
+    kernels.decode = &kernel(plan.variant);
+    if (problem.appends()) {
+      kernels.store_variant = choose(store_, problem.store(), emulator::device()).value();
+      kernels.store = &kernel(kernels.store_variant);
+    }
     if (!plan.combines()) return kernels;
     kernels.combine_variant = choose(combine_, problem.merge(), emulator::device()).value();
     kernels.combine = &kernel(kernels.combine_variant);
@@ -59,6 +77,7 @@ class Kernels {
   const Cache cache_;
   std::vector<Variant> decode_;
   std::vector<Variant> combine_;
+  std::vector<Variant> store_;
   std::map<Variant, emulator::Kernel> kernels_;
 };
 
@@ -86,10 +105,7 @@ struct HostMemory {
     return image.args(in.data(), out.data(), lse.data(), image.table().data(), image.lengths().data());
   }
 
-  [[nodiscard]] DecodeImage::Output output(const DecodeImage& image) const {
-    CHECK(in == image.in());
-    return image.output(out, lse);
-  }
+  [[nodiscard]] DecodeImage::Output output(const DecodeImage& image) const { return image.output(in, out, lse); }
 
   std::vector<std::uint16_t> in;
   std::vector<std::uint16_t> out;
@@ -109,13 +125,11 @@ std::string run(Kernels& kernels, const DecodeProblem& problem, const attune_dec
   return run(kernels, problem, args, plan(kernels.variant_for(problem), problem, emulator::device()), seed);
 }
 
-}  // namespace
-
-TEST_CASE("shipped decode kernels agree with the reference on random problems, and no access of them is unsafe") {
+void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (&random_case)(Random&, int)) {
   Kernels kernels;
-  Random random(7);
-  for (std::uint64_t i = 0; i < 120; ++i) {
-    const DecodeCase one = random_decode_case(random, 300);
+  Random random(seed);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const DecodeCase one = random_case(random, 300);
     const DecodeProblem& problem = one.problem;
     CAPTURE(one.text());
     DecodePlan planned = plan(kernels.variant_for(problem), problem, emulator::device());
@@ -130,6 +144,16 @@ TEST_CASE("shipped decode kernels agree with the reference on random problems, a
     REQUIRE_MESSAGE(fault.empty(), fault);
     image.check(memory.output(image), args.softmax_scale);
   }
+}
+
+}  // namespace
+
+TEST_CASE("shipped decode kernels agree with the reference on random problems, and no access of them is unsafe") {
+  check_random_problems(7, 120, random_decode_case);
+}
+
+TEST_CASE("decode with new keys, rotations and softcaps agrees with the reference on random problems") {
+  check_random_problems(8, 120, random_append_case);
 }
 
 TEST_CASE("with a number of splits a sequence has the same bits alone and in a batch") {

@@ -61,6 +61,7 @@ struct FakeCuda {
   std::atomic<int> shared_limit{0};     ///< its value
   FakeLaunch last_launch;               ///< only where one thread launches
   FakeLaunch second_launch;             ///< the one behind it
+  FakeLaunch third_launch;
 
   void reset() {
     current_device = -1;
@@ -73,6 +74,7 @@ struct FakeCuda {
     shared_limit = 0;
     last_launch = {};
     second_launch = {};
+    third_launch = {};
   }
 };
 

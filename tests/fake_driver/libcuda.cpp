@@ -152,6 +152,7 @@ Result launch_kernel_ex(const LaunchConfig* config, Handle kernel, void** params
   const int before = state().launches.fetch_add(1, std::memory_order_relaxed);
   if (before == 0) note(state().last_launch, *config, kernel, params[0]);
   if (before == 1) note(state().second_launch, *config, kernel, params[0]);
+  if (before == 2) note(state().third_launch, *config, kernel, params[0]);
   return success;
 }
 

@@ -24,10 +24,9 @@ class DecodeCall {
         lse_(gpu().driver, image_.poisoned_lse().size() * sizeof(float)),
         table_(gpu().driver, image_.table().size() * sizeof(std::int32_t)),
         lengths_(gpu().driver, image_.lengths().size() * sizeof(std::int32_t)) {
-    in_.upload(image_.in());
     table_.upload(image_.table());
     lengths_.upload(image_.lengths());
-    poison();
+    restore();
     args = image_.args(in_.data(), out_.data(), lse_.data(), table_.data(), lengths_.data());
     REQUIRE_MESSAGE(attune_decode_workspace(registry.get(), &args, &args.workspace_bytes) == ATTUNE_OK,
                     attune_last_error());
@@ -38,18 +37,22 @@ class DecodeCall {
 
   attune_decode_args args{};
 
-  void poison() const {
+  /// The memory as it was before the first call.
+  void restore() const {
+    in_.upload(image_.in());
     out_.upload(image_.poisoned_out());
     lse_.upload(image_.poisoned_lse());
   }
 
   [[nodiscard]] DecodeImage::Output fetch() const {
     gpu().driver.synchronize();
+    std::vector<std::uint16_t> in = image_.in();
     std::vector<std::uint16_t> out = image_.poisoned_out();
     std::vector<float> lse = image_.poisoned_lse();
+    in_.download(in);
     out_.download(out);
     lse_.download(lse);
-    return image_.output(std::move(out), std::move(lse));
+    return image_.output(std::move(in), std::move(out), std::move(lse));
   }
 
   [[nodiscard]] const DecodeImage& image() const { return image_; }
@@ -65,9 +68,20 @@ class DecodeCall {
 };
 
 DecodeImage::Output run(const TestRegistry& registry, const DecodeCall& call) {
-  call.poison();
+  call.restore();
   REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
   return call.fetch();
+}
+
+void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (&random_case)(Random&, int)) {
+  const TestRegistry registry;
+  Random random(seed);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const DecodeCase one = random_case(random, i % 4 == 0 ? 3000 : 300);
+    CAPTURE(one.text());
+    const DecodeCall call(registry, one, i + 1);
+    call.image().check(run(registry, call), call.args.softmax_scale);
+  }
 }
 
 DecodeCase long_case(int splits) {
@@ -84,27 +98,36 @@ DecodeCase long_case(int splits) {
           .lengths = {4999, 1, 0, 777, 5000}};
 }
 
+/// The same with three new keys for as many queries; those of the last sequence are beyond what is seen.
+DecodeCase long_append_case(int splits) {
+  DecodeCase one = long_case(splits);
+  one.problem.seqlen_q = one.problem.seqlen_new = 3;
+  one.problem.rotary = Rotary::halves;
+  one.problem.rotary_dim = 64;
+  one.problem.rotations = 5000;
+  return one;
+}
+
 }  // namespace
 
 TEST_CASE("decode agrees with the reference on 200 random problems") {
-  const TestRegistry registry;
-  Random random(11);
-  for (std::uint64_t i = 0; i < 200; ++i) {
-    const DecodeCase one = testing::random_decode_case(random, i % 4 == 0 ? 3000 : 300);
-    CAPTURE(one.text());
-    const DecodeCall call(registry, one, i + 1);
-    call.image().check(run(registry, call), call.args.softmax_scale);
-  }
+  check_random_problems(11, 200, testing::random_decode_case);
+}
+
+TEST_CASE("decode with new keys, rotations and softcaps agrees with the reference on 300 random problems") {
+  check_random_problems(12, 300, testing::random_append_case);
 }
 
 TEST_CASE("ten runs of decode on the same inputs give the same bits") {
   const TestRegistry registry;
   for (const int splits : {0, 1, 7}) {
     CAPTURE(splits);
-    const DecodeCall call(registry, long_case(splits), 3);
-    const DecodeImage::Output first = run(registry, call);
-    call.image().check(first, call.args.softmax_scale);
-    for (int i = 1; i < 10; ++i) CHECK(run(registry, call) == first);
+    for (const DecodeCase& one : {long_case(splits), long_append_case(splits)}) {
+      const DecodeCall call(registry, one, 3);
+      const DecodeImage::Output first = run(registry, call);
+      call.image().check(first, call.args.softmax_scale);
+      for (int i = 1; i < 10; ++i) CHECK((run(registry, call) == first));
+    }
   }
 }
 
@@ -112,9 +135,9 @@ TEST_CASE("with a number of splits a sequence has the same bits alone and in a b
   const TestRegistry registry;
   for (const int splits : {1, 3}) {
     CAPTURE(splits);
-    const DecodeCall call(registry, long_case(splits), 4);
+    const DecodeCall call(registry, long_append_case(splits), 4);
     const DecodeImage::Output together = run(registry, call);
-    call.poison();
+    call.restore();
     for (int sequence = 0; sequence < call.args.batch; ++sequence) {
       const attune_decode_args alone = testing::only_sequence(call.args, sequence);
       REQUIRE_MESSAGE(attune_decode(registry.get(), &alone, nullptr) == ATTUNE_OK, attune_last_error());
@@ -125,9 +148,9 @@ TEST_CASE("with a number of splits a sequence has the same bits alone and in a b
 
 TEST_CASE("calls of decode that follow each other on one workspace do not disturb each other") {
   const TestRegistry registry;
-  const DecodeCall call(registry, long_case(0), 5);
+  const DecodeCall call(registry, long_append_case(0), 5);
   const DecodeImage::Output expected = run(registry, call);
-  call.poison();
+  call.restore();
   for (int i = 0; i < 20; ++i) {
     REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
   }

@@ -36,6 +36,11 @@ std::int64_t page_elements(const DecodeProblem& problem) {
 }  // namespace
 
 int DecodeCase::length(int sequence) const {
+  const std::int64_t keys = std::int64_t{lengths[static_cast<std::size_t>(sequence)]} + problem.seqlen_new;
+  return static_cast<int>(std::clamp<std::int64_t>(keys, 0, problem.max_seqlen_k));
+}
+
+int DecodeCase::keys_before(int sequence) const {
   return std::clamp(lengths[static_cast<std::size_t>(sequence)], 0, problem.max_seqlen_k);
 }
 
@@ -84,12 +89,51 @@ DecodeCase random_decode_case(Random& random, int most_keys) {
   return one;
 }
 
+DecodeCase random_append_case(Random& random, int most_keys) {
+  struct Kind {
+    Dtype dtype;
+    int head_dim;
+    Rotary rotary;
+    float softcap;
+    bool appends;
+  };
+  constexpr std::array kinds{
+      Kind{Dtype::bf16, 64, Rotary::none, 0, true},      Kind{Dtype::fp16, 128, Rotary::none, 0, true},
+      Kind{Dtype::fp16, 128, Rotary::halves, 0, true},   Kind{Dtype::bf16, 64, Rotary::interleaved, 0, true},
+      Kind{Dtype::bf16, 80, Rotary::halves, 20, true},   Kind{Dtype::fp16, 200, Rotary::interleaved, 1, true},
+      Kind{Dtype::bf16, 128, Rotary::none, 1000, false}, Kind{Dtype::fp16, 40, Rotary::none, 0.5F, false}};
+  const Kind kind = one_of(random, kinds);
+  DecodeCase one = random_decode_case(random, most_keys);
+  DecodeProblem& problem = one.problem;
+  problem.dtype = kind.dtype;
+  problem.head_dim = kind.head_dim;
+  problem.softcap = kind.softcap;
+  if (!kind.appends || problem.max_seqlen_k == 0) return one;
+  one.has_lengths = true;
+  problem.seqlen_new = 1 + up_to(random, std::min(problem.max_seqlen_k, up_to(random, 1) == 0 ? 1 : 20) - 1);
+  constexpr std::array wild{-1, -3, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+  for (std::int32_t& length : one.lengths) {
+    if (up_to(random, 9) == 0) length = one_of(random, wild);
+    if (up_to(random, 2) == 0) length = std::max(0, problem.max_seqlen_k - problem.seqlen_new);
+  }
+  problem.rotary = kind.rotary;
+  if (!problem.rotates()) return one;
+  problem.rotary_dim = 16 * (1 + up_to(random, problem.head_dim / 16 - 1));
+  problem.rotations = 1 + up_to(random, 2 * most_keys);
+  return one;
+}
+
 attune_decode_args only_sequence(attune_decode_args args, int sequence) {
   args.batch = 1;
   args.q.data = static_cast<std::uint16_t*>(args.q.data) + sequence * args.q.stride_batch;
   args.o.data = static_cast<std::uint16_t*>(args.o.data) + sequence * args.o.stride_batch;
   if (args.lse != nullptr) args.lse += static_cast<std::ptrdiff_t>(sequence) * args.heads_q * args.seqlen_q;
   if (args.seqlens_k != nullptr) args.seqlens_k += sequence;
+  for (attune_tensor* tensor : {&args.k_new, &args.v_new}) {
+    if (tensor->data != nullptr) {
+      tensor->data = static_cast<std::uint16_t*>(tensor->data) + sequence * tensor->stride_batch;
+    }
+  }
   if (args.block_table != nullptr) args.block_table += static_cast<std::ptrdiff_t>(sequence) * args.table_width;
   return args;
 }
@@ -106,11 +150,23 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
   const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
   k_first_ = guard + q_elements + guard;
   v_first_ = k_first_ + cache_elements + guard;
-  in_.assign(v_first_ + cache_elements + guard, poison_bits);
-  const std::vector<std::uint16_t> q = cli::random_values(problem.dtype, q_elements, seed);
-  std::ranges::copy(q, in_.begin() + guard);
+  new_first_ = v_first_ + cache_elements + guard;
+  const std::size_t new_elements =
+      std::size_t{2} * problem.batch * problem.seqlen_new * problem.heads_kv * problem.head_dim;
+  const std::size_t angles = static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2;
+  cos_first_ = new_first_ + new_elements + guard;
+  sin_first_ = cos_first_ + angles + guard;
+  in_.assign(sin_first_ + angles + guard, poison_bits);
+  const auto put = [&](const std::vector<std::uint16_t>& values, std::size_t first) {
+    std::ranges::copy(values, in_.begin() + static_cast<std::ptrdiff_t>(first));
+  };
+  put(cli::random_values(problem.dtype, q_elements, seed), guard);
+  put(cli::random_values(problem.dtype, new_elements, seed + 1000), new_first_);
+  const Angles tables = random_angles(problem.dtype, angles, seed);
+  put(tables.cos, cos_first_);
+  put(tables.sin, sin_first_);
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
-    const int length = case_.length(sequence);
+    const int length = case_.keys_before(sequence);
     const std::size_t count = static_cast<std::size_t>(length) * problem.heads_kv * problem.head_dim;
     const std::vector<std::uint16_t> values = cli::random_values(problem.dtype, 2 * count, seed * 31 + sequence + 1);
     auto next = values.begin();
@@ -140,7 +196,9 @@ void DecodeImage::place_pages(Random& random) {
   auto next = order.begin();
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     for (int i = 0; i < problem.table_width; ++i) {
-      const bool has_keys = static_cast<long long>(i) * problem.page_size < case_.length(sequence);
+      const std::int64_t first = std::int64_t{i} * problem.page_size;
+      const std::int64_t end = std::int64_t{case_.lengths[static_cast<std::size_t>(sequence)]} + problem.seqlen_new;
+      const bool has_keys = first < case_.length(sequence) || (problem.appends() && first < end);
       table_.push_back(has_keys || !case_.has_table ? *next++ : one_of(random, nowhere));
     }
   }
@@ -154,6 +212,68 @@ std::size_t DecodeImage::key_offset(int sequence, int key, int head) const {
   const std::size_t row = case_.heads_outermost ? static_cast<std::size_t>(head) * problem.page_size + token
                                                 : token * problem.heads_kv + static_cast<std::size_t>(head);
   return page + row * problem.head_dim;
+}
+
+/// Whether the cache has room for this key of a sequence.
+bool DecodeImage::has_place(int sequence, std::int64_t key) const {
+  const DecodeProblem& problem = case_.problem;
+  if (key < 0 || key >= static_cast<std::int64_t>(problem.table_width) * problem.page_size) return false;
+  const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
+  return table_[entry] >= 0 && table_[entry] < problem.pages;
+}
+
+std::size_t DecodeImage::new_offset(bool value, int sequence, int token, int head) const {
+  const DecodeProblem& problem = case_.problem;
+  const std::size_t row = 2 * (static_cast<std::size_t>(sequence) * problem.seqlen_new + token) + (value ? 1 : 0);
+  return new_first_ + (row * problem.heads_kv + head) * problem.head_dim;
+}
+
+HostRotation DecodeImage::rotation() const {
+  const DecodeProblem& problem = case_.problem;
+  return {problem.dtype,     problem.rotary,          problem.rotary_dim,
+          problem.rotations, in_.data() + cos_first_, in_.data() + sin_first_};
+}
+
+std::vector<std::uint16_t> DecodeImage::row_at(const std::vector<std::uint16_t>& memory, std::size_t offset) const {
+  const auto begin = memory.begin() + static_cast<std::ptrdiff_t>(offset);
+  return {begin, begin + case_.problem.head_dim};
+}
+
+/// The memory that a correct call leaves.
+std::vector<std::uint16_t> DecodeImage::with_new_keys() const {
+  const DecodeProblem& problem = case_.problem;
+  std::vector<std::uint16_t> memory = in_;
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int token = 0; token < problem.seqlen_new; ++token) {
+      const std::int64_t key = std::int64_t{case_.lengths[static_cast<std::size_t>(sequence)]} + token;
+      if (!has_place(sequence, key)) continue;
+      for (int head = 0; head < problem.heads_kv; ++head) {
+        const std::size_t to = key_offset(sequence, static_cast<int>(key), head);
+        const std::vector<std::uint16_t> k = row_at(in_, new_offset(false, sequence, token, head));
+        std::ranges::copy(rotated_row(rotation(), k, key), memory.begin() + static_cast<std::ptrdiff_t>(k_first_ + to));
+        std::ranges::copy(row_at(in_, new_offset(true, sequence, token, head)),
+                          memory.begin() + static_cast<std::ptrdiff_t>(v_first_ + to));
+      }
+    }
+  }
+  return memory;
+}
+
+std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
+  const DecodeProblem& problem = case_.problem;
+  const bool in_order = problem.window_left >= 0 || problem.window_right >= 0;
+  std::vector<std::uint16_t> queries;
+  std::size_t offset = guard;
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int query = 0; query < problem.seqlen_q; ++query) {
+      const std::int64_t before = case_.lengths[static_cast<std::size_t>(sequence)];
+      for (int head = 0; head < problem.heads_q; ++head, offset += problem.head_dim) {
+        const auto row = rotated_row(rotation(), row_at(in_, offset), before + (in_order ? query : 0));
+        queries.insert(queries.end(), row.begin(), row.end());
+      }
+    }
+  }
+  return queries;
 }
 
 std::vector<std::uint16_t> DecodeImage::poisoned_out() const {
@@ -197,11 +317,28 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   args.window_left = problem.window_left;
   args.window_right = problem.window_right;
   args.splits = problem.splits;
+  args.softcap = problem.softcap;
+  if (!problem.appends()) return args;
+  args.seqlen_new = problem.seqlen_new;
+  const auto new_keys = [&](bool value) {
+    const std::int64_t token = 2 * dim * problem.heads_kv;
+    return attune_tensor{static_cast<std::uint16_t*>(in) + new_offset(value, 0, 0, 0), token * problem.seqlen_new,
+                         token, dim};
+  };
+  args.k_new = new_keys(false);
+  args.v_new = new_keys(true);
+  args.rotary = static_cast<attune_rotary>(problem.rotary);
+  args.rotary_cos = static_cast<const std::uint16_t*>(in) + cos_first_;
+  args.rotary_sin = static_cast<const std::uint16_t*>(in) + sin_first_;
+  args.rotary_dim = problem.rotary_dim;
+  args.rotations = problem.rotations;
   return args;
 }
 
-DecodeImage::Output DecodeImage::output(std::vector<std::uint16_t> out, std::vector<float> lse) const {
+DecodeImage::Output DecodeImage::output(std::vector<std::uint16_t> in, std::vector<std::uint16_t> out,
+                                        std::vector<float> lse) const {
   Output output;
+  output.in = std::move(in);
   const auto take = [](auto& memory, auto& to, std::size_t count, auto poison) {
     const auto begin = memory.begin() + guard;
     to.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
@@ -215,7 +352,7 @@ DecodeImage::Output DecodeImage::output(std::vector<std::uint16_t> out, std::vec
 }
 
 bool DecodeImage::Output::operator==(const Output& other) const {
-  return o == other.o && lse.size() == other.lse.size() &&
+  return in == other.in && o == other.o && lse.size() == other.lse.size() &&
          std::memcmp(lse.data(), other.lse.data(), lse.size() * sizeof(float)) == 0;
 }
 
@@ -226,6 +363,8 @@ ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) 
   const std::size_t dim = problem.head_dim;
   ReferenceOutput all{.o = std::vector<double>(rows() * dim, 0.0),
                       .lse = std::vector<double>(rows(), -std::numeric_limits<double>::infinity())};
+  const std::vector<std::uint16_t> memory = with_new_keys();
+  const std::vector<std::uint16_t> queries = rotated_queries();
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     const int length = case_.length(sequence);
     for (int query = 0; query < problem.seqlen_q; ++query) {
@@ -238,17 +377,18 @@ ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) 
       for (int key = first; key < end; ++key) {
         for (int head = 0; head < problem.heads_kv; ++head) {
           const std::size_t offset = key_offset(sequence, key, head);
-          k.insert(k.end(), in_.begin() + k_first_ + offset, in_.begin() + k_first_ + offset + dim);
-          v.insert(v.end(), in_.begin() + v_first_ + offset, in_.begin() + v_first_ + offset + dim);
+          k.insert(k.end(), memory.begin() + k_first_ + offset, memory.begin() + k_first_ + offset + dim);
+          v.insert(v.end(), memory.begin() + v_first_ + offset, memory.begin() + v_first_ + offset + dim);
         }
       }
       const std::size_t row = (static_cast<std::size_t>(sequence) * problem.seqlen_q + query) * problem.heads_q;
-      const HostTensor q{in_.data() + guard + row * dim, 0, 0, problem.head_dim};
+      const HostTensor q{queries.data() + row * dim, 0, 0, problem.head_dim};
       const Problem one{.dtype = problem.dtype,
                         .heads_q = problem.heads_q,
                         .heads_kv = problem.heads_kv,
                         .seqlen_k = end - first,
-                        .head_dim = problem.head_dim};
+                        .head_dim = problem.head_dim,
+                        .softcap = problem.softcap};
       const auto keys = [&](const std::vector<std::uint16_t>& values) {
         return cli::contiguous(values, one.seqlen_k, one.heads_kv, one.head_dim);
       };
@@ -275,6 +415,7 @@ void DecodeImage::check(const Output& output, double scale) const {
   CAPTURE(comparison.unwritten);
   CHECK(comparison.agrees);
   CHECK(output.surroundings_intact);
+  CHECK((output.in == with_new_keys()));
 }
 
 }  // namespace attune::testing

@@ -9,6 +9,7 @@
 #include "runtime/decode_problem.hpp"
 #include "runtime/random.hpp"
 #include "runtime/reference.hpp"
+#include "tests/harness/rotation.hpp"
 
 namespace attune::testing {
 
@@ -20,8 +21,11 @@ struct DecodeCase {
   bool has_table = true;
   bool has_lengths = true;  ///< else every sequence has max_seqlen_k keys, and `lengths` says so too
 
-  /// The keys of a sequence.
+  /// The keys of a sequence, those that the call appends among them.
   [[nodiscard]] int length(int sequence) const;
+
+  /// Those that are there before.
+  [[nodiscard]] int keys_before(int sequence) const;
 
   [[nodiscard]] std::string text() const;
 };
@@ -29,17 +33,22 @@ struct DecodeCase {
 /// A case of any kind that decode serves, with at most so many keys a sequence.
 DecodeCase random_decode_case(Random& random, int most_keys);
 
+/// Of kinds that the library compiles few kernels for: with new keys, rotated or not, and softcaps.
+DecodeCase random_append_case(Random& random, int most_keys);
+
 /// The call for one of its sequences.
 attune_decode_args only_sequence(attune_decode_args args, int sequence);
 
-/// Every element that is not Q or a key or value of a sequence is NaN: what lies behind a sequence's end, pages that no
-/// sequence has, O and LSE. Table entries behind a sequence's end name no page or any.
+/// Every element that is not Q or a key or value of a sequence is NaN: what lies behind a sequence's end (where new
+/// keys belong), pages that no sequence has, O and LSE. Table entries behind a sequence's end name no page or any.
 class DecodeImage {
  public:
   DecodeImage(DecodeCase one, std::uint64_t seed);
 
   [[nodiscard]] const DecodeProblem& problem() const { return case_.problem; }
-  [[nodiscard]] const std::vector<std::uint16_t>& in() const { return in_; }  ///< the memory that holds Q, K and V
+  [[nodiscard]] const std::vector<std::uint16_t>& in() const {
+    return in_;
+  }  ///< the memory that holds all that is read, and the cache
   [[nodiscard]] const std::vector<std::int32_t>& table() const { return table_; }
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return case_.lengths; }
   [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
@@ -51,25 +60,37 @@ class DecodeImage {
   struct Output {
     std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q x heads_q x head_dim
     std::vector<float> lse;
+    std::vector<std::uint16_t> in;
     bool surroundings_intact = true;  ///< nothing but O and LSE was written
     bool operator==(const Output& other) const;
   };
   /// Reads the memories after the call.
-  [[nodiscard]] Output output(std::vector<std::uint16_t> out, std::vector<float> lse) const;
+  [[nodiscard]] Output output(std::vector<std::uint16_t> in, std::vector<std::uint16_t> out,
+                              std::vector<float> lse) const;
 
-  /// CHECKs that the output agrees with the float64 reference, and that nothing else was written.
+  /// CHECKs that the cache has the new keys and values to the bit, that the output agrees with the float64 reference,
+  /// and that nothing else was written.
   void check(const Output& output, double scale) const;
 
  private:
   void place_pages(Random& random);
   [[nodiscard]] std::size_t key_offset(int sequence, int key, int head) const;
+  [[nodiscard]] bool has_place(int sequence, std::int64_t key) const;
+  [[nodiscard]] std::size_t new_offset(bool value, int sequence, int token, int head) const;
   [[nodiscard]] std::size_t rows() const;
+  [[nodiscard]] HostRotation rotation() const;
+  [[nodiscard]] std::vector<std::uint16_t> row_at(const std::vector<std::uint16_t>& memory, std::size_t offset) const;
+  [[nodiscard]] std::vector<std::uint16_t> with_new_keys() const;
+  [[nodiscard]] std::vector<std::uint16_t> rotated_queries() const;
   template <class Attention>
   [[nodiscard]] ReferenceOutput expected(const Attention& attention, double scale) const;
 
   DecodeCase case_;
-  std::size_t k_first_ = 0;
+  std::size_t k_first_ = 0;  ///< in in_, as the others
   std::size_t v_first_ = 0;
+  std::size_t new_first_ = 0;  ///< a token's keys, then its values
+  std::size_t cos_first_ = 0;
+  std::size_t sin_first_ = 0;
   std::vector<std::uint16_t> in_;
   std::vector<std::int32_t> table_;  ///< batch x table_width; what a call without a table means, too
 };

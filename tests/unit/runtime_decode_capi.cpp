@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -35,7 +36,11 @@ at::Decode good_call() {
                     .page_size = 16,
                     .pages = 500,
                     .table_width = 63,
-                    .splits = 2},
+                    .splits = 2,
+                    .seqlen_new = 2,
+                    .rotary = at::Rotary::halves,
+                    .rotary_dim = 96,
+                    .rotations = 1024},
           .q = at::bshd(address(0x1000), 3, 8, 128),
           .k = at::bshd(address(0x2000), 16, 2, 128),
           .v = at::bhsd(address(0x3000), 16, 2, 128),
@@ -44,7 +49,11 @@ at::Decode good_call() {
           .seqlens_k = ints(0x6000),
           .block_table = ints(0x7000),
           .workspace = address(0x8000),
-          .workspace_bytes = 1 << 20};
+          .workspace_bytes = 1 << 20,
+          .k_new = at::bshd(address(0x9000), 2, 2, 128),
+          .v_new = at::bshd(address(0xa000), 2, 2, 128),
+          .rotary_cos = address(0xb000),
+          .rotary_sin = address(0xc000)};
 }
 
 struct Misuse {
@@ -63,6 +72,24 @@ TEST_CASE("every bad field of a decode call gets a status and a message that nam
       {"max_seqlen_k is 1009; it must be at most table_width 63 x page_size 16",
        [](auto& a) { a.max_seqlen_k = 1009; }},
       {"splits is -1", [](auto& a) { a.splits = -1; }},
+      {"softcap is -1; it must be finite, and 0 for none", [](auto& a) { a.softcap = -1; }},
+      {"softcap is nan", [](auto& a) { a.softcap = std::nanf(""); }},
+      {"seqlen_new is -1; it must be at least 0", [](auto& a) { a.seqlen_new = -1; }},
+      {"seqlen_new is 1001; it must be at most max_seqlen_k, which is 1000", [](auto& a) { a.seqlen_new = 1001; }},
+      {"seqlen_new is 0; queries are rotated where the same call appends keys alone",
+       [](auto& a) { a.seqlen_new = 0; }},
+      {"k_new.data is null", [](auto& a) { a.k_new.data = nullptr; }},
+      {"v_new.stride_seq is 4; it must be a multiple of 8", [](auto& a) { a.v_new.stride_seq = 4; }},
+      {"v.stride_batch is 0; rows that are written must not share memory", [](auto& a) { a.v.stride_batch = 0; }},
+      {"seqlens_k is null; it must say how many keys each sequence has before the new ones",
+       [](auto& a) { a.seqlens_k = nullptr; }},
+      {"rotary is 3; it must be from 0 to 2",
+       [](auto& a) { std::memset(&a.rotary, 0, sizeof(a.rotary)), std::memset(&a.rotary, 3, 1); }},
+      {"rotary_dim is 24; it must be a multiple of 16, and at most head_dim, which is 128",
+       [](auto& a) { a.rotary_dim = 24; }},
+      {"rotations is 0; it must be from 1", [](auto& a) { a.rotations = 0; }},
+      {"rotary_cos is null", [](auto& a) { a.rotary_cos = nullptr; }},
+      {"rotary_sin is 0xc008; it must be a multiple of 16 bytes", [](auto& a) { a.rotary_sin = address(0xc008); }},
       {"window_left is -2", [](auto& a) { a.window_left = -2; }},
       {"softmax_scale is nan", [](auto& a) { a.softmax_scale = std::nanf(""); }},
       {"q.data is null", [](auto& a) { a.q.data = nullptr; }},
@@ -125,16 +152,34 @@ TEST_CASE("a sound decode call without a GPU or context gets ATTUNE_NO_DEVICE") 
   std::vector<attune_decode_args> calls(4, good_call().args());
   calls[1].lse = nullptr;
   calls[1].seqlens_k = nullptr;
+  calls[1].seqlen_new = 0;  // and nothing to say about new keys
+  calls[1].rotary = ATTUNE_ROTARY_NONE;
+  calls[1].k_new.data = calls[1].v_new.data = nullptr;
+  calls[1].rotary_dim = calls[1].rotations = -1;
   calls[2].block_table = nullptr;  // a contiguous cache
   calls[2].table_width = 1;
   calls[2].page_size = 1000;
   calls[2].pages = 2;
   calls[3].max_seqlen_k = 0;  // no keys to point to
+  calls[3].seqlen_new = 0;
+  calls[3].rotary = ATTUNE_ROTARY_NONE;
   calls[3].k.data = calls[3].v.data = nullptr;
   for (const attune_decode_args& args : calls) {
     CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
     CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_NO_DEVICE);
   }
+}
+
+TEST_CASE("of a smaller, older decode call nothing behind its end is looked at") {
+  const RegistryHandle registry;
+  attune_decode_args args = good_call().args();
+  args.softcap = std::nanf("");
+  args.seqlen_new = args.rotations = -1;
+  args.k_new.data = nullptr;
+  args.struct_size = offsetof(attune_decode_args, splits) + sizeof(args.splits);
+  CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
+  --args.struct_size;
+  CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_INVALID_ARGUMENT);
 }
 
 TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
@@ -143,12 +188,19 @@ TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
   args.batch = 0;
   args.q.data = args.k.data = args.v.data = args.o.data = nullptr;
   CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_OK);
+  args = good_call().args();
+  args.seqlen_q = args.seqlen_new = 0;
+  args.rotary = ATTUNE_ROTARY_NONE;
+  CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_OK);
+  args.seqlen_new = 2;  // keys to store
+  CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_NO_DEVICE);
 }
 
 TEST_CASE("the C++ API passes every field of a decode call on") {
   at::Decode call = good_call();
   call.shape.dtype = at::Dtype::fp16;
   call.shape.window_left = 9;
+  call.shape.softcap = 30;
   const attune_decode_args args = call.args();
   CHECK(args.struct_size == sizeof(args));
   CHECK(args.dtype == ATTUNE_FP16);
@@ -164,6 +216,16 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   CHECK(args.window_left == 9);
   CHECK(args.window_right == 0);
   CHECK(args.splits == 2);
+  CHECK(args.softcap == 30);
+  CHECK(args.seqlen_new == 2);
+  CHECK(args.k_new.data == address(0x9000));
+  CHECK(args.v_new.data == address(0xa000));
+  CHECK(args.v_new.stride_seq == 2 * 128);
+  CHECK(args.rotary == ATTUNE_ROTARY_HALVES);
+  CHECK(args.rotary_dim == 96);
+  CHECK(args.rotations == 1024);
+  CHECK(args.rotary_cos == address(0xb000));
+  CHECK(args.rotary_sin == address(0xc000));
   CHECK(args.softmax_scale == doctest::Approx(1 / std::sqrt(128.0)));
   CHECK(args.q.data == address(0x1000));
   CHECK(args.v.data == address(0x3000));

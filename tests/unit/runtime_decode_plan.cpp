@@ -59,7 +59,12 @@ TEST_CASE("a decode problem says what it is") {
   other.table_width = 1;
   other.splits = 3;
   other.window_left = 128;
-  CHECK(other.text() == "decode fp16 d128 b4 hq32 hk8 lq1 lk4096 splits3 left128 right0");
+  other.softcap = 30;
+  other.seqlen_new = 1;
+  other.rotary = Rotary::interleaved;
+  other.rotary_dim = 64;
+  CHECK(other.text() == "decode fp16 d128 b4 hq32 hk8 lq1 lk4096 splits3 left128 right0 softcap30 new1 interleaved64");
+  CHECK(other.store().text() == "store_kv fp16 d128 b4 hk8 t1 pages2000 page16 interleaved64");
   CHECK(typical.merge().text() == "combine bf16 d128");
 }
 

@@ -38,6 +38,20 @@ api::Decode call_of(int splits) {
           .softmax_scale = 0.5F};
 }
 
+/// The same with new keys.
+api::Decode append_call(int splits) {
+  api::Decode call = call_of(splits);
+  call.shape.seqlen_new = 5;
+  call.shape.rotary = api::Rotary::interleaved;
+  call.shape.rotary_dim = 32;
+  call.shape.rotations = 4000;
+  call.k_new = api::bshd(address(0x9000), 5, 2, 96);
+  call.v_new = api::bshd(address(0xa000), 5, 2, 96);
+  call.rotary_cos = address(0xb000);
+  call.rotary_sin = address(0xc000);
+  return call;
+}
+
 }  // namespace
 
 TEST_CASE("decode launches both kernels with one block of parameters, the second beside the first's end") {
@@ -93,15 +107,88 @@ TEST_CASE("decode launches both kernels with one block of parameters, the second
   CHECK(params.parts == 12);
 }
 
+TEST_CASE("a softcap takes the softmax's place in the scale, in a kernel of its own") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  api::Decode call = call_of(1);
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().last_launch.decode_params.cap_scale == 0);
+  CHECK(Bench::fake().loads == 1);
+  Bench::fake().launches = 0;
+  call.shape.softcap = 20;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().loads == 2);
+  CHECK(Bench::fake().last_launch.decode_params.scale_log2 == doctest::Approx(20 * std::numbers::log2e));
+  CHECK(Bench::fake().last_launch.decode_params.cap_scale == doctest::Approx(2 * 0.5 * std::numbers::log2e / 20));
+}
+
+TEST_CASE("new keys are stored by a launch before, beside whose end decode begins") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  const attune_decode_args args = append_call(4).args();
+  registry.prepare(args);
+  CHECK(fake.loads == 3);
+  registry.decode(args, address(0x77));
+  CHECK(fake.loads == 3);
+  REQUIRE(fake.launches == 3);
+  CHECK_FALSE(fake.last_launch.overlaps);
+  CHECK(fake.last_launch.stream == address(0x77));
+  CHECK(fake.last_launch.grid == Grid{3 * 5 * 2 * 12 / 128 + 1, 1, 1});
+  const AttuneStoreParams& stored = fake.last_launch.store_params;
+  CHECK(stored.k_new.data == address(0x9000));
+  CHECK(stored.v_new.data == address(0xa000));
+  CHECK(stored.v_new.stride_seq == 2 * 96);
+  CHECK(stored.k.data == address(0x2000));
+  CHECK(stored.v.stride_head == 256 * 96);
+  CHECK(stored.slots == nullptr);
+  CHECK(stored.positions == nullptr);
+  CHECK(stored.seqlens_k == address(0x6000));
+  CHECK(stored.block_table == address(0x7000));
+  CHECK(stored.cos == address(0xb000));
+  CHECK(stored.sin == address(0xc000));
+  CHECK(stored.tokens == 5);
+  CHECK(stored.page_size == 256);
+  CHECK(stored.pages == 50);
+  CHECK(stored.table_width == 12);
+  CHECK(stored.rotary_dim == 32);
+  CHECK(stored.rotations == 4000);
+  CHECK(fake.second_launch.overlaps);
+  CHECK_FALSE(fake.second_launch.combines);
+  const AttuneDecodeParams& params = fake.second_launch.decode_params;
+  CHECK(params.seqlen_new == 5);
+  CHECK(params.rotary_dim == 32);
+  CHECK(params.rotations == 4000);
+  CHECK(params.cos == address(0xb000));
+  CHECK(params.sin == address(0xc000));
+  CHECK(fake.third_launch.combines);
+  CHECK(fake.third_launch.overlaps);
+  CHECK(fake.third_launch.decode_params.seqlen_new == 5);
+}
+
+TEST_CASE("new keys without queries are stored, and nothing else is launched") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  attune_decode_args args = append_call(4).args();
+  args.seqlen_q = 0;
+  registry.decode(args, nullptr);
+  CHECK(Bench::fake().launches == 1);
+  CHECK(Bench::fake().last_launch.store_params.tokens == 5);
+}
+
 TEST_CASE("before compute capability 9.0 launches follow each other plainly") {
   if (!can_serve()) return;
   const Bench bench;
   Bench::fake().capability = 80;
   Registry registry(bench.options());
-  registry.decode(call_of(4).args(), nullptr);
-  REQUIRE(Bench::fake().launches == 2);
-  CHECK(Bench::fake().second_launch.combines);
+  registry.decode(append_call(4).args(), nullptr);
+  REQUIRE(Bench::fake().launches == 3);
   CHECK_FALSE(Bench::fake().second_launch.overlaps);
+  CHECK(Bench::fake().third_launch.combines);
+  CHECK_FALSE(Bench::fake().third_launch.overlaps);
 }
 
 TEST_CASE("one part a sequence needs one kernel and no workspace") {
@@ -142,7 +229,7 @@ TEST_CASE("a repeated decode call allocates nothing and loads nothing") {
   if (!can_serve()) return;
   const Bench bench;
   Registry registry(bench.options());
-  attune_decode_args args = call_of(0).args();
+  attune_decode_args args = append_call(0).args();
   registry.decode(args, nullptr);
   const int loads = Bench::fake().loads;
   const long long before = allocations();

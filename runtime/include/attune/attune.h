@@ -100,19 +100,26 @@ typedef struct attune_prefill_args {
   float softcap; /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
 } attune_prefill_args;
 
+/* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
+typedef enum attune_rotary {
+  ATTUNE_ROTARY_NONE = 0,
+  ATTUNE_ROTARY_INTERLEAVED = 1, /* neighbours: 2i and 2i + 1 */
+  ATTUNE_ROTARY_HALVES = 2       /* i and i + rotary_dim / 2 */
+} attune_rotary;
+
 /* O = softmax(softmax_scale * Q K^T + mask) V for few queries of each sequence and keys from a cache (Flash-Decoding).
  * The cache is pages of page_size tokens; strides put a page's tokens or its heads outermost. A contiguous cache is a
  * page for each sequence, of its length, with table_width 1. Query i of a sequence stands at position
- * i + seqlen_k - seqlen_q. */
+ * i + seqlen_k - seqlen_q, where seqlen_k counts all keys of the sequence. */
 typedef struct attune_decode_args {
-  size_t struct_size;
+  size_t struct_size; /* up to the end of splits is enough */
   attune_dtype dtype;
   attune_tensor q;            /* batch x seqlen_q x heads_q x head_dim */
   attune_tensor k;            /* pages x page_size x heads_kv x head_dim; stride_batch is that of pages */
   attune_tensor v;            /* likewise */
   attune_tensor o;            /* batch x seqlen_q x heads_q x head_dim, written */
   float* lse;                 /* batch x heads_q x seqlen_q, contiguous, natural log, written; may be null */
-  const int32_t* seqlens_k;   /* batch, device memory: the keys of each sequence; null: max_seqlen_k */
+  const int32_t* seqlens_k;   /* batch, device memory: the keys of each sequence, new ones apart; null: max_seqlen_k */
   const int32_t* block_table; /* batch x table_width, contiguous, device memory: the pages of each sequence, in order;
                                  entries behind a sequence's last key may be anything. Null: sequence i has page i */
   void* workspace;            /* attune_decode_workspace() bytes of device memory, 16-byte aligned; need not be
@@ -132,14 +139,21 @@ typedef struct attune_decode_args {
   int32_t window_right; /* and so many behind it; 0: causal, -1: all */
   int32_t splits; /* parts into which each sequence's keys fall, up to 256; results do not depend on the rest of the
                      batch. 0: as many as fill the GPU, of equal length whatever the sequences' */
+  float softcap;  /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
+  /* New keys and values, which the call first writes into the cache as attune_store_kv does, behind the seqlens_k keys
+   * that each sequence has, which then has seqlen_new more: max_seqlen_k, windows and positions count them. */
+  int32_t seqlen_new;  /* of each sequence; 0: none; of what is below rotary alone counts, and is none */
+  attune_tensor k_new; /* batch x seqlen_new x heads_kv x head_dim */
+  attune_tensor v_new; /* likewise */
+  /* Rotation of the new keys, new key i of a sequence to position seqlens_k + i, and of the queries: query i to
+   * position seqlens_k + i where window_left or window_right is not -1, else all of them to seqlens_k, as
+   * flash-attention has it. It needs new keys. */
+  const void* rotary_cos; /* rotations x rotary_dim / 2, contiguous, 16-byte aligned, of the same dtype */
+  const void* rotary_sin; /* likewise */
+  attune_rotary rotary;
+  int32_t rotary_dim; /* the first columns, which are rotated: a multiple of 16, at most head_dim */
+  int32_t rotations;  /* keys and queries at positions outside 0 to rotations - 1 are not rotated */
 } attune_decode_args;
-
-/* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
-typedef enum attune_rotary {
-  ATTUNE_ROTARY_NONE = 0,
-  ATTUNE_ROTARY_INTERLEAVED = 1, /* neighbours: 2i and 2i + 1 */
-  ATTUNE_ROTARY_HALVES = 2       /* i and i + rotary_dim / 2 */
-} attune_rotary;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and
  * the cache must not overlap, and no two tokens may have one place. */
@@ -212,15 +226,15 @@ ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const
 ATTUNE_API attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream);
 
 /* Bytes of workspace that attune_decode needs for these shapes on the current context's device; 0 with splits 1. Only
- * dtype, counts, splits and whether seqlens_k is null are read; where splits is 0 it loads the kernel as
- * attune_decode_prepare does. */
+ * dtype, counts, splits, softcap, rotary and whether seqlens_k is null are read; where splits is 0 it loads the kernel
+ * as attune_decode_prepare does. */
 ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args,
                                                  size_t* bytes);
 
 /* Everything attune_decode does short of its launches, as attune_prefill_prepare; needs no workspace. */
 ATTUNE_API attune_status attune_decode_prepare(attune_registry* registry, const attune_decode_args* args);
 
-/* Launches on `stream`, as attune_prefill. */
+/* Launches on `stream`, as attune_prefill: up to three kernels, one behind the other. */
 ATTUNE_API attune_status attune_decode(attune_registry* registry, const attune_decode_args* args, void* stream);
 
 /* As attune_prefill_prepare and attune_prefill. */

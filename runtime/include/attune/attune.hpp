@@ -162,6 +162,13 @@ struct Prefill {
   }
 };
 
+/// Which columns of a key make a pair that is rotated (rotary position embedding).
+enum class Rotary {
+  none = ATTUNE_ROTARY_NONE,
+  interleaved = ATTUNE_ROTARY_INTERLEAVED,  ///< 2i and 2i + 1
+  halves = ATTUNE_ROTARY_HALVES,            ///< i and i + rotary_dim / 2
+};
+
 /// What decode computes, pointers apart. The cache is pages of page_size tokens; a contiguous one is a page for each
 /// sequence, of its length, with table_width 1.
 struct DecodeShape {
@@ -178,6 +185,11 @@ struct DecodeShape {
   std::int32_t window_left = -1;  ///< keys that a query sees before its own position; -1: all
   std::int32_t window_right = 0;  ///< and behind it; 0: causal, -1: all
   std::int32_t splits = 0;        ///< parts of each sequence's keys; 0: as many as fill the GPU, whatever the lengths
+  float softcap = 0;              ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
+  std::int32_t seqlen_new = 0;    ///< keys that the call appends to each sequence; max_seqlen_k is with them
+  Rotary rotary = Rotary::none;   ///< of these keys and of the queries (attune_decode_args says to which positions)
+  std::int32_t rotary_dim = 0;    ///< the first columns, which are rotated: a multiple of 16, at most head_dim
+  std::int32_t rotations = 0;     ///< rows of rotary_cos and rotary_sin
 };
 
 /// One call of decode: attention of few queries to a cache. Query i of a sequence stands at i + seqlen_k - seqlen_q.
@@ -188,11 +200,15 @@ struct Decode {
   Tensor v{};
   Tensor o{};
   float* lse = nullptr;                       ///< batch x heads_q x seqlen_q, natural log; may be null
-  const std::int32_t* seqlens_k = nullptr;    ///< batch, device memory; null: max_seqlen_k
+  const std::int32_t* seqlens_k = nullptr;    ///< batch, device memory, new keys apart; null: max_seqlen_k
   const std::int32_t* block_table = nullptr;  ///< batch x table_width, device memory; null: sequence i has page i
   void* workspace = nullptr;                  ///< Attention::workspace() bytes, 16-byte aligned
   std::size_t workspace_bytes = 0;
   std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
+  Tensor k_new{};                                     ///< batch x seqlen_new x heads_kv x head_dim
+  Tensor v_new{};
+  const void* rotary_cos = nullptr;  ///< rotations x rotary_dim / 2, of the same dtype
+  const void* rotary_sin = nullptr;
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -221,15 +237,17 @@ struct Decode {
     result.window_left = shape.window_left;
     result.window_right = shape.window_right;
     result.splits = shape.splits;
+    result.softcap = shape.softcap;
+    result.seqlen_new = shape.seqlen_new;
+    result.k_new = k_new;
+    result.v_new = v_new;
+    result.rotary_cos = rotary_cos;
+    result.rotary_sin = rotary_sin;
+    result.rotary = static_cast<attune_rotary>(shape.rotary);
+    result.rotary_dim = shape.rotary_dim;
+    result.rotations = shape.rotations;
     return result;
   }
-};
-
-/// Which columns of a key make a pair that is rotated (rotary position embedding).
-enum class Rotary {
-  none = ATTUNE_ROTARY_NONE,
-  interleaved = ATTUNE_ROTARY_INTERLEAVED,  ///< 2i and 2i + 1
-  halves = ATTUNE_ROTARY_HALVES,            ///< i and i + rotary_dim / 2
 };
 
 /// What store_kv writes, pointers apart; the cache as DecodeShape has it.

@@ -1,0 +1,41 @@
+#include "tests/harness/rotation.hpp"
+
+#include <cmath>
+
+#include "runtime/random.hpp"
+#include "runtime/reference.hpp"
+
+namespace attune::testing {
+
+std::vector<std::uint16_t> rotated_row(const HostRotation& rotation, std::vector<std::uint16_t> row,
+                                       std::int64_t position) {
+  if (rotation.rotary == Rotary::none || position < 0 || position >= rotation.rotations) return row;
+  const auto number = [&](std::uint16_t bits) { return from_storage(rotation.dtype, bits); };
+  const auto half = static_cast<std::size_t>(rotation.rotary_dim / 2);
+  for (std::size_t i = 0; i < half; ++i) {
+    const bool halves = rotation.rotary == Rotary::halves;
+    std::uint16_t& first = row[halves ? i : 2 * i];
+    std::uint16_t& second = row[halves ? i + half : 2 * i + 1];
+    const std::size_t angle = static_cast<std::size_t>(position) * half + i;
+    const float cosine = number(rotation.cos[angle]);
+    const float sine = number(rotation.sin[angle]);
+    const float x = number(first);
+    const float y = number(second);
+    first = to_storage(rotation.dtype, x * cosine - y * sine);
+    second = to_storage(rotation.dtype, x * sine + y * cosine);
+  }
+  return row;
+}
+
+Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed) {
+  Random random(seed);
+  Angles angles;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double angle = random.uniform() * 7;
+    angles.cos.push_back(to_storage(dtype, static_cast<float>(std::cos(angle))));
+    angles.sin.push_back(to_storage(dtype, static_cast<float>(std::sin(angle))));
+  }
+  return angles;
+}
+
+}  // namespace attune::testing

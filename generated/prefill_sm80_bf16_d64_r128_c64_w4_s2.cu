@@ -66,6 +66,14 @@ struct AttunePrefillParams {
   const int* cu_seqlens_q;  // batch + 1
   const int* cu_seqlens_k;  // batch + 1
   const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
+  // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
+  // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
+  const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
+  int table_width;         // table_width * page_size is at least seqlen_k
+  int pages;
+  int page_size;
+  unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
+  int page_shift;
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -89,6 +97,7 @@ constexpr int B_r = 128;                          // rows of Q that one thread b
 constexpr int B_c = 64;                           // rows of K and V in one step of the main loop
 constexpr int warps = 4;                          // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 constexpr int stages = 2;                         // K/V blocks that shared memory holds at a time
+[[maybe_unused]] constexpr bool paged = false;    // keys are in pages that a block table names
 constexpr bool causal = false;                    // query i sees keys j <= i + seqlen_k - seqlen_q only
 [[maybe_unused]] constexpr bool window = false;   // query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it
 [[maybe_unused]] constexpr bool softcap = false;  // scores x become softcap * tanh(x / softcap)
@@ -355,6 +364,8 @@ __device__ __forceinline__ u32 lane_address_columns_first(const TileType& tile, 
 // --- blocks/copy.cuh -------------------------------------------------------------------------------------------------
 // Tiles between global and shared memory, 16 bytes a thread, rows and columns that do not exist as zeros.
 
+enum class Operand { K, V };
+
 // One head of a tensor: rows of `columns` elements, `stride` elements apart.
 struct Matrix {
   char* data;
@@ -371,6 +382,18 @@ struct Matrix {
 __device__ __forceinline__ Matrix head_of(const AttuneTensor& tensor, int batch, int head, int rows, int columns) {
   const i64 elements = batch * tensor.stride_batch + head * tensor.stride_head;
   return {static_cast<char*>(tensor.data) + elements * 2, tensor.stride_seq * 2, rows, columns};
+}
+
+// Copies 16 bytes, or zeros where they do not exist, which then are not read.
+template <bool async>
+__device__ __forceinline__ void copy_chunk(u32 address, const char* from, bool exists) {
+  if constexpr (async) {
+    cp_async(address, from, exists);
+  } else {
+    Chunk data = {};
+    if (exists) data = load_global(from);
+    store_shared(address, data);
+  }
 }
 
 // One thread's share in copying the tiles of a matrix, from one tile to the next. Threads lie over a tile as `span`
@@ -413,14 +436,7 @@ struct TileCopy {
       for (u32 r = 0; r < TileType::rows; r += rows_at_once) {
         if (TileType::rows % rows_at_once != 0 && thread_row + r >= TileType::rows) break;
         const bool exists = column_exists && (whole || static_cast<int>(r) < rows_left);
-        const u32 address = tile.at(thread_row + r, thread_chunk + c);
-        if constexpr (async) {
-          cp_async(address, from, exists);
-        } else {
-          Chunk data = {};
-          if (exists) data = load_global(from);
-          store_shared(address, data);
-        }
+        copy_chunk<async>(tile.at(thread_row + r, thread_chunk + c), from, exists);
         from += rows_at_once * stride_bytes;
       }
     }
@@ -458,6 +474,29 @@ __device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[colu
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
 }
+
+// --- blocks/matrix_source.cuh ----------------------------------------------------------------------------------------
+// Where blocks of K and V come from: the rows of two matrices.
+
+template <class KVTile, int threads, bool async>
+struct MatrixSource {
+  using TileType = KVTile;
+  using Copy = TileCopy<KVTile, threads, async>;
+
+  Copy K;  // at the next block to request
+  Copy V;
+
+  __device__ __forceinline__ MatrixSource(const Matrix& K_rows, const Matrix& V_rows, int first_row)
+      : K(K_rows, first_row), V(V_rows, first_row) {}
+
+  // Copies the operand's next block, and goes on to the one above it; `whole` promises that all its rows exist.
+  template <Operand operand, bool whole>
+  __device__ __forceinline__ void copy(const KVTile& tile) {
+    Copy& matrix = operand == Operand::K ? K : V;
+    matrix.template copy<whole>(tile);
+    matrix.move(-1);
+  }
+};
 
 // --- blocks/multiply.cuh ---------------------------------------------------------------------------------------------
 // Products of tiles on the tensor cores, operands streamed from shared memory as mma fragments.
@@ -527,21 +566,20 @@ __device__ __forceinline__ void multiply_step(float (&accumulator)[row_tiles][co
 //   lazy:                 each is requested when it is needed, and waited for.
 // Only block `blocks - 1` can reach beyond the matrix; begin() requests it, so that the loop has no rows to check.
 // Every thread makes the same number of copy groups, so that waiting by count works.
-template <class KVTile, int threads, int stages, bool async, bool eager>
+template <class Source, int stages, bool async, bool eager>
 struct KVPipeline {
   static constexpr bool ahead = eager && stages > 1;
   static_assert(stages == 1 || eager);
   static_assert(!eager || async);
 
-  using Copy = TileCopy<KVTile, threads, async>;
+  using KVTile = typename Source::TileType;
 
   u32 base;
   int blocks;
-  Copy K;  // at the next block to request
-  Copy V;
+  Source source;  // of block `blocks - 1` first
 
-  __device__ __forceinline__ KVPipeline(u32 base, const Matrix& K_rows, const Matrix& V_rows, int blocks)
-      : base(base), blocks(blocks), K(K_rows, (blocks - 1) * KVTile::rows), V(V_rows, (blocks - 1) * KVTile::rows) {}
+  __device__ __forceinline__ KVPipeline(u32 base, const Source& source, int blocks)
+      : base(base), blocks(blocks), source(source) {}
 
   __device__ __forceinline__ KVTile k_tile(int j) const { return {base + buffer(j) * KVTile::bytes}; }
   __device__ __forceinline__ KVTile v_tile(int j) const { return {base + (stages + buffer(j)) * KVTile::bytes}; }
@@ -552,14 +590,14 @@ struct KVPipeline {
     if constexpr (ahead) {
 #pragma unroll
       for (int s = 1; s < stages; ++s) {
-        request<false>(K, k_tile(blocks - s), blocks - s);
-        request<false>(V, v_tile(blocks - s), blocks - s);
+        request<Operand::K, false>(k_tile(blocks - s), blocks - s);
+        request<Operand::V, false>(v_tile(blocks - s), blocks - s);
         close_group();
       }
     } else if constexpr (eager) {
-      request<false>(K, k_tile(blocks - 1), blocks - 1);
+      request<Operand::K, false>(k_tile(blocks - 1), blocks - 1);
       close_group();
-      request<false>(V, v_tile(blocks - 1), blocks - 1);
+      request<Operand::V, false>(v_tile(blocks - 1), blocks - 1);
       close_group();
     }
   }
@@ -576,14 +614,14 @@ struct KVPipeline {
       wait<stages - 2>();
       block_barrier();  // also: every thread is done with block j + 1, whose buffers come next
       const int next = j - (stages - 1);
-      request<true>(K, k_tile(next), next);
-      request<true>(V, v_tile(next), next);
+      request<Operand::K, true>(k_tile(next), next);
+      request<Operand::V, true>(v_tile(next), next);
       close_group();
     } else if constexpr (eager) {
       wait<1>();
       block_barrier();
     } else {
-      request<false>(K, k_tile(j), j);  // every thread is done with K(j + 1) since the wait for V(j + 1)
+      request<Operand::K, false>(k_tile(j), j);  // every thread is done with K(j + 1) since the wait for V(j + 1)
       close_group();
       wait<0>();
       block_barrier();
@@ -596,10 +634,10 @@ struct KVPipeline {
     if constexpr (eager && !ahead) {
       wait<0>();
       block_barrier();  // also: every thread is done with K(j)
-      request<true>(K, k_tile(j - 1), j - 1);
+      request<Operand::K, true>(k_tile(j - 1), j - 1);
       close_group();
     } else if constexpr (!eager) {
-      request<false>(V, v_tile(j), j);
+      request<Operand::V, false>(v_tile(j), j);
       close_group();
       wait<0>();
       block_barrier();
@@ -611,7 +649,7 @@ struct KVPipeline {
   __device__ __forceinline__ void done_with_V(int j) {
     if constexpr (eager && !ahead) {
       block_barrier();
-      request<true>(V, v_tile(j - 1), j - 1);
+      request<Operand::V, true>(v_tile(j - 1), j - 1);
       close_group();
     }
   }
@@ -625,11 +663,10 @@ struct KVPipeline {
  private:
   __device__ __forceinline__ static u32 buffer(int j) { return stages == 1 ? 0u : static_cast<u32>(j) % stages; }
 
-  template <bool whole>
-  __device__ __forceinline__ static void request(Copy& matrix, const KVTile& tile, int j) {
+  template <Operand operand, bool whole>
+  __device__ __forceinline__ void request(const KVTile& tile, int j) {
     if (j < 0) return;
-    matrix.template copy<whole>(tile);
-    matrix.move(-1);
+    source.template copy<operand, whole>(tile);
   }
   __device__ __forceinline__ static void close_group() {
     if constexpr (async) cp_async_commit();
@@ -844,7 +881,8 @@ using KStream = FragmentStream<KVTile, head_pairs, key_pairs, step(variant::K_fr
                                variant::double_buffer, true>;
 using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fragment_tiles, key_pairs),
                                variant::double_buffer, false>;
-using Pipeline = KVPipeline<KVTile, threads, variant::stages, variant::async_copy, variant::eager_load>;
+using Source = MatrixSource<KVTile, threads, variant::async_copy>;
+using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
 static_assert(variant::splits == 1);
@@ -872,15 +910,17 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128
   const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
   const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
   const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
+  const int keys = K_rows.rows;
 
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-  const Mask mask{K_rows.rows, K_rows.rows - Q_rows.rows};
+  const Mask mask{keys, keys - Q_rows.rows};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 
   const QTile q_tile{shared_memory()};
-  Pipeline pipeline(q_tile.base + QTile::bytes, K_rows, V_rows, blocks);
+  const Source source(K_rows, V_rows, (blocks - 1) * variant::B_c);
+  Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
 

@@ -21,7 +21,8 @@
 // The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
 // and part of the same ATTUNE_PARAMS_ABI.
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch.
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch. Of ragged kernels the
+// batch is replaced by rows again (blocks/ragged_tiles.cuh).
 struct AttuneTensorMap {
   alignas(64)
       unsigned char opaque[128];
@@ -41,6 +42,12 @@ struct AttuneTensorPrefillParams {
   int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
   int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
+  // Ragged kernels, as in params.h. seqlen_q and seqlen_k are no more than total_q and total_k there.
+  int total_q;
+  int total_k;
+  const int* cu_seqlens_q;
+  const int* cu_seqlens_k;
+  const int* seqused_k;
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -66,6 +73,7 @@ constexpr int B_c = 128;                                   // rows of K and V in
 constexpr int stages = 2;                                  // K/V blocks that shared memory holds at a time
 constexpr int Q_stages = 2;                                // tiles of Q that shared memory holds at a time
 constexpr bool causal = true;                              // query i sees keys j <= i + seqlen_k - seqlen_q only
+[[maybe_unused]] constexpr bool ragged = false;            // sequences of any lengths lie one after the other, where arrays say
 constexpr int gqa_ratio = 0;                               // any: heads of Q per head of K and V; any: taken from the launch
 [[maybe_unused]] constexpr bool pack_gqa = false;          // a tile's rows are queries of all heads that share K and V
 [[maybe_unused]] constexpr bool ping_pong = true;          // warpgroups multiply in turns, each one's softmax beside the others' products

@@ -132,6 +132,7 @@ Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int 
   set("window", features.window);
   set("softcap", features.softcap);
   set("ragged", features.ragged);
+  set("paged", features.paged);
   set("causal", causal && variant.window == 0);
   checks_of(variant).set_default_tile(variant, shared_per_block, tile);
   return variant;

@@ -44,6 +44,7 @@ struct Features {
   bool window = false;
   bool softcap = false;
   bool ragged = false;
+  bool paged = false;
 };
 
 /// What a family has for a shape that nobody tuned: its default tile for this head_dim (1 to 256, rounded up to one

@@ -14,7 +14,9 @@ constexpr int float_bytes = 4;
 constexpr int combine_lane_columns = 4;  // of O that a lane stores
 constexpr std::array row_counts{16, 32};
 constexpr int most_strip_keys = 32;  // of a warp in a step: a lane finds the place of one
-constexpr int slice_stride = 40;     // of a row of the 32 columns of O that the warps add up at a time, in floats
+constexpr int merged_rows = 8;       // that the warps add up at a time, ...
+constexpr int merged_columns = 128;  // ... and columns
+constexpr int bank_columns = 32;     // of O, in all of shared memory's banks: what a row fills up to
 
 constexpr int Q_elements_in_registers = mma_rows * 128;  // a larger tile of Q is read from shared memory
 
@@ -33,11 +35,11 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = v.warps * lanes;
   const int pipeline = v.stages * 2 * v.B_c * v.head_dim * element_bytes;
-  const int m_and_l = v.warps * v.B_r * 2 * float_bytes;
-  const int O_slices = v.warps * v.B_r * slice_stride * float_bytes;
+  const int row_of_O = step_up(std::min(v.head_dim, merged_columns), bank_columns) + 2;  // with m and l
+  const int merged = v.warps * merged_rows * row_of_O * float_bytes;
   const bool Q_in_registers = v.B_r * v.head_dim <= Q_elements_in_registers;
   const int Q_tile = Q_in_registers ? 0 : v.B_r * v.head_dim * element_bytes;
-  needs.shared_bytes = pipeline + m_and_l + O_slices + Q_tile;
+  needs.shared_bytes = pipeline + merged + Q_tile;
   // O, S, and Q in half a register an element.
   const int row_registers = v.head_dim / 2 + v.B_c / v.warps / 2 + (Q_in_registers ? v.head_dim / 4 : 0);
   needs.accumulator_registers = v.B_r / mma_rows * row_registers;
@@ -107,13 +109,15 @@ Resources combine_resources(const Variant& v) {
           .accumulator_registers = step_up(v.head_dim, combine_lane_columns * lanes) / lanes};
 }
 
-bool has_lanes(const Variant& v) { return v.warps * lanes * combine_lane_columns >= v.head_dim; }
+bool has_lanes(const Variant& v) {
+  return v.warps * lanes * combine_lane_columns >= v.head_dim && lanes % v.warps == 0;
+}
 
 std::optional<Refusal> lanes_rule(const Variant& v) {
   if (has_lanes(v)) return std::nullopt;
   return refuse(v, {"warps"},
-                fmt::format("warps is {}, but head_dim {} needs a thread for each {} columns of O", v.warps, v.head_dim,
-                            combine_lane_columns),
+                fmt::format("warps is {}; it divides {}, and head_dim {} needs a thread for each {} columns of O",
+                            v.warps, lanes, v.head_dim, combine_lane_columns),
                 has_lanes);
 }
 

@@ -15,6 +15,7 @@ constexpr int most_consumers = 3;
 constexpr int panel_columns = 64;  // 128 bytes, the swizzle's row
 constexpr int panel_row_bytes = 128;
 constexpr int ring_stage_bytes = 16;   // a full and an empty mbarrier
+constexpr int slot_bytes = 32;         // what a ragged kernel says of a tile
 constexpr int alignment_slack = 1023;  // shared memory starts anywhere, panels at multiples of 1,024 bytes
 
 constexpr std::array head_dims{64, 96, 128, 192, 256};
@@ -47,6 +48,7 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (v.Q_stages + 2 * v.stages) * ring_stage_bytes + alignment_slack;
+  if (v.ragged != 0) needs.shared_bytes += v.Q_stages * slot_bytes;
   // O, S, and P in half a register an element.
   needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4;
   return needs;
@@ -110,8 +112,15 @@ std::optional<Refusal> pack_gqa_rule(const Variant& v) {
                 passes);
 }
 
-constexpr auto rules =
-    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, ping_pong_rule, pack_gqa_rule});
+std::optional<Refusal> ragged_rule(const Variant& v) {
+  if (v.ragged == 0 || v.pack_gqa == 0) return std::nullopt;
+  return Refusal{"pack_gqa",
+                 "pack_gqa has the rows of several heads in one box of Q, whose map has no dimension left for where a "
+                 "ragged batch's sequences end; pack_gqa: false"};
+}
+
+constexpr auto rules = std::to_array<Rule>(
+    {head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, ping_pong_rule, pack_gqa_rule, ragged_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 

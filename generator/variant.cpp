@@ -91,6 +91,7 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "B_c"sv,
                                        "warps"sv,
                                        "stages"sv,
+                                       "paged"sv,
                                        "causal"sv,
                                        "window"sv,
                                        "softcap"sv,
@@ -108,8 +109,8 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "rescale"sv};
 
 constexpr std::array prefill_sm90_keys{
-    "dtype"sv,  "head_dim"sv,  "head_dim_v"sv, "B_r"sv,       "B_c"sv,           "stages"sv,           "Q_stages"sv,
-    "causal"sv, "gqa_ratio"sv, "pack_gqa"sv,   "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
+    "dtype"sv,  "head_dim"sv, "head_dim_v"sv, "B_r"sv,      "B_c"sv,       "stages"sv,        "Q_stages"sv,
+    "causal"sv, "ragged"sv,   "gqa_ratio"sv,  "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
 constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,    "warps"sv,
                                       "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv};

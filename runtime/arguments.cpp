@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,16 +23,28 @@ bool has_features(const attune_prefill_args& args) {
   return args.struct_size >= offsetof(attune_prefill_args, softcap) + sizeof(args.softcap);
 }
 
+/// Whether the caller knows of the fields behind softcap.
+bool has_pages(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, page_size) + sizeof(args.page_size) &&
+         (args.block_table != nullptr || args.page_size != 0);
+}
+
 void add_features(Problem& problem, const attune_prefill_args& args) {
   problem.softcap = args.softcap;
   if (args.window != 0) {
     problem.window_left = args.window_left;
     problem.window_right = args.window_right;
   }
+  problem.paged = has_pages(args);
+  if (problem.paged) {
+    problem.page_size = args.page_size;
+    problem.pages = args.pages;
+    problem.table_width = args.table_width;
+  }
   problem.ragged = args.cu_seqlens_q != nullptr || args.cu_seqlens_k != nullptr;
   if (!problem.ragged) return;
   problem.total_q = args.total_q;
-  problem.total_k = args.total_k;
+  if (!problem.paged) problem.total_k = args.total_k;
 }
 
 Extents queries_of(const Problem& problem) {
@@ -39,7 +52,7 @@ Extents queries_of(const Problem& problem) {
 }
 
 Extents keys_of(const Problem& problem) {
-  return {problem.stored_sequences(), problem.stored_keys(), problem.heads_kv};
+  return {problem.stored_key_sequences(), problem.stored_keys(), problem.heads_kv};
 }
 
 void check_scalars(std::vector<std::string>& found, const attune_prefill_args& args) {
@@ -52,9 +65,13 @@ void check_scalars(std::vector<std::string>& found, const attune_prefill_args& a
   }
 }
 
-/// What makes a batch ragged: both arrays of lengths, or none.
+/// What makes a batch ragged: both arrays of lengths, or none; with pages that of Q alone.
 void check_ragged(std::vector<std::string>& found, const attune_prefill_args& args) {
-  if ((args.cu_seqlens_q == nullptr) != (args.cu_seqlens_k == nullptr)) {
+  if (has_pages(args)) {
+    if (args.cu_seqlens_q == nullptr && args.cu_seqlens_k != nullptr) {
+      found.emplace_back("cu_seqlens_k is given without cu_seqlens_q; lengths in pages are those of seqused_k");
+    }
+  } else if ((args.cu_seqlens_q == nullptr) != (args.cu_seqlens_k == nullptr)) {
     const bool q = args.cu_seqlens_q == nullptr;
     found.push_back(fmt::format("cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both",
                                 q ? "q" : "k", q ? "k" : "q"));
@@ -66,16 +83,26 @@ void check_ragged(std::vector<std::string>& found, const attune_prefill_args& ar
 void check_memory(std::vector<std::string>& found, const attune_prefill_args& args, const Problem& problem) {
   const Extents queries = queries_of(problem);
   Extents keys = keys_of(problem);
-  if (queries.empty()) keys.batch = 0;
+  const bool has_keys = !queries.empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
+  if (!has_keys) keys.batch = 0;
   check_tensor(found, "q", args.q, queries, problem.head_dim, Access::read);
   check_tensor(found, "k", args.k, keys, problem.head_dim, Access::read);
   check_tensor(found, "v", args.v, keys, problem.head_dim_of_v(), Access::read);
   check_tensor(found, "o", args.o, queries, problem.head_dim_of_v(), Access::write);
   check_alignment(found, "lse", args.lse, alignof(float));
-  if (!problem.ragged) return;
-  check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
-  check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
-  check_alignment(found, "seqused_k", args.seqused_k, alignof(std::int32_t));
+  if (problem.ragged) {
+    check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
+    if (!problem.paged) check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
+  }
+  if (problem.ragged || problem.paged) check_alignment(found, "seqused_k", args.seqused_k, alignof(std::int32_t));
+  if (!problem.paged) return;
+  check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
+  if (has_keys && args.block_table == nullptr) {
+    found.push_back(fmt::format("block_table is null; it must name the pages where page_size is {}", args.page_size));
+  }
+  if (!queries.empty() && args.seqused_k == nullptr) {
+    found.emplace_back("seqused_k is null; it must say how many keys each sequence has in the pages of block_table");
+  }
 }
 
 /// Whether tensor maps take the strides; those of single elements do not count.
@@ -85,6 +112,14 @@ bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, i
   };
   return passes(tensor.stride_batch, extents.batch) && passes(tensor.stride_seq, extents.seq) &&
          passes(tensor.stride_head, extents.heads);
+}
+
+/// How kernels divide by page_size, exactly for what is below 2^31: the multiplier is 2^page_shift / page_size, rounded
+/// up, and has 32 bits.
+void set_page_division(AttunePrefillParams& params) {
+  const auto size = static_cast<std::uint64_t>(params.page_size);
+  params.page_shift = 31 + std::bit_width(size - 1);
+  params.page_multiplier = static_cast<unsigned>(((std::uint64_t{1} << params.page_shift) + size - 1) / size);
 }
 
 /// A bound of a window as kernels take it: no more than hides nothing.
@@ -153,11 +188,23 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
                              .total_k = problem.total_k,
                              .cu_seqlens_q = nullptr,
                              .cu_seqlens_k = nullptr,
-                             .seqused_k = nullptr};
+                             .seqused_k = nullptr,
+                             .block_table = nullptr,
+                             .table_width = problem.table_width,
+                             .pages = problem.pages,
+                             .page_size = problem.page_size,
+                             .page_multiplier = 0,
+                             .page_shift = 0};
   if (problem.ragged) {
     params.cu_seqlens_q = args.cu_seqlens_q;
     params.cu_seqlens_k = args.cu_seqlens_k;
     params.seqused_k = args.seqused_k;
+  }
+  if (problem.paged) {
+    params.cu_seqlens_k = nullptr;
+    params.seqused_k = args.seqused_k;
+    params.block_table = args.block_table;
+    set_page_division(params);
   }
   return params;
 }

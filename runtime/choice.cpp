@@ -56,7 +56,8 @@ template EmbeddedChoice choose_embedded(const MergeProblem&, const Device&, attu
 
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
-  const Features features{.window = problem.has_window(), .softcap = problem.softcap > 0, .ragged = problem.ragged};
+  const Features features{
+      .window = problem.has_window(), .softcap = problem.softcap > 0, .ragged = problem.ragged, .paged = problem.paged};
   for (const int family : {prefill_sm90, prefill_sm80}) {
     choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
                                      problem.best_tile(), problem.head_dim_of_v(), features);

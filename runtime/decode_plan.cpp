@@ -68,12 +68,15 @@ long long most_splits(const Variant& variant, const DecodeProblem& problem) {
   return ceil_div(problem.max_seqlen_k, fewest_steps * variant.B_c);
 }
 
-/// For sequences of one length: as many splits as the GPU holds at once, or one where whole sequences fill its rounds
-/// to seven eighths. Else 0: parts of the whole batch.
+/// For sequences of one length: one where whole sequences fill rounds of the GPU, or its multiprocessors with a block
+/// each, to seven eighths, as then nothing is to be combined; else as many splits as the GPU holds at once. 0, parts of
+/// the whole batch, where there are more sequences than that.
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = tiles * problem.batch;
-  if (rows > blocks) return rows * 8 >= ceil_div(rows, blocks) * blocks * 7 ? 1 : 0;
+  const long long round = rows > blocks ? blocks : device.multiprocessors;
+  if (rows * 8 >= ceil_div(rows, round) * round * 7) return 1;
+  if (rows > blocks) return 0;
   return static_cast<int>(
       std::max(1LL, std::min({blocks / std::max(1LL, rows), most_splits(variant, problem), 256LL})));
 }

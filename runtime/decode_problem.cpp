@@ -77,15 +77,9 @@ std::vector<std::string> problems_of(const DecodeProblem& problem) {
                            most_shared_heads, problem.heads_kv));
   }
   checks.head_dim("head_dim", problem.head_dim);
-  checks.in_range("page_size", problem.page_size, 1, most_rows);
-  checks.in_range("pages", problem.pages, 0, most_rows);
-  checks.in_range("table_width", problem.table_width, 1, most_rows);
-  const long long room = static_cast<long long>(problem.table_width) * problem.page_size;
   checks.in_range("max_seqlen_k", problem.max_seqlen_k, 0, most_rows);
-  if (problem.max_seqlen_k <= most_rows && room >= 1 && problem.max_seqlen_k > room) {
-    checks.add(fmt::format("max_seqlen_k is {}; it must be at most table_width {} x page_size {}", problem.max_seqlen_k,
-                           problem.table_width, problem.page_size));
-  }
+  checks.cache({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
+               "max_seqlen_k", problem.max_seqlen_k);
   checks.in_range("splits", problem.splits, 0, most_splits);
   checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
   checks.in_range("window_right", problem.window_right, -1, most_rows - 1);

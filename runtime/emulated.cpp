@@ -18,20 +18,22 @@ namespace attune {
 std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem) {
   const AttunePrefillParams params = make_params(args, problem);  // strides of single elements are 0 there
   std::vector<emulator::Buffer> buffers;
-  const auto add = [&](const char* name, const AttuneTensor& tensor, int seqlen, int heads, int head_dim,
+  const auto add = [&](const char* name, const AttuneTensor& tensor, int sequences, int seqlen, int heads, int head_dim,
                        bool writable) {
     if (tensor.data == nullptr) return;
     buffers.push_back({.name = name,
                        .data = tensor.data,
                        .element_bytes = sizeof(std::uint16_t),
-                       .extents = {problem.stored_sequences(), seqlen, heads, head_dim},
+                       .extents = {sequences, seqlen, heads, head_dim},
                        .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
                        .writable = writable});
   };
-  add("q", params.q, problem.stored_rows(), problem.heads_q, problem.head_dim, false);
-  add("k", params.k, problem.stored_keys(), problem.heads_kv, problem.head_dim, false);
-  add("v", params.v, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v(), false);
-  add("o", params.o, problem.stored_rows(), problem.heads_q, problem.head_dim_of_v(), true);
+  const int sequences = problem.stored_sequences();
+  const int key_sequences = problem.stored_key_sequences();
+  add("q", params.q, sequences, problem.stored_rows(), problem.heads_q, problem.head_dim, false);
+  add("k", params.k, key_sequences, problem.stored_keys(), problem.heads_kv, problem.head_dim, false);
+  add("v", params.v, key_sequences, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v(), false);
+  add("o", params.o, sequences, problem.stored_rows(), problem.heads_q, problem.head_dim_of_v(), true);
   if (params.lse != nullptr) {
     const long long rows = problem.stored_rows();
     const long long per_sequence = problem.heads_q * rows;
@@ -55,6 +57,7 @@ std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const 
   add_array("cu_seqlens_q", params.cu_seqlens_q, problem.batch + 1LL);
   add_array("cu_seqlens_k", params.cu_seqlens_k, problem.batch + 1LL);
   add_array("seqused_k", params.seqused_k, problem.batch);
+  add_array("block_table", params.block_table, static_cast<long long>(problem.batch) * problem.table_width);
   return buffers;
 }
 

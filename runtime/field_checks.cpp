@@ -53,6 +53,17 @@ void FieldChecks::rotation(Rotary rotary, int rotary_dim, int rotations, int hea
   in_range("rotations", rotations, 1, most_rows);
 }
 
+void FieldChecks::cache(const CacheShape& cache, const char* field, int seqlen_k) {
+  in_range("page_size", cache.page_size, 1, most_rows);
+  in_range("pages", cache.pages, 0, most_rows);
+  in_range("table_width", cache.table_width, 1, most_rows);
+  const long long room = static_cast<long long>(cache.table_width) * cache.page_size;
+  if (seqlen_k <= most_rows && room >= 1 && seqlen_k > room) {
+    add(fmt::format("{} is {}; it must be at most table_width {} x page_size {}", field, seqlen_k, cache.table_width,
+                    cache.page_size));
+  }
+}
+
 void FieldChecks::head_dim(const char* field, int value, const char* otherwise) {
   if (value >= head_dim_step && value <= head_dim_limit && value % head_dim_step == 0) return;
   add(fmt::format("{} is {}; it must be a multiple of {} from {} to {}{}", field, value, head_dim_step, head_dim_step,

@@ -12,6 +12,13 @@ namespace attune {
 /// Head dimensions are multiples of it: 16 bytes, what one copy instruction moves.
 inline constexpr int head_dim_step = 8;
 
+/// The pages of a cache.
+struct CacheShape {
+  int page_size;
+  int pages;
+  int table_width;  ///< pages that a sequence may have
+};
+
 /// Collects a line for each field that no kernel could serve: its name, its value and the accepted range.
 class FieldChecks {
  public:
@@ -20,6 +27,9 @@ class FieldChecks {
   void dtype(Dtype value);
   void heads(int heads_q, int heads_kv);
   void softcap(float value);
+
+  /// `field` is the most keys that a sequence may have.
+  void cache(const CacheShape& cache, const char* field, int seqlen_k);
 
   /// `otherwise` is said behind the range.
   void head_dim(const char* field, int value, const char* otherwise = "");

@@ -130,6 +130,19 @@ long long heads_per_round_group(const Variant& variant, const Problem& problem, 
                                  .l2_bytes = device.l2_bytes});
 }
 
+/// What groups of heads are chosen for: of a ragged batch its mean lengths, as only the device knows the others. Where
+/// all are equal they are its own.
+Problem mean_problem(const Problem& problem) {
+  if (!problem.ragged) return problem;
+  const auto mean = [&](int total, int longest) {
+    return std::clamp(static_cast<int>(ceil_div(total, problem.batch)), 1, std::max(1, longest));
+  };
+  Problem result = problem;
+  result.seqlen_q = mean(problem.total_q, problem.seqlen_q);
+  result.seqlen_k = mean(problem.total_k, problem.seqlen_k);
+  return result;
+}
+
 /// Sets how the tiles are laid out over blocks.
 void lay_out(Plan& plan, const Problem& problem, const Device& device) {
   const long long heads = heads_of(plan.variant, problem);
@@ -138,8 +151,9 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
   plan.q_blocks = static_cast<int>(q_blocks);
   if (family_of(plan.variant).tensor_maps) {
     const long long blocks = std::min<long long>(device.multiprocessors, q_blocks * heads);
-    plan.group_heads =
-        static_cast<int>(heads_per_round_group(plan.variant, problem, device, plan.q_blocks, static_cast<int>(blocks)));
+    const Problem mean = mean_problem(problem);
+    plan.group_heads = static_cast<int>(heads_per_round_group(
+        plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)), static_cast<int>(blocks)));
     plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
   } else {
     const long long group = heads_per_group(plan.variant, problem, device);
@@ -191,6 +205,7 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
   }
   check_knob(result, variant, "softcap", problem.softcap > 0);
   check_knob(result, variant, "ragged", problem.ragged);
+  check_knob(result, variant, "paged", problem.paged);
   // A window has the causal mask, and no mask at all, among its bounds.
   if (variant.window == 0) {
     check_knob(result, variant, "window", problem.has_window());
@@ -218,6 +233,9 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
   }
   if (family_of(variant).tensor_maps) {
     if (problem.seqlen_k == 0) result.emplace_back("seqlen_k: it is 0, and a tensor map holds at least one key");
+    if (problem.stored_keys() == 0 && problem.ragged) {
+      result.emplace_back("total_k: it is 0, and a tensor map holds at least one key");
+    }
     if (!problem.mappable_strides) {
       result.emplace_back(
           "strides: one of Q, K, V or O is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");

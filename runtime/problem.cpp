@@ -27,7 +27,9 @@ std::string Problem::text() const {
   if (window_left >= 0) text += fmt::format(" left{}", window_left);
   if (!causal && window_right >= 0) text += fmt::format(" right{}", window_right);
   if (softcap > 0) text += fmt::format(" softcap{}", softcap);
-  if (ragged) text += fmt::format(" ragged tq{} tk{}", total_q, total_k);
+  if (ragged) text += fmt::format(" ragged tq{}", total_q);
+  if (ragged && !paged) text += fmt::format(" tk{}", total_k);
+  if (paged) text += fmt::format(" page{}", page_size);
   return text;
 }
 
@@ -85,6 +87,7 @@ std::uint64_t Problem::key() const {
   key = key << 1 | (has_window() ? 1U : 0U);
   key = key << 1 | (softcap > 0 ? 1U : 0U);
   key = key << 1 | (ragged ? 1U : 0U);
+  key = key << 1 | (paged ? 1U : 0U);
   key = key << 1 | (has_tensor_maps() ? 1U : 0U);
   key = key << 2 | static_cast<std::uint64_t>(tile.B_r / 64);
   key = key << 1 | (tile.B_c == tile_keys.back() ? 1U : 0U);
@@ -102,6 +105,10 @@ std::vector<std::string> problems_of(const Problem& problem) {
   checks.in_range("seqlen_k", problem.seqlen_k, 0, most_rows);
   checks.in_range("total_q", problem.total_q, 0, most_rows);
   checks.in_range("total_k", problem.total_k, 0, most_rows);
+  if (problem.paged) {
+    checks.cache({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
+                 "seqlen_k", problem.seqlen_k);
+  }
   checks.heads(problem.heads_q, problem.heads_kv);
   checks.head_dim("head_dim", problem.head_dim);
   if (problem.head_dim_v != 0) checks.head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");

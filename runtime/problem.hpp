@@ -39,6 +39,11 @@ struct Problem {
                                  ///< seqlen_q and seqlen_k are their maxima
   int total_q = 0;               ///< rows of a ragged Q and O
   int total_k = 0;               ///< and of K and V
+  bool paged = false;            ///< K and V are pages that tables name; how many keys a sequence has is known on the
+                                 ///< device alone, seqlen_k is the most
+  int page_size = 0;             ///< keys of a page
+  int pages = 0;                 ///< of the cache
+  int table_width = 0;           ///< pages that a sequence may have
   bool mappable_strides = true;  ///< those of Q, K and V are such that tensor maps can describe them
 
   auto operator<=>(const Problem&) const = default;
@@ -46,10 +51,13 @@ struct Problem {
   /// Of V and O.
   [[nodiscard]] int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
 
-  /// Extents of Q and O, and of K and V, as they lie in memory: a ragged batch is one sequence there.
+  /// Extents of Q and O as they lie in memory: a ragged batch is one sequence there.
   [[nodiscard]] int stored_sequences() const { return ragged ? 1 : batch; }
   [[nodiscard]] int stored_rows() const { return ragged ? total_q : seqlen_q; }
-  [[nodiscard]] int stored_keys() const { return ragged ? total_k : seqlen_k; }
+
+  /// And of K and V, where a page is as a sequence.
+  [[nodiscard]] int stored_key_sequences() const { return paged ? pages : stored_sequences(); }
+  [[nodiscard]] int stored_keys() const { return paged ? page_size : ragged ? total_k : seqlen_k; }
 
   /// Whether a window says which keys a query sees, and not just the causal mask or none.
   [[nodiscard]] bool has_window() const { return window_left >= 0 || (!causal && window_right >= 0); }
@@ -66,7 +74,7 @@ struct Problem {
   [[nodiscard]] Keys visible_keys(int row) const;
 
   /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
-  [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0; }
+  [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0 && stored_keys() > 0; }
 
   /// Rows that hold all queries of a head or, `packed`, of the heads that share keys and values.
   [[nodiscard]] long long rows(bool packed) const;
@@ -89,9 +97,9 @@ struct Problem {
 
   /// Equal for problems that are served alike on one GPU, whatever kernels there are: `key_bits` bits.
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 39;
+  static constexpr int key_bits = 40;
 
-  /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim
+  /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim; in pages "page16"
   [[nodiscard]] std::string text() const;
 };
 

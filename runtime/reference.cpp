@@ -138,6 +138,52 @@ Softmax<T> softmax(std::vector<T> s) {
   return result;
 }
 
+HostTensor from_row(const HostTensor& tensor, int row) {
+  HostTensor result = tensor;
+  result.data += row * tensor.stride_seq;
+  return result;
+}
+
+/// The rows of one sequence in the pages that its table names, seqlen_k x heads_kv x head_dim.
+std::vector<std::uint16_t> gathered(const Problem& one, const HostTensor& cache, int head_dim,
+                                    const std::int32_t* table) {
+  std::vector<std::uint16_t> rows;
+  for (int key = 0; key < one.seqlen_k; ++key) {
+    for (int head = 0; head < one.heads_kv; ++head) {
+      const std::uint16_t* row = element(cache, table[key / one.page_size], key % one.page_size, head);
+      rows.insert(rows.end(), row, row + head_dim);
+    }
+  }
+  return rows;
+}
+
+/// Computes each sequence as a problem of its own, whose seqlen_k is left to `compute`, and puts its rows where they
+/// are among those of all.
+template <class Compute>
+ReferenceOutput by_sequence(const Problem& problem, const Sequences& sequences, const Compute& compute) {
+  const auto heads = static_cast<std::size_t>(problem.heads_q);
+  const std::size_t rows = static_cast<std::size_t>(problem.stored_sequences()) * problem.stored_rows();
+  const std::size_t row_elements = heads * problem.head_dim_of_v();
+  constexpr double nobodys = std::numeric_limits<double>::quiet_NaN();
+  ReferenceOutput output{.o = std::vector<double>(rows * row_elements, nobodys),
+                         .lse = std::vector<double>(rows * heads, nobodys)};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(problem.batch); ++i) {
+    const int first = problem.ragged ? sequences.cu_seqlens_q[i] : static_cast<int>(i) * problem.seqlen_q;
+    Problem one = problem;
+    if (problem.ragged) one.seqlen_q = sequences.cu_seqlens_q[i + 1] - first;
+    one.ragged = one.paged = false;
+    one.batch = 1;
+    const ReferenceOutput own = compute(i, first, one);
+    std::ranges::copy(own.o, output.o.begin() + static_cast<std::ptrdiff_t>(first * row_elements));
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t to = problem.ragged ? head * rows + first : (i * heads + head) * problem.seqlen_q;
+      std::copy_n(own.lse.begin() + static_cast<std::ptrdiff_t>(head * one.seqlen_q), one.seqlen_q,
+                  output.lse.begin() + static_cast<std::ptrdiff_t>(to));
+    }
+  }
+  return output;
+}
+
 /// The distance between neighbouring storage values at this magnitude.
 double storage_ulp(Dtype dtype, double magnitude) {
   const int fraction_bits = dtype == Dtype::bf16 ? 7 : 10;
@@ -221,34 +267,36 @@ ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, con
 
 ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
                                  const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale) {
-  const auto heads = static_cast<std::size_t>(problem.heads_q);
-  const auto rows = static_cast<std::size_t>(problem.total_q);
-  const std::size_t row_elements = heads * problem.head_dim_of_v();
-  constexpr double nobodys = std::numeric_limits<double>::quiet_NaN();
-  ReferenceOutput output{.o = std::vector<double>(rows * row_elements, nobodys),
-                         .lse = std::vector<double>(rows * heads, nobodys)};
-  const auto from = [](const HostTensor& tensor, int row) {
-    HostTensor result = tensor;
-    result.data += row * tensor.stride_seq;
-    return result;
-  };
-  for (std::size_t i = 0; i < static_cast<std::size_t>(problem.batch); ++i) {
-    const int first_q = sequences.cu_seqlens_q[i];
-    const int first_k = sequences.cu_seqlens_k[i];
-    Problem one = problem;
-    one.ragged = false;
-    one.batch = 1;
-    one.seqlen_q = sequences.cu_seqlens_q[i + 1] - first_q;
-    one.seqlen_k = sequences.cu_seqlens_k[i + 1] - first_k;
+  return by_sequence(problem, sequences, [&](std::size_t i, int first_row, Problem& one) {
+    const int first_key = sequences.cu_seqlens_k[i];
+    one.seqlen_k = sequences.cu_seqlens_k[i + 1] - first_key;
     if (!sequences.seqused_k.empty()) one.seqlen_k = std::min(one.seqlen_k, sequences.seqused_k[i]);
-    const ReferenceOutput own = attention(one, from(q, first_q), from(k, first_k), from(v, first_k), scale, 0);
-    std::ranges::copy(own.o, output.o.begin() + static_cast<std::ptrdiff_t>(first_q * row_elements));
-    for (std::size_t head = 0; head < heads; ++head) {
-      std::copy_n(own.lse.begin() + static_cast<std::ptrdiff_t>(head * one.seqlen_q), one.seqlen_q,
-                  output.lse.begin() + static_cast<std::ptrdiff_t>(head * rows + first_q));
-    }
-  }
-  return output;
+    return attention(one, from_row(q, first_row), from_row(k, first_key), from_row(v, first_key), scale, 0);
+  });
+}
+
+ReferenceOutput paged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
+                                const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale) {
+  return by_sequence(problem, sequences, [&](std::size_t i, int first_row, Problem& one) {
+    one.seqlen_k = sequences.seqused_k[i];
+    const std::int32_t* const table = sequences.block_table.data() + i * problem.table_width;
+    const std::vector<std::uint16_t> keys = gathered(one, k, problem.head_dim, table);
+    const std::vector<std::uint16_t> values = gathered(one, v, problem.head_dim_of_v(), table);
+    const auto contiguous = [&](const std::vector<std::uint16_t>& rows, long long head_dim) {
+      return HostTensor{rows.data(), 0, problem.heads_kv * head_dim, head_dim};
+    };
+    HostTensor queries = q;
+    queries.data += problem.ragged ? first_row * q.stride_seq : static_cast<long long>(i) * q.stride_batch;
+    return attention(one, queries, contiguous(keys, problem.head_dim), contiguous(values, problem.head_dim_of_v()),
+                     scale, 0);
+  });
+}
+
+ReferenceOutput attention_of(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
+                             const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale) {
+  if (problem.paged) return paged_attention(attention, problem, sequences, q, k, v, scale);
+  if (problem.ragged) return ragged_attention(attention, problem, sequences, q, k, v, scale);
+  return attention(problem, q, k, v, scale, 0);
 }
 
 Comparison compare(const Problem& problem, const std::uint16_t* o, const float* lse, const ReferenceOutput& reference,

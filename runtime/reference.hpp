@@ -33,11 +33,12 @@ ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q,
 ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, const HostTensor& k, const HostTensor& v,
                                 double scale, int threads = 0);
 
-/// Where the sequences of a ragged batch are, as a kernel is told.
+/// Where the sequences of a ragged batch are, or keys in pages, as a kernel is told.
 struct Sequences {
   std::vector<std::int32_t> cu_seqlens_q;
   std::vector<std::int32_t> cu_seqlens_k;
-  std::vector<std::int32_t> seqused_k;  ///< may be empty
+  std::vector<std::int32_t> seqused_k;         ///< may be empty, but not with pages
+  std::vector<std::int32_t> block_table = {};  ///< of a paged problem: batch x table_width
 };
 
 /// Either of the above.
@@ -48,6 +49,14 @@ using AttentionFunction = ReferenceOutput(const Problem&, const HostTensor&, con
 /// sequence has.
 ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
                                  const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale);
+
+/// The same of keys and values in pages: O and LSE as queries have them, one after the other or batch x seqlen_q.
+ReferenceOutput paged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
+                                const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale);
+
+/// The one of these that the problem is for.
+ReferenceOutput attention_of(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
+                             const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale);
 
 /// How an output compares with the reference.
 struct Comparison {

@@ -29,6 +29,18 @@ TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& exte
           .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1}};
 }
 
+TensorDescription spread(const TensorDescription& tensor, int longest) {
+  TensorDescription ragged = tensor;
+  const std::uint64_t stride = tensor.strides[0];
+  ragged.extents[1] = static_cast<std::uint64_t>(longest);
+  ragged.extents[3] = tensor.extents[1] + 1;
+  ragged.strides[2] = stride;
+  // Only a number: nothing there is ever read.
+  ragged.base =
+      reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(tensor.base) - ragged.extents[1] * stride);
+  return ragged;
+}
+
 TensorDescription pack(const TensorDescription& tensor, int ratio) {
   TensorDescription packed = tensor;
   std::swap(packed.extents[1], packed.extents[2]);

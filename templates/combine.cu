@@ -2,8 +2,8 @@
 // 2^LSE = sum of 2^LSE_i.
 //
 // A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
-// in shared memory. What is read is small and just written, so that latency limits: a warp asks for eight parts at a
-// time.
+// in shared memory. What is read is small and just written, so that latency limits: a warp asks for all it needs of 32
+// parts at once, before it knows their weights, and again for parts that do not exist rather than branch.
 #include "decode_params.h"
 #include "types.h"
 
@@ -26,6 +26,10 @@ constexpr int warps = 4;
 
 constexpr int threads = variant::warps * warp_size;
 constexpr int lane_chunks = (variant::head_dim / 4 + warp_size - 1) / warp_size;  // of four columns
+constexpr int warp_parts = warp_size / variant::warps;                            // of 32
+
+// The `p`-th part of 32 that this warp adds up.
+__device__ __forceinline__ int own_part(int p) { return p * variant::warps + static_cast<int>(warp_index()); }
 
 // The slots of a sequence's parts: first, and then from `next` on every `step`-th.
 struct Slots {
@@ -86,33 +90,41 @@ extern "C" __global__ void __launch_bounds__(threads) combine(const __grid_const
   const int lane = static_cast<int>(lane_index());
   const u32 warp = warp_index();
   const auto partial_row = [&](int part) {
-    return (static_cast<i64>(slots.at(part)) * params.heads_kv + kv_head) * rows + row;
+    return (static_cast<i64>(slots.at(part < slots.count ? part : 0)) * params.heads_kv + kv_head) * rows + row;
   };
 
-  const auto lse_of = [&](int part) {
-    return part < slots.count ? load_global_float(params.partial_lse + partial_row(part)) : minus_infinity();
-  };
+  // An online softmax over 32 parts at a time, of which each warp adds up its own.
   float m = minus_infinity();
-  for (int first = 0; first < slots.count; first += warp_size) m = larger(m, lse_of(first + lane));
-  m = largest_of_lanes(m);
-  const float shift = m == minus_infinity() ? 0.0f : m;
-  float l = 0.0f;
+  float l = 0.0f;  // this lane's parts
   Float4 O[lane_chunks] = {};
   for (int first = 0; first < slots.count; first += warp_size) {
-    const float weight = exp2_approx(lse_of(first + lane) - shift);
-    l += weight;
+    Float4 part_O[warp_parts][lane_chunks];
 #pragma unroll
-    for (u32 w = 0; w < warp_size; w += variant::warps) {
-      const int part = first + static_cast<int>(w + warp);
-      const float part_weight = shuffle_from(weight, w + warp);
-      if (part >= slots.count) break;
+    for (int p = 0; p < warp_parts; ++p) {
+      const float* from = params.partial_o + partial_row(first + own_part(p)) * params.head_dim;
 #pragma unroll
       for (int c = 0; c < lane_chunks; ++c) {
         const int column = (c * warp_size + lane) * 4;
-        if (column >= params.head_dim) break;
-        const Float4 o = load_global_floats(params.partial_o + partial_row(part) * params.head_dim + column);
+        part_O[p][c] = load_global_floats(from + (column < params.head_dim ? column : 0));
+      }
+    }
+    const bool exists = first + lane < slots.count;
+    const float lse = exists ? load_global_float(params.partial_lse + partial_row(first + lane)) : minus_infinity();
+    const float before = m;
+    m = larger(m, largest_of_lanes(lse));
+    const float shift = m == minus_infinity() ? 0.0f : m;
+    const float correction = exp2_approx(before - shift);
+    const float weight = exp2_approx(lse - shift);
+    l = l * correction + weight;
 #pragma unroll
-        for (int e = 0; e < 4; ++e) O[c].value[e] += part_weight * o.value[e];
+    for (int c = 0; c < lane_chunks; ++c) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) O[c].value[e] *= correction;
+#pragma unroll
+      for (int p = 0; p < warp_parts; ++p) {
+        const float part_weight = shuffle_from(weight, static_cast<u32>(own_part(p)));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) O[c].value[e] += part_weight * part_O[p][c].value[e];
       }
     }
   }
@@ -143,6 +155,6 @@ extern "C" __global__ void __launch_bounds__(threads) combine(const __grid_const
                  pack<variant::dtype>(sum.value[2] * inverse, sum.value[3] * inverse));
   }
   if (thread_index() == 0) {
-    own.store_lse(params, empty ? minus_infinity() : shift + log2_approx(l));
+    own.store_lse(params, empty ? minus_infinity() : m + log2_approx(l));
   }
 }

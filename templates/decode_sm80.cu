@@ -58,12 +58,14 @@ constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 using Copy = CacheCopy<Strip, variant::paged>;
-using KStream = FragmentStream<Strip, head_pairs, key_pairs, 1, true, true>;
-using VStream = FragmentStream<Strip, key_pairs, head_pairs, 1, true, false>;
-// Beside O and S registers hold Q of 16 rows and 128 columns, or as much in another shape.
-using Query = QueryFragments<head_pairs, row_tiles, variant::warps, variant::B_r * variant::head_dim <= 16 * 128>;
+// Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
+// place is filled again before the products.
+constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
+using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
+using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
+using Query = QueryFragments<head_pairs, row_tiles, variant::warps, small_tile>;
 using Position = Cursor<variant::B_c>;
-using Merge = WarpMerge<variant::warps, row_tiles>;
+using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 
 static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
 
@@ -124,41 +126,19 @@ struct StripPipeline {
 // Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place.
 __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Merge& merge, int batch, bool whole,
                                       int slot, int kv_head, int first_row, OnlineSoftmax<row_tiles>& softmax,
-                                      float (&O)[row_tiles][head_pairs * 2][4]) {
-  float lse[row_tiles][2];
-  merge.normalise(softmax, O, params.scale_log2, lse);
+                                      const float (&O)[row_tiles][head_pairs * 2][4]) {
   const int rows = params.seqlen_q * params.gqa_ratio;
   const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
-  const int lane = static_cast<int>(lane_index());
-  if (warp_index() == 0 && lane % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int row = i * 16 + h * 8 + lane / 4;
-        if (first_row + row >= rows) break;
-        if (whole) {
-          QueryRow(params, batch, kv_head, first_row + row).store_lse(params, lse[i][h]);
-        } else {
-          store_global(params.partial_lse + first_partial + row, lse[i][h]);
-        }
-      }
-    }
-  }
-  char* to[Merge::own_rows];
-#pragma unroll
-  for (int k = 0; k < Merge::own_rows; ++k) {
-    const QueryRow row(params, batch, kv_head, first_row + Merge::own_row(k));
-    char* partial = reinterpret_cast<char*>(params.partial_o + (first_partial + Merge::own_row(k)) * params.head_dim);
-    to[k] = !row.exists ? nullptr : whole ? row.in(params.o) : partial;
-  }
-  merge.add_up(O, [&](int k, int column, const Float4& sum) {
-    if (to[k] == nullptr || column >= params.head_dim) return;
+  merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, const Float4& o, float lse) {
+    if (column >= params.head_dim) return;
     if (whole) {
-      store_global(to[k] + column * 2, pack<variant::dtype>(sum.value[0], sum.value[1]),
-                   pack<variant::dtype>(sum.value[2], sum.value[3]));
+      const QueryRow to(params, batch, kv_head, first_row + row);
+      store_global(to.in(params.o) + column * 2, pack<variant::dtype>(o.value[0], o.value[1]),
+                   pack<variant::dtype>(o.value[2], o.value[3]));
+      if (column == 0) to.store_lse(params, lse);
     } else {
-      store_global(reinterpret_cast<float*>(to[k]) + column, sum);
+      store_global(params.partial_o + (first_partial + row) * params.head_dim + column, o);
+      if (column == 0) store_global(params.partial_lse + first_partial + row, lse);
     }
   });
 }
@@ -208,9 +188,10 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
       for (int d = 0; d < head_pairs; ++d) {
         Q.advance(d);
         K.advance(k_strip, k_lane, d);
+        if (small_tile && d == 0) pipeline.request_K(params, stage);
         multiply_step<variant::dtype>(S, Q, K, d);
       }
-      pipeline.request_K(params, stage);
+      if (!small_tile) pipeline.request_K(params, stage);
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
 #if variant::softcap
@@ -228,9 +209,10 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
 #pragma unroll
       for (int k = 0; k < key_pairs; ++k) {
         V.advance(v_strip, v_lane, k);
+        if (small_tile && k == 0) pipeline.request_V(params, stage);
         multiply_step<variant::dtype>(O, P, V, k);
       }
-      pipeline.request_V(params, stage);
+      if (!small_tile) pipeline.request_V(params, stage);
       stage = stage + 1 == variant::stages ? 0 : stage + 1;
       first = false;
       more = position.next(params);

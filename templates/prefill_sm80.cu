@@ -25,6 +25,7 @@ constexpr int B_r = 128;
 constexpr int B_c = 64;
 constexpr int warps = 4;
 constexpr int stages = 2;
+constexpr bool paged = false;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
@@ -44,7 +45,13 @@ constexpr Rescale rescale = Rescale::on_new_max;
 
 #include "blocks/copy.cuh"
 #include "blocks/mask.cuh"
+#if !variant::paged
+#include "blocks/matrix_source.cuh"
+#endif
 #include "blocks/multiply.cuh"
+#if variant::paged
+#include "blocks/page_source.cuh"
+#endif
 #include "blocks/pipeline.cuh"
 #if variant::ragged
 #include "blocks/ragged.cuh"
@@ -80,7 +87,12 @@ using KStream = FragmentStream<KVTile, head_pairs, key_pairs, step(variant::K_fr
                                variant::double_buffer, true>;
 using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fragment_tiles, key_pairs),
                                variant::double_buffer, false>;
-using Pipeline = KVPipeline<KVTile, threads, variant::stages, variant::async_copy, variant::eager_load>;
+#if variant::paged
+using Source = PageSource<KVTile, threads, variant::async_copy>;
+#else
+using Source = MatrixSource<KVTile, threads, variant::async_copy>;
+#endif
+using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
 static_assert(variant::splits == 1);
@@ -120,33 +132,50 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   const int gqa_ratio = variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio;
 #if variant::ragged
   const Matrix Q_rows = sequence.query_rows(params, params.q, tile.head);
+#else
+  const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
+#endif
+#if variant::paged
+  const int keys = keys_in_pages(params, tile.batch);
+#else
+#if variant::ragged
   const Matrix K_rows = sequence.key_rows(params, params.k, tile.head / gqa_ratio);
   const Matrix V_rows = sequence.key_rows(params, params.v, tile.head / gqa_ratio);
 #else
-  const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
   const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
   const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
+#endif
+  const int keys = K_rows.rows;
 #endif
 
   const int first_query = tile.q_block * variant::B_r;
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
 #if variant::window
-  const Window mask{K_rows.rows, K_rows.rows - Q_rows.rows, params.window_left, params.window_right};
+  const Window mask{keys, keys - Q_rows.rows, params.window_left, params.window_right};
   const int first_block = mask.first(first_query) / variant::B_c;
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c) - first_block;
 #else
-  const Mask mask{K_rows.rows, K_rows.rows - Q_rows.rows};
+  const Mask mask{keys, keys - Q_rows.rows};
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
 #endif
 
   const QTile q_tile{shared_memory()};
 #if variant::window
   const int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
-  Pipeline pipeline(q_tile.base + QTile::bytes, rows_from(K_rows, outside), rows_from(V_rows, outside), blocks);
+#if variant::paged
+  const Source source(params, tile.batch, tile.head / gqa_ratio, keys, outside + (blocks - 1) * variant::B_c);
 #else
-  Pipeline pipeline(q_tile.base + QTile::bytes, K_rows, V_rows, blocks);
+  const Source source(rows_from(K_rows, outside), rows_from(V_rows, outside), (blocks - 1) * variant::B_c);
 #endif
+#else
+#if variant::paged
+  const Source source(params, tile.batch, tile.head / gqa_ratio, keys, (blocks - 1) * variant::B_c);
+#else
+  const Source source(K_rows, V_rows, (blocks - 1) * variant::B_c);
+#endif
+#endif
+  Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
 

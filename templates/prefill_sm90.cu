@@ -21,6 +21,7 @@ constexpr int B_c = 128;
 constexpr int stages = 2;
 constexpr int Q_stages = 2;
 constexpr bool causal = false;
+constexpr bool ragged = false;
 constexpr int gqa_ratio = 0;
 constexpr bool pack_gqa = false;
 constexpr bool ping_pong = true;
@@ -33,7 +34,11 @@ constexpr bool softmax_in_halves = true;
 #include "blocks/panels.cuh"
 #include "blocks/ring.cuh"
 #include "blocks/store_lse.cuh"
+#if variant::ragged
+#include "blocks/ragged_tiles.cuh"
+#else
 #include "blocks/tile_order.cuh"
+#endif
 #if variant::ping_pong
 #include "blocks/turns.cuh"
 #else
@@ -83,12 +88,18 @@ __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& /*params
 }
 #else
 using KeyMask = Mask;
+#if !variant::ragged
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
+#endif
 __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
   return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
 }
 #endif
+#if variant::ragged
+using Order = RaggedOrder<KeyMask, variant::causal, variant::B_r, variant::B_c>;
+#else
 using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
+#endif
 
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
 constexpr bool may_skip = variant::causal && consumers > 1;
@@ -105,6 +116,10 @@ struct Shared {
         k{q.tiles + QRing::bytes, q.barriers + QRing::barrier_bytes},
         v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
         output(v.tiles + VRing::bytes) {}
+#if variant::ragged
+
+  __device__ __forceinline__ TileSlots slots() const { return {v.barriers + VRing::barrier_bytes}; }
+#endif
 };
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
@@ -116,19 +131,39 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
   const auto load_previous_V = [&] {
     if (previous_j < 0) return;
     shared.v.begin_load();
+#if variant::ragged
+    const Place keys(previous.keys, params.seqlen_k);
+    shared.v.load(params.v, keys.row + previous_j * variant::B_c, kv_head(params, previous), keys.last);
+#else
     shared.v.load(params.v, previous_j * variant::B_c, kv_head(params, previous), previous.batch);
+#endif
   };
   while (order.next(tile)) {
+#if variant::ragged
+    const Place queries(tile.queries, params.seqlen_q);
+    const Place keys(tile.keys, params.seqlen_k);
+#endif
     for (int j = tile.blocks - 1; j >= 0; --j) {
       shared.k.begin_load();
+#if variant::ragged
+      shared.k.load(params.k, keys.row + j * variant::B_c, kv_head(params, tile), keys.last);
+#else
       shared.k.load(params.k, j * variant::B_c, kv_head(params, tile), tile.batch);
+#endif
       load_previous_V();
       if (j == tile.blocks - 1) {
+#if variant::ragged
+        shared.q.claim();
+        shared.slots().write(shared.q.stage, tile);
+        shared.q.announce();
+        shared.q.load(params.q, queries.row + tile.first_row, tile.head, queries.last);
+#else
         shared.q.begin_load();
 #if variant::pack_gqa
         shared.q.load(params.q, tile.head * variant::gqa_ratio, Row::query(tile.first_row), tile.batch);
 #else
         shared.q.load(params.q, tile.first_row, tile.head, tile.batch);
+#endif
 #endif
       }
       previous = tile;
@@ -136,6 +171,11 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
     }
   }
   load_previous_V();
+#if variant::ragged
+  shared.q.claim();
+  shared.slots().write(shared.q.stage, QueryTile{});
+  shared.q.announce(0);
+#endif
 }
 
 // S = Q K^T for this warpgroup's rows, under way.
@@ -171,6 +211,11 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
   float lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
+#if variant::ragged
+  const int head = tile.head;
+  const Place queries(tile.queries, params.seqlen_q);
+  output.store<variant::dtype>(O, inverse_l, params.o, queries.row + first_row, head, queries.last);
+#else
 #if variant::pack_gqa
   const int head = tile.head * variant::gqa_ratio;
   output.store<variant::dtype>(O, inverse_l, params.o, head, Row::query(first_row), tile.batch);
@@ -178,13 +223,22 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
   const int head = tile.head;
   output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
 #endif
+#endif
   if (params.lse != nullptr) {
+#if variant::ragged
+    float* head_lse = params.lse + static_cast<i64>(head) * params.total_q + tile.queries.first;
+#else
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
+#endif
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
+#if variant::ragged
+    store_lse(lse, head_lse, warp_first_row, tile.queries.count);
+#else
 #if variant::pack_gqa
     store_packed_lse<variant::gqa_ratio>(lse, head_lse, warp_first_row, params.seqlen_q);
 #else
     store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
+#endif
 #endif
   }
 }
@@ -194,16 +248,24 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   const u32 warpgroup = warp_index() / 4 - 1;
   const Output output{shared.output + warpgroup * Output::bytes, 4 + warpgroup};  // barriers 1 to 3 are the turns'
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
+#if !variant::ragged
   const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+#endif
   const Turns<consumers> turns{warpgroup};
 
+#if variant::ragged
+  ToldOrder<Order, QRing> order{shared.q, shared.slots()};
+#else
   Order order(params);
+#endif
   QueryTile tile{};
   bool skips_last = false;
   // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
   // empty turn, so that the warpgroups stay in step.
   const auto begin_tile = [&] {
+#if !variant::ragged
     shared.q.wait();
+#endif
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
     shared.k.skip();
@@ -219,6 +281,9 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     shared.q.release(j == 0);
     const int first_row = tile.first_row + warp_row;
     const int first_key = j * variant::B_c;
+#if variant::ragged
+    const KeyMask mask = order.mask();
+#endif
     if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
   };
 
@@ -311,6 +376,9 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     shared.v.next();
 #endif
     store(params, output, tile, warpgroup, O, softmax);
+#if variant::ragged
+    warp_barrier();  // or the loop goes on as if lanes had parted
+#endif
   }
   turns.end();
   output.finish();

@@ -2,7 +2,8 @@
 // and part of the same ATTUNE_PARAMS_ABI.
 #pragma once
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch.
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch. Of ragged kernels the
+// batch is replaced by rows again (blocks/ragged_tiles.cuh).
 struct AttuneTensorMap {
 #ifdef __cplusplus
   alignas(64)
@@ -26,4 +27,10 @@ struct AttuneTensorPrefillParams {
   int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
   int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
+  // Ragged kernels, as in params.h. seqlen_q and seqlen_k are no more than total_q and total_k there.
+  int total_q;
+  int total_k;
+  const int* cu_seqlens_q;
+  const int* cu_seqlens_k;
+  const int* seqused_k;
 };

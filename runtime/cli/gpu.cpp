@@ -50,12 +50,16 @@ DeviceProblem::DeviceProblem(const Gpu& gpu, const Problem& problem, const HostI
       o_(gpu.driver, (output_elements(problem) + Outputs::guard) * sizeof(std::uint16_t)),
       lse_(gpu.driver, (query_rows(problem) + Outputs::guard) * sizeof(float)),
       cu_seqlens_q_(gpu.driver, inputs.sequences.cu_seqlens_q.size() * sizeof(std::int32_t)),
-      cu_seqlens_k_(gpu.driver, inputs.sequences.cu_seqlens_k.size() * sizeof(std::int32_t)) {
+      cu_seqlens_k_(gpu.driver, inputs.sequences.cu_seqlens_k.size() * sizeof(std::int32_t)),
+      seqused_k_(gpu.driver, inputs.sequences.seqused_k.size() * sizeof(std::int32_t)),
+      block_table_(gpu.driver, inputs.sequences.block_table.size() * sizeof(std::int32_t)) {
   q_.upload(inputs.q);
   k_.upload(inputs.k);
   v_.upload(inputs.v);
   cu_seqlens_q_.upload(inputs.sequences.cu_seqlens_q);
   cu_seqlens_k_.upload(inputs.sequences.cu_seqlens_k);
+  seqused_k_.upload(inputs.sequences.seqused_k);
+  block_table_.upload(inputs.sequences.block_table);
   poison();
 }
 
@@ -75,7 +79,9 @@ void DeviceProblem::launch(const LoadedKernel& kernel) const {
                                  .o = o_.data(),
                                  .lse = static_cast<float*>(lse_.data()),
                                  .cu_seqlens_q = static_cast<const std::int32_t*>(cu_seqlens_q_.data()),
-                                 .cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k_.data())});
+                                 .cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k_.data()),
+                                 .seqused_k = static_cast<const std::int32_t*>(seqused_k_.data()),
+                                 .block_table = static_cast<const std::int32_t*>(block_table_.data())});
   attune::launch(gpu_->driver, kernel.handle(), launch_plan, make_params(args, problem_), nullptr);
 }
 

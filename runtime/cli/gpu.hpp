@@ -102,6 +102,8 @@ class DeviceProblem {
   DeviceBuffer lse_;
   DeviceBuffer cu_seqlens_q_;
   DeviceBuffer cu_seqlens_k_;
+  DeviceBuffer seqused_k_;
+  DeviceBuffer block_table_;
 };
 
 }  // namespace attune::cli

@@ -46,13 +46,17 @@ attune_prefill_args contiguous_args(const Problem& problem, const Operands& oper
       .head_dim_v = problem.head_dim_v,
       .cu_seqlens_q = operands.cu_seqlens_q,
       .cu_seqlens_k = operands.cu_seqlens_k,
-      .seqused_k = nullptr,
+      .seqused_k = problem.paged ? operands.seqused_k : nullptr,
       .total_q = problem.total_q,
       .total_k = problem.total_k,
       .window = 1,
       .window_left = problem.window_left,
       .window_right = problem.window_right,
       .softcap = problem.softcap,
+      .block_table = operands.block_table,
+      .table_width = problem.table_width,
+      .pages = problem.pages,
+      .page_size = problem.page_size,
   };
 }
 

@@ -32,6 +32,8 @@ struct Operands {
   float* lse = nullptr;
   const std::int32_t* cu_seqlens_q = nullptr;  ///< of a ragged problem
   const std::int32_t* cu_seqlens_k = nullptr;
+  const std::int32_t* seqused_k = nullptr;  ///< of a paged problem
+  const std::int32_t* block_table = nullptr;
 };
 
 /// The call that computes the problem over contiguous operands, batch x seqlen x heads x head_dim.

@@ -76,6 +76,7 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   if (variant.window != 0) result.set_window(result.seqlen_k / 4, 0);
   if (variant.softcap != 0) result.softcap = 30;
   if (variant.ragged != 0) make_ragged(result);
+  if (variant.paged != 0) make_paged(result);
   if (variant.gqa_ratio > 0 && !heads_kv && heads_q % variant.gqa_ratio == 0) {
     result.heads_kv = heads_q / variant.gqa_ratio;
   }
@@ -104,12 +105,12 @@ std::size_t query_rows(const Problem& problem) {
 }
 
 std::size_t key_elements(const Problem& problem) {
-  return static_cast<std::size_t>(problem.stored_sequences()) * problem.stored_keys() * problem.heads_kv *
+  return static_cast<std::size_t>(problem.stored_key_sequences()) * problem.stored_keys() * problem.heads_kv *
          problem.head_dim;
 }
 
 std::size_t value_elements(const Problem& problem) {
-  return static_cast<std::size_t>(problem.stored_sequences()) * problem.stored_keys() * problem.heads_kv *
+  return static_cast<std::size_t>(problem.stored_key_sequences()) * problem.stored_keys() * problem.heads_kv *
          problem.head_dim_of_v();
 }
 
@@ -146,13 +147,23 @@ void make_ragged(Problem& problem) {
   problem.total_k = cumulative_lengths(problem.batch, problem.seqlen_k).back();
 }
 
+void make_paged(Problem& problem) {
+  problem.paged = true;
+  problem.page_size = 16;
+  problem.table_width = std::max(1, (problem.seqlen_k + problem.page_size - 1) / problem.page_size);
+  problem.pages = problem.batch * problem.table_width;
+  problem.total_k = 0;
+}
+
 HostInputs::HostInputs(const Problem& problem, std::uint64_t seed)
     : q(random_values(problem.dtype, query_elements(problem), 3 * seed)),
       k(random_values(problem.dtype, key_elements(problem), 3 * seed + 1)),
       v(random_values(problem.dtype, value_elements(problem), 3 * seed + 2)) {
-  if (!problem.ragged) return;
-  sequences.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q);
-  sequences.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k);
+  if (problem.ragged) sequences.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q);
+  if (problem.ragged && !problem.paged) sequences.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k);
+  if (!problem.paged) return;
+  for (int i = 0; i < problem.batch; ++i) sequences.seqused_k.push_back(problem.seqlen_k / (i + 1));
+  for (int page = problem.pages - 1; page >= 0; --page) sequences.block_table.push_back(page);
 }
 
 HostTensor contiguous(const std::vector<std::uint16_t>& values, int seqlen, int heads, int head_dim) {
@@ -168,8 +179,7 @@ Expected expected_output(const Problem& problem, const HostInputs& inputs) {
   const HostTensor v = contiguous(inputs.v, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v());
   const double scale = usual_scale(problem);
   const auto expected = [&](AttentionFunction& attention) {
-    return problem.ragged ? ragged_attention(attention, problem, inputs.sequences, q, k, v, scale)
-                          : attention(problem, q, k, v, scale, 0);
+    return attention_of(attention, problem, inputs.sequences, q, k, v, scale);
   };
   return {.reference = expected(reference_attention), .naive = expected(naive_attention)};
 }
@@ -183,6 +193,7 @@ void add_features(Problem& problem, const Variant& variant, std::size_t i) {
   if (variant.window != 0) problem.set_window(windows[i % windows.size()].first, windows[i % windows.size()].second);
   if (variant.softcap != 0) problem.softcap = i % 2 == 0 ? 20.0F : 2.0F;
   if (variant.ragged != 0) make_ragged(problem);
+  if (variant.paged != 0) make_paged(problem);
 }
 
 }  // namespace

@@ -58,6 +58,10 @@ std::size_t output_elements(const Problem& problem);
 /// Makes a ragged batch of a problem: of its sequences the first keeps its lengths, the others are shorter.
 void make_ragged(Problem& problem);
 
+/// Puts the keys and values of a problem in pages of 16: of its sequences the first has as many keys as before, the
+/// others have fewer.
+void make_paged(Problem& problem);
+
 /// Rows of Q, which are the elements of LSE.
 std::size_t query_rows(const Problem& problem);
 
@@ -65,7 +69,8 @@ std::size_t query_rows(const Problem& problem);
 std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed);
 
 /// Q, K and V of a problem in host memory, batch x seqlen x heads x head_dim; of a ragged one total x heads x head_dim,
-/// and where its sequences are: their lengths differ, and the longest has seqlen_q queries and seqlen_k keys.
+/// in pages pages x page_size x heads x head_dim; and where its sequences are: their lengths differ, and the longest
+/// has seqlen_q queries and seqlen_k keys.
 struct HostInputs {
   std::vector<std::uint16_t> q;
   std::vector<std::uint16_t> k;

@@ -75,22 +75,23 @@ Verdict verify(const Built& built, const std::vector<Problem>& problems, const E
   Variant variant = built.source->variant;
   variant.arch = 0;
   std::vector<emulator::BankSite> banks;
-  Verdict verdict = try_kernel(*built.source, variant, emulator::device(), problems, how.seed,
-                               [&](const Problem& problem, HostInputs& inputs) {
-                                 Outcome outcome{.outputs = Outputs(problem), .fault = {}};
-                                 const attune_prefill_args args =
-                                     contiguous_args(problem, {.q = inputs.q.data(),
-                                                               .k = inputs.k.data(),
-                                                               .v = inputs.v.data(),
-                                                               .o = outcome.outputs.o.data(),
-                                                               .lse = outcome.outputs.lse.data(),
-                                                               .cu_seqlens_q = inputs.sequences.cu_seqlens_q.data(),
-                                                               .cu_seqlens_k = inputs.sequences.cu_seqlens_k.data()});
-                                 emulator::Report report = run_emulated(kernel, variant, args, problem, how);
-                                 outcome.fault = std::move(report.fault);
-                                 add_sites(banks, report.sites);
-                                 return outcome;
-                               });
+  Verdict verdict = try_kernel(
+      *built.source, variant, emulator::device(), problems, how.seed, [&](const Problem& problem, HostInputs& inputs) {
+        Outcome outcome{.outputs = Outputs(problem), .fault = {}};
+        const attune_prefill_args args = contiguous_args(problem, {.q = inputs.q.data(),
+                                                                   .k = inputs.k.data(),
+                                                                   .v = inputs.v.data(),
+                                                                   .o = outcome.outputs.o.data(),
+                                                                   .lse = outcome.outputs.lse.data(),
+                                                                   .cu_seqlens_q = inputs.sequences.cu_seqlens_q.data(),
+                                                                   .cu_seqlens_k = inputs.sequences.cu_seqlens_k.data(),
+                                                                   .seqused_k = inputs.sequences.seqused_k.data(),
+                                                                   .block_table = inputs.sequences.block_table.data()});
+        emulator::Report report = run_emulated(kernel, variant, args, problem, how);
+        outcome.fault = std::move(report.fault);
+        add_sites(banks, report.sites);
+        return outcome;
+      });
   verdict.banks = std::move(banks);
   return verdict;
 }

@@ -8,6 +8,8 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
+enum class Operand { K, V };
+
 // One head of a tensor: rows of `columns` elements, `stride` elements apart.
 struct Matrix {
   char* data;
@@ -24,6 +26,18 @@ struct Matrix {
 __device__ __forceinline__ Matrix head_of(const AttuneTensor& tensor, int batch, int head, int rows, int columns) {
   const i64 elements = batch * tensor.stride_batch + head * tensor.stride_head;
   return {static_cast<char*>(tensor.data) + elements * 2, tensor.stride_seq * 2, rows, columns};
+}
+
+// Copies 16 bytes, or zeros where they do not exist, which then are not read.
+template <bool async>
+__device__ __forceinline__ void copy_chunk(u32 address, const char* from, bool exists) {
+  if constexpr (async) {
+    cp_async(address, from, exists);
+  } else {
+    Chunk data = {};
+    if (exists) data = load_global(from);
+    store_shared(address, data);
+  }
 }
 
 // One thread's share in copying the tiles of a matrix, from one tile to the next. Threads lie over a tile as `span`
@@ -66,14 +80,7 @@ struct TileCopy {
       for (u32 r = 0; r < TileType::rows; r += rows_at_once) {
         if (TileType::rows % rows_at_once != 0 && thread_row + r >= TileType::rows) break;
         const bool exists = column_exists && (whole || static_cast<int>(r) < rows_left);
-        const u32 address = tile.at(thread_row + r, thread_chunk + c);
-        if constexpr (async) {
-          cp_async(address, from, exists);
-        } else {
-          Chunk data = {};
-          if (exists) data = load_global(from);
-          store_shared(address, data);
-        }
+        copy_chunk<async>(tile.at(thread_row + r, thread_chunk + c), from, exists);
         from += rows_at_once * stride_bytes;
       }
     }

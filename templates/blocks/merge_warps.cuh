@@ -10,108 +10,96 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// Shared memory for it: m and l of each warp's rows, and 32 columns of its O.
-template <int warps, int row_tiles>
+// Eight rows at a time, those of which four lanes each hold a part: where no more exist the others cost nothing. Shared
+// memory has all warps' m and l of them, and their O or a slice of it.
+template <int warps, int row_tiles, int columns>
 struct WarpMerge {
-  static constexpr int rows = row_tiles * 16;
-  static constexpr int slice = 32;
-  static constexpr int lanes = slice / 4;  // threads that share a row of a slice
-  static constexpr int own_rows = (rows * lanes + warps * warp_size - 1) / (warps * warp_size);  // of a thread
-  static constexpr int row_bytes = (slice + 8) * 4;  // lanes of a half-warp store to different banks
-  static constexpr int statistics_bytes = warps * rows * 8;
-  static constexpr int bytes = statistics_bytes + warps * rows * row_bytes;
+  static constexpr int rows_at_once = 8;
+  static constexpr int statistics_bytes = warps * rows_at_once * 8;
+  static constexpr int slice = columns < 128 ? columns : 128;  // columns
+  static constexpr int row_bytes = (slice + 31) / 32 * 128;
+  static constexpr int bytes = statistics_bytes + warps * rows_at_once * row_bytes;
+  static constexpr int row_chunks = slice / 4;  // of four columns: a thread's
+  static constexpr int threads = warps * warp_size;
 
   u32 base;
 
-  // O becomes this warp's share of the block's normalised O; the LSE (base 2) of this lane's rows is returned, -inf for
-  // one that saw no key. All warps together.
-  template <int columns>
-  __device__ __forceinline__ void normalise(OnlineSoftmax<row_tiles>& softmax, float (&O)[row_tiles][columns][4],
-                                            float scale_log2, float (&lse)[row_tiles][2]) const {
+  // Calls write(row, column, O, lse) for each four columns of the first `rows` rows: O normalised, LSE to base 2 and
+  // -inf for a row that saw no key. All warps together.
+  template <class Write>
+  __device__ __forceinline__ void merge(OnlineSoftmax<row_tiles>& softmax, const float (&O)[row_tiles][columns / 8][4],
+                                        float scale_log2, int rows, const Write& write) const {
     const u32 lane = lane_index();
-    const u32 warp = warp_index();
+    const u32 lane_row = lane / 4;
+    const u32 warp = warp_index();  // here, where lanes have not parted
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
+    for (int piece = 0; piece < 2 * row_tiles; ++piece) {
+      const int i = piece / 2;
+      const int h = piece % 2;
+      const int first_row = piece * rows_at_once;
+      if (first_row >= rows) break;
+      float sum = softmax.l[i][h];
+      sum += shuffle_xor(sum, 1);
+      sum += shuffle_xor(sum, 2);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float& sum = softmax.l[i][h];
-        sum += shuffle_xor(sum, 1);
-        sum += shuffle_xor(sum, 2);
-        if (lane % 4 == 0) store_shared(statistics(warp, i * 16 + h * 8 + lane / 4), softmax.m[i][h], sum);
-      }
-    }
-    block_barrier();
-#pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const u32 row = i * 16 + h * 8 + lane / 4;
-        float m = minus_infinity();
-#pragma unroll
-        for (u32 w = 0; w < warps; ++w) m = larger(m, load_shared_float(statistics(w, row)));
-        const float shift = m == minus_infinity() ? 0.0f : m * scale_log2;
-        float l = 0.0f;
-#pragma unroll
-        for (u32 w = 0; w < warps; ++w) {
-          const u32 address = statistics(w, row);
-          l += load_shared_float(address + 4) * exp2_approx(load_shared_float(address) * scale_log2 - shift);
-        }
-        const bool empty = l == 0.0f;
-        lse[i][h] = empty ? minus_infinity() : shift + log2_approx(l);
-        const float factor = empty ? 0.0f : exp2_approx(softmax.m[i][h] * scale_log2 - shift) * reciprocal_approx(l);
-#pragma unroll
-        for (int d = 0; d < columns; ++d) {
-          O[i][d][2 * h] *= factor;
-          O[i][d][2 * h + 1] *= factor;
-        }
-      }
-    }
-  }
-
-  // The row of the block that is a thread's `k`-th in add_up().
-  __device__ __forceinline__ static int own_row(int k) {
-    return static_cast<int>(thread_index()) / lanes + k * (warps * warp_size / lanes);
-  }
-
-  // Adds up the shares and calls write(k, column, sum of four columns) for each four columns of this thread's rows.
-  template <int columns, class Write>
-  __device__ __forceinline__ void add_up(const float (&O)[row_tiles][columns][4], const Write& write) const {
-    const u32 lane = lane_index();
-    const u32 own_column = thread_index() % lanes * 4;
-    const u32 own_share = share(warp_index(), lane / 4) + lane % 4 * 8;
-#pragma unroll
-    for (int first = 0; first < columns * 8; first += slice) {
-      block_barrier();  // the slice before has been read
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) {
+      for (int first_column = 0; first_column < columns; first_column += slice) {
+        block_barrier();  // what these bytes held before has been read
+        if (lane % 4 == 0) store_shared(statistics(warp, lane_row), softmax.m[i][h], sum);
 #pragma unroll
         for (int d = 0; d < slice / 8; ++d) {
-          if (first / 8 + d >= columns) break;
-          const float(&o)[4] = O[i][first / 8 + d];
-          store_shared(own_share + (i * 16 * row_bytes + d * 32), o[0], o[1]);
-          store_shared(own_share + ((i * 16 + 8) * row_bytes + d * 32), o[2], o[3]);
+          const int tile = first_column / 8 + d;
+          if (tile >= columns / 8) break;
+          const u32 column = static_cast<u32>(d * 8) + lane % 4 * 2;
+          store_shared(element(warp, lane_row, column), O[i][tile][2 * h], O[i][tile][2 * h + 1]);
         }
-      }
-      block_barrier();
+        block_barrier();
 #pragma unroll
-      for (int k = 0; k < own_rows; ++k) {
-        const int row = own_row(k);
-        if (row >= rows || first + static_cast<int>(own_column) >= columns * 8) break;
-        Float4 sum = {};
-#pragma unroll
-        for (u32 w = 0; w < warps; ++w) {
-          const Float4 more = load_shared_floats(share(w, static_cast<u32>(row)) + own_column * 4);
-#pragma unroll
-          for (int e = 0; e < 4; ++e) sum.value[e] += more.value[e];
+        for (int first = 0; first < rows_at_once * row_chunks; first += threads) {
+          const int own = first + static_cast<int>(thread_index());
+          const int row = own / row_chunks;
+          const int column = own % row_chunks * 4;
+          if (row >= rows_at_once || first_row + row >= rows) break;
+          float lse;
+          const Float4 o = add_up(static_cast<u32>(row), static_cast<u32>(column), scale_log2, lse);
+          write(first_row + row, first_column + column, o, lse);
         }
-        write(k, first + static_cast<int>(own_column), sum);
       }
     }
   }
 
  private:
-  __device__ __forceinline__ u32 statistics(u32 warp, u32 row) const { return base + (warp * rows + row) * 8; }
-  __device__ __forceinline__ u32 share(u32 warp, u32 row) const {
-    return base + statistics_bytes + (warp * rows + row) * row_bytes;
+  __device__ __forceinline__ u32 statistics(u32 warp, u32 row) const { return base + (warp * rows_at_once + row) * 8; }
+
+  // Four rows' 32 bytes are apart in the banks, so that a half-warp's stores do not meet.
+  __device__ __forceinline__ u32 element(u32 warp, u32 row, u32 column) const {
+    return base + statistics_bytes + (warp * rows_at_once + row) * row_bytes + (column * 4 ^ row % 4 * 32);
+  }
+
+  // Four normalised elements of O, and their row's LSE.
+  __device__ __forceinline__ Float4 add_up(u32 row, u32 column, float scale_log2, float& lse) const {
+    float m[warps];
+    float largest = minus_infinity();
+#pragma unroll
+    for (u32 w = 0; w < warps; ++w) {
+      m[w] = load_shared_float(statistics(w, row));
+      largest = larger(largest, m[w]);
+    }
+    const float shift = largest == minus_infinity() ? 0.0f : largest * scale_log2;
+    float l = 0.0f;
+    Float4 sum = {};
+#pragma unroll
+    for (u32 w = 0; w < warps; ++w) {
+      const float weight = exp2_approx(m[w] * scale_log2 - shift);
+      l += load_shared_float(statistics(w, row) + 4) * weight;
+      const Float4 part = load_shared_floats(element(w, row, column));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum.value[e] += weight * part.value[e];
+    }
+    const bool empty = l == 0.0f;
+    const float inverse_l = empty ? 0.0f : reciprocal_approx(l);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum.value[e] *= inverse_l;
+    lse = empty ? minus_infinity() : shift + log2_approx(l);
+    return sum;
   }
 };

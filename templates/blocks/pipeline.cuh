@@ -13,21 +13,20 @@
 //   lazy:                 each is requested when it is needed, and waited for.
 // Only block `blocks - 1` can reach beyond the matrix; begin() requests it, so that the loop has no rows to check.
 // Every thread makes the same number of copy groups, so that waiting by count works.
-template <class KVTile, int threads, int stages, bool async, bool eager>
+template <class Source, int stages, bool async, bool eager>
 struct KVPipeline {
   static constexpr bool ahead = eager && stages > 1;
   static_assert(stages == 1 || eager);
   static_assert(!eager || async);
 
-  using Copy = TileCopy<KVTile, threads, async>;
+  using KVTile = typename Source::TileType;
 
   u32 base;
   int blocks;
-  Copy K;  // at the next block to request
-  Copy V;
+  Source source;  // of block `blocks - 1` first
 
-  __device__ __forceinline__ KVPipeline(u32 base, const Matrix& K_rows, const Matrix& V_rows, int blocks)
-      : base(base), blocks(blocks), K(K_rows, (blocks - 1) * KVTile::rows), V(V_rows, (blocks - 1) * KVTile::rows) {}
+  __device__ __forceinline__ KVPipeline(u32 base, const Source& source, int blocks)
+      : base(base), blocks(blocks), source(source) {}
 
   __device__ __forceinline__ KVTile k_tile(int j) const { return {base + buffer(j) * KVTile::bytes}; }
   __device__ __forceinline__ KVTile v_tile(int j) const { return {base + (stages + buffer(j)) * KVTile::bytes}; }
@@ -38,14 +37,14 @@ struct KVPipeline {
     if constexpr (ahead) {
 #pragma unroll
       for (int s = 1; s < stages; ++s) {
-        request<false>(K, k_tile(blocks - s), blocks - s);
-        request<false>(V, v_tile(blocks - s), blocks - s);
+        request<Operand::K, false>(k_tile(blocks - s), blocks - s);
+        request<Operand::V, false>(v_tile(blocks - s), blocks - s);
         close_group();
       }
     } else if constexpr (eager) {
-      request<false>(K, k_tile(blocks - 1), blocks - 1);
+      request<Operand::K, false>(k_tile(blocks - 1), blocks - 1);
       close_group();
-      request<false>(V, v_tile(blocks - 1), blocks - 1);
+      request<Operand::V, false>(v_tile(blocks - 1), blocks - 1);
       close_group();
     }
   }
@@ -62,14 +61,14 @@ struct KVPipeline {
       wait<stages - 2>();
       block_barrier();  // also: every thread is done with block j + 1, whose buffers come next
       const int next = j - (stages - 1);
-      request<true>(K, k_tile(next), next);
-      request<true>(V, v_tile(next), next);
+      request<Operand::K, true>(k_tile(next), next);
+      request<Operand::V, true>(v_tile(next), next);
       close_group();
     } else if constexpr (eager) {
       wait<1>();
       block_barrier();
     } else {
-      request<false>(K, k_tile(j), j);  // every thread is done with K(j + 1) since the wait for V(j + 1)
+      request<Operand::K, false>(k_tile(j), j);  // every thread is done with K(j + 1) since the wait for V(j + 1)
       close_group();
       wait<0>();
       block_barrier();
@@ -82,10 +81,10 @@ struct KVPipeline {
     if constexpr (eager && !ahead) {
       wait<0>();
       block_barrier();  // also: every thread is done with K(j)
-      request<true>(K, k_tile(j - 1), j - 1);
+      request<Operand::K, true>(k_tile(j - 1), j - 1);
       close_group();
     } else if constexpr (!eager) {
-      request<false>(V, v_tile(j), j);
+      request<Operand::V, false>(v_tile(j), j);
       close_group();
       wait<0>();
       block_barrier();
@@ -97,7 +96,7 @@ struct KVPipeline {
   __device__ __forceinline__ void done_with_V(int j) {
     if constexpr (eager && !ahead) {
       block_barrier();
-      request<true>(V, v_tile(j - 1), j - 1);
+      request<Operand::V, true>(v_tile(j - 1), j - 1);
       close_group();
     }
   }
@@ -111,11 +110,10 @@ struct KVPipeline {
  private:
   __device__ __forceinline__ static u32 buffer(int j) { return stages == 1 ? 0u : static_cast<u32>(j) % stages; }
 
-  template <bool whole>
-  __device__ __forceinline__ static void request(Copy& matrix, const KVTile& tile, int j) {
+  template <Operand operand, bool whole>
+  __device__ __forceinline__ void request(const KVTile& tile, int j) {
     if (j < 0) return;
-    matrix.template copy<whole>(tile);
-    matrix.move(-1);
+    source.template copy<operand, whole>(tile);
   }
   __device__ __forceinline__ static void close_group() {
     if constexpr (async) cp_async_commit();

@@ -31,6 +31,11 @@ struct Ring {
     mbarrier_wait(empty(), parity ^ 1);
     mbarrier_arrive_expect(full(), Tile::bytes);
   }
+#if variant::ragged
+  // (in two steps, so that what is written between them is seen with the tile)
+  __device__ __forceinline__ void claim() const { mbarrier_wait(empty(), parity ^ 1); }
+  __device__ __forceinline__ void announce(u32 bytes = Tile::bytes) const { mbarrier_arrive_expect(full(), bytes); }
+#endif
   // ... and fetches it: the rows from these coordinates on.
   __device__ __forceinline__ void load(const AttuneTensorMap& map, int y, int z, int w) {
     tile().load(map, full(), y, z, w);

@@ -108,6 +108,7 @@ TEST_CASE("a copy onto what others may still be reading is a race") { check_faul
 
 TEST_CASE("a collective that a lane never comes to is reported with both places, not waited for") {
   check_fault("lane_misses_a_shuffle", {"@shuffle", "shuffle_xor waits for thread ", "warp_barrier", "@instead"});
+  check_fault("some_lanes_ask_for_their_warp", {"@asks", "any_lane"});
   check_fault("thread_misses_the_barrier", {"@barrier", "block_barrier", "any_lane", "@vote instead"});
   check_fault("lane_ends_before_a_vote", {"@vote", "thread 3, which has ended"});
   check_fault("two_barriers_in_one_warp", {"@one", "@other"});

@@ -35,6 +35,7 @@ enum Which {
   copy_of_zeros,
   copy_onto_unread_data,
   lane_misses_a_shuffle,
+  some_lanes_ask_for_their_warp,
   thread_misses_the_barrier,
   lane_ends_before_a_vote,
   warps_may_end_before_a_barrier,
@@ -124,6 +125,10 @@ inline void divergence(const ProbeParams& p) {
   if (p.which == lane_misses_a_shuffle) {
     if (lane != 5) shuffle_xor(1.0F, 1);  // @shuffle
     warp_barrier();                       // @instead
+  } else if (p.which == some_lanes_ask_for_their_warp) {
+    u32 warp = 0;
+    if (lane % 4 == 0) warp = warp_index();  // @asks
+    any_lane(warp > 0);
   } else if (p.which == thread_misses_the_barrier) {
     if (thread_index() != 40) block_barrier();  // @barrier
     any_lane(true);                             // @vote instead

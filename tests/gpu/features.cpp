@@ -8,6 +8,7 @@ namespace attune::gpu_tests {
 namespace {
 
 using testing::PrefillCase;
+using testing::random_paged_case;
 using testing::random_prefill_case;
 
 }  // namespace
@@ -76,6 +77,54 @@ TEST_CASE("wild lengths on the device lead to no access outside the tensors") {
     attune_prefill_args args = sane.args;
     args.cu_seqlens_q = static_cast<const std::int32_t*>(cu_seqlens_q.data());
     args.cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k.data());
+    CHECK_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
+    gpu().driver.synchronize();  // throws where an access failed
+    CHECK(sane.fetch().surroundings_intact);
+  }
+}
+
+TEST_CASE("100 random problems whose keys are in pages agree with the reference") {
+  const TestRegistry registry;
+  Random random(24);
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    CAPTURE(i);
+    const PrefillCase one = random_paged_case(random, i % 10 == 0 ? 3000 : 400);
+    check_call(registry, TestCall(one.image(i)));
+  }
+}
+
+TEST_CASE("ten runs on the same pages give the same bits") {
+  const TestRegistry registry;
+  Random random(25);
+  PrefillCase one;
+  while (one.problem.seqlen_q < 300 || one.problem.seqlen_k < 300) one = random_paged_case(random, 700);
+  const TestCall call(one.image(4));
+  REQUIRE(call.run(registry) == ATTUNE_OK);
+  const TestCall::Output first = call.fetch();
+  for (int i = 1; i < 10; ++i) {
+    call.poison();
+    REQUIRE(call.run(registry) == ATTUNE_OK);
+    CHECK(call.fetch() == first);
+  }
+}
+
+TEST_CASE("wild tables and lengths on the device lead to no access outside the pages") {
+  const TestRegistry registry;
+  Random random(26);
+  for (std::uint64_t i = 1; i <= 60; ++i) {
+    PrefillCase one = random_paged_case(random, 200);
+    one.problem.head_dim = 64;
+    one.problem.dtype = Dtype::bf16;
+    const TestCall sane(one.image(i));
+    testing::make_wild(random, one.sequences.seqused_k, one.problem.seqlen_k);
+    testing::make_wild(random, one.sequences.block_table, one.problem.pages);
+    const cli::DeviceBuffer seqused_k(gpu().driver, one.sequences.seqused_k.size() * sizeof(std::int32_t));
+    const cli::DeviceBuffer block_table(gpu().driver, one.sequences.block_table.size() * sizeof(std::int32_t));
+    seqused_k.upload(one.sequences.seqused_k);
+    block_table.upload(one.sequences.block_table);
+    attune_prefill_args args = sane.args;
+    args.seqused_k = static_cast<const std::int32_t*>(seqused_k.data());
+    args.block_table = static_cast<const std::int32_t*>(block_table.data());
     CHECK_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
     gpu().driver.synchronize();  // throws where an access failed
     CHECK(sane.fetch().surroundings_intact);

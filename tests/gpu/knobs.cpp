@@ -50,6 +50,8 @@ std::vector<Variant> sm80_variants() {
   add([](Variant& v) { v.gqa_ratio = 4; });
   add([](Variant& v) { v.softcap = 1; });
   add([](Variant& v) { v.ragged = 1; });
+  add([](Variant& v) { v.paged = 1; });
+  add([](Variant& v) { v.paged = v.ragged = 1, v.async_copy = v.eager_load = 0, v.B_c = 48; });
   add([](Variant& v) { v.window = 1, v.ragged = v.softcap = v.causal, v.causal = 0; });
   add([](Variant& v) { v.B_r = 16, v.warps = 1; });
   add([](Variant& v) { v.B_r = 256, v.warps = 8; });

@@ -37,7 +37,8 @@ std::size_t CallImage::rows() const {
 }
 
 /// Places one tensor from `cursor` on, which moves past it and a guard.
-CallImage::Placement CallImage::place(Layout layout, int seqlen, int heads, int head_dim, std::size_t& cursor) const {
+CallImage::Placement CallImage::place(Layout layout, int batch, int seqlen, int heads, int head_dim,
+                                      std::size_t& cursor) {
   const std::int64_t dim = head_dim;
   Placement at{.head_dim = head_dim, .first = cursor};
   switch (layout) {
@@ -58,14 +59,14 @@ CallImage::Placement CallImage::place(Layout layout, int seqlen, int heads, int 
       at.stride_batch = dim * heads * seqlen;
       break;
   }
-  cursor += static_cast<std::size_t>(at.stride_batch) * problem_.stored_sequences() + guard;
+  cursor += static_cast<std::size_t>(at.stride_batch) * batch + guard;
   return at;
 }
 
 template <class Function>
-void CallImage::for_each_element(const Placement& at, int seqlen, int heads, const Function& visit) const {
+void CallImage::for_each_element(const Placement& at, int batch, int seqlen, int heads, const Function& visit) {
   std::size_t index = 0;
-  for (int b = 0; b < problem_.stored_sequences(); ++b) {
+  for (int b = 0; b < batch; ++b) {
     for (int s = 0; s < seqlen; ++s) {
       for (int h = 0; h < heads; ++h) {
         const std::size_t row = at.first + b * at.stride_batch + s * at.stride_seq + h * at.stride_head;
@@ -79,6 +80,8 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
     : problem_(problem), sequences_(std::move(sequences)) {
   const int dim = problem.head_dim;
   const int dim_v = problem.head_dim_of_v();
+  const int sequences_of_rows = problem.stored_sequences();
+  const int sequences_of_keys = problem.stored_key_sequences();
   const int rows = problem.stored_rows();
   const int keys = problem.stored_keys();
   std::size_t cursor = guard;
@@ -86,27 +89,29 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
     REQUIRE(rows == keys);
     const int Q_row = problem.heads_q * dim;
     const int K_row = problem.heads_kv * dim;
-    q_ = place(layout, rows, 1, Q_row + K_row + problem.heads_kv * dim_v, cursor);
+    q_ = place(layout, sequences_of_rows, rows, 1, Q_row + K_row + problem.heads_kv * dim_v, cursor);
     q_.stride_head = q_.head_dim = dim;
     k_ = v_ = q_;
     k_.first += static_cast<std::size_t>(Q_row);
     v_.first = k_.first + static_cast<std::size_t>(K_row);
     v_.stride_head = v_.head_dim = dim_v;
   } else {
-    q_ = place(layout, rows, problem.heads_q, dim, cursor);
-    k_ = place(layout, keys, problem.heads_kv, dim, cursor);
-    v_ = place(layout, keys, problem.heads_kv, dim_v, cursor);
+    q_ = place(layout, sequences_of_rows, rows, problem.heads_q, dim, cursor);
+    k_ = place(layout, sequences_of_keys, keys, problem.heads_kv, dim, cursor);
+    v_ = place(layout, sequences_of_keys, keys, problem.heads_kv, dim_v, cursor);
   }
   in_.assign(cursor, poison_bits);
   const cli::HostInputs inputs(problem, seed);
-  const auto fill = [&](const Placement& at, int seqlen, int heads, const std::vector<std::uint16_t>& values) {
-    for_each_element(at, seqlen, heads, [&](std::size_t to, std::size_t i) { in_[to] = values[i]; });
+  const auto fill = [&](const Placement& at, int batch, int seqlen, int heads,
+                        const std::vector<std::uint16_t>& values) {
+    for_each_element(at, batch, seqlen, heads, [&](std::size_t to, std::size_t i) { in_[to] = values[i]; });
   };
-  fill(q_, rows, problem.heads_q, inputs.q);
-  fill(k_, keys, problem.heads_kv, inputs.k);
-  fill(v_, keys, problem.heads_kv, inputs.v);
+  fill(q_, sequences_of_rows, rows, problem.heads_q, inputs.q);
+  fill(k_, sequences_of_keys, keys, problem.heads_kv, inputs.k);
+  fill(v_, sequences_of_keys, keys, problem.heads_kv, inputs.v);
   out_elements_ = guard;
-  o_ = place(layout, rows, problem.heads_q, dim_v, out_elements_);
+  o_ = place(layout, sequences_of_rows, rows, problem.heads_q, dim_v, out_elements_);
+  if (problem.paged) poison_unused_keys();
   if (!problem.ragged) return;
 
   const auto poison_gaps = [&](const Placement& at, int heads, const std::vector<std::int32_t>& cu_seqlens, int end) {
@@ -114,6 +119,7 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
     poison_rows(at, heads, cu_seqlens.back(), end);
   };
   poison_gaps(q_, problem.heads_q, sequences_.cu_seqlens_q, rows);
+  if (problem.paged) return;
   for (const Placement& at : {k_, v_}) {
     poison_gaps(at, problem.heads_kv, sequences_.cu_seqlens_k, keys);
     for (std::size_t i = 0; i < sequences_.seqused_k.size(); ++i) {
@@ -123,11 +129,29 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
   }
 }
 
-void CallImage::poison_rows(const Placement& at, int heads, int first, int end) {
+/// Keys in pages that no sequence has, and behind the last of each.
+void CallImage::poison_unused_keys() {
+  std::vector<bool> used(static_cast<std::size_t>(problem_.pages) * problem_.page_size);
+  for (std::size_t i = 0; i < sequences_.seqused_k.size(); ++i) {
+    for (int key = 0; key < sequences_.seqused_k[i]; ++key) {
+      const std::int32_t page = sequences_.block_table[i * problem_.table_width + key / problem_.page_size];
+      used[static_cast<std::size_t>(page) * problem_.page_size + key % problem_.page_size] = true;
+    }
+  }
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const auto page = static_cast<int>(i) / problem_.page_size;
+    const auto token = static_cast<int>(i) % problem_.page_size;
+    for (const Placement& at : {k_, v_}) {
+      if (!used[i]) poison_rows(at, problem_.heads_kv, token, token + 1, page);
+    }
+  }
+}
+
+void CallImage::poison_rows(const Placement& at, int heads, int first, int end, int batch) {
   for (int row = first; row < end; ++row) {
     for (int head = 0; head < heads; ++head) {
-      const auto from =
-          in_.begin() + static_cast<std::ptrdiff_t>(at.first) + row * at.stride_seq + head * at.stride_head;
+      const auto from = in_.begin() + static_cast<std::ptrdiff_t>(at.first) + batch * at.stride_batch +
+                        row * at.stride_seq + head * at.stride_head;
       std::fill(from, from + at.head_dim, poison_bits);
     }
   }
@@ -138,13 +162,22 @@ void CallImage::poison_sequence(int sequence) {
   const auto i = static_cast<std::size_t>(sequence);
   poison_rows(q_, problem_.heads_q, sequences_.cu_seqlens_q[i], sequences_.cu_seqlens_q[i + 1]);
   for (const Placement& at : {k_, v_}) {
-    poison_rows(at, problem_.heads_kv, sequences_.cu_seqlens_k[i], sequences_.cu_seqlens_k[i + 1]);
+    if (!problem_.paged) {
+      poison_rows(at, problem_.heads_kv, sequences_.cu_seqlens_k[i], sequences_.cu_seqlens_k[i + 1]);
+      continue;
+    }
+    for (int key = 0; key < sequences_.seqused_k[i]; ++key) {
+      const int token = key % problem_.page_size;
+      poison_rows(at, problem_.heads_kv, token, token + 1,
+                  sequences_.block_table[i * problem_.table_width + key / problem_.page_size]);
+    }
   }
 }
 
 CallImage::Arrays CallImage::own_arrays() const {
   const auto data = [](const std::vector<std::int32_t>& values) { return values.empty() ? nullptr : values.data(); };
-  return {data(sequences_.cu_seqlens_q), data(sequences_.cu_seqlens_k), data(sequences_.seqused_k)};
+  return {data(sequences_.cu_seqlens_q), data(sequences_.cu_seqlens_k), data(sequences_.seqused_k),
+          data(sequences_.block_table)};
 }
 
 std::vector<std::uint16_t> CallImage::poisoned_out() const {
@@ -184,6 +217,10 @@ attune_prefill_args CallImage::args(void* in, void* out, void* lse, const Arrays
   args.window_left = problem_.window_left;
   args.window_right = problem_.window_right;
   args.softcap = problem_.softcap;
+  args.block_table = arrays.block_table;
+  args.table_width = problem_.table_width;
+  args.pages = problem_.pages;
+  args.page_size = problem_.page_size;
   return args;
 }
 
@@ -191,10 +228,11 @@ CallImage::Output CallImage::output(std::vector<std::uint16_t> out, std::vector<
                                     const std::vector<std::uint16_t>& in_after) const {
   Output output;
   output.o.resize(rows() * problem_.head_dim_of_v());
-  for_each_element(o_, problem_.stored_rows(), problem_.heads_q, [&](std::size_t from, std::size_t i) {
-    output.o[i] = out[from];
-    out[from] = poison_bits;
-  });
+  for_each_element(o_, problem_.stored_sequences(), problem_.stored_rows(), problem_.heads_q,
+                   [&](std::size_t from, std::size_t i) {
+                     output.o[i] = out[from];
+                     out[from] = poison_bits;
+                   });
   const auto begin = lse.begin() + guard;
   const auto end = begin + static_cast<std::ptrdiff_t>(rows());
   output.lse.assign(begin, end);
@@ -219,8 +257,7 @@ Comparison CallImage::compare_with_reference(const Output& output, double scale)
   const HostTensor k = host_tensor(k_);
   const HostTensor v = host_tensor(v_);
   const auto expected = [&](AttentionFunction& attention) {
-    if (!problem_.ragged) return attention(problem_, q, k, v, scale, 0);
-    ReferenceOutput result = ragged_attention(attention, problem_, sequences_, q, k, v, scale);
+    ReferenceOutput result = attention_of(attention, problem_, sequences_, q, k, v, scale);
     if (poisoned_ < 0) return result;
     // A weight of 0 times NaN is NaN, in rows that see none of the keys too.
     const auto sequence = static_cast<std::size_t>(poisoned_);

@@ -24,14 +24,14 @@ std::string name_of(Layout layout);
 /// Every element that is not Q, K or V is NaN, O and LSE included.
 class CallImage {
  public:
-  /// Packed needs seqlen_q == seqlen_k. Of a ragged problem `sequences` says where they are; keys that do not count and
-  /// rows that no sequence has are NaN.
+  /// Packed needs seqlen_q == seqlen_k. Of a ragged or paged problem `sequences` says where they are; keys that do not
+  /// count and rows that no sequence has are NaN.
   CallImage(const Problem& problem, Layout layout, std::uint64_t seed, Sequences sequences = {});
 
   [[nodiscard]] const Problem& problem() const { return problem_; }
   [[nodiscard]] const Sequences& sequences() const { return sequences_; }
 
-  /// Makes all of a ragged batch's sequence NaN; its own results are then not compared.
+  /// Makes all of a ragged batch's sequence NaN, which shares no page; its own results are then not compared.
   void poison_sequence(int sequence);
 
   [[nodiscard]] const std::vector<std::uint16_t>& in() const { return in_; }  ///< the memory that holds Q, K and V
@@ -43,6 +43,7 @@ class CallImage {
     const std::int32_t* cu_seqlens_q = nullptr;
     const std::int32_t* cu_seqlens_k = nullptr;
     const std::int32_t* seqused_k = nullptr;
+    const std::int32_t* block_table = nullptr;
   };
   [[nodiscard]] Arrays own_arrays() const;
 
@@ -78,13 +79,14 @@ class CallImage {
     std::int64_t stride_head = 0;
   };
 
-  [[nodiscard]] Placement place(Layout layout, int seqlen, int heads, int head_dim, std::size_t& cursor) const;
+  static Placement place(Layout layout, int batch, int seqlen, int heads, int head_dim, std::size_t& cursor);
   template <class Function>
-  void for_each_element(const Placement& at, int seqlen, int heads, const Function& visit) const;
+  static void for_each_element(const Placement& at, int batch, int seqlen, int heads, const Function& visit);
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] HostTensor host_tensor(const Placement& at) const;
 
-  void poison_rows(const Placement& at, int heads, int first, int end);
+  void poison_rows(const Placement& at, int heads, int first, int end, int batch = 0);
+  void poison_unused_keys();
   [[nodiscard]] bool unowned_rows_intact(const Output& output) const;
 
   Problem problem_;

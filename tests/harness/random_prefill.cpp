@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 namespace attune::testing {
 namespace {
@@ -74,6 +76,49 @@ void make_ragged(Random& random, PrefillCase& one) {
   if (random.below(2) == 0) one.poisoned = up_to(random, problem.batch - 1);
 }
 
+/// Pages in any order, of which later sequences may begin with those of the first. Behind a sequence's last key entries
+/// name no page or any.
+std::vector<std::int32_t> random_table(Random& random, const Problem& problem, const std::vector<std::int32_t>& lengths,
+                                       bool shared) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(problem.pages));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  constexpr std::array<std::int32_t, 4> nowhere{-1, std::numeric_limits<std::int32_t>::max(),
+                                                std::numeric_limits<std::int32_t>::min(), 0};
+  auto next = order.begin();
+  std::vector<std::int32_t> table;
+  for (const std::int32_t length : lengths) {
+    const int both = std::min(length, lengths.front()) / problem.page_size;
+    const int prefix = shared && !table.empty() ? up_to(random, both) : 0;
+    for (int entry = 0; entry < problem.table_width; ++entry) {
+      if (static_cast<long long>(entry) * problem.page_size >= length) {
+        table.push_back(one_of(random, nowhere));
+      } else {
+        table.push_back(entry < prefix ? table[static_cast<std::size_t>(entry)] : *next++);
+      }
+    }
+  }
+  return table;
+}
+
+void make_paged(Random& random, PrefillCase& one) {
+  Problem& problem = one.problem;
+  problem.paged = true;
+  problem.page_size = one_of(random, std::array{1, 3, 16, 64, 256});
+  problem.table_width = (problem.seqlen_k + problem.page_size - 1) / problem.page_size + 1;
+  Sequences& sequences = one.sequences;
+  sequences.cu_seqlens_k.clear();
+  problem.total_k = 0;
+  sequences.seqused_k.clear();
+  for (int i = 0; i < problem.batch; ++i) {
+    sequences.seqused_k.push_back(random.below(4) == 0 ? problem.seqlen_k : random_length(random, problem.seqlen_k));
+    problem.pages += (sequences.seqused_k.back() + problem.page_size - 1) / problem.page_size;
+  }
+  problem.pages += up_to(random, 3);
+  sequences.block_table = random_table(random, problem, sequences.seqused_k, one.poisoned < 0);
+  if (one.layout == Layout::packed) one.layout = Layout::bhsd;
+}
+
 }  // namespace
 
 CallImage PrefillCase::image(std::uint64_t seed) const {
@@ -115,6 +160,12 @@ PrefillCase random_prefill_case(Random& random, int most_rows) {
     problem.set_window(random_bound(random, problem.seqlen_k), random_bound(random, problem.seqlen_q));
   }
   if (random.below(3) == 0) problem.softcap = one_of(random, std::array{0.5F, 5.0F, 30.0F, 1000.0F});
+  return one;
+}
+
+PrefillCase random_paged_case(Random& random, int most_rows) {
+  PrefillCase one = random_prefill_case(random, most_rows);
+  make_paged(random, one);
   return one;
 }
 

@@ -18,6 +18,9 @@ struct PrefillCase {
 /// A problem with windows, soft caps and ragged batches, each or none, with at most so many rows and keys a sequence.
 PrefillCase random_prefill_case(Random& random, int most_rows);
 
+/// The same with keys in pages, which sequences may share.
+PrefillCase random_paged_case(Random& random, int most_rows);
+
 /// Fills an array of lengths with anything: negative entries, decreasing ones, some beyond `total`.
 void make_wild(Random& random, std::vector<std::int32_t>& cu_seqlens, int total);
 

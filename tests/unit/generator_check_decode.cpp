@@ -23,10 +23,10 @@ std::string refusals_of(const Variant& variant) {
   return text;
 }
 
-TEST_CASE("a decode kernel needs its pipeline, m, l and a slice of O for each warp") {
+TEST_CASE("a decode kernel needs its pipeline, m, l and O of eight rows for each warp") {
   const Resources needs = resources(defaults);
   CHECK(needs.threads == 128);
-  CHECK(needs.shared_bytes == 2 * 2 * 64 * 128 * 2 + 4 * 16 * 2 * 4 + 4 * 16 * 40 * 4);
+  CHECK(needs.shared_bytes == 2 * 2 * 64 * 128 * 2 + 4 * 8 * (128 + 2) * 4);
   CHECK(needs.accumulator_registers == 64 + 8 + 32);
   CHECK(defaults.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2");
   Variant paged = defaults;
@@ -47,7 +47,10 @@ TEST_CASE("tiles that do not divide are refused with the nearest that do") {
   variant.head_dim = 256;
   variant.warps = 1;
   CHECK(refusals_of(variant) ==
-        "warps: warps is 1, but head_dim 256 needs a thread for each 4 columns of O; nearest that passes: warps 2\n");
+        "warps: warps is 1; it divides 32, and head_dim 256 needs a thread for each 4 columns of O; nearest that passes: "
+        "warps 2\n");
+  variant.warps = 3;  // would leave out two of 32 parts
+  CHECK(refusals_of(variant).ends_with("nearest that passes: warps 2\n"));
 }
 
 TEST_CASE("O, S and Q must fit the registers") {

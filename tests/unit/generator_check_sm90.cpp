@@ -145,6 +145,16 @@ TEST_CASE("heads are packed where a power of two of them divides a warpgroup's r
   CHECK(refusals_of(variant).empty());
 }
 
+TEST_CASE("a ragged kernel has a slot for what each tile of Q is, and packs no heads") {
+  Variant variant = defaults;
+  variant.ragged = 1;
+  CHECK(refusals_of(variant).empty());
+  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 2 * 32);
+  variant.gqa_ratio = 4;
+  variant.pack_gqa = 1;
+  CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has the rows of several heads in one box of Q"));
+}
+
 TEST_CASE("shared memory is refused with both numbers and what to give up") {
   CHECK(refusals_of(tile(128, 128, 128, 4, 2)) ==
         "stages: Q, K and V take 361631 bytes of shared memory, over the 232448 a block may have on sm_90; nearest "

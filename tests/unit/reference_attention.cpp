@@ -277,3 +277,61 @@ TEST_CASE("the sequences of a ragged batch are computed apart, and rows of none 
   check(1, 4, 2, 5);
   check(5, 2, 9, 3);
 }
+
+TEST_CASE("keys in pages are those that the table names, for ragged queries and others") {
+  Problem problem{.dtype = Dtype::fp16,
+                  .batch = 2,
+                  .heads_q = 2,
+                  .heads_kv = 2,
+                  .seqlen_q = 3,
+                  .seqlen_k = 7,
+                  .head_dim = 8,
+                  .causal = true,
+                  .paged = true,
+                  .page_size = 3,
+                  .pages = 5,
+                  .table_width = 3};
+  const Operand q = operand(problem, 6, 2, ripple(6 * 2 * 8, 0.1F));
+  const Operand k = operand(problem, 15, 2, ripple(15 * 2 * 8, 0.2F));
+  const Operand v = operand(problem, 15, 2, ripple(15 * 2 * 8, 0.3F));
+  const auto paged = [](HostTensor tensor, int rows) {
+    tensor.stride_batch = rows * tensor.stride_seq;
+    return tensor;
+  };
+  Sequences sequences{.cu_seqlens_q = {}, .cu_seqlens_k = {}, .seqused_k = {7, 2}};
+  sequences.block_table = {4, 0, 2, 1, -1, -1};
+  const auto of = [&](const Problem& which) {
+    return attention_of(reference_attention, which, sequences, paged(q.tensor, 3), paged(k.tensor, 3),
+                        paged(v.tensor, 3), 0.5);
+  };
+  const ReferenceOutput out = of(problem);
+  REQUIRE(out.o.size() == 2 * 3 * 2 * 8);
+  REQUIRE(out.lse.size() == 2 * 2 * 3);
+  const std::vector<std::vector<int>> tokens{{12, 13, 14, 0, 1, 2, 6}, {3, 4}};
+  for (int sequence = 0; sequence < 2; ++sequence) {
+    std::vector<std::uint16_t> keys;
+    std::vector<std::uint16_t> values;
+    for (const int token : tokens[sequence]) {
+      keys.insert(keys.end(), k.tensor.data + token * 16, k.tensor.data + token * 16 + 16);
+      values.insert(values.end(), v.tensor.data + token * 16, v.tensor.data + token * 16 + 16);
+    }
+    Problem one = problem;
+    one.paged = false;
+    one.batch = 1;
+    one.seqlen_k = static_cast<int>(tokens[sequence].size());
+    const HostTensor own_q{q.tensor.data + sequence * 48, 0, 16, 8};
+    const ReferenceOutput own =
+        reference_attention(one, own_q, {keys.data(), 0, 16, 8}, {values.data(), 0, 16, 8}, 0.5);
+    for (int i = 0; i < 48; ++i) CHECK(out.o[sequence * 48 + i] == own.o[i]);
+    for (int i = 0; i < 6; ++i) CHECK(out.lse[sequence * 6 + i] == own.lse[i]);
+  }
+
+  problem.ragged = true;
+  problem.total_q = 6;
+  sequences.cu_seqlens_q = {0, 3, 6};
+  const ReferenceOutput ragged = of(problem);
+  CHECK(ragged.o == out.o);
+  for (int head = 0; head < 2; ++head) {
+    for (int row = 0; row < 6; ++row) CHECK(ragged.lse[head * 6 + row] == out.lse[(row / 3 * 2 + head) * 3 + row % 3]);
+  }
+}

@@ -59,6 +59,18 @@ attune_prefill_args ragged_args() {
   return args;
 }
 
+attune_prefill_args paged_args() {
+  attune_prefill_args args = good_args();
+  args.seqused_k = array(0x7000);
+  args.block_table = array(0x8000);
+  args.table_width = 13;
+  args.pages = 30;
+  args.page_size = 16;
+  args.k = api::bhsd(address(0x2000), 16, 2, 128);
+  args.v = api::bhsd(address(0x3000), 16, 2, 128);
+  return args;
+}
+
 attune_prefill_args with_window(int left, int right) {
   attune_prefill_args args = good_args();
   args.window = 1;
@@ -83,6 +95,16 @@ Problem ragged() {
   Problem problem = windowed(-1, -1);
   problem.ragged = true;
   problem.total_q = problem.total_k = 5000;
+  return problem;
+}
+
+Problem paged(bool ragged_too = false) {
+  Problem problem = ragged_too ? ragged() : windowed(-1, -1);
+  problem.total_k = 0;
+  problem.paged = true;
+  problem.page_size = 16;
+  problem.pages = 200;
+  problem.table_width = 125;
   return problem;
 }
 
@@ -210,6 +232,109 @@ TEST_CASE("a ragged batch is one sequence in memory, and its arrays are passed o
   CHECK(is_empty(check_arguments(args)));
 }
 
+TEST_CASE("keys in pages are as many sequences in memory, with ragged queries or not") {
+  attune_prefill_args args = paged_args();
+  Problem problem = check_arguments(args);
+  CHECK(problem.paged);
+  CHECK(!problem.ragged);
+  CHECK(problem.page_size == 16);
+  CHECK(problem.pages == 30);
+  CHECK(problem.table_width == 13);
+  AttunePrefillParams params = make_params(args, problem);
+  CHECK(params.block_table == args.block_table);
+  CHECK(params.seqused_k == args.seqused_k);
+  CHECK(params.table_width == 13);
+  CHECK(params.pages == 30);
+  CHECK(params.page_size == 16);
+  CHECK(params.k.stride_batch == 16 * 2 * 128);
+  CHECK(params.q.stride_batch == 100 * 8 * 128);
+  std::vector<emulator::Buffer> buffers = buffers_of(args, problem);
+  REQUIRE(buffers.size() == 6);
+  CHECK(buffers[0].extents == std::array<long long, 4>{2, 100, 8, 128});
+  CHECK(buffers[1].extents == std::array<long long, 4>{30, 16, 2, 128});
+  CHECK(buffers[2].extents == buffers[1].extents);
+  CHECK(buffers[4].extents[3] == 2);
+  CHECK(buffers[5].extents[3] == 2 * 13);
+  CHECK(!buffers[5].writable);
+
+  args.cu_seqlens_q = array(0x5000);
+  args.cu_seqlens_k = array(0x6001);  // neither used nor looked at
+  args.total_q = 150;
+  args.total_k = 99;
+  problem = check_arguments(args);
+  CHECK(problem.ragged);
+  CHECK(problem.paged);
+  CHECK(problem.total_q == 150);
+  CHECK(problem.total_k == 0);
+  params = make_params(args, problem);
+  CHECK(params.cu_seqlens_q == args.cu_seqlens_q);
+  CHECK(params.cu_seqlens_k == nullptr);
+  CHECK(params.q.stride_batch == 0);
+  CHECK(params.k.stride_batch == 16 * 2 * 128);
+  buffers = buffers_of(args, problem);
+  CHECK(buffers[0].extents == std::array<long long, 4>{1, 150, 8, 128});
+  CHECK(buffers[1].extents == std::array<long long, 4>{30, 16, 2, 128});
+}
+
+TEST_CASE("where no sequence may have a key, a paged cache needs no table and no memory") {
+  attune_prefill_args args = paged_args();
+  args.seqlen_k = 0;
+  args.block_table = nullptr;
+  args.k.data = args.v.data = nullptr;
+  CHECK(check_arguments(args).paged);
+  args = paged_args();
+  args.pages = 0;
+  args.k.data = args.v.data = nullptr;
+  CHECK(check_arguments(args).pages == 0);
+  args = paged_args();
+  args.batch = 0;
+  args.block_table = args.seqused_k = nullptr;
+  args.k.data = args.v.data = args.q.data = args.o.data = nullptr;
+  CHECK(is_empty(check_arguments(args)));
+}
+
+TEST_CASE("kernels divide by the size of a page exactly") {
+  for (const int page_size : {1, 2, 3, 5, 7, 16, 24, 100, 255, 256, 641, 4096, 65537, (1 << 30) - 1, 1 << 30}) {
+    attune_prefill_args args = paged_args();
+    args.page_size = page_size;
+    args.table_width = args.seqlen_k;
+    const AttunePrefillParams params = make_params(args, check_arguments(args));
+    const auto page_of = [&](std::int64_t key) {
+      return static_cast<std::int64_t>(static_cast<std::uint64_t>(key) * params.page_multiplier >> params.page_shift);
+    };
+    for (std::int64_t page = 0; page <= most_rows / page_size; page += 1 + page / 7) {
+      const std::int64_t first = page * page_size;
+      CHECK(page_of(first) == page);
+      CHECK(page_of(first + page_size - 1) == page);
+    }
+    CHECK(page_of(most_rows) == most_rows / page_size);
+  }
+}
+
+TEST_CASE("every mistake about a paged cache is named") {
+  using Change = std::function<void(attune_prefill_args&)>;
+  for (const auto& [says, change] : std::vector<std::pair<const char*, Change>>{
+           {"block_table is null; it must name the pages where page_size is 16",
+            [](auto& a) { a.block_table = nullptr; }},
+           {"block_table is 0x8002; it must be a multiple of 4", [](auto& a) { a.block_table = array(0x8002); }},
+           {"seqused_k is null; it must say how many keys", [](auto& a) { a.seqused_k = nullptr; }},
+           {"seqused_k is null; it must say how many keys", [](auto& a) { a.seqused_k = nullptr, a.seqlen_k = 0; }},
+           {"seqused_k is 0x7001", [](auto& a) { a.seqused_k = array(0x7001); }},
+           {"page_size is 0; it must be from 1 to", [](auto& a) { a.page_size = 0; }},
+           {"page_size is -16", [](auto& a) { a.page_size = -16, a.block_table = nullptr; }},
+           {"pages is -1; it must be from 0 to", [](auto& a) { a.pages = -1; }},
+           {"table_width is 0; it must be from 1 to", [](auto& a) { a.table_width = 0; }},
+           {"seqlen_k is 209; it must be at most table_width 13 x page_size 16", [](auto& a) { a.seqlen_k = 209; }},
+           {"cu_seqlens_k is given without cu_seqlens_q", [](auto& a) { a.cu_seqlens_k = array(0x6000); }},
+           {"k.stride_batch is 12", [](auto& a) { a.k.stride_batch = 12; }},
+           {"v.data is null", [](auto& a) { a.v.data = nullptr; }}}) {
+    attune_prefill_args args = paged_args();
+    CHECK(error_of(args).empty());
+    change(args);
+    CHECK_MESSAGE(error_of(args).find(says) != std::string::npos, says);
+  }
+}
+
 TEST_CASE("every mistake about windows, soft caps and ragged batches is named") {
   using Change = std::function<void(attune_prefill_args&)>;
   for (const auto& [says, change] : std::vector<std::pair<const char*, Change>>{
@@ -245,6 +370,29 @@ TEST_CASE("a caller that is older than windows has none, whatever lies behind it
   CHECK(!problem.ragged);
   CHECK(problem.softcap == 0);
   CHECK(make_params(args, problem).cu_seqlens_q == nullptr);
+}
+
+TEST_CASE("a caller that is older than pages has none, whatever lies behind its struct") {
+  attune_prefill_args args = ragged_args();
+  std::memset(reinterpret_cast<char*>(&args) + offsetof(attune_prefill_args, block_table), 0x7f,
+              sizeof(args) - offsetof(attune_prefill_args, block_table));
+  args.struct_size = offsetof(attune_prefill_args, block_table);
+  const Problem problem = check_arguments(args);
+  CHECK(problem.ragged);
+  CHECK(!problem.paged);
+  CHECK(make_params(args, problem).block_table == nullptr);
+}
+
+TEST_CASE("the C++ API passes pages on") {
+  api::Prefill call{.shape = {.seqlen_k = 15}};
+  call.pages = {.block_table = array(0x10), .seqused_k = array(0x20), .table_width = 3, .pages = 4, .page_size = 5};
+  const attune_prefill_args args = call.args();
+  CHECK(args.block_table == array(0x10));
+  CHECK(args.seqused_k == array(0x20));
+  CHECK(args.table_width == 3);
+  CHECK(args.pages == 4);
+  CHECK(args.page_size == 5);
+  CHECK(api::Prefill{}.args().page_size == 0);
 }
 
 TEST_CASE("the C++ API passes windows, soft caps and ragged batches on") {
@@ -285,6 +433,12 @@ TEST_CASE("a kernel serves what it has, and one with a window also the causal ma
   CHECK(refusals(batches, ragged(), h200).empty());
   CHECK(mentions(refusals(batches, windowed(-1, -1), h200), "ragged: the kernel has true, the problem false"));
   CHECK(mentions(refusals(window, ragged(), h200), "ragged: the kernel has false, the problem true"));
+  const Variant pages = variant_of(prefill_sm80, false, {.paged = true});
+  CHECK(refusals(pages, paged(), h200).empty());
+  CHECK(mentions(refusals(pages, windowed(-1, -1), h200), "paged: the kernel has true, the problem false"));
+  CHECK(mentions(refusals(plain, paged(), h200), "paged: the kernel has false, the problem true"));
+  CHECK(mentions(refusals(batches, paged(true), h200), "paged: the kernel has false, the problem true"));
+  CHECK(mentions(refusals(pages, paged(true), h200), "ragged: the kernel has false, the problem true"));
 
   const Variant causal = variant_of(prefill_sm80, true, {});
   for (const std::vector<Variant>& candidates : {std::vector{window, causal, plain}, {plain, causal, window}}) {
@@ -297,7 +451,7 @@ TEST_CASE("a kernel serves what it has, and one with a window also the causal ma
 
 TEST_CASE("prefill_sm90 says that it has no such kernels, and prefill_sm80 serves") {
   for (const auto& [key, problem] :
-       {std::pair{"window", windowed(100, 0)}, {"softcap", capped()}, {"ragged", ragged()}}) {
+       {std::pair{"window", windowed(100, 0)}, {"softcap", capped()}, {"paged", paged()}}) {
     const std::string words = std::string(key) + ": prefill_sm90 has no kernels with it, the problem needs one";
     CHECK(mentions(refusals(variant_of(prefill_sm90, problem.causal, {}), problem, h200), words));
     const OwnChoice own = choose_own(problem, h200);
@@ -311,18 +465,41 @@ TEST_CASE("prefill_sm90 says that it has no such kernels, and prefill_sm80 serve
   }
 }
 
+TEST_CASE("prefill_sm90 serves ragged batches, other GPUs and what no tensor map holds prefill_sm80") {
+  const auto family_on = [](const Problem& problem, const Device& device) {
+    const OwnChoice own = choose_own(problem, device);
+    CHECK(own.refusals.empty());
+    CHECK(own.variant.ragged == 1);
+    CHECK(decide(problem, device).serving == own.variant);
+    return own.variant.family;
+  };
+  Problem problem = ragged();
+  CHECK(family_on(problem, h200) == prefill_sm90);
+  CHECK(family_on(problem, device_of(*find_arch("sm_80"))) == prefill_sm80);
+  problem.mappable_strides = false;
+  CHECK(family_on(problem, h200) == prefill_sm80);
+  CHECK(problem.key() != ragged().key());
+  problem = ragged();
+  problem.total_k = 0;
+  CHECK(family_on(problem, h200) == prefill_sm80);
+  CHECK(problem.key() != ragged().key());
+  CHECK(mentions(refusals(variant_of(prefill_sm90, false, {.ragged = true}), problem, h200), "total_k: it is 0"));
+}
+
 TEST_CASE("every head_dim has a default with every feature on every GPU, and a name of its own") {
   for (const Arch& arch : all_archs()) {
     for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
-      const Variant variant = default_variant(prefill_sm80, Dtype::fp16, head_dim, true, arch.shared_per_block,
-                                              long_sequence_tile, 0, {.window = true, .softcap = true, .ragged = true});
+      const Variant variant =
+          default_variant(prefill_sm80, Dtype::fp16, head_dim, true, arch.shared_per_block, long_sequence_tile, 0,
+                          {.window = true, .softcap = true, .ragged = true, .paged = true});
       CHECK(check(variant).empty());
       CHECK(check_arch(variant, arch).empty());
+      CHECK(variant.name().find("_paged") != std::string::npos);
       CHECK(variant.name().find("_window_softcap_ragged") != std::string::npos);
     }
   }
   const Variant newer = variant_of(prefill_sm90, true, {.window = true, .softcap = true, .ragged = true});
-  CHECK(newer == variant_of(prefill_sm90, true, {}));
+  CHECK(newer == variant_of(prefill_sm90, true, {.ragged = true}));
 }
 
 TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for both") {
@@ -336,8 +513,10 @@ TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for
 }
 
 TEST_CASE("a source has the code of the features that its variant has, and no other") {
-  const std::vector<std::pair<Features, const char*>> parts{
-      {{.window = true}, "mask_window"}, {{.softcap = true}, "cap_scores"}, {{.ragged = true}, "load_global_int"}};
+  const std::vector<std::pair<Features, const char*>> parts{{{.window = true}, "mask_window"},
+                                                            {{.softcap = true}, "cap_scores"},
+                                                            {{.ragged = true}, "struct Sequence"},
+                                                            {{.paged = true}, "struct PageSource"}};
   for (const auto& [features, own] : parts) {
     const std::string text = generate(variant_of(prefill_sm80, false, features)).text;
     for (const auto& part : parts) CHECK((text.find(part.second) != std::string::npos) == (part.second == own));
@@ -354,7 +533,13 @@ TEST_CASE("a problem's text and key tell features apart") {
   problem.total_k = 80;
   CHECK(problem.text() == "bf16 d128 b1 hq8 hk2 lq1000 lk2000 left100 right30 softcap2.5 ragged tq70 tk80");
   const Problem plain = windowed(-1, -1);
-  for (const Problem& other : {windowed(5, -1), windowed(-1, 5), capped(), ragged()}) CHECK(other.key() != plain.key());
+  problem = paged(true);
+  CHECK(problem.text() == "bf16 d128 b1 hq8 hk2 lq1000 lk2000 ragged tq5000 page16");
+  for (const Problem& other : {windowed(5, -1), windowed(-1, 5), capped(), ragged(), paged()}) {
+    CHECK(other.key() != plain.key());
+  }
+  CHECK(paged(true).key() != ragged().key());
+  CHECK(paged(true).key() != paged().key());
   CHECK(windowed(5, -1).key() == windowed(9, 3).key());
   CHECK(windowed(5, 0).key() != windowed(-1, 0).key());
 }

@@ -179,6 +179,7 @@ TEST_CASE("a key tells apart whatever kernels are chosen by, and leaves room for
   add([](Problem& p) { p.window_left = 9; });
   add([](Problem& p) { p.softcap = 9; });
   add([](Problem& p) { p.ragged = true; });
+  add([](Problem& p) { p.paged = true; });
   add([](Problem& p) { p.seqlen_q = 512; });
   add([](Problem& p) { p.seqlen_q = 1; });
   add([](Problem& p) { p.seqlen_k = 2048; });
@@ -194,8 +195,8 @@ TEST_CASE("a key tells apart whatever kernels are chosen by, and leaves room for
     }
   }
   const auto parts = [](const Problem& p) {
-    return std::tuple(p.dtype, p.causal, p.has_window(), p.softcap > 0, p.ragged, p.has_tensor_maps(), p.best_tile(),
-                      p.packing_key(), p.head_dim, p.head_dim_of_v(), p.heads_q / p.heads_kv);
+    return std::tuple(p.dtype, p.causal, p.has_window(), p.softcap > 0, p.ragged, p.paged, p.has_tensor_maps(),
+                      p.best_tile(), p.packing_key(), p.head_dim, p.head_dim_of_v(), p.heads_q / p.heads_kv);
   };
   std::set<std::uint64_t> keys;
   std::set<decltype(parts(problems[0]))> distinct;

@@ -113,6 +113,29 @@ TEST_CASE("with the causal mask the group is the balanced one, the second time t
   }
 }
 
+TEST_CASE("groups of a ragged batch are those of its mean lengths: of equal ones its own") {
+  for (const bool causal : {false, true}) {
+    Problem dense = problem_of(128, causal);
+    dense.batch = 16;
+    dense.seqlen_q = dense.seqlen_k = 4096;
+    Problem ragged = dense;
+    ragged.ragged = true;
+    ragged.total_q = ragged.total_k = 16 * 4096;
+    const Variant plain = variant_of(prefill_sm90, 128, causal);
+    Variant variant = plain;
+    variant.ragged = 1;
+    const Plan equal = plan(variant, ragged, h200);
+    CHECK(equal.group_heads == plan(plain, dense, h200).group_heads);
+    CHECK(equal.grid == plan(plain, dense, h200).grid);
+    ragged.total_q = ragged.total_k = 16 * 700 - 9;
+    dense.seqlen_q = dense.seqlen_k = 700;
+    CHECK(plan(variant, ragged, h200).group_heads == plan(plain, dense, h200).group_heads);
+    CHECK(plan(variant, ragged, h200).q_blocks == 32);
+    ragged.total_q = ragged.total_k = 0;
+    CHECK(plan(variant, ragged, h200).group_heads > 0);
+  }
+}
+
 TEST_CASE("groups scale with L2") {
   Device small = h200;
   small.l2_bytes = h200.l2_bytes / 2;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "generator/check.hpp"
@@ -38,6 +39,45 @@ TEST_CASE("a description has extents in elements, strides in bytes and a valid s
   CHECK(description.extents == std::array<std::uint64_t, 4>{72, 100, 8, 1});
   CHECK(description.strides == std::array<std::uint64_t, 3>{1280, 160, 144});
   CHECK(description.box == std::array<std::uint32_t, 4>{64, 192, 1, 1});
+}
+
+TEST_CASE(
+    "of a ragged batch a map begins the longest sequence before the tensor, and its last dimension is rows again") {
+  int memory = 0;
+  const AttuneTensor tensor{.data = &memory, .stride_batch = 0, .stride_seq = 640, .stride_head = 80};
+  const TensorDescription ragged = spread(describe(tensor, {72, 1000, 8, 1}, Dtype::fp16, 192), 300);
+  CHECK(reinterpret_cast<std::uintptr_t>(ragged.base) == reinterpret_cast<std::uintptr_t>(&memory) - 300 * 1280);
+  CHECK(ragged.extents == std::array<std::uint64_t, 4>{72, 300, 8, 1001});
+  CHECK(ragged.strides == std::array<std::uint64_t, 3>{1280, 160, 1280});
+  CHECK(ragged.box == std::array<std::uint32_t, 4>{64, 192, 1, 1});
+}
+
+TEST_CASE("a ragged kernel is told no longest sequence that is longer than all rows") {
+  Plan plan;
+  plan.variant =
+      default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10, long_sequence_tile, 0, {.ragged = true});
+  plan.head_dim_v = 64;
+  AttunePrefillParams params = params_of(64);
+  const int lengths[3] = {};
+  params.total_q = 60;
+  params.total_k = 500;
+  params.cu_seqlens_q = params.cu_seqlens_k = params.seqused_k = lengths;
+  std::vector<TensorDescription> seen;
+  const AttuneTensorPrefillParams block = make_tensor_params(params, plan, [&](const TensorDescription& one) {
+    seen.push_back(one);
+    return AttuneTensorMap{};
+  });
+  REQUIRE(seen.size() == 4);
+  CHECK(seen[0].extents == std::array<std::uint64_t, 4>{64, 60, 12, 61});
+  CHECK(seen[1].extents == std::array<std::uint64_t, 4>{64, 200, 3, 501});
+  CHECK(seen[2].extents == seen[1].extents);
+  CHECK(seen[3].extents == seen[0].extents);
+  CHECK(block.seqlen_q == 60);
+  CHECK(block.seqlen_k == 200);
+  CHECK(block.total_q == 60);
+  CHECK(block.total_k == 500);
+  CHECK(block.cu_seqlens_q == lengths);
+  CHECK(block.seqused_k == lengths);
 }
 
 TEST_CASE("packed, a query's heads are neighbouring rows of a box") {

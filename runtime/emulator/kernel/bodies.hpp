@@ -11,7 +11,6 @@ inline attune::emulator::Machine& machine() { return *current_machine(); }
 
 inline unsigned thread_index() { return machine().thread_index(); }
 inline unsigned lane_index() { return machine().thread_index() % warp_size; }
-inline unsigned warp_index() { return machine().thread_index() / warp_size; }
 inline uint3 block_index() {
   const auto index = machine().block_index();
   return {index.x, index.y, index.z};
@@ -115,6 +114,8 @@ inline int shuffle_from(int value, unsigned source, int line) {
 inline float shuffle_from(float value, unsigned source, int line) {
   return __builtin_bit_cast(float, machine().shuffle_from(__builtin_bit_cast(unsigned, value), source, line));
 }
+// A broadcast on a GPU too: lanes that have parted must not ask.
+inline unsigned warp_index(int line) { return machine().shuffle_from(machine().thread_index() / warp_size, 0, line); }
 inline int uniform(int value, int line) { return shuffle_from(value, 0, line); }
 
 template <bool transposed>

@@ -29,7 +29,7 @@ inline float shuffle_from(float value, unsigned source, int line = __builtin_LIN
 inline int uniform(int value, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();
-inline unsigned warp_index();
+inline unsigned warp_index(int line = __builtin_LINE());
 inline uint3 block_index();
 inline uint3 grid_size();
 

@@ -90,7 +90,7 @@ typedef struct attune_prefill_args {
    * entries give wrong numbers, but no access outside the tensors. Null: no ragged batch */
   const int32_t* cu_seqlens_q; /* batch + 1 */
   const int32_t* cu_seqlens_k; /* batch + 1 */
-  const int32_t* seqused_k;    /* batch: how many of a sequence's keys count; null: all */
+  const int32_t* seqused_k;    /* batch: how many of a sequence's keys count; null: all, but with pages it is needed */
   int32_t total_q;
   int32_t total_k;
   int32_t window;      /* 1: query i, at position i + seqlen_k - seqlen_q, sees keys from window_left before it to
@@ -98,6 +98,14 @@ typedef struct attune_prefill_args {
   int32_t window_left; /* 0 or more, or -1 for all */
   int32_t window_right;
   float softcap; /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
+  /* A paged cache: k and v are pages x page_size x heads_kv x head_dim, stride_batch is that of pages, and strides put
+   * a page's tokens or its heads outermost. The keys of sequence i are the first seqused_k[i] of the pages that row i
+   * of the table names; cu_seqlens_k and total_k do not count. Queries may be a ragged batch or not. Entries behind a
+   * sequence's last key may be anything, and no entry leads outside the tensors. Null, and page_size 0: no cache */
+  const int32_t* block_table; /* batch x table_width, contiguous, device memory */
+  int32_t table_width;        /* table_width * page_size is at least seqlen_k */
+  int32_t pages;
+  int32_t page_size;
 } attune_prefill_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */

@@ -117,6 +117,17 @@ struct Ragged {
   std::int32_t total_k = 0;
 };
 
+/// Keys and values in pages of a cache, pages x page_size x heads_kv x head_dim: bshd() or bhsd() with page_size for
+/// seqlen. Sequence i has the first seqused_k[i] tokens, at most the shape's seqlen_k, of the pages that row i of the
+/// table names. All arrays are device memory.
+struct Pages {
+  const std::int32_t* block_table = nullptr;  ///< batch x table_width
+  const std::int32_t* seqused_k = nullptr;    ///< batch
+  std::int32_t table_width = 0;               ///< table_width * page_size is at least seqlen_k
+  std::int32_t pages = 0;
+  std::int32_t page_size = 0;
+};
+
 /// One call: O = softmax(softmax_scale * Q K^T + mask) V.
 struct Prefill {
   Shape shape;
@@ -127,6 +138,7 @@ struct Prefill {
   float* lse = nullptr;                               ///< batch x heads_q x seqlen_q, natural log; may be null
   std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
   std::optional<Ragged> ragged = std::nullopt;
+  std::optional<Pages> pages = std::nullopt;  ///< of a ragged batch, too, whose cu_seqlens_k then does not count
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
@@ -158,6 +170,13 @@ struct Prefill {
     result.window_left = shape.window_left;
     result.window_right = shape.window_right;
     result.softcap = shape.softcap;
+    if (pages) {
+      result.block_table = pages->block_table;
+      result.seqused_k = pages->seqused_k;
+      result.table_width = pages->table_width;
+      result.pages = pages->pages;
+      result.page_size = pages->page_size;
+    }
     return result;
   }
 };

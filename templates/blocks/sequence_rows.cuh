@@ -1,0 +1,35 @@
+// Where a sequence of a ragged batch lies among the rows of all, which only the device knows.
+#pragma once
+
+#include "ptx/memory_words.cuh"
+#include "types.h"
+
+// Rows of one sequence among those of all.
+struct Rows {
+  int first;
+  int count;
+
+  Rows() = default;
+
+  // Whatever the array says, they are among the `total` rows, and at most `most`.
+  __device__ __forceinline__ Rows(const int* cu_seqlens, int batch, int total, int most) {
+    first = clamped(load_global_int(cu_seqlens + batch), total);
+    const int last = clamped(load_global_int(cu_seqlens + batch + 1), total);
+    count = last > first ? last - first : 0;
+    if (count > most) count = most;
+  }
+
+  // Only the first used[batch] of them count; all of them where there is no such array.
+  __device__ __forceinline__ void keep(const int* used, int batch) {
+    if (used == nullptr) return;
+    const int rows = load_global_int(used + batch);
+    if (rows < count) count = rows > 0 ? rows : 0;
+  }
+
+ private:
+  // Before any difference is taken: that of two wild values would wrap.
+  __device__ __forceinline__ static int clamped(int row, int total) {
+    const int inside = row < total ? row : total;
+    return inside > 0 ? inside : 0;
+  }
+};

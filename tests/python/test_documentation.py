@@ -59,7 +59,7 @@ def test_signatures_are_those_of_flash_attn(function):
     options = {name: one.default for name, one in parameters.items() if name not in arrays}
     expected = {
         "flash_attn_with_kvcache": CACHE_OPTIONS,
-        "flash_attn_varlen_func": OPTIONS | {"seqused_k": None, "out": None},
+        "flash_attn_varlen_func": OPTIONS | {"block_table": None, "seqused_k": None, "out": None},
     }.get(function.__name__, OPTIONS)
     assert list(options.items()) == list(expected.items())
 

@@ -43,6 +43,7 @@ def varlen(
     window_size: tuple[int, int],
     softcap: float,
     return_lse: bool,
+    block_table: Any,
     out: Any,
 ) -> Any: ...
 def decode(

@@ -157,7 +157,7 @@ def flash_attn_varlen_func(
     k: torch.Tensor,
     v: torch.Tensor,
     cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
     max_seqlen_q: int,
     max_seqlen_k: int,
     dropout_p: float = 0.0,
@@ -168,6 +168,7 @@ def flash_attn_varlen_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    block_table: torch.Tensor | None = None,
     *,
     seqused_k: torch.Tensor | None = None,
 ) -> Result:
@@ -175,7 +176,7 @@ def flash_attn_varlen_func(
 
     Args:
         q: (total_q, heads_q, head_dim), float16 or bfloat16, on a CUDA device.
-        k: (total_k, heads_kv, head_dim).
+        k: (total_k, heads_kv, head_dim), or with a block_table (blocks, page_size, heads_kv, head_dim).
         v: as k, or with another head_dim.
 
     The other arguments, the result, the errors and the paper are those of
@@ -186,7 +187,8 @@ def flash_attn_varlen_func(
     _require_tensor("k", k)
     _require_tensor("v", v)
     _require_tensor("cu_seqlens_q", cu_seqlens_q)
-    _require_tensor("cu_seqlens_k", cu_seqlens_k)
+    if block_table is None:
+        _require_tensor("cu_seqlens_k", cu_seqlens_k)
     left, right = window_size
     out, softmax_lse = _ops.varlen(
         q,
@@ -197,6 +199,7 @@ def flash_attn_varlen_func(
         max_seqlen_q,
         max_seqlen_k,
         seqused_k,
+        block_table,
         softmax_scale,
         causal,
         left,

@@ -95,10 +95,11 @@ def _varlen(
     k: torch.Tensor,
     v: torch.Tensor,
     cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
     max_seqlen_q: int,
     max_seqlen_k: int,
     seqused_k: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_left: int = -1,
@@ -118,6 +119,7 @@ def _varlen(
         window_size=(window_left, window_right),
         softcap=softcap,
         return_attn_probs=True,
+        block_table=block_table,
         seqused_k=seqused_k,
     )
     return result[0], result[1]
@@ -319,8 +321,8 @@ flash_attn_lse = _register(
 )
 varlen = _register(
     "flash_attn_varlen",
-    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
-    f"SymInt max_seqlen_q, SymInt max_seqlen_k, Tensor? seqused_k=None, {_OPTIONS}",
+    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor? cu_seqlens_k, SymInt max_seqlen_q, "
+    f"SymInt max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, {_OPTIONS}",
     _WITH_LSE,
     _varlen,
     _fake_varlen,

@@ -17,10 +17,10 @@ std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const
 /// The kernels of a planned call.
 struct DecodeKernels {
   const emulator::Kernel* store = nullptr;  ///< null where the call appends nothing
-  Variant store_variant;
+  Variant store_variant{};
   const emulator::Kernel* decode = nullptr;
   const emulator::Kernel* combine = nullptr;  ///< null where the plan has no second launch
-  Variant combine_variant;
+  Variant combine_variant{};
 };
 
 /// Runs a planned call whose workspace has been checked; stops behind a launch with a fault.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/reference_rotation.hpp"
+
 namespace attune::cli {
 namespace {
 
@@ -25,10 +27,29 @@ std::vector<std::uint16_t> gathered(const DecodeProblem& problem, const CacheInp
                                     const std::vector<std::uint16_t>& cache, int sequence) {
   const std::size_t row = row_elements(problem);
   std::vector<std::uint16_t> result;
-  for (int key = 0; key < inputs.lengths[static_cast<std::size_t>(sequence)]; ++key) {
+  const int length = inputs.lengths[static_cast<std::size_t>(sequence)] + problem.seqlen_new;
+  for (int key = 0; key < length; ++key) {
     const auto first =
         cache.begin() + static_cast<std::ptrdiff_t>(token_of(problem, inputs.table, sequence, key) * row);
     result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(row));
+  }
+  return result;
+}
+
+/// The queries of a sequence as its keys are met by them.
+std::vector<std::uint16_t> rotated_queries(const DecodeProblem& problem, const CacheInputs& inputs,
+                                           const std::vector<std::uint16_t>& q, int sequence) {
+  const HostRotation rotation{problem.dtype,     problem.rotary,           problem.rotary_dim,
+                              problem.rotations, inputs.angles.cos.data(), inputs.angles.sin.data()};
+  const bool in_order = problem.window_left >= 0 || problem.window_right >= 0;
+  std::vector<std::uint16_t> result;
+  auto first = q.begin();
+  for (int query = 0; query < problem.seqlen_q; ++query) {
+    const std::int64_t before = inputs.lengths[static_cast<std::size_t>(sequence)];
+    for (int head = 0; head < problem.heads_q; ++head, first += problem.head_dim) {
+      const auto row = rotated_row(rotation, {first, first + problem.head_dim}, before + (in_order ? query : 0));
+      result.insert(result.end(), row.begin(), row.end());
+    }
   }
   return result;
 }
@@ -44,7 +65,8 @@ ReferenceOutput attention_of_all(const DecodeTrial& trial, const CacheInputs& in
     one.seqlen_k = trial.lengths[static_cast<std::size_t>(sequence)];
     one.set_window(problem.window_left, problem.window_right);
     const auto first = inputs.q.begin() + static_cast<std::ptrdiff_t>(sequence * elements);
-    const std::vector<std::uint16_t> q(first, first + static_cast<std::ptrdiff_t>(elements));
+    const std::vector<std::uint16_t> q =
+        rotated_queries(problem, inputs, {first, first + static_cast<std::ptrdiff_t>(elements)}, sequence);
     const std::vector<std::uint16_t> k = gathered(problem, inputs, inputs.k, sequence);
     const std::vector<std::uint16_t> v = gathered(problem, inputs, inputs.v, sequence);
     const ReferenceOutput output =
@@ -59,6 +81,15 @@ ReferenceOutput attention_of_all(const DecodeTrial& trial, const CacheInputs& in
 
 }  // namespace
 
+void set_rotation(DecodeProblem& problem, const Variant& variant) {
+  constexpr int rotary_dim_step = 16;
+  problem.rotary = static_cast<Rotary>(variant.rotary);
+  if (!problem.rotates()) return;
+  problem.seqlen_new = 1;
+  problem.rotary_dim = std::max(rotary_dim_step, problem.head_dim / 2 / rotary_dim_step * rotary_dim_step);
+  problem.rotations = std::max(1, problem.max_seqlen_k - 20);  // the last positions have none
+}
+
 std::vector<DecodeTrial> small_trials(const Variant& variant) {
   struct Shape {
     int seqlen_q, ratio, heads_kv, less_dim, page_size, splits, window_left, window_right;
@@ -69,6 +100,7 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
                                      {5, 8, 1, 0, 64, 1, -1, 0, {4, 64, 201}},
                                      {16, 2, 1, 24, 7, 0, 40, 0, {128, 33}},
                                      {3, 6, 1, 0, 100, 2, 20, 5, {300, 2}}}};
+  const int fewest_columns = variant.rotary != 0 ? 16 : 8;
   std::vector<DecodeTrial> trials;
   for (const Shape& shape : shapes) {
     DecodeProblem problem{.dtype = static_cast<Dtype>(variant.dtype),
@@ -76,7 +108,7 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
                           .seqlen_q = shape.seqlen_q,
                           .heads_q = shape.ratio * shape.heads_kv,
                           .heads_kv = shape.heads_kv,
-                          .head_dim = std::max(8, variant.head_dim - shape.less_dim),
+                          .head_dim = std::max(fewest_columns, variant.head_dim - shape.less_dim),
                           .max_seqlen_k = std::ranges::max(shape.lengths)};
     problem.page_size = variant.paged != 0 ? shape.page_size : problem.max_seqlen_k;
     problem.table_width = (problem.max_seqlen_k + problem.page_size - 1) / problem.page_size;
@@ -85,6 +117,7 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
     problem.window_left = shape.window_left;
     problem.window_right = shape.window_right;
     if (variant.softcap != 0) problem.softcap = trials.size() % 2 == 0 ? 20.0F : 2.0F;
+    set_rotation(problem, variant);
     trials.push_back({problem, shape.lengths});
   }
   return trials;
@@ -92,8 +125,11 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
 
 CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
     : q(random_values(trial.problem.dtype, output_elements(outputs_of(trial.problem)), 3 * seed)),
-      lengths(trial.lengths) {
+      lengths(trial.lengths),
+      angles(random_angles(trial.problem.dtype,
+                           static_cast<std::size_t>(trial.problem.rotations) * trial.problem.rotary_dim / 2, seed)) {
   const DecodeProblem& problem = trial.problem;
+  for (std::int32_t& length : lengths) length -= problem.seqlen_new;
   const std::size_t row = row_elements(problem);
   const std::size_t elements = static_cast<std::size_t>(problem.pages) * problem.page_size * row;
   k.assign(elements, no_key);
@@ -102,14 +138,14 @@ CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
   const std::vector<std::uint16_t> values = random_values(problem.dtype, elements, 3 * seed + 2);
   // Backwards, so that no table is the identity.
   std::int32_t page = problem.pages;
-  for (const std::int32_t length : lengths) {
+  for (const std::int32_t length : trial.lengths) {
     for (int i = 0; i < problem.table_width; ++i) {
       const bool used = static_cast<long long>(i) * problem.page_size < length;
       table.push_back(used ? --page : std::numeric_limits<std::int32_t>::min());
     }
   }
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
-    for (int key = 0; key < lengths[static_cast<std::size_t>(sequence)]; ++key) {
+    for (int key = 0; key < trial.lengths[static_cast<std::size_t>(sequence)]; ++key) {
       const auto first = static_cast<std::ptrdiff_t>(token_of(problem, table, sequence, key) * row);
       std::copy_n(keys.begin() + first, row, k.begin() + first);
       std::copy_n(values.begin() + first, row, v.begin() + first);
@@ -158,6 +194,15 @@ attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands
   args.window_right = problem.window_right;
   args.splits = problem.splits;
   args.softcap = problem.softcap;
+  if (!problem.appends()) return args;
+  // The cache has the new keys; what would store them is not launched.
+  args.seqlen_new = problem.seqlen_new;
+  args.k_new = args.v_new = tensor(operands.q, problem.seqlen_new, problem.heads_kv);
+  args.rotary = static_cast<attune_rotary>(problem.rotary);
+  args.rotary_dim = problem.rotary_dim;
+  args.rotations = problem.rotations;
+  args.rotary_cos = operands.cos;
+  args.rotary_sin = operands.sin;
   return args;
 }
 

@@ -10,23 +10,28 @@
 
 namespace attune::cli {
 
-/// A problem and the keys of each of its sequences.
+/// A problem and the keys of each of its sequences, new ones among them.
 struct DecodeTrial {
   DecodeProblem problem;
   std::vector<std::int32_t> lengths;
 };
 
 /// A few that visit a variant's corners: no keys, one, odd lengths and full ones; few and many rows, exact and smaller
-/// head_dim, windows, and keys in one part, in several, and left to the library.
+/// head_dim, windows, and keys in one part, in several, and left to the library. Where the variant rotates queries the
+/// last key of each sequence is new.
 std::vector<DecodeTrial> small_trials(const Variant& variant);
 
-/// Q and a cache whose pages no two sequences share, NaN where no key is.
+/// Gives a problem the rotation that a variant is made for, and a new key in each sequence with it.
+void set_rotation(DecodeProblem& problem, const Variant& variant);
+
+/// Q and a cache whose pages no two sequences share, NaN where no key is; new keys are in it already.
 struct CacheInputs {
   std::vector<std::uint16_t> q;  ///< batch x seqlen_q x heads_q x head_dim
   std::vector<std::uint16_t> k;  ///< pages x page_size x heads_kv x head_dim
   std::vector<std::uint16_t> v;
-  std::vector<std::int32_t> lengths;
-  std::vector<std::int32_t> table;  ///< batch x table_width; entries behind a sequence's keys name no page
+  std::vector<std::int32_t> lengths;  ///< without new keys
+  std::vector<std::int32_t> table;    ///< batch x table_width; entries behind a sequence's keys name no page
+  Angles angles;                      ///< of the rotation
 
   CacheInputs(const DecodeTrial& trial, std::uint64_t seed);
 };
@@ -41,6 +46,8 @@ struct CacheOperands {
   void* v;
   const void* lengths;
   const void* table;
+  const void* cos;
+  const void* sin;
   void* o;
   void* lse;
   void* workspace;

@@ -70,6 +70,11 @@ std::string text_of(const DecodeProblem& problem, const Device& device, const Ch
     text += fmt::format("  merged by {}, {}, through {} of workspace\n", choose_any(problem.merge(), device).text(),
                         grid_text(launch.combine_grid), bytes_text(static_cast<double>(launch.workspace_bytes)));
   }
+  if (problem.appends()) {
+    const Chosen store = choose_any(problem.store(), device);
+    text += fmt::format("  behind {}, {}, which stores the new keys\n", store.text(),
+                        grid_text(plan(store.variant, problem.store()).grid));
+  }
   if (problem.head_dim < launch.variant.head_dim) {
     text += fmt::format("  head_dim {} is padded to {} with zeros\n", problem.head_dim, launch.variant.head_dim);
   }
@@ -96,6 +101,7 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
     json["combine"] = choose_any(problem.merge(), device).variant.name();
     json["combine_grid"] = grid(launch.combine_grid);
   }
+  if (problem.appends()) json["store"] = choose_any(problem.store(), device).variant.name();
   return json;
 }
 
@@ -114,6 +120,13 @@ void DecodeOptions::add(CLI::App& app) {
       ->group(group);
   app.add_flag("--lengths-on-device", lengths_on_device,
                "Sequences have up to --seqlen-k keys, how many is known on the GPU alone")
+      ->group(group);
+  app.add_option("--seqlen-new", seqlen_new, "Keys that the call appends to each sequence; --seqlen-k counts them")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--rotary", rotary, "How new keys and queries are rotated")
+      ->check(CLI::IsMember(accepted_words(*find_field("rotary"))))
+      ->capture_default_str()
       ->group(group);
 }
 
@@ -134,6 +147,13 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
   result.softcap = sizes.softcap;
   result.window_left = sizes.window_left;
   result.window_right = sizes.causal ? 0 : sizes.window_right;
+  result.seqlen_new = seqlen_new;
+  if (seqlen_new > 0) result.equal_lengths = false;
+  result.rotary = static_cast<Rotary>(parse_value(*find_field("rotary"), rotary).value_or(0));
+  if (!result.rotates()) return result;
+  constexpr int rotary_dim_step = 16;
+  result.rotary_dim = result.head_dim / rotary_dim_step * rotary_dim_step;
+  result.rotations = std::max(1, result.max_seqlen_k);
   return result;
 }
 

@@ -16,6 +16,8 @@ struct DecodeOptions {
   int page_size = 0;  ///< 0: a contiguous cache
   int splits = 0;
   bool lengths_on_device = false;
+  int seqlen_new = 0;
+  std::string rotary = "none";  ///< by all columns that can be rotated
 
   void add(CLI::App& app);
 

@@ -114,6 +114,18 @@ std::size_t value_elements(const Problem& problem) {
          problem.head_dim_of_v();
 }
 
+Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed) {
+  constexpr double full_turn = 6.283185307179586;
+  Random random(seed);
+  Angles angles;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double angle = random.uniform() * full_turn;
+    angles.cos.push_back(to_storage(dtype, static_cast<float>(std::cos(angle))));
+    angles.sin.push_back(to_storage(dtype, static_cast<float>(std::sin(angle))));
+  }
+  return angles;
+}
+
 std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed) {
   // Box and Muller for the first million, then the same again shifted: large inputs must not take minutes to draw.
   constexpr std::size_t period = (std::size_t{1} << 20) - 3;

@@ -68,6 +68,13 @@ std::size_t query_rows(const Problem& problem);
 /// Normally distributed storage values, the same for the same seed on every machine.
 std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::uint64_t seed);
 
+/// Cosines and sines of random angles.
+struct Angles {
+  std::vector<std::uint16_t> cos;
+  std::vector<std::uint16_t> sin;
+};
+Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed);
+
 /// Q, K and V of a problem in host memory, batch x seqlen x heads x head_dim; of a ragged one total x heads x head_dim,
 /// in pages pages x page_size x heads x head_dim; and where its sequences are: their lengths differ, and the longest
 /// has seqlen_q queries and seqlen_k keys.

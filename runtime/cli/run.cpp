@@ -53,6 +53,7 @@ std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const
     problem.table_width = std::max(1, (problem.max_seqlen_k + usual_page_size - 1) / usual_page_size);
     problem.pages = problem.batch * problem.table_width;
   }
+  set_rotation(problem, variant);
   if (!report_unsound(problem)) return std::nullopt;
   const std::vector<std::int32_t> lengths(static_cast<std::size_t>(problem.batch), problem.max_seqlen_k);
   return std::vector{DecodeTrial{problem, lengths}};
@@ -183,10 +184,6 @@ class Run {
     for (const Built& one : built) {
       if (!one.ok()) continue;
       const Variant& variant = one.source->variant;
-      if (variant.rotary != 0) {
-        fmt::print(stderr, "not run: {}: its queries are rotated, for which there is no trial\n", one.source->name);
-        continue;
-      }
       if (family_of(variant).operation == Operation::decode) {
         const Built* const merge = merging_kernel(merging, variant);
         if (merge == nullptr) continue;

@@ -56,6 +56,8 @@ class DeviceTrial {
         v_(gpu.driver, inputs.v.size() * sizeof(std::uint16_t)),
         lengths_(gpu.driver, inputs.lengths.size() * sizeof(std::int32_t)),
         table_(gpu.driver, inputs.table.size() * sizeof(std::int32_t)),
+        cos_(gpu.driver, inputs.angles.cos.size() * sizeof(std::uint16_t)),
+        sin_(gpu.driver, inputs.angles.sin.size() * sizeof(std::uint16_t)),
         workspace_(gpu.driver, planned.workspace_bytes),
         poisoned_(outputs_of(trial.problem)),
         o_(gpu.driver, poisoned_.o.size() * sizeof(std::uint16_t)),
@@ -65,6 +67,8 @@ class DeviceTrial {
     v_.upload(inputs.v);
     lengths_.upload(inputs.lengths);
     table_.upload(inputs.table);
+    cos_.upload(inputs.angles.cos);
+    sin_.upload(inputs.angles.sin);
     workspace_.upload(poisoned_workspace(planned));
     o_.upload(poisoned_.o);
     lse_.upload(poisoned_.lse);
@@ -76,6 +80,8 @@ class DeviceTrial {
                                                            .v = v_.data(),
                                                            .lengths = lengths_.data(),
                                                            .table = table_.data(),
+                                                           .cos = cos_.data(),
+                                                           .sin = sin_.data(),
                                                            .o = o_.data(),
                                                            .lse = lse_.data(),
                                                            .workspace = workspace_.data(),
@@ -103,6 +109,8 @@ class DeviceTrial {
   DeviceBuffer v_;
   DeviceBuffer lengths_;
   DeviceBuffer table_;
+  DeviceBuffer cos_;
+  DeviceBuffer sin_;
   DeviceBuffer workspace_;
   Outputs poisoned_;
   DeviceBuffer o_;
@@ -160,6 +168,8 @@ Verdict verify(const Built& decode, const Built& merge, const std::vector<Decode
                                                                     .v = inputs.v.data(),
                                                                     .lengths = inputs.lengths.data(),
                                                                     .table = inputs.table.data(),
+                                                                    .cos = inputs.angles.cos.data(),
+                                                                    .sin = inputs.angles.sin.data(),
                                                                     .o = outcome.outputs.o.data(),
                                                                     .lse = outcome.outputs.lse.data(),
                                                                     .workspace = workspace.data(),

@@ -129,7 +129,7 @@ TEST_CASE("run holds decode kernels to the reference, on small problems or on th
   const TemporaryFolder folder;
   const std::filesystem::path spec = folder.path() / "decode.yaml";
   std::ofstream(spec) << "template: decode_sm80\ndtype: fp16\nhead_dim: 64\nB_r: 16\nB_c: 64\nwarps: 4\nstages: 2\n"
-                         "paged: [false, true]\n";
+                         "paged: [false, true]\nsoftcap: [false, true]\nrotary: [none, halves]\n";
   const ToolResult small = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
   CHECK(small.exit_code == 0);
   for (const json& check : json::parse(small.out)["checks"]) {
@@ -137,7 +137,7 @@ TEST_CASE("run holds decode kernels to the reference, on small problems or on th
     CHECK(check["problems"] == 5);
     CHECK(check["error_over_tolerance"] > 0);
   }
-  CHECK(json::parse(small.out)["checks"].size() == 2);
+  CHECK(json::parse(small.out)["checks"].size() == 8);
   const ToolResult one = attune_tool({"run", spec.string(), "--device", "emulator", "--heads-q", "4", "--heads-kv", "2",
                                       "--seqlen-k", "100", "--json"});
   CHECK(one.exit_code == 0);
@@ -239,6 +239,10 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(contains(ragged.out, "page64"));
   CHECK(
       contains(ragged.out, "of the whole batch's keys, equally long whatever the sequences' lengths; the lengths are"));
+  const ToolResult appends =
+      explained({"--seqlen-new", "1", "--rotary", "interleaved", "--softcap", "20", "--head-dim", "72"});
+  CHECK(contains(appends.out, "softcap20 new1 interleaved64"));
+  CHECK(contains(appends.out, "store_kv_bf16_w4_rotary_interleaved, grid 2 x 1 x 1, which stores the new keys"));
   const json report = json::parse(explained({"--json"}).out);
   CHECK(report["served"] == true);
   CHECK(report["splits"] > 1);

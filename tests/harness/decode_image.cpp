@@ -162,7 +162,7 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
   };
   put(cli::random_values(problem.dtype, q_elements, seed), guard);
   put(cli::random_values(problem.dtype, new_elements, seed + 1000), new_first_);
-  const Angles tables = random_angles(problem.dtype, angles, seed);
+  const cli::Angles tables = cli::random_angles(problem.dtype, angles, seed);
   put(tables.cos, cos_first_);
   put(tables.sin, sin_first_);
   for (int sequence = 0; sequence < problem.batch; ++sequence) {

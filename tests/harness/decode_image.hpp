@@ -9,7 +9,7 @@
 #include "runtime/decode_problem.hpp"
 #include "runtime/random.hpp"
 #include "runtime/reference.hpp"
-#include "tests/harness/rotation.hpp"
+#include "runtime/reference_rotation.hpp"
 
 namespace attune::testing {
 

@@ -1,4 +1,4 @@
-// Rotary position embedding on the CPU.
+// Rotary position embedding on the CPU: what kernels are held to.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 #include "generator/variant.hpp"
 
-namespace attune::testing {
+namespace attune {
 
 /// Tables of rotations x rotary_dim / 2 in the storage type.
 struct HostRotation {
@@ -23,11 +23,4 @@ struct HostRotation {
 std::vector<std::uint16_t> rotated_row(const HostRotation& rotation, std::vector<std::uint16_t> row,
                                        std::int64_t position);
 
-/// Cosines and sines of random angles, as many as the rotation has.
-struct Angles {
-  std::vector<std::uint16_t> cos;
-  std::vector<std::uint16_t> sin;
-};
-Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed);
-
-}  // namespace attune::testing
+}  // namespace attune

@@ -1,11 +1,8 @@
-#include "tests/harness/rotation.hpp"
+#include "runtime/reference_rotation.hpp"
 
-#include <cmath>
-
-#include "runtime/random.hpp"
 #include "runtime/reference.hpp"
 
-namespace attune::testing {
+namespace attune {
 
 std::vector<std::uint16_t> rotated_row(const HostRotation& rotation, std::vector<std::uint16_t> row,
                                        std::int64_t position) {
@@ -27,15 +24,4 @@ std::vector<std::uint16_t> rotated_row(const HostRotation& rotation, std::vector
   return row;
 }
 
-Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed) {
-  Random random(seed);
-  Angles angles;
-  for (std::size_t i = 0; i < count; ++i) {
-    const double angle = random.uniform() * 7;
-    angles.cos.push_back(to_storage(dtype, static_cast<float>(std::cos(angle))));
-    angles.sin.push_back(to_storage(dtype, static_cast<float>(std::sin(angle))));
-  }
-  return angles;
-}
-
-}  // namespace attune::testing
+}  // namespace attune

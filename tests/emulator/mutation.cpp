@@ -183,9 +183,6 @@ std::vector<Subject> subjects() {
     v.stages = 3, v.causal = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
 
-  add_sm90("sm90_window_ragged",
-           [](Variant& v) { v.head_dim = v.B_r = v.B_c = 64, v.ping_pong = 0, v.window = v.ragged = 1; });
-
   const auto add_store = [&](const std::string& label, Rotary rotary) {
     add(label, [&](Variant& v) {
       v = families()[store_kv].defaults;
@@ -257,7 +254,7 @@ std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant)
   // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
   add({variant.B_r + variant.B_c, variant.B_r}, {(variant.B_r / variant.B_c + 2) * variant.B_c, 3 * variant.B_c},
       variant.B_c, 0)
-      .count_banks = !family_of(variant).tensor_maps;
+      .count_banks = true;
   return result;
 }
 

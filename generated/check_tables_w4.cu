@@ -53,6 +53,14 @@ struct AttunePrefillParams {
   const int* cu_seqlens_q;  // batch + 1
   const int* cu_seqlens_k;  // batch + 1
   const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
+  // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
+  // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
+  const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
+  int table_width;         // table_width * page_size is at least seqlen_k
+  int pages;
+  int page_size;
+  unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
+  int page_shift;
 };
 
 // --- check_params.h --------------------------------------------------------------------------------------------------

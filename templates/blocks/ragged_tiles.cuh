@@ -64,7 +64,9 @@ struct RaggedOrder {
     const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
     ++round;
     while (true) {
-      if (head == group_end && !next_level()) return false;
+      if (head == group_end) {
+        if (!next_level()) return false;
+      }
       const int batch = head / params.heads_q;
       const int first_head = batch * params.heads_q;
       const int heads_end = first_head + params.heads_q < group_end ? first_head + params.heads_q : group_end;

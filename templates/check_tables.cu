@@ -17,14 +17,15 @@ constexpr int warps = 4;
 constexpr int threads = variant::warps * warp_size;
 
 extern "C" __global__ void __launch_bounds__(threads) check_tables(const __grid_constant__ AttuneCheckParams params) {
+  const u32 warp = warp_index();  // here, where lanes have not parted
   TableFault own{};
 #pragma unroll 1
-  for (int batch = static_cast<int>(warp_index()); batch < params.batch; batch += variant::warps) {
+  for (int batch = static_cast<int>(warp); batch < params.batch; batch += variant::warps) {
     own = fault_of(params, batch);
     if (own.kind != no_fault) break;
   }
   const u32 faults = shared_memory();
-  if (lane_index() == 0) store_shared(faults + warp_index() * chunk_bytes, own.words());
+  if (lane_index() == 0) store_shared(faults + warp * chunk_bytes, own.words());
   block_barrier();
   if (thread_index() != 0) return;
   TableFault first{};

@@ -42,6 +42,10 @@ struct AttuneTensorPrefillParams {
   int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
   int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
+  // Kernels with a window or a softcap, as in params.h.
+  int window_left;
+  int window_right;
+  float cap_scale;
   // Ragged kernels, as in params.h. seqlen_q and seqlen_k are no more than total_q and total_k there.
   int total_q;
   int total_k;
@@ -73,6 +77,8 @@ constexpr int B_c = 128;                                   // rows of K and V in
 constexpr int stages = 2;                                  // K/V blocks that shared memory holds at a time
 constexpr int Q_stages = 2;                                // tiles of Q that shared memory holds at a time
 constexpr bool causal = true;                              // query i sees keys j <= i + seqlen_k - seqlen_q only
+[[maybe_unused]] constexpr bool window = false;            // query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it
+[[maybe_unused]] constexpr bool softcap = false;           // scores x become softcap * tanh(x / softcap)
 [[maybe_unused]] constexpr bool ragged = false;            // sequences of any lengths lie one after the other, where arrays say
 constexpr int gqa_ratio = 0;                               // any: heads of Q per head of K and V; any: taken from the launch
 [[maybe_unused]] constexpr bool pack_gqa = false;          // a tile's rows are queries of all heads that share K and V
@@ -624,6 +630,7 @@ struct QueryTile {
   int head;
   int first_row;
   int blocks;  // of keys that it reads, at least one
+  static constexpr int first_block = 0;
 };
 
 // Division by a number that stays: one multiplication, and a correction of at most one.
@@ -822,7 +829,7 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
     shared.v.load(params.v, previous_j * variant::B_c, kv_head(params, previous), previous.batch);
   };
   while (order.next(tile)) {
-    for (int j = tile.blocks - 1; j >= 0; --j) {
+    for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
       shared.k.begin_load();
       shared.k.load(params.k, j * variant::B_c, kv_head(params, tile), tile.batch);
       load_previous_V();
@@ -906,7 +913,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     settle(S);
     shared.k.release();
     shared.k.next();
-    shared.q.release(j == 0);
+    shared.q.release(j == tile.first_block);
     const int first_row = tile.first_row + warp_row;
     const int first_key = j * variant::B_c;
     if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
@@ -932,7 +939,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
 
 #pragma unroll 1
     while (true) {
-      const bool ends_tile = j == 0;
+      const bool ends_tile = j == tile.first_block;
       const QueryTile ended = tile;
       if (ends_tile) {
         shared.q.next();

@@ -14,7 +14,8 @@ namespace {
 const FamilyChecks& checks_of(const Variant& variant) {
   // In the order of families().
   static const std::array checks{&prefill_sm80_checks(), &prefill_sm90_checks(), &decode_sm80_checks(),
-                                 &combine_checks(),      &store_kv_checks(),     &merge_states_checks()};
+                                 &combine_checks(),      &store_kv_checks(),     &merge_states_checks(),
+                                 &check_tables_checks()};
   return *checks.at(static_cast<std::size_t>(variant.family));
 }
 

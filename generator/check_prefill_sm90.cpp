@@ -119,12 +119,23 @@ std::optional<Refusal> ragged_rule(const Variant& v) {
                  "ragged batch's sequences end; pack_gqa: false"};
 }
 
-constexpr auto rules = std::to_array<Rule>(
-    {head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, ping_pong_rule, pack_gqa_rule, ragged_rule});
+std::optional<Refusal> window_rule(const Variant& v) {
+  if (v.window == 0) return std::nullopt;
+  if (v.causal != 0) {
+    return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
+  }
+  if (v.pack_gqa != 0) {
+    return Refusal{"pack_gqa", "pack_gqa has no windows among its masks; pack_gqa: false, or window: false"};
+  }
+  return std::nullopt;
+}
+
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, ping_pong_rule,
+                                            pack_gqa_rule, ragged_rule, window_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
-/// Which masks a tile is for.
+/// Which masks a tile is for; any: windows too.
 enum class Masks { any, full, causal };
 
 struct Tile {
@@ -155,8 +166,8 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, TileShape want
   const Masks other_mask = variant.causal != 0 ? Masks::full : Masks::causal;
   const Tile& tile = *std::ranges::min_element(tiles, {}, [&](const Tile& one) {
     const Variant sizes{.head_dim = one.head_dim, .head_dim_v = one.head_dim_v};
-    const bool fits =
-        one.head_dim >= variant.head_dim && sizes.head_dim_of_v() >= variant.head_dim_of_v() && one.masks != other_mask;
+    const bool masks = one.masks == Masks::any || (variant.window == 0 && one.masks != other_mask);
+    const bool fits = one.head_dim >= variant.head_dim && sizes.head_dim_of_v() >= variant.head_dim_of_v() && masks;
     return std::tuple(!fits, sizes.columns(), wanted.distance(one.shape));
   });
   variant.head_dim = tile.head_dim;

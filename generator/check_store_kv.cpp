@@ -1,5 +1,5 @@
 // store_kv and merge_states: a thread has 16 bytes of each tensor, whatever the problem, so that every number of warps
-// will do.
+// will do; and so it does for check_tables.
 #include "generator/family_checks.hpp"
 
 namespace attune {
@@ -10,6 +10,12 @@ constexpr int registers_of_two_chunks = 8;  // 16 bytes each
 
 Resources resources_of(const Variant& v) {
   return {.threads = v.warps * lanes, .shared_bytes = 0, .accumulator_registers = registers_of_two_chunks};
+}
+
+/// What each warp found: 16 bytes.
+Resources check_resources(const Variant& v) {
+  constexpr int fault_bytes = 16;
+  return {.threads = v.warps * lanes, .shared_bytes = v.warps * fault_bytes, .accumulator_registers = 0};
 }
 
 /// Neither head_dim nor a mask is part of such a kernel.
@@ -26,10 +32,18 @@ constexpr FamilyChecks checks{.resources = resources_of,
                               .shared_memory_keys = {},
                               .set_default_tile = set_defaults};
 
+constexpr FamilyChecks checks_of_check_tables{.resources = check_resources,
+                                              .is_tile = [](const Variant&) { return true; },
+                                              .rules = {},
+                                              .shared_memory_keys = {},
+                                              .set_default_tile = set_defaults};
+
 }  // namespace
 
 const FamilyChecks& store_kv_checks() { return checks; }
 
 const FamilyChecks& merge_states_checks() { return checks; }
+
+const FamilyChecks& check_tables_checks() { return checks_of_check_tables; }
 
 }  // namespace attune

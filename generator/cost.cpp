@@ -35,6 +35,7 @@ Cost cost_of(const Variant& variant) {
     case Operation::combine:
     case Operation::store:
     case Operation::merge:
+    case Operation::check:
       return mma_cost(0);
     case Operation::prefill:
       break;

@@ -36,6 +36,7 @@ const FamilyChecks& decode_sm80_checks();
 const FamilyChecks& combine_checks();
 const FamilyChecks& store_kv_checks();
 const FamilyChecks& merge_states_checks();
+const FamilyChecks& check_tables_checks();
 
 /// The legal value of a field nearest to the variant's own with which `passes` holds; nothing when none does.
 template <class Passes>

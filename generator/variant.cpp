@@ -108,9 +108,10 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "double_buffer"sv,
                                        "rescale"sv};
 
-constexpr std::array prefill_sm90_keys{
-    "dtype"sv,  "head_dim"sv, "head_dim_v"sv, "B_r"sv,      "B_c"sv,       "stages"sv,        "Q_stages"sv,
-    "causal"sv, "ragged"sv,   "gqa_ratio"sv,  "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
+constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv,  "head_dim_v"sv,    "B_r"sv,
+                                       "B_c"sv,      "stages"sv,    "Q_stages"sv,      "causal"sv,
+                                       "window"sv,   "softcap"sv,   "ragged"sv,        "gqa_ratio"sv,
+                                       "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
 constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,    "warps"sv,
                                       "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv};
@@ -120,6 +121,8 @@ constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv};
 constexpr std::array store_kv_keys{"dtype"sv, "warps"sv, "rotary"sv};
 
 constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
+
+constexpr std::array check_tables_keys{"warps"sv};
 
 constexpr std::array family_table{
     Family{.name = "prefill_sm80",
@@ -170,10 +173,19 @@ constexpr std::array family_table{
            .keys = merge_states_keys,
            .defaults = {.family = merge_states},
            .doc = "merge of two results over different keys"},
+    Family{.name = "check_tables",
+           .operation = Operation::check,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = check_tables_keys,
+           .defaults = {.family = check_tables},
+           .doc = "check of the lengths, block tables and slots of a cache"},
 };
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
 static_assert(family_table[store_kv].name == "store_kv" && family_table[merge_states].name == "merge_states");
+static_assert(family_table[check_tables].name == "check_tables");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {

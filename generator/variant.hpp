@@ -146,8 +146,9 @@ enum class Operation : int {
   combine = 2,  ///< the results of such parts into one
   store = 3,    ///< new keys and values to a cache
   merge = 4,    ///< two results of attention into one
+  check = 5,    ///< what a cache's tables name
 };
-inline constexpr int operation_count = 5;
+inline constexpr int operation_count = 6;
 
 /// A kernel family, one file in templates/.
 struct Family {
@@ -182,6 +183,7 @@ inline constexpr int decode_sm80 = 2;
 inline constexpr int combine = 3;
 inline constexpr int store_kv = 4;
 inline constexpr int merge_states = 5;
+inline constexpr int check_tables = 6;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);

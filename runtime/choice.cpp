@@ -53,6 +53,7 @@ template EmbeddedChoice choose_embedded(const DecodeProblem&, const Device&, att
 template EmbeddedChoice choose_embedded(const CombineProblem&, const Device&, attune_compile_policy);
 template EmbeddedChoice choose_embedded(const StoreProblem&, const Device&, attune_compile_policy);
 template EmbeddedChoice choose_embedded(const MergeProblem&, const Device&, attune_compile_policy);
+template EmbeddedChoice choose_embedded(const CheckProblem&, const Device&, attune_compile_policy);
 
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
@@ -83,6 +84,8 @@ OwnChoice choose_own(const StoreProblem& problem, const Device& device) { return
 
 OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return only_choice(problem, device); }
 
+OwnChoice choose_own(const CheckProblem& problem, const Device& device) { return only_choice(problem, device); }
+
 template <class AnyProblem>
 Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
   const OwnChoice own = choose_own(problem, device);
@@ -102,6 +105,7 @@ template Variant variant_to_generate(const DecodeProblem&, const Device&, attune
 template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy);
 template Variant variant_to_generate(const StoreProblem&, const Device&, attune_compile_policy);
 template Variant variant_to_generate(const MergeProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const CheckProblem&, const Device&, attune_compile_policy);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

@@ -10,6 +10,7 @@
 #include "runtime/decode_plan.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/table_check.hpp"
 
 namespace attune {
 
@@ -41,6 +42,7 @@ OwnChoice choose_own(const DecodeProblem& problem, const Device& device);
 OwnChoice choose_own(const CombineProblem& problem, const Device& device);
 OwnChoice choose_own(const StoreProblem& problem, const Device& device);
 OwnChoice choose_own(const MergeProblem& problem, const Device& device);
+OwnChoice choose_own(const CheckProblem& problem, const Device& device);
 
 /// The variant to generate for a problem of any operation. Throws Error{ATTUNE_UNSUPPORTED} when no kernel can serve it
 /// there, and Error{ATTUNE_NOT_COMPILED} when the policy forbids to compile one.

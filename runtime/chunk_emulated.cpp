@@ -1,5 +1,6 @@
 #include "runtime/chunk_emulated.hpp"
 
+#include "generator/check.hpp"
 #include "runtime/emulated_buffers.hpp"
 #include "runtime/merge_arguments.hpp"
 #include "runtime/store_arguments.hpp"
@@ -60,6 +61,29 @@ emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& var
                               const attune_merge_states_args& args, const MergeProblem& problem,
                               const EmulatedRun& how) {
   return run(kernel, plan(variant, problem), make_params(args, problem), how);
+}
+
+emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, AttuneCheckParams params,
+                              AttuneTableFault& fault, const EmulatedRun& how) {
+  using Use = EmulatedBuffers::Use;
+  alignas(16) AttuneTableFault found{};
+  params.fault = &found;
+  EmulatedBuffers buffers;
+  buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
+  buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
+  buffers.add_array("slot_mapping", params.slots, {1, 1, params.batch, params.seqlen_new}, Use::read);
+  buffers.add_array("fault", params.fault, {1, 1, 1, 1}, Use::written);
+  const Resources needs = resources(variant);
+  emulator::Report report = kernel.run({.grid = {.x = 1, .y = 1, .z = 1},
+                                        .threads = needs.threads,
+                                        .shared_bytes = needs.shared_bytes,
+                                        .params = &params,
+                                        .memory = std::move(buffers).take(),
+                                        .seed = how.seed,
+                                        .jobs = how.jobs,
+                                        .count_banks = how.count_banks});
+  fault = found;
+  return report;
 }
 
 }  // namespace attune

@@ -4,6 +4,7 @@
 #include "attune/attune.h"
 #include "runtime/chunk_plan.hpp"
 #include "runtime/emulated.hpp"
+#include "templates/check_params.h"
 #include "templates/store_params.h"
 
 namespace attune {
@@ -18,5 +19,9 @@ emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& var
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant,
                               const attune_merge_states_args& args, const MergeProblem& problem,
                               const EmulatedRun& how);
+
+/// Checks tables; `fault` becomes what the kernel found.
+emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, AttuneCheckParams params,
+                              AttuneTableFault& fault, const EmulatedRun& how);
 
 }  // namespace attune

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/arguments.hpp"
+#include "runtime/table_check.hpp"
 #include "runtime/tensor_arguments.hpp"
 
 namespace attune {
@@ -18,7 +19,7 @@ constexpr std::size_t oldest_args_size = offsetof(attune_decode_args, splits) + 
 
 /// Whether the caller knows of the fields behind splits.
 bool has_features(const attune_decode_args& args) {
-  return args.struct_size >= offsetof(attune_decode_args, rotations) + sizeof(args.rotations);
+  return args.struct_size >= offsetof(attune_decode_args, check_tables) + sizeof(args.check_tables);
 }
 
 Extents queries_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_q, problem.heads_q}; }
@@ -92,6 +93,7 @@ DecodeProblem check_arguments(const attune_decode_args& args) {
   std::vector<std::string> found = problems_of(problem);
   const bool shapes_ok = found.empty();
   check_softmax_scale(found, args.softmax_scale);
+  if (has_features(args)) check_flag(found, args.check_tables);
   if (shapes_ok) check_memory(found, args, problem);
   throw_if_any(found);
   return problem;

@@ -33,6 +33,8 @@ struct Driver::Api {
   cuda::CtxSetCurrent* ctx_set_current = nullptr;
   cuda::CtxGetDevice* ctx_get_device = nullptr;
   cuda::CtxSynchronize* ctx_synchronize = nullptr;
+  cuda::StreamSynchronize* stream_synchronize = nullptr;
+  cuda::StreamIsCapturing* stream_is_capturing = nullptr;
   cuda::ExchangeCaptureMode* exchange_capture_mode = nullptr;
   cuda::LibraryLoadData* library_load_data = nullptr;
   cuda::LibraryUnload* library_unload = nullptr;
@@ -144,6 +146,8 @@ void Driver::Api::resolve() {
   require(ctx_set_current, "cuCtxSetCurrent", cuda::ctx_set_current_version);
   require(ctx_get_device, "cuCtxGetDevice", cuda::ctx_version);
   require(ctx_synchronize, "cuCtxSynchronize", cuda::ctx_version);
+  require(stream_synchronize, "cuStreamSynchronize", cuda::stream_version);
+  require(stream_is_capturing, "cuStreamIsCapturing", cuda::stream_is_capturing_version);
   require(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", cuda::exchange_capture_mode_version);
   require(library_load_data, "cuLibraryLoadData", cuda::library_version);
   require(library_unload, "cuLibraryUnload", cuda::library_version);
@@ -293,6 +297,14 @@ void Driver::launch(KernelHandle kernel, const Grid& grid, int threads, int shar
                           static_cast<unsigned>(shared_bytes), stream, arguments.data(), nullptr);
   api_->check(result, "cuLaunchKernel");
 }
+
+bool Driver::is_capturing(void* stream) const {
+  int status = cuda::capture_status_none;
+  api_->check(api_->stream_is_capturing(stream, &status), "cuStreamIsCapturing");
+  return status != cuda::capture_status_none;
+}
+
+void Driver::synchronize(void* stream) const { api_->check(api_->stream_synchronize(stream), "cuStreamSynchronize"); }
 
 AttuneTensorMap Driver::encode(const TensorDescription& tensor) const {
   constexpr std::array<std::uint32_t, 4> every_element{1, 1, 1, 1};

@@ -60,6 +60,12 @@ class Driver {
   void launch(KernelHandle kernel, const Grid& grid, int threads, int shared_bytes, void* stream, const void* params,
               LaunchOrder order = LaunchOrder::after) const;
 
+  /// Whether what is launched on the stream goes into a graph.
+  [[nodiscard]] bool is_capturing(void* stream) const;
+
+  /// Returns once the stream's work is done.
+  void synchronize(void* stream) const;
+
   /// The tensor map for kernels of compute capability 9.0. Needs no context.
   [[nodiscard]] AttuneTensorMap encode(const TensorDescription& tensor) const;
 

@@ -30,6 +30,7 @@ inline constexpr Attribute function_num_regs = 4;
 inline constexpr Attribute function_max_dynamic_shared = 8;
 
 inline constexpr int capture_mode_relaxed = 2;
+inline constexpr int capture_status_none = 0;
 
 // CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
 inline constexpr int tensor_map_float16 = 6;
@@ -79,6 +80,8 @@ using PrimaryRelease = Result(DeviceOrdinal);
 using CtxSetCurrent = Result(Handle);
 using CtxGetDevice = Result(DeviceOrdinal*);
 using CtxSynchronize = Result();
+using StreamSynchronize = Result(Handle);
+using StreamIsCapturing = Result(Handle, int*);
 using ExchangeCaptureMode = Result(int*);
 using LibraryLoadData = Result(Handle*, const void*, int*, void**, unsigned int, int*, void**, unsigned int);
 using LibraryUnload = Result(Handle);
@@ -111,6 +114,8 @@ inline constexpr int primary_retain_version = 7000;
 inline constexpr int primary_release_version = 11000;
 inline constexpr int ctx_set_current_version = 4000;
 inline constexpr int ctx_version = 2000;
+inline constexpr int stream_version = 2000;
+inline constexpr int stream_is_capturing_version = 10000;
 inline constexpr int exchange_capture_mode_version = 10010;
 inline constexpr int library_version = 12000;
 inline constexpr int func_get_attribute_version = 2020;

@@ -1,6 +1,7 @@
 #include "runtime/emulated.hpp"
 
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "runtime/arguments.hpp"
@@ -149,6 +150,16 @@ void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem
 void EmulatedKernels::prepare(const StoreProblem& problem) { kernel_for(problem); }
 
 void EmulatedKernels::prepare(const MergeProblem& problem) { kernel_for(problem); }
+
+void EmulatedKernels::prepare(const CheckProblem& problem) { kernel_for(problem); }
+
+void EmulatedKernels::check(const AttuneCheckParams& params) {
+  const auto& [variant, kernel] = kernel_for(CheckProblem{});
+  AttuneTableFault fault{};
+  const emulator::Report report = run_emulated(kernel, variant, params, fault, {.seed = seed_});
+  if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
+  throw_fault(params, fault, [](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+}
 
 template <class Args, class AnyProblem>
 void EmulatedKernels::run(const Args& args, const AnyProblem& problem) {

@@ -15,6 +15,7 @@
 #include "runtime/plan.hpp"
 #include "runtime/problem.hpp"
 #include "runtime/store_problem.hpp"
+#include "runtime/table_check.hpp"
 #include "templates/params.h"
 #include "templates/tensor_params.h"
 
@@ -65,12 +66,16 @@ class EmulatedKernels {
   void prepare(const DecodeProblem& problem);
   void prepare(const StoreProblem& problem);
   void prepare(const MergeProblem& problem);
+  void prepare(const CheckProblem& problem);
 
   /// prepare(), then runs the call to its end. Throws Error{ATTUNE_KERNEL_FAULT} with what the emulator found.
   void prefill(const attune_prefill_args& args, const Problem& problem);
   void decode(const attune_decode_args& args, const DecodeProblem& problem);
   void store_kv(const attune_store_kv_args& args, const StoreProblem& problem);
   void merge_states(const attune_merge_states_args& args, const MergeProblem& problem);
+
+  /// Throws Error{ATTUNE_INVALID_ARGUMENT} with what a check of the caller's tables found.
+  void check(const AttuneCheckParams& params);
 
   /// The launches of a call. Throws Error.
   DecodePlan decode_plan(const DecodeProblem& problem);

@@ -112,7 +112,7 @@ long long heads_per_round_group(const Variant& variant, const Problem& problem, 
   const long long ratio = sharers_of(variant, problem);
   const long long heads = heads_of(variant, problem);
   const long long bytes_per_head = std::max(1LL, bytes_of_kv_head(problem) / ratio);
-  if (!problem.causal || q_blocks == 1) {
+  if (variant.causal == 0 || q_blocks == 1) {
     const long long fitting = std::max(1LL, device.l2_bytes * 12 / 25 / bytes_per_head);
     return std::min(heads, fitting < ratio ? fitting : fitting / ratio * ratio);
   }

@@ -23,6 +23,7 @@
 #include "runtime/merge_arguments.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/store_arguments.hpp"
+#include "runtime/table_check.hpp"
 
 namespace attune {
 namespace {
@@ -109,6 +110,12 @@ struct Registry::State {
   void prepare_chunks(const Args& args);
   template <class AnyProblem, class Params>
   void launch_chunks(const AnyProblem& problem, const Params& params, void* stream);
+
+  // Of calls that ask for a check of their tables.
+  template <class Args>
+  void prepare_check(const Args& args);
+  template <class Args, class AnyProblem>
+  void check(const Args& args, const AnyProblem& problem, void* stream);
 
   template <class AnyProblem>
   [[nodiscard]] std::atomic<const Table*>& table_of() {
@@ -246,8 +253,41 @@ void Registry::prefill(const attune_prefill_args& args, void* stream) {
   launch(driver, loaded.kernel, plan(loaded.variant, problem, loaded.device), make_params(args, problem), stream);
 }
 
+template <class Args>
+void Registry::State::prepare_check(const Args& args) {
+  if (!checks_tables(args)) return;
+  if (emulated) return emulated->prepare(CheckProblem{});
+  const Driver& opened = open_driver();
+  opened.warm(kernel_for(CheckProblem{}, opened).kernel);
+}
+
+template <class Args, class AnyProblem>
+void Registry::State::check(const Args& args, const AnyProblem& problem, void* stream) {
+  if (!checks_tables(args)) return;
+  AttuneCheckParams params = check_params(args, problem);
+  if (emulated) return emulated->check(params);
+  const Driver& opened = open_driver();
+  const Loaded& loaded = kernel_for(CheckProblem{}, opened);
+  if (opened.is_capturing(stream)) {
+    throw Error(ATTUNE_INVALID_ARGUMENT,
+                "check_tables is 1, but the stream is being captured; what a check finds cannot be waited for there");
+  }
+  const auto release = [&opened](AttuneTableFault* fault) { opened.free(fault); };
+  const std::unique_ptr<AttuneTableFault, decltype(release)> found(
+      static_cast<AttuneTableFault*>(opened.allocate(sizeof(AttuneTableFault))), release);
+  params.fault = found.get();
+  const Resources needs = resources(loaded.variant);
+  opened.launch(loaded.kernel, {.x = 1, .y = 1, .z = 1}, needs.threads, needs.shared_bytes, stream, &params);
+  opened.synchronize(stream);
+  AttuneTableFault fault{};
+  opened.copy_to_host(&fault, found.get(), sizeof(fault));
+  throw_fault(params, fault,
+              [&](void* to, const void* from, std::size_t bytes) { opened.copy_to_host(to, from, bytes); });
+}
+
 void Registry::prepare(const attune_decode_args& args) {
   const DecodeProblem problem = check_arguments(args);
+  state_->prepare_check(args);
   if (state_->emulated) return state_->emulated->prepare(problem);
   const Driver& driver = state_->open_driver();
   const Loaded& loaded = state_->kernel_for(problem, driver);
@@ -259,6 +299,7 @@ void Registry::prepare(const attune_decode_args& args) {
 
 void Registry::decode(const attune_decode_args& args, void* stream) {
   const DecodeProblem problem = check_arguments(args);
+  if (problem.batch > 0) state_->check(args, problem, stream);
   if (is_empty(problem)) return store_kv(store_args(args, problem), stream);
   if (state_->emulated) return state_->emulated->decode(args, problem);
   const Driver& driver = state_->open_driver();
@@ -299,11 +340,15 @@ void Registry::State::launch_chunks(const AnyProblem& problem, const Params& par
   opened.launch(loaded.kernel, planned.grid, planned.threads, 0, stream, &params);
 }
 
-void Registry::prepare(const attune_store_kv_args& args) { state_->prepare_chunks(args); }
+void Registry::prepare(const attune_store_kv_args& args) {
+  state_->prepare_chunks(args);
+  state_->prepare_check(args);
+}
 
 void Registry::store_kv(const attune_store_kv_args& args, void* stream) {
   const StoreProblem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  state_->check(args, problem, stream);
   if (state_->emulated) return state_->emulated->store_kv(args, problem);
   state_->launch_chunks(problem, make_params(args, problem), stream);
 }

@@ -2,20 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/arguments.hpp"
+#include "runtime/table_check.hpp"
 #include "runtime/tensor_arguments.hpp"
 
 namespace attune {
 namespace {
+
+/// Of attune_store_kv_args before it could ask for a check.
+constexpr std::size_t oldest_args_size =
+    offsetof(attune_store_kv_args, rotations) + sizeof(attune_store_kv_args::rotations);
+
+bool knows_check(const attune_store_kv_args& args) {
+  return args.struct_size >= offsetof(attune_store_kv_args, check_tables) + sizeof(args.check_tables);
+}
 
 Extents new_rows_of(const StoreProblem& problem) { return {problem.batch, problem.tokens, problem.heads_kv}; }
 
 Extents cache_of(const StoreProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
 
 StoreProblem problem_of(const attune_store_kv_args& args) {
-  check_struct_size("attune_store_kv_args", args.struct_size, sizeof(args));
+  check_struct_size("attune_store_kv_args", args.struct_size, oldest_args_size);
   return {.dtype = static_cast<Dtype>(raw(args.dtype)),
           .batch = args.batch,
           .tokens = args.tokens,
@@ -52,6 +62,7 @@ StoreProblem check_arguments(const attune_store_kv_args& args) {
   const StoreProblem problem = problem_of(args);
   std::vector<std::string> found = problems_of(problem);
   if (found.empty() && !is_empty(problem)) check_memory(found, args, problem);
+  if (knows_check(args)) check_flag(found, args.check_tables);
   throw_if_any(found);
   return problem;
 }

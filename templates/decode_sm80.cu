@@ -195,7 +195,8 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
 #if variant::softcap
-      cap_scores(S, params.cap_scale);
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) cap_scores(S[i], params.cap_scale);
 #endif
       position.visible.apply(S, first_row, params.gqa_ratio, first_key);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);

@@ -65,6 +65,7 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/store_lse.cuh"
 #include "blocks/tile.cuh"
 #if variant::window
+#include "blocks/rows_from.cuh"
 #include "blocks/window.cuh"
 #endif
 #include "ptx/cp_async.cuh"
@@ -202,7 +203,8 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(S, Q, K, d);
     }
 #if variant::softcap
-    cap_scores(S, params.cap_scale);
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) cap_scores(S[i], params.cap_scale);
 #endif
 
 #if variant::window

@@ -21,6 +21,8 @@ constexpr int B_c = 128;
 constexpr int stages = 2;
 constexpr int Q_stages = 2;
 constexpr bool causal = false;
+constexpr bool window = false;
+constexpr bool softcap = false;
 constexpr bool ragged = false;
 constexpr int gqa_ratio = 0;
 constexpr bool pack_gqa = false;
@@ -38,6 +40,9 @@ constexpr bool softmax_in_halves = true;
 #include "blocks/ragged_tiles.cuh"
 #else
 #include "blocks/tile_order.cuh"
+#endif
+#if variant::softcap
+#include "blocks/softcap.cuh"
 #endif
 #if variant::ping_pong
 #include "blocks/turns.cuh"
@@ -87,7 +92,11 @@ __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& /*params
   return tile.head;
 }
 #else
+#if variant::window
+using KeyMask = Window;
+#else
 using KeyMask = Mask;
+#endif
 #if !variant::ragged
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
 #endif
@@ -143,7 +152,7 @@ __device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params,
     const Place queries(tile.queries, params.seqlen_q);
     const Place keys(tile.keys, params.seqlen_k);
 #endif
-    for (int j = tile.blocks - 1; j >= 0; --j) {
+    for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
       shared.k.begin_load();
 #if variant::ragged
       shared.k.load(params.k, keys.row + j * variant::B_c, kv_head(params, tile), keys.last);
@@ -249,12 +258,14 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   const Output output{shared.output + warpgroup * Output::bytes, 4 + warpgroup};  // barriers 1 to 3 are the turns'
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
 #if !variant::ragged
+#if !variant::window
   const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
+#endif
 #endif
   const Turns<consumers> turns{warpgroup};
 
 #if variant::ragged
-  ToldOrder<Order, QRing> order{shared.q, shared.slots()};
+  ToldOrder<Order, QRing> order{params, shared.q, shared.slots()};
 #else
   Order order(params);
 #endif
@@ -278,13 +289,23 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
     settle(S);
     shared.k.release();
     shared.k.next();
-    shared.q.release(j == 0);
+    shared.q.release(j == tile.first_block);
     const int first_row = tile.first_row + warp_row;
     const int first_key = j * variant::B_c;
+#if variant::softcap
+    cap_scores(S, params.cap_scale);
+#endif
+#if variant::window
+    const KeyMask mask = order.mask();
+    if (first_key < mask.first(first_row + 15) || mask.limit(first_row) < first_key + variant::B_c) {
+      mask_window(mask, S, first_row, first_key);
+    }
+#else
 #if variant::ragged
     const KeyMask mask = order.mask();
 #endif
     if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
+#endif
   };
 
   turns.begin();
@@ -312,10 +333,10 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
 #pragma unroll 1
     while (true) {
 #if variant::Q_stages == 1
-      if (j == 0) break;
+      if (j == tile.first_block) break;
       --j;
 #else
-      const bool ends_tile = j == 0;
+      const bool ends_tile = j == tile.first_block;
       const QueryTile ended = tile;
       if (ends_tile) {
         shared.q.next();

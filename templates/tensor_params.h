@@ -27,6 +27,10 @@ struct AttuneTensorPrefillParams {
   int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
   int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
+  // Kernels with a window or a softcap, as in params.h.
+  int window_left;
+  int window_right;
+  float cap_scale;
   // Ragged kernels, as in params.h. seqlen_q and seqlen_k are no more than total_q and total_k there.
   int total_q;
   int total_k;

@@ -40,6 +40,7 @@ ReferenceOutput attention_of_all(const DecodeTrial& trial, const CacheInputs& in
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     Problem one = outputs_of(problem);
     one.batch = 1;
+    one.softcap = problem.softcap;
     one.seqlen_k = trial.lengths[static_cast<std::size_t>(sequence)];
     one.set_window(problem.window_left, problem.window_right);
     const auto first = inputs.q.begin() + static_cast<std::ptrdiff_t>(sequence * elements);
@@ -83,6 +84,7 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
     problem.splits = shape.splits;
     problem.window_left = shape.window_left;
     problem.window_right = shape.window_right;
+    if (variant.softcap != 0) problem.softcap = trials.size() % 2 == 0 ? 20.0F : 2.0F;
     trials.push_back({problem, shape.lengths});
   }
   return trials;
@@ -155,6 +157,7 @@ attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands
   args.window_left = problem.window_left;
   args.window_right = problem.window_right;
   args.splits = problem.splits;
+  args.softcap = problem.softcap;
   return args;
 }
 

@@ -131,6 +131,7 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
   result.table_width = std::max(1, (result.max_seqlen_k + result.page_size - 1) / result.page_size);
   result.pages = result.batch * result.table_width;
   result.splits = splits;
+  result.softcap = sizes.softcap;
   result.window_left = sizes.window_left;
   result.window_right = sizes.causal ? 0 : sizes.window_right;
   return result;

@@ -46,6 +46,7 @@ std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const
   DecodeProblem problem = options.decode;
   problem.dtype = static_cast<Dtype>(variant.dtype);
   problem.head_dim = variant.head_dim;
+  if (variant.softcap != 0) problem.softcap = 30;
   if (variant.paged != 0) {
     constexpr int usual_page_size = 64;
     problem.page_size = usual_page_size;
@@ -182,6 +183,10 @@ class Run {
     for (const Built& one : built) {
       if (!one.ok()) continue;
       const Variant& variant = one.source->variant;
+      if (variant.rotary != 0) {
+        fmt::print(stderr, "not run: {}: its queries are rotated, for which there is no trial\n", one.source->name);
+        continue;
+      }
       if (family_of(variant).operation == Operation::decode) {
         const Built* const merge = merging_kernel(merging, variant);
         if (merge == nullptr) continue;

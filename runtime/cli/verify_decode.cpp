@@ -167,7 +167,10 @@ Verdict verify(const Built& decode, const Built& merge, const std::vector<Decode
         // Of the decode kernel alone: another source's lines would be counted among its own.
         EmulatedRun once = how;
         once.count_banks = how.count_banks && !planned.combines();
-        const DecodeKernels kernels{.decode = &kernel, .combine = &merging, .combine_variant = merge.source->variant};
+        DecodeKernels kernels;
+        kernels.decode = &kernel;
+        kernels.combine = &merging;
+        kernels.combine_variant = merge.source->variant;
         emulator::Report report = run_emulated(kernels, args, check_arguments(args), planned, once);
         outcome.fault = std::move(report.fault);
         add_sites(banks, report.sites);

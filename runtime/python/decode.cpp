@@ -7,13 +7,51 @@
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
+#include "runtime/python/rotation.hpp"
 
 namespace nb = nanobind;
 
 namespace attune::python {
 namespace {
 
+constexpr const char* new_shape = "(batch, seqlen_new, heads_kv, head_dim)";
 constexpr const char* query_shape = "(batch, seqlen_q, heads_q, head_dim)";
+
+/// New keys and values, which are written into the cache first.
+void set_new(attune_decode_args& args, const DecodeArguments& arguments, const First& first, const Operand& q,
+             const Operand& k_cache) {
+  if (arguments.k.is_none() != arguments.v.is_none()) {
+    raise(PyExc_ValueError, "k and v go together; one of them is None");
+  }
+  const Rotation rotation =
+      rotation_of(first, arguments.rotary_cos, arguments.rotary_sin, arguments.rotary_interleaved);
+  if (arguments.k.is_none()) {
+    if (rotation.kind == ATTUNE_ROTARY_NONE) return;
+    raise(PyExc_ValueError, "rotary_cos is given without k and v; new keys and the queries are what is rotated");
+  }
+  const Operand k = read_operand(first, "k", arguments.k, 4, new_shape);
+  const Operand v = read_operand(first, "v", arguments.v, 4, new_shape);
+  const Shape wanted{q.shape[0], k.shape[1], k_cache.shape[2], k_cache.shape[3]};
+  for (const Operand& one : {k, v}) {
+    if (one.shape == wanted) continue;
+    raise(PyExc_ValueError,
+          fmt::format("{} has shape {}; with {} of {} and {} of {} it must be {}", one.name, one.text(), q.name,
+                      q.text(), k_cache.name, k_cache.text(), tuple_text(wanted)));
+  }
+  if (arguments.cache_seqlens.is_none()) {
+    raise(PyExc_ValueError, "cache_seqlens is None; with k and v it says behind which keys the new ones are written");
+  }
+  first.framework.require_writable({"k_cache", arguments.k_cache, 1});
+  first.framework.require_writable({"v_cache", arguments.v_cache, 1});
+  args.k_new = k.tensor;
+  args.v_new = v.tensor;
+  args.seqlen_new = count("seqlen_new", k.shape[1]);
+  args.rotary = rotation.kind;
+  args.rotary_cos = rotation.cos;
+  args.rotary_sin = rotation.sin;
+  args.rotary_dim = rotation.dim;
+  args.rotations = rotation.rotations;
+}
 
 /// How many keys each sequence has.
 void set_lengths(attune_decode_args& args, nb::handle cache_seqlens, const First& q) {
@@ -24,11 +62,12 @@ void set_lengths(attune_decode_args& args, nb::handle cache_seqlens, const First
   }
   const std::string accepted = fmt::format("an integer, a {} or None", q.framework.type_name());
   const std::int32_t length = integer("cache_seqlens", cache_seqlens, accepted.c_str());
-  if (length < 0 || length > args.max_seqlen_k) {
-    raise(PyExc_ValueError, fmt::format("cache_seqlens is {}; it must be from 0 to {}, which the cache has room for",
-                                        length, args.max_seqlen_k));
+  const std::int32_t room = args.max_seqlen_k - args.seqlen_new;
+  if (length < 0 || length > room) {
+    raise(PyExc_ValueError,
+          fmt::format("cache_seqlens is {}; it must be from 0 to {}, which the cache has room for", length, room));
   }
-  args.max_seqlen_k = length;
+  args.max_seqlen_k = length + args.seqlen_new;
 }
 
 attune_decode_args args_of(const DecodeArguments& arguments, const First& first) {
@@ -58,10 +97,12 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first)
   args.table_width = pages.table_width;
   args.block_table = pages.table;
   args.max_seqlen_k = pages.room;
+  set_new(args, arguments, first, q, k);
   set_lengths(args, arguments.cache_seqlens, first);
   const Window window = window_of(arguments.window_size);
   args.window_left = window.left;
   args.window_right = is_true(arguments.causal) ? 0 : window.right;
+  args.softcap = static_cast<float>(number("softcap", arguments.softcap));
   if (!arguments.out.is_none()) args.o = read_output(first, "out", arguments.out, q, query_shape).tensor;
   return args;
 }
@@ -75,9 +116,15 @@ nb::object decode(const DecodeArguments& arguments) {
   const bool return_lse = is_true(arguments.return_lse);
 
   const Entered entered(framework.on_device(first.array.device));
+  // What is made here is freed on return, while the kernels may wait yet: the allocators hand memory on in the order
+  // of the stream.
+  nb::object lengths;  // new keys are written behind those that the device is told of
+  if (args.seqlen_new > 0 && args.seqlens_k == nullptr) {
+    lengths = framework.full_int32(args.batch, args.max_seqlen_k - args.seqlen_new, arguments.q);
+    args.seqlens_k = pointer<const std::int32_t>(framework.read("cache_seqlens", lengths).address);
+  }
   framework.call(
       [&](attune_registry* registry) { return attune_decode_workspace(registry, &args, &args.workspace_bytes); });
-  // Freed on return, while the kernels may wait yet: the allocators hand memory on in the order of the stream.
   nb::object workspace;
   if (args.workspace_bytes > 0) {
     workspace = framework.empty_bytes(args.workspace_bytes, arguments.q);

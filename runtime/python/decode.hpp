@@ -10,12 +10,18 @@ struct DecodeArguments {
   nanobind::handle q;
   nanobind::handle k_cache;
   nanobind::handle v_cache;
+  nanobind::handle k;  ///< an array or None, as is what follows
+  nanobind::handle v;
+  nanobind::handle rotary_cos;
+  nanobind::handle rotary_sin;
   nanobind::handle cache_seqlens;    ///< an array, an integer or None
   nanobind::handle cache_batch_idx;  ///< an array or None
   nanobind::handle block_table;      ///< an array or None
   nanobind::handle softmax_scale;    ///< a number or None
   nanobind::handle causal;
   nanobind::handle window_size;  ///< two integers
+  nanobind::handle softcap;
+  nanobind::handle rotary_interleaved;
   nanobind::handle num_splits;
   nanobind::handle return_lse;
   nanobind::handle out;  ///< an array or None

@@ -116,6 +116,8 @@ class AddressedFramework : public Framework {
   /// Contiguous, with the dtype of another array.
   [[nodiscard]] virtual nanobind::object empty(const nanobind::tuple& shape, nanobind::handle like) const = 0;
   [[nodiscard]] virtual nanobind::object empty_float32(const nanobind::tuple& shape, nanobind::handle like) const = 0;
+  [[nodiscard]] virtual nanobind::object full_int32(std::int32_t count, std::int32_t value,
+                                                    nanobind::handle like) const = 0;
   /// Aligned to 16 bytes.
   [[nodiscard]] virtual nanobind::object empty_bytes(std::size_t bytes, nanobind::handle like) const = 0;
 

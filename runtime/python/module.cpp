@@ -56,7 +56,8 @@ NB_MODULE(_attune, module) {
       "varlen",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
          nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle seqused_k, nb::handle softmax_scale,
-         nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse, nb::handle out) {
+         nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse, nb::handle block_table,
+         nb::handle out) {
         return attune::python::varlen({.q = q,
                                        .k = k,
                                        .v = v,
@@ -70,33 +71,43 @@ NB_MODULE(_attune, module) {
                                        .window_size = window_size,
                                        .softcap = softcap,
                                        .return_lse = return_lse,
+                                       .block_table = block_table,
                                        .out = out});
       },
       "q"_a.none(), "k"_a.none(), "v"_a.none(), "cu_seqlens_q"_a.none(), "cu_seqlens_k"_a.none(),
       "max_seqlen_q"_a.none(), "max_seqlen_k"_a.none(), "seqused_k"_a.none(), "softmax_scale"_a.none(),
-      "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(), "out"_a.none(),
-      "The output, or (output, LSE, None).");
+      "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(), "block_table"_a.none(),
+      "out"_a.none(), "The output, or (output, LSE, None).");
   module.def(
       "decode",
-      [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle cache_seqlens, nb::handle cache_batch_idx,
-         nb::handle block_table, nb::handle softmax_scale, nb::handle causal, nb::handle window_size,
-         nb::handle num_splits, nb::handle return_lse, nb::handle out) {
+      [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle k, nb::handle v, nb::handle rotary_cos,
+         nb::handle rotary_sin, nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle block_table,
+         nb::handle softmax_scale, nb::handle causal, nb::handle window_size, nb::handle softcap,
+         nb::handle rotary_interleaved, nb::handle num_splits, nb::handle return_lse, nb::handle out) {
         return attune::python::decode({.q = q,
                                        .k_cache = k_cache,
                                        .v_cache = v_cache,
+                                       .k = k,
+                                       .v = v,
+                                       .rotary_cos = rotary_cos,
+                                       .rotary_sin = rotary_sin,
                                        .cache_seqlens = cache_seqlens,
                                        .cache_batch_idx = cache_batch_idx,
                                        .block_table = block_table,
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
                                        .window_size = window_size,
+                                       .softcap = softcap,
+                                       .rotary_interleaved = rotary_interleaved,
                                        .num_splits = num_splits,
                                        .return_lse = return_lse,
                                        .out = out});
       },
-      "q"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(),
-      "block_table"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(),
-      "num_splits"_a.none(), "return_lse"_a.none(), "out"_a.none(), "The output, or (output, LSE).");
+      "q"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "k"_a.none(), "v"_a.none(), "rotary_cos"_a.none(),
+      "rotary_sin"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "block_table"_a.none(),
+      "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
+      "rotary_interleaved"_a.none(), "num_splits"_a.none(), "return_lse"_a.none(), "out"_a.none(),
+      "The output, or (output, LSE).");
   module.def(
       "store",
       [](nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_cache, nb::handle slot_mapping,

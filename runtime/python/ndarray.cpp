@@ -15,6 +15,7 @@ class NdarrayFramework : public AddressedFramework {
   NdarrayFramework(nb::handle module, const char* type_name)
       : AddressedFramework(module.attr("ndarray"), type_name),
         empty_(module.attr("empty")),
+        full_(module.attr("full")),
         float16_(module.attr("dtype")("float16")),
         float32_(module.attr("dtype")("float32")),
         int32_(module.attr("dtype")("int32")),
@@ -53,6 +54,10 @@ class NdarrayFramework : public AddressedFramework {
     return empty_(shape, float32_);
   }
 
+  [[nodiscard]] nb::object full_int32(std::int32_t count, std::int32_t value, nb::handle /*like*/) const final {
+    return full_(count, value, int32_);
+  }
+
   [[nodiscard]] nb::object empty_bytes(std::size_t bytes, nb::handle /*like*/) const final {
     return empty_(bytes, uint8_);
   }
@@ -71,6 +76,7 @@ class NdarrayFramework : public AddressedFramework {
   }
 
   nb::object empty_;
+  nb::object full_;
   nb::object float16_;
   nb::object float32_;
   nb::object int32_;

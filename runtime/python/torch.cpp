@@ -79,6 +79,10 @@ class Torch final : public AddressedFramework {
     return like.attr("new_empty")(shape, nb::arg("dtype") = float32_);
   }
 
+  [[nodiscard]] nb::object full_int32(std::int32_t count, std::int32_t value, nb::handle like) const override {
+    return like.attr("new_full")(nb::make_tuple(count), value, nb::arg("dtype") = int32_);
+  }
+
   [[nodiscard]] nb::object empty_bytes(std::size_t bytes, nb::handle like) const override {
     return like.attr("new_empty")(nb::make_tuple(bytes), nb::arg("dtype") = uint8_);
   }

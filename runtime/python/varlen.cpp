@@ -1,11 +1,15 @@
 #include "runtime/python/varlen.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
+#include <utility>
 
+#include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
 
@@ -21,8 +25,9 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
                                         q.name, q.text(), q.shape[3]));
   }
   if (!std::ranges::equal(std::span(v.shape).first(3), std::span(k.shape).first(3))) {
-    raise(PyExc_ValueError, fmt::format("{} has shape {}; with {} of {} it must be ({}, {}, head_dim_v)", v.name,
-                                        v.text(), k.name, k.text(), k.shape[1], k.shape[2]));
+    const auto extents = std::span(k.shape).subspan(static_cast<std::size_t>(4 - k.rank));
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; with {} of {} it must be ({}, head_dim_v)", v.name, v.text(),
+                                        k.name, k.text(), fmt::join(extents.first(extents.size() - 1), ", ")));
   }
   require_heads_divide(q, k);
 }
@@ -30,24 +35,45 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
 /// Where sequences begin; their number follows from cu_seqlens_q.
 void set_sequences(attune_prefill_args& args, const VarlenArguments& arguments, const First& q) {
   const auto read = [&](const char* name, nb::handle array, std::int64_t extent, const std::string& demand) {
-    return read_plain(q, name, array, Element::int32, std::array{extent}, demand);
+    const Array found = read_plain(q, name, array, Element::int32, std::array{extent}, demand);
+    return std::pair(pointer<const std::int32_t>(found.address), found.shape[0]);
   };
-  const Array cu_seqlens_q = read("cu_seqlens_q", arguments.cu_seqlens_q, -1, "it must be (batch + 1,)");
-  args.batch = count("batch", cu_seqlens_q.shape[0] - 1);
+  const auto [starts, count_of_starts] = read("cu_seqlens_q", arguments.cu_seqlens_q, -1, "it must be (batch + 1,)");
+  args.cu_seqlens_q = starts;
+  args.batch = count("batch", count_of_starts - 1);
   const std::string with = fmt::format("with {} sequences in cu_seqlens_q it must be", args.batch);
-  const Array cu_seqlens_k =
-      read("cu_seqlens_k", arguments.cu_seqlens_k, cu_seqlens_q.shape[0], with + " (batch + 1,)");
-  args.cu_seqlens_q = pointer<const std::int32_t>(cu_seqlens_q.address);
-  args.cu_seqlens_k = pointer<const std::int32_t>(cu_seqlens_k.address);
-  if (arguments.seqused_k.is_none()) return;
-  const Array used = read("seqused_k", arguments.seqused_k, args.batch, with + " (batch,)");
-  args.seqused_k = pointer<const std::int32_t>(used.address);
+  const bool paged = !arguments.block_table.is_none();
+  if (!paged || !arguments.cu_seqlens_k.is_none()) {
+    args.cu_seqlens_k = read("cu_seqlens_k", arguments.cu_seqlens_k, count_of_starts, with + " (batch + 1,)").first;
+  }
+  if (!arguments.seqused_k.is_none()) {
+    args.seqused_k = read("seqused_k", arguments.seqused_k, args.batch, with + " (batch,)").first;
+  } else if (paged) {
+    raise(PyExc_ValueError, "seqused_k is None; with a block_table it says how many keys each sequence has");
+  }
+}
+
+/// Keys in pages, or one after the other.
+void set_keys(attune_prefill_args& args, const VarlenArguments& arguments, const First& first, const Operand& k) {
+  if (arguments.block_table.is_none()) {
+    args.total_k = count("total_k", k.shape[1]);
+    return;
+  }
+  const CachePages pages = pages_of(first, k, args.batch, nb::none(), arguments.block_table);
+  args.block_table = pages.table;
+  args.table_width = pages.table_width;
+  args.pages = pages.pages;
+  args.page_size = pages.page_size;
 }
 
 attune_prefill_args args_of(const VarlenArguments& arguments, const First& first) {
+  const bool paged = !arguments.block_table.is_none();
+  const int rank = paged ? 4 : 3;
   const Operand q = read_operand(first, "q", arguments.q, 3, "(total_q, heads_q, head_dim)");
-  const Operand k = read_operand(first, "k", arguments.k, 3, "(total_k, heads_kv, head_dim)");
-  const Operand v = read_operand(first, "v", arguments.v, 3, "(total_k, heads_kv, head_dim_v)");
+  const Operand k = read_operand(first, "k", arguments.k, rank,
+                                 paged ? cache_shape(arguments.block_table) : "(total_k, heads_kv, head_dim)");
+  const Operand v = read_operand(first, "v", arguments.v, rank,
+                                 paged ? cache_shape(arguments.block_table) : "(total_k, heads_kv, head_dim_v)");
   require_fit(q, k, v);
 
   attune_prefill_args args{};
@@ -57,10 +83,10 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
   args.k = k.tensor;
   args.v = v.tensor;
   set_sequences(args, arguments, first);
+  set_keys(args, arguments, first, k);
   args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
   args.seqlen_k = integer("max_seqlen_k", arguments.max_seqlen_k, "an integer");
   args.total_q = count("total_q", q.shape[1]);
-  args.total_k = count("total_k", k.shape[1]);
   args.heads_q = count("heads_q", q.shape[2]);
   args.heads_kv = count("heads_kv", k.shape[2]);
   args.head_dim = count("head_dim", q.shape[3]);

@@ -11,7 +11,7 @@ struct VarlenArguments {
   nanobind::handle k;
   nanobind::handle v;
   nanobind::handle cu_seqlens_q;
-  nanobind::handle cu_seqlens_k;
+  nanobind::handle cu_seqlens_k;   ///< an array, or with a block_table None
   nanobind::handle max_seqlen_q;   ///< an integer
   nanobind::handle max_seqlen_k;   ///< likewise
   nanobind::handle seqused_k;      ///< an array or None
@@ -20,7 +20,8 @@ struct VarlenArguments {
   nanobind::handle window_size;  ///< two integers
   nanobind::handle softcap;
   nanobind::handle return_lse;
-  nanobind::handle out;  ///< an array or None
+  nanobind::handle block_table;  ///< an array or None
+  nanobind::handle out;          ///< an array or None
 };
 
 /// Attention over sequences of any lengths, one after the other. Returns the output, or (output, LSE, None). Throws a

@@ -6,6 +6,9 @@
 // what lies behind the sequence is outside the map: it is read as zeros, and not written.
 #pragma once
 
+#if variant::window
+#include "blocks/first_block.cuh"
+#endif
 #include "blocks/mask.cuh"
 #include "blocks/ring.cuh"
 #include "blocks/sequence_rows.cuh"
@@ -20,7 +23,12 @@ struct QueryTile {
   int head;
   int first_row;  // of the sequence
   int blocks;     // of keys that it reads, at least one; 0: there is no further tile
-  Rows queries;   // the sequence's
+#if variant::window
+  int first_block;  // of them; `blocks` counts those before it too
+#else
+  static constexpr int first_block = 0;
+#endif
+  Rows queries;  // the sequence's
   Rows keys;
 };
 
@@ -56,7 +64,9 @@ struct RaggedOrder {
     const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
     ++round;
     while (true) {
-      if (head == group_end && !next_level()) return false;
+      if (head == group_end) {
+        if (!next_level()) return false;
+      }
       const int batch = head / params.heads_q;
       const int first_head = batch * params.heads_q;
       const int heads_end = first_head + params.heads_q < group_end ? first_head + params.heads_q : group_end;
@@ -69,7 +79,10 @@ struct RaggedOrder {
           tile.queries = queries;
           tile.keys = Rows(params.cu_seqlens_k, batch, params.total_k, params.seqlen_k);
           tile.keys.keep(params.seqused_k, batch);
-          tile.blocks = blocks_of(tile, first_row + B_r - 1);
+          tile.blocks = blocks_of(params, tile, first_row + B_r - 1);
+#if variant::window
+          tile.first_block = first_block(mask_of(params, tile), first_row, tile.blocks, B_c);
+#endif
           return true;
         }
         passed += heads_end - head;
@@ -78,13 +91,18 @@ struct RaggedOrder {
     }
   }
 
-  __device__ __forceinline__ static KeyMask mask_of(const QueryTile& tile) {
+  __device__ __forceinline__ static KeyMask mask_of(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
+#if variant::window
+    return {tile.keys.count, tile.keys.count - tile.queries.count, params.window_left, params.window_right};
+#else
     return {tile.keys.count, tile.keys.count - tile.queries.count};
+#endif
   }
 
   // Blocks of keys up to the last one that the query of `row` sees.
-  __device__ __forceinline__ static int blocks_of(const QueryTile& tile, int row) {
-    const int blocks = blocks_reaching(mask_of(tile).limit(row), B_c);
+  __device__ __forceinline__ static int blocks_of(const AttuneTensorPrefillParams& params, const QueryTile& tile,
+                                                  int row) {
+    const int blocks = blocks_reaching(mask_of(params, tile).limit(row), B_c);
     return blocks > 0 ? blocks : 1;
   }
 
@@ -125,7 +143,8 @@ struct TileSlots {
     const auto word = [](int value) { return static_cast<u32>(value); };
     const u32 slot = base + stage * slot_bytes;
     store_shared(slot, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.queries.first)}});
-    store_shared(slot + chunk_bytes, Chunk{{word(tile.queries.count), word(tile.keys.count), 0, 0}});
+    store_shared(slot + chunk_bytes,
+                 Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block), 0}});
   }
 
   // What a consumer reads of it: all but where the keys begin.
@@ -142,6 +161,9 @@ struct TileSlots {
     tile.queries.first = number(first.word[3]);
     tile.queries.count = number(second.word[0]);
     tile.keys.count = number(second.word[1]);
+#if variant::window
+    tile.first_block = number(second.word[2]);
+#endif
     return tile;
   }
 };
@@ -149,6 +171,7 @@ struct TileSlots {
 // The producer's order, as consumers are told it: their next tile is the one that Q is of.
 template <class Order, class QRing>
 struct ToldOrder {
+  const AttuneTensorPrefillParams& params;
   const QRing& q;
   TileSlots slots;
   QueryTile own{};
@@ -161,6 +184,6 @@ struct ToldOrder {
     return true;
   }
 
-  __device__ __forceinline__ auto mask() const { return Order::mask_of(own); }
-  __device__ __forceinline__ int blocks_of(int row) const { return Order::blocks_of(own, row); }
+  __device__ __forceinline__ auto mask() const { return Order::mask_of(params, own); }
+  __device__ __forceinline__ int blocks_of(int row) const { return Order::blocks_of(params, own, row); }
 };

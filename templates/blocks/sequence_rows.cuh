@@ -22,8 +22,8 @@ struct Rows {
   // Only the first used[batch] of them count; all of them where there is no such array.
   __device__ __forceinline__ void keep(const int* used, int batch) {
     if (used == nullptr) return;
-    const int rows = load_global_int(used + batch);
-    if (rows < count) count = rows > 0 ? rows : 0;
+    const int kept = load_global_int(used + batch);
+    if (kept < count) count = kept > 0 ? kept : 0;
   }
 
  private:

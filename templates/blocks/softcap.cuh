@@ -17,14 +17,11 @@ __device__ __forceinline__ float tanh_base_2(float y) {
 }
 
 // Scores become tanh(ln(2) / 2 * scale * score).
-template <int row_tiles, int columns>
-__device__ __forceinline__ void cap_scores(float (&S)[row_tiles][columns][4], float scale) {
+template <int columns>
+__device__ __forceinline__ void cap_scores(float (&S)[columns][4], float scale) {
 #pragma unroll
-  for (int i = 0; i < row_tiles; ++i) {
+  for (int n = 0; n < columns; ++n) {
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) S[i][n][e] = tanh_base_2(S[i][n][e] * scale);
-    }
+    for (int e = 0; e < 4; ++e) S[n][e] = tanh_base_2(S[n][e] * scale);
   }
 }

@@ -1,6 +1,9 @@
 // Which tiles a block computes that stays for many, one after the other.
 #pragma once
 
+#if variant::window
+#include "blocks/first_block.cuh"
+#endif
 #include "blocks/mask.cuh"
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
@@ -12,6 +15,11 @@ struct QueryTile {
   int head;
   int first_row;
   int blocks;  // of keys that it reads, at least one
+#if variant::window
+  int first_block;  // of them; `blocks` counts those before it too
+#else
+  static constexpr int first_block = 0;
+#endif
 };
 
 // Division by a number that stays: one multiplication, and a correction of at most one.
@@ -71,13 +79,26 @@ struct TileOrder {
     tile.batch = sequence_heads.divide(first_head + head, tile.head);
     tile.first_row = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
     tile.blocks = blocks_of(tile.first_row + B_r - 1);
+#if variant::window
+    tile.first_block = first_block(mask(), tile.first_row, tile.blocks, B_c);
+#endif
     return true;
   }
 
+#if variant::window
+  __device__ __forceinline__ KeyMask mask() const {
+    return {params.seqlen_k, params.seqlen_k - params.seqlen_q, params.window_left, params.window_right};
+  }
+#endif
+
   // Blocks of keys up to the last one that the query of `row` sees.
   __device__ __forceinline__ int blocks_of(int row) const {
+#if variant::window
+    const int blocks = blocks_reaching(mask().limit(row), B_c);
+#else
     const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
     const int blocks = blocks_reaching(mask.limit(row), B_c);
+#endif
     return blocks > 0 ? blocks : 1;
   }
 };

@@ -1,7 +1,6 @@
 // A query sees the keys around its own position. Query i stands at i + seqlen_k - seqlen_q (aligned bottom right).
 #pragma once
 
-#include "blocks/copy.cuh"
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
@@ -24,11 +23,6 @@ struct Window {
     return key < seqlen_k ? key : seqlen_k;
   }
 };
-
-// The rows of a matrix from `row` on.
-__device__ __forceinline__ Matrix rows_from(const Matrix& matrix, int row) {
-  return {matrix.at(row, 0), matrix.stride_bytes, matrix.rows - row, matrix.columns};
-}
 
 // Sets the scores of unseen keys to -inf, in the accumulators of the 16 rows from `first_row` on and keys from
 // `first_key` on.

@@ -1,6 +1,7 @@
 // Kernels with windows, soft caps and ragged batches on the emulator against the float64 reference.
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <map>
 
 #include "generator/check.hpp"

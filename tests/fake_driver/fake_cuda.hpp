@@ -6,6 +6,7 @@
 
 #include "runtime/device.hpp"
 #include "runtime/tensor_params.hpp"
+#include "templates/check_params.h"
 #include "templates/decode_params.h"
 #include "templates/store_params.h"
 #include "templates/tensor_params.h"
@@ -24,6 +25,7 @@ struct FakeLaunch {
   AttuneDecodeParams decode_params{};         ///< of decode's kernels
   AttuneStoreParams store_params{};           ///< of store_kv's
   AttuneMergeParams merge_params{};           ///< of merge_states'
+  AttuneCheckParams check_params{};           ///< of check_tables'
   bool combines = false;                      ///< the second of decode's kernels
   bool overlaps = false;                      ///< may begin before the kernel before it has ended
 };
@@ -49,6 +51,8 @@ struct FakeCuda {
   std::atomic<int> capability{90};
   std::atomic<int> fail_load{0};    ///< CUresult of the next load, once
   std::atomic<int> fail_launch{0};  ///< CUresult of every launch
+  AttuneTableFault table_fault{};   ///< what check_tables finds
+  std::atomic<bool> capturing{false};
 
   // What was asked of it.
   std::atomic<int> loads{0};
@@ -69,6 +73,8 @@ struct FakeCuda {
     capability = 90;
     fail_load = 0;
     fail_launch = 0;
+    table_fault = {};
+    capturing = false;
     loads = unloads = launches = encoded_maps = warmed = unrelaxed_loads = 0;
     loaded_for = -1;
     shared_limit = 0;

@@ -78,6 +78,11 @@ Result ctx_get_device(DeviceOrdinal* device) {
 }
 Result ctx_synchronize() { return success; }
 
+Result stream_synchronize(Handle) { return success; }
+Result stream_is_capturing(Handle, int* status) {
+  return *status = state().capturing ? capture_status_none + 1 : capture_status_none, success;
+}
+
 Result exchange_capture_mode(int* mode) {
   const int before = capture_mode();
   capture_mode() = *mode;
@@ -99,7 +104,7 @@ Result library_unload(Handle library) {
   return success;
 }
 // A library is one byte: which parameters its kernel takes.
-enum class KernelKind : char { prefill, tensor_maps, decode, combine, store, merge };
+enum class KernelKind : char { prefill, tensor_maps, decode, combine, store, merge, check };
 Result library_get_kernel(Handle* kernel, Handle library, const char* name) {
   const std::string_view text(name);
   *static_cast<KernelKind*>(library) = text.starts_with("prefill_sm90") ? KernelKind::tensor_maps
@@ -107,6 +112,7 @@ Result library_get_kernel(Handle* kernel, Handle library, const char* name) {
                                        : text.starts_with("combine")    ? KernelKind::combine
                                        : text.starts_with("store_kv")   ? KernelKind::store
                                        : text.starts_with("merge")      ? KernelKind::merge
+                                       : text.starts_with("check")      ? KernelKind::check
                                                                         : KernelKind::prefill;
   return *kernel = library, success;
 }
@@ -144,11 +150,16 @@ void note(attune::testing::FakeLaunch& launch, const LaunchConfig& config, Handl
       return keep(launch.store_params);
     case KernelKind::merge:
       return keep(launch.merge_params);
+    case KernelKind::check:
+      return keep(launch.check_params);
   }
 }
 
 Result launch_kernel_ex(const LaunchConfig* config, Handle kernel, void** params, void**) {
   if (const int failure = state().fail_launch) return failure;
+  if (*static_cast<const KernelKind*>(kernel) == KernelKind::check) {
+    *static_cast<const AttuneCheckParams*>(params[0])->fault = state().table_fault;
+  }
   const int before = state().launches.fetch_add(1, std::memory_order_relaxed);
   if (before == 0) note(state().last_launch, *config, kernel, params[0]);
   if (before == 1) note(state().second_launch, *config, kernel, params[0]);
@@ -223,6 +234,8 @@ const auto& entries() {
       entry("cuCtxSetCurrent", ctx_set_current_version, ctx_set_current),
       entry("cuCtxGetDevice", ctx_version, ctx_get_device),
       entry("cuCtxSynchronize", ctx_version, ctx_synchronize),
+      entry("cuStreamSynchronize", stream_version, stream_synchronize),
+      entry("cuStreamIsCapturing", stream_is_capturing_version, stream_is_capturing),
       entry("cuThreadExchangeStreamCaptureMode", exchange_capture_mode_version, exchange_capture_mode),
       entry("cuLibraryLoadData", library_version, library_load_data),
       entry("cuLibraryUnload", library_version, library_unload),

@@ -1,6 +1,5 @@
 // What the numeric contract promises beyond agreement: determinism, isolation from unused memory, 64-bit offsets,
 // capture, threads.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/gpu/graph.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {
@@ -196,36 +196,14 @@ TEST_CASE("calls with and without tensor maps take turns on one registry") {
 }
 
 TEST_CASE("a captured launch replays in a CUDA graph") {
-  void* const libcuda = dlopen("libcuda.so.1", RTLD_NOW);
-  REQUIRE(libcuda != nullptr);
-  const auto symbol = [&]<class Signature>(Signature*& function, const char* name) {
-    function = reinterpret_cast<Signature*>(dlsym(libcuda, name));
-    REQUIRE_MESSAGE(static_cast<bool>(function), name);
-  };
-  int (*stream_create)(void**, unsigned) = nullptr;
-  int (*begin_capture)(void*, int) = nullptr;
-  int (*end_capture)(void*, void**) = nullptr;
-  int (*instantiate)(void**, void*, unsigned long long) = nullptr;
-  int (*graph_launch)(void*, void*) = nullptr;
-  symbol(stream_create, "cuStreamCreate");
-  symbol(begin_capture, "cuStreamBeginCapture_v2");
-  symbol(end_capture, "cuStreamEndCapture");
-  symbol(instantiate, "cuGraphInstantiateWithFlags");
-  symbol(graph_launch, "cuGraphLaunch");
-
   const TestRegistry registry;
   const TestCall call(typical, Layout::bshd, 3);
   // The first call of this registry happens inside the capture: loading must not break it.
-  void* stream = nullptr;
-  void* graph = nullptr;
-  void* executable = nullptr;
-  REQUIRE(stream_create(&stream, 1) == 0);
-  REQUIRE(begin_capture(stream, 0) == 0);
-  REQUIRE_MESSAGE(attune_prefill(registry.get(), &call.args, stream) == ATTUNE_OK, attune_last_error());
-  REQUIRE(end_capture(stream, &graph) == 0);
-  REQUIRE(instantiate(&executable, graph, 0) == 0);
+  const CapturedGraph graph([&](void* stream) {
+    REQUIRE_MESSAGE(attune_prefill(registry.get(), &call.args, stream) == ATTUNE_OK, attune_last_error());
+  });
   call.poison();
-  for (int i = 0; i < 2; ++i) REQUIRE(graph_launch(executable, stream) == 0);
+  for (int i = 0; i < 2; ++i) graph.replay();
   gpu().driver.synchronize();
   CHECK(call.compare_with_reference(call.fetch()).agrees);
 }

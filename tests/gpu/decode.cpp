@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "tests/gpu/graph.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/decode_image.hpp"
 
@@ -43,6 +45,9 @@ class DecodeCall {
     out_.upload(image_.poisoned_out());
     lse_.upload(image_.poisoned_lse());
   }
+
+  /// Other lengths than the image's, of no more keys.
+  void set_lengths(const std::vector<std::int32_t>& lengths) const { lengths_.upload(lengths); }
 
   [[nodiscard]] DecodeImage::Output fetch() const {
     gpu().driver.synchronize();
@@ -143,6 +148,47 @@ TEST_CASE("with a number of splits a sequence has the same bits alone and in a b
       REQUIRE_MESSAGE(attune_decode(registry.get(), &alone, nullptr) == ATTUNE_OK, attune_last_error());
     }
     CHECK(call.fetch() == together);
+  }
+}
+
+TEST_CASE("a captured step appends at each replay behind what the lengths say then") {
+  const TestRegistry registry;
+  const DecodeCall call(registry, long_append_case(0), 7);
+  const CapturedGraph graph([&](void* stream) {
+    REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, stream) == ATTUNE_OK, attune_last_error());
+    attune_decode_args checked = call.args;
+    checked.check_tables = 1;
+    CHECK(attune_decode(registry.get(), &checked, stream) == ATTUNE_INVALID_ARGUMENT);
+  });
+  std::vector<std::int32_t> lengths = call.image().lengths();
+  for (int step = 0; step < 4; ++step) {
+    CAPTURE(step);
+    call.set_lengths(lengths);
+    call.restore();
+    gpu().driver.synchronize();  // the graph's stream does not wait for copies
+    graph.replay();
+    const DecodeImage::Output replayed = call.fetch();
+    if (step == 0) call.image().check(replayed, call.args.softmax_scale);
+    CHECK((run(registry, call) == replayed));
+    for (std::int32_t& length : lengths) length -= 70;  // sequences without keys are padding
+  }
+}
+
+TEST_CASE("a wrong length is named before decode begins, and sound tables pass") {
+  const TestRegistry registry;
+  for (const bool wrong : {false, true}) {
+    DecodeCase one = long_append_case(0);
+    one.lengths = {4997, 1, 0, 777, 2000};
+    if (wrong) one.lengths[3] = 4998;
+    DecodeCall call(registry, one, 6);
+    call.args.check_tables = 1;
+    const attune_status status = attune_decode(registry.get(), &call.args, nullptr);
+    CHECK(status == (wrong ? ATTUNE_INVALID_ARGUMENT : ATTUNE_OK));
+    if (wrong) {
+      CHECK(std::string(attune_last_error()) == "seqlens_k: batch 3, position 0 is 4998; it must be from 0 to 4997");
+    } else {
+      call.image().check(call.fetch(), call.args.softmax_scale);
+    }
   }
 }
 

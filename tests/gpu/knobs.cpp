@@ -80,6 +80,12 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.rescale_bound = 8; });
   add([](Variant& v) { v.rescale_bound = 16; });
   add([](Variant& v) { v.gqa_ratio = 4; });
+  for (const int Q_stages : {1, 2}) {
+    add([&](Variant& v) { v.softcap = 1, v.Q_stages = Q_stages; });
+    add([&](Variant& v) { v.ragged = 1, v.Q_stages = Q_stages; });
+    add([&](Variant& v) { v.ragged = 1, v.B_r = 192, v.Q_stages = Q_stages; });
+    add([&](Variant& v) { v.window = 1, v.ragged = v.softcap = v.causal, v.causal = 0, v.Q_stages = Q_stages; });
+  }
   for (const int ratio : {2, 4, 8, 16, 32, 64}) {
     add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1; });
     add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1, v.B_r = 192, v.Q_stages = 1; });

@@ -5,11 +5,15 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "runtime/store_arguments.hpp"
+#include "runtime/table_check.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/merge_image.hpp"
 #include "tests/harness/store_image.hpp"
+#include "tests/harness/table_faults.hpp"
 
 namespace attune::gpu_tests {
 namespace {
@@ -97,6 +101,40 @@ TEST_CASE("store_kv writes the new rows of 200 random problems where they belong
   const TestRegistry registry;
   Random random(31);
   for (std::uint64_t i = 0; i < 200; ++i) check_store(registry, testing::random_store_case(random), i + 1);
+}
+
+TEST_CASE("of wrong slots, lengths and pages the first is named, and nothing is written") {
+  const TestRegistry registry;
+  Random random(33);
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const StoreCase one = testing::random_store_case(random);
+    CAPTURE(one.text());
+    const StoreImage image(one, i + 1);
+    StoreMemory memory = image.memory();
+    const attune_store_kv_args host = image.args(memory.fresh.data(), memory.angles.data(), memory.slots.data(),
+                                                 memory.ints.data(), memory.cache.data());
+    if (one.slots.empty() && one.problem.tokens > one.problem.table_width * one.problem.page_size) continue;
+    const AttuneCheckParams params = check_params(host, check_arguments(host));
+    const AttuneTableFault expected = testing::first_fault(params);
+    const DeviceVector fresh(memory.fresh);
+    const DeviceVector angles(memory.angles);
+    const DeviceVector slots(memory.slots);
+    const DeviceVector ints(memory.ints);
+    const DeviceVector cache(memory.cache);
+    attune_store_kv_args args = image.args(fresh.data(), angles.data(), slots.data(), ints.data(), cache.data());
+    args.check_tables = 1;
+    const attune_status status = attune_store_kv(registry.get(), &args, nullptr);
+    CHECK(status == (expected.kind == 0 ? ATTUNE_OK : ATTUNE_INVALID_ARGUMENT));
+    gpu().driver.synchronize();
+    std::vector<std::uint16_t> after = memory.cache;
+    cache.download(after);
+    if (expected.kind == 0) {
+      CHECK(image.agrees(after));
+    } else {
+      CHECK(std::string(attune_last_error()).find(testing::fault_text(params, expected)) == 0);
+      CHECK((after == memory.cache));
+    }
+  }
 }
 
 TEST_CASE("store_kv writes a prompt of many tokens, rotated or not") {

@@ -22,12 +22,18 @@ OPTIONS = {  # flash-attn 2's, in its order
     "return_attn_probs": False,
 }
 CACHE_OPTIONS = {  # of its function for a cache, those that are served, and out
+    "k": None,
+    "v": None,
+    "rotary_cos": None,
+    "rotary_sin": None,
     "cache_seqlens": None,
     "cache_batch_idx": None,
     "block_table": None,
     "softmax_scale": None,
     "causal": False,
     "window_size": (-1, -1),
+    "softcap": 0.0,
+    "rotary_interleaved": True,
     "num_splits": 0,
     "return_softmax_lse": False,
     "out": None,
@@ -53,7 +59,7 @@ def test_signatures_are_those_of_flash_attn(function):
     options = {name: one.default for name, one in parameters.items() if name not in arrays}
     expected = {
         "flash_attn_with_kvcache": CACHE_OPTIONS,
-        "flash_attn_varlen_func": OPTIONS | {"seqused_k": None, "out": None},
+        "flash_attn_varlen_func": OPTIONS | {"block_table": None, "seqused_k": None, "out": None},
     }.get(function.__name__, OPTIONS)
     assert list(options.items()) == list(expected.items())
 

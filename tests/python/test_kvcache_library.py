@@ -7,6 +7,7 @@ import inspect
 
 import pytest
 from cached import LENGTHS, assert_attends, int32, paged, problem
+from test_store import angles
 
 import attune
 
@@ -99,3 +100,44 @@ def test_what_is_no_tensor_is_named():
     q = torch.empty(1, 8, 2, 64, dtype=torch.float16)
     with pytest.raises(TypeError, match="v_cache is a NoneType; it must be a torch.Tensor"):
         library.flash_attn_with_kvcache(q, q, None)
+
+
+def test_a_compiled_step_that_appends_writes_its_cache(torch_device, backend):
+    counter = CompileCounterWithBackend(backend)
+    cos, sin = tensors(torch_device, *angles(rotations=160))
+
+    def step(q, k_cache, v_cache, k, v, lengths):
+        out = library.flash_attn_with_kvcache(
+            *(q, k_cache, v_cache),
+            k=k,
+            v=v,
+            rotary_cos=cos,
+            rotary_sin=sin,
+            cache_seqlens=lengths,
+            causal=True,
+        )
+        return out, k_cache.sum()
+
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    q, k, v = problem(seqlen_q=2)
+    for given in ([1, 20, 65, 148], [2, 21, 66, 9]):
+        copies = tensors(torch_device, q, k, v)
+        expected = [x.clone() for x in copies]
+        new = [x[:, 5:7].clone() for x in copies[1:]]
+        (lengths,) = tensors(torch_device, int32(given))
+        for found, wanted in zip(
+            compiled(*copies, *new, lengths), step(*expected, *new, lengths), strict=True
+        ):
+            assert torch.equal(found, wanted)
+        assert all(map(torch.equal, copies, expected))
+        assert torch.equal(copies[2][0, given[0] : given[0] + 2], new[1][0])
+    assert counter.frame_count == 1
+
+
+def test_the_operator_that_appends_keeps_its_schema_and_its_fake_agrees(torch_device):
+    q, k_cache, v_cache = tensors(torch_device, *problem(seqlen_q=2))
+    new = [x[:, 5:7].clone() for x in (k_cache, v_cache)]
+    (lengths,) = tensors(torch_device, int32([3, 9, 20, 1]))
+    operator = torch.ops.attune.flash_attn_with_kvcache_append.default
+    options = {"cache_seqlens": lengths, "causal": True, "softcap": 2.0}
+    torch.library.opcheck(operator, (q, k_cache, v_cache, *new), options)

@@ -7,6 +7,9 @@ import inspect
 
 import numpy as np
 import pytest
+from cached import LENGTHS, int32, paged
+from cached import assert_attends as assert_cached
+from cached import problem as cached_problem
 from test_store import caches, halves, int64, new
 from test_varlen import assert_each_attends, problem
 
@@ -42,6 +45,26 @@ def test_ragged_batches_agree_with_float64(torch_device):
     result = (out.cpu().numpy(), lse.cpu().numpy(), dmask)
     assert_each_attends(result, *arguments[:3], window=(20, 3), softcap=0.7)
     assert torch.equal(library.flash_attn_varlen_func(*tensors, **options), out)
+
+
+def test_ragged_queries_attend_to_pages_where_compiled(torch_device, backend):
+    q, k, v = cached_problem(seqlen_q=3)
+    *pools, table = paged(k, v, 16)
+    rows, k_pool, v_pool, on_table = on(torch_device, q.reshape(-1, *q.shape[2:]), *pools, table)
+    cu_seqlens, used = on(torch_device, int32(np.arange(len(q) + 1) * 3), int32(LENGTHS))
+
+    def attend(rows):
+        return library.flash_attn_varlen_func(
+            *(rows, k_pool, v_pool, cu_seqlens, None, 3, 150),
+            causal=True,
+            block_table=on_table,
+            seqused_k=used,
+            return_attn_probs=True,
+        )[:2]
+
+    out, lse = torch.compile(attend, fullgraph=True, backend=backend)(rows)
+    result = out.cpu().numpy().reshape(q.shape), lse.cpu().numpy().reshape(-1, len(q), 3)
+    assert_cached(result[:1] + (result[1].swapaxes(0, 1),), q, k, v, LENGTHS, causal=True)
 
 
 def test_operators_keep_their_schema_and_their_fakes_agree(torch_device):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from cached import assert_attends, int32, paged
 from cached import problem as cached_problem
+from conftest import random_array
 from test_kvcache_torch import arrays_of, gpu, tensor
 from test_store import angles, halves, int64, new
 from test_varlen import assert_each_attends, problem, starts
@@ -149,3 +150,39 @@ def test_wrong_tensors_are_named():
     with pytest.raises(TypeError, match="slot_mapping has dtype torch.int32; it must be int64"):
         slots = torch.zeros(2, 3, dtype=torch.int32, device="cuda")
         attune.store_kvcache(k, v, torch.empty_like(k), torch.empty_like(v), slot_mapping=slots)
+
+
+@gpu
+@pytest.mark.parametrize("rotary_dim", [0, 32])
+def test_a_captured_step_appends_where_each_replay_says(rotary_dim):
+    q, k, v = cached_problem(seqlen_q=2)
+    *pools, table = paged(k, v, 16)
+    new = [random_array((len(q), 2, *k.shape[2:]), k.dtype, seed) for seed in (7, 8)]
+    named = {"block_table": table, "k": new[0], "v": new[1]}
+    if rotary_dim > 0:
+        named["rotary_cos"], named["rotary_sin"] = angles(160, rotary_dim)
+    on_q, k_pool, v_pool, lengths = on_gpu(q, *pools, int32([0] * 4))
+    options = dict(zip(named, on_gpu(*named.values()))) | {"causal": True}
+
+    def step():
+        return attune.flash_attn_with_kvcache(
+            on_q, k_pool, v_pool, cache_seqlens=lengths, return_softmax_lse=True, **options
+        )
+
+    clean = [pool.clone() for pool in (k_pool, v_pool)]
+    step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+    for given in ([0, 3, 64, 148], [77, 15, 16, 1]):
+        for pool, before in zip((k_pool, v_pool), clean):
+            pool.copy_(before)
+        lengths.copy_(tensor(int32(given)))
+        graph.replay()
+        copies = [pool.copy() for pool in pools]
+        expected = attune.flash_attn_with_kvcache(
+            q, *copies, cache_seqlens=int32(given), causal=True, return_softmax_lse=True, **named
+        )
+        for found, wanted in zip((*arrays_of(result), k_pool, v_pool), (*expected, *copies)):
+            found = found.cpu().numpy() if isinstance(found, torch.Tensor) else found
+            np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from cached import paged
 from conftest import assert_attends, random_array
 
 import attune
@@ -72,6 +73,22 @@ def test_only_the_used_keys_count():
     assert_each_attends(result, q, k, v, used, causal=True)
 
 
+@pytest.mark.parametrize("page_size", [1, 16, 100])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"softcap": 0.7}])
+def test_keys_in_the_pages_of_a_cache(dtype, page_size, options):
+    q, k, v, *where = problem(dtype)
+    starts_k = starts(LENGTHS_K)
+    batches = np.zeros((2, len(LENGTHS_K), max(LENGTHS_K), *k.shape[1:]), k.dtype)
+    for cache, flat in zip(batches, (k, v)):
+        for sequence, length in enumerate(LENGTHS_K):
+            cache[sequence, :length] = flat[starts_k[sequence] :][:length]
+    *pools, table = paged(*batches, page_size)
+    named = options | {"seqused_k": int32(LENGTHS_K), "block_table": table}
+    where[1] = None  # cu_seqlens_k
+    result = attune.flash_attn_varlen_func(q, *pools, *where, return_attn_probs=True, **named)
+    assert_each_attends(result, q, k, v, **options)
+
+
 def test_equal_lengths_have_the_numbers_of_a_batch():
     q, k, v = (random_array((3, 40, 2, 64), "float16", seed) for seed in (1, 2, 3))
     flat = [x.reshape(120, 2, 64) for x in (q, k, v)]
@@ -133,6 +150,21 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
             {"seqused_k": CU_K},
             ValueError,
             "seqused_k has shape (5,); with 4 sequences in cu_seqlens_q it must be (batch,)",
+        ),
+        (
+            {"block_table": CU_Q[:4, None], "k": K[:, None], "v": V[:, None]},
+            ValueError,
+            "seqused_k is None; with a block_table it says how many keys each sequence has",
+        ),
+        (
+            {"block_table": CU_Q[:4, None]},
+            ValueError,
+            "k has shape (187, 2, 64); it must be (blocks, page_size, heads_kv, head_dim)",
+        ),
+        (
+            {"cu_seqlens_k": None},
+            TypeError,
+            "cu_seqlens_k is a NoneType; it must be a numpy.ndarray, as q is",
         ),
         ({"max_seqlen_q": -1}, ValueError, "seqlen_q is -1"),
         ({"out": Q[:, :2]}, ValueError, "out has shape (76, 2, 64); it must be (76, 4, 64)"),

@@ -145,7 +145,7 @@ TEST_CASE("heads are packed where a power of two of them divides a warpgroup's r
   CHECK(refusals_of(variant).empty());
 }
 
-TEST_CASE("a ragged kernel has a slot for what each tile of Q is, and packs no heads") {
+TEST_CASE("a ragged kernel has a slot for what each tile of Q is, and packs no heads, nor does one with a window") {
   Variant variant = defaults;
   variant.ragged = 1;
   CHECK(refusals_of(variant).empty());
@@ -153,6 +153,9 @@ TEST_CASE("a ragged kernel has a slot for what each tile of Q is, and packs no h
   variant.gqa_ratio = 4;
   variant.pack_gqa = 1;
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has the rows of several heads in one box of Q"));
+  variant.ragged = 0;
+  variant.window = 1;
+  CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has no windows among its masks"));
 }
 
 TEST_CASE("shared memory is refused with both numbers and what to give up") {

@@ -25,6 +25,14 @@ TEST_CASE("kernels that store and merge are named by what they are made for") {
   CHECK(families()[merge_states].defaults.name() == "merge_states_bf16_w4");
 }
 
+TEST_CASE("the kernel that checks tables has no element type, and 16 bytes for each warp") {
+  const Variant variant = families()[check_tables].defaults;
+  CHECK(variant.name() == "check_tables_w4");
+  CHECK(check(variant).empty());
+  CHECK(resources(variant).threads == 128);
+  CHECK(resources(variant).shared_bytes == 64);
+}
+
 TEST_CASE("kernels that store and merge need threads alone, and take any number of warps") {
   for (const int family : {store_kv, merge_states}) {
     for (int warps = 1; warps <= 16; ++warps) {

@@ -105,7 +105,7 @@ TEST_CASE("an unknown word that is near to nothing gets the list") {
         std::string::npos);
   CHECK(problems_of("template: decode\n") ==
         "s.yaml:1:11: there is no template 'decode'; templates are prefill_sm80, prefill_sm90, decode_sm80, combine, "
-        "store_kv, merge_states\n");
+        "store_kv, merge_states, check_tables\n");
 }
 
 TEST_CASE("a wrong value says what is accepted") {
@@ -146,7 +146,7 @@ TEST_CASE("a wrong type says what stands there") {
   CHECK(problems_of(head + "[1, 2]: 3\n") == "s.yaml:2:1: a key is a list; a key is a single word\n");
   CHECK(problems_of("template: [prefill_sm80]\n") ==
         "s.yaml:1:11: template is a list; one template per spec: prefill_sm80 or prefill_sm90 or decode_sm80 or "
-        "combine or store_kv or merge_states\n");
+        "combine or store_kv or merge_states or check_tables\n");
   CHECK(problems_of(head + "arch: {a: b}\n") ==
         "s.yaml:2:7: arch is a mapping; any, a name as sm_90, or a list of names\n");
   CHECK(problems_of(head + "arch: [[sm_80]]\n") == "s.yaml:2:8: a value of arch is a list; a name as sm_90\n");
@@ -190,7 +190,8 @@ TEST_CASE("variants and exclude take a list of rows of field keys") {
 TEST_CASE("a missing template is a problem of the whole spec") {
   CHECK(problems_of("B_r: 64\n") ==
         "s.yaml:1:1: the key template is missing; add `template: prefill_sm80` or `template: prefill_sm90` or "
-        "`template: decode_sm80` or `template: combine` or `template: store_kv` or `template: merge_states`\n");
+        "`template: decode_sm80` or `template: combine` or `template: store_kv` or `template: merge_states` or "
+        "`template: check_tables`\n");
   CHECK(problems_of("") == "s.yaml:1:1: the file holds no YAML document; begin with `template: <name>`\n");
   CHECK(problems_of("# nothing\n") == "s.yaml:1:1: the file holds no YAML document; begin with `template: <name>`\n");
 }

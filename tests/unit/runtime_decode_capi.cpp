@@ -88,6 +88,7 @@ TEST_CASE("every bad field of a decode call gets a status and a message that nam
       {"rotary_dim is 24; it must be a multiple of 16, and at most head_dim, which is 128",
        [](auto& a) { a.rotary_dim = 24; }},
       {"rotations is 0; it must be from 1", [](auto& a) { a.rotations = 0; }},
+      {"check_tables is 2; it must be 0 or 1", [](auto& a) { a.check_tables = 2; }},
       {"rotary_cos is null", [](auto& a) { a.rotary_cos = nullptr; }},
       {"rotary_sin is 0xc008; it must be a multiple of 16 bytes", [](auto& a) { a.rotary_sin = address(0xc008); }},
       {"window_left is -2", [](auto& a) { a.window_left = -2; }},
@@ -174,7 +175,7 @@ TEST_CASE("of a smaller, older decode call nothing behind its end is looked at")
   const RegistryHandle registry;
   attune_decode_args args = good_call().args();
   args.softcap = std::nanf("");
-  args.seqlen_new = args.rotations = -1;
+  args.seqlen_new = args.rotations = args.check_tables = -1;
   args.k_new.data = nullptr;
   args.struct_size = offsetof(attune_decode_args, splits) + sizeof(args.splits);
   CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
@@ -201,6 +202,8 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   call.shape.dtype = at::Dtype::fp16;
   call.shape.window_left = 9;
   call.shape.softcap = 30;
+  CHECK(call.args().check_tables == 0);
+  call.check_tables = true;
   const attune_decode_args args = call.args();
   CHECK(args.struct_size == sizeof(args));
   CHECK(args.dtype == ATTUNE_FP16);
@@ -217,6 +220,7 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   CHECK(args.window_right == 0);
   CHECK(args.splits == 2);
   CHECK(args.softcap == 30);
+  CHECK(args.check_tables == 1);
   CHECK(args.seqlen_new == 2);
   CHECK(args.k_new.data == address(0x9000));
   CHECK(args.v_new.data == address(0xa000));

@@ -449,41 +449,42 @@ TEST_CASE("a kernel serves what it has, and one with a window also the causal ma
   CHECK(choose(std::vector{window}, windowed(-1, 0), h200) == window);
 }
 
-TEST_CASE("prefill_sm90 says that it has no such kernels, and prefill_sm80 serves") {
+TEST_CASE("on 9.0 prefill_sm90 serves each feature, elsewhere and where no tensor map serves prefill_sm80 does") {
   for (const auto& [key, problem] :
-       {std::pair{"window", windowed(100, 0)}, {"softcap", capped()}, {"paged", paged()}}) {
-    const std::string words = std::string(key) + ": prefill_sm90 has no kernels with it, the problem needs one";
-    CHECK(mentions(refusals(variant_of(prefill_sm90, problem.causal, {}), problem, h200), words));
-    const OwnChoice own = choose_own(problem, h200);
-    CHECK(own.refusals.empty());
-    CHECK(own.variant.family == prefill_sm80);
-    CHECK(own.variant.*find_field(key)->member == 1);
-    CHECK(own.variant.causal == 0);
-    const Decision decision = decide(problem, h200);
-    CHECK(decision.serving == own.variant);
-    CHECK(decision_text(decision, "").find("  not by prefill_sm90: " + words) != std::string::npos);
+       {std::pair{"window", windowed(100, 0)}, {"softcap", capped()}, {"ragged", ragged()}}) {
+    CAPTURE(key);
+    const auto family_on = [&](const Problem& one, const Device& device) {
+      const OwnChoice own = choose_own(one, device);
+      CHECK(own.refusals.empty());
+      CHECK(own.variant.*find_field(key)->member == 1);
+      CHECK(own.variant.causal == 0);
+      CHECK(decide(one, device).serving == own.variant);
+      return own.variant.family;
+    };
+    CHECK(family_on(problem, h200) == prefill_sm90);
+    CHECK(family_on(problem, device_of(*find_arch("sm_80"))) == prefill_sm80);
+    Problem strided = problem;
+    strided.mappable_strides = false;
+    CHECK(family_on(strided, h200) == prefill_sm80);
+    CHECK(strided.key() != problem.key());
+    CHECK(decision_text(decide(strided, h200), "").find("  not by prefill_sm90: strides: ") != std::string::npos);
   }
+  Problem keyless = ragged();
+  keyless.total_k = 0;
+  CHECK(choose_own(keyless, h200).variant.family == prefill_sm80);
+  CHECK(keyless.key() != ragged().key());
+  CHECK(mentions(refusals(variant_of(prefill_sm90, false, {.ragged = true}), keyless, h200), "total_k: it is 0"));
 }
 
-TEST_CASE("prefill_sm90 serves ragged batches, other GPUs and what no tensor map holds prefill_sm80") {
-  const auto family_on = [](const Problem& problem, const Device& device) {
-    const OwnChoice own = choose_own(problem, device);
-    CHECK(own.refusals.empty());
-    CHECK(own.variant.ragged == 1);
-    CHECK(decide(problem, device).serving == own.variant);
-    return own.variant.family;
-  };
-  Problem problem = ragged();
-  CHECK(family_on(problem, h200) == prefill_sm90);
-  CHECK(family_on(problem, device_of(*find_arch("sm_80"))) == prefill_sm80);
-  problem.mappable_strides = false;
-  CHECK(family_on(problem, h200) == prefill_sm80);
-  CHECK(problem.key() != ragged().key());
-  problem = ragged();
-  problem.total_k = 0;
-  CHECK(family_on(problem, h200) == prefill_sm80);
-  CHECK(problem.key() != ragged().key());
-  CHECK(mentions(refusals(variant_of(prefill_sm90, false, {.ragged = true}), problem, h200), "total_k: it is 0"));
+TEST_CASE("prefill_sm90 says that it has no kernels for pages, and prefill_sm80 serves") {
+  const std::string words = "paged: prefill_sm90 has no kernels with it, the problem needs one";
+  const Problem problem = paged();
+  CHECK(mentions(refusals(variant_of(prefill_sm90, problem.causal, {}), problem, h200), words));
+  const OwnChoice own = choose_own(problem, h200);
+  CHECK(own.refusals.empty());
+  CHECK(own.variant.family == prefill_sm80);
+  CHECK(own.variant.paged == 1);
+  CHECK(decision_text(decide(problem, h200), "").find("  not by prefill_sm90: " + words) != std::string::npos);
 }
 
 TEST_CASE("every head_dim has a default with every feature on every GPU, and a name of its own") {
@@ -498,31 +499,43 @@ TEST_CASE("every head_dim has a default with every feature on every GPU, and a n
       CHECK(variant.name().find("_window_softcap_ragged") != std::string::npos);
     }
   }
-  const Variant newer = variant_of(prefill_sm90, true, {.window = true, .softcap = true, .ragged = true});
-  CHECK(newer == variant_of(prefill_sm90, true, {.ragged = true}));
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    const Variant variant = default_variant(prefill_sm90, Dtype::fp16, head_dim, true, h200.shared_per_block,
+                                            long_sequence_tile, 0, {.window = true, .softcap = true, .ragged = true});
+    CHECK(check(variant).empty());
+    CHECK(variant.name().find("_window_softcap_ragged") != std::string::npos);
+    CHECK(variant.B_c <= 128);  // that of 160 is for long tiles, which a window cuts short
+  }
 }
 
 TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for both") {
-  Variant variant = variant_of(prefill_sm80, false, {.window = true});
-  CHECK(check(variant).empty());
-  variant.causal = 1;
-  const std::vector<Refusal> found = check(variant);
-  REQUIRE(found.size() == 1);
-  CHECK(found[0].field == "causal");
-  CHECK(found[0].message.find("causal: false") != std::string::npos);
+  for (const int family : {prefill_sm80, prefill_sm90}) {
+    Variant variant = variant_of(family, false, {.window = true});
+    CHECK(check(variant).empty());
+    variant.causal = 1;
+    const std::vector<Refusal> found = check(variant);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].field == "causal");
+    CHECK(found[0].message.find("causal: false") != std::string::npos);
+  }
 }
 
 TEST_CASE("a source has the code of the features that its variant has, and no other") {
-  const std::vector<std::pair<Features, const char*>> parts{{{.window = true}, "mask_window"},
-                                                            {{.softcap = true}, "cap_scores"},
-                                                            {{.ragged = true}, "struct Sequence"},
-                                                            {{.paged = true}, "struct PageSource"}};
-  for (const auto& [features, own] : parts) {
-    const std::string text = generate(variant_of(prefill_sm80, false, features)).text;
-    for (const auto& part : parts) CHECK((text.find(part.second) != std::string::npos) == (part.second == own));
+  using Parts = std::vector<std::pair<Features, const char*>>;
+  const Parts sm80{{{.window = true}, "mask_window"},
+                   {{.softcap = true}, "cap_scores"},
+                   {{.ragged = true}, "struct Sequence"},
+                   {{.paged = true}, "struct PageSource"}};
+  const Parts sm90{
+      {{.window = true}, "mask_window"}, {{.softcap = true}, "cap_scores"}, {{.ragged = true}, "load_global_int"}};
+  for (const auto& [family, parts] : {std::pair{prefill_sm80, sm80}, {prefill_sm90, sm90}}) {
+    for (const auto& [features, own] : parts) {
+      const std::string text = generate(variant_of(family, false, features)).text;
+      for (const auto& part : parts) CHECK((text.find(part.second) != std::string::npos) == (part.second == own));
+    }
+    const std::string plain = generate(variant_of(family, true, {})).text;
+    for (const auto& part : parts) CHECK(plain.find(part.second) == std::string::npos);
   }
-  const std::string plain = generate(variant_of(prefill_sm80, true, {})).text;
-  for (const auto& part : parts) CHECK(plain.find(part.second) == std::string::npos);
 }
 
 TEST_CASE("a problem's text and key tell features apart") {

@@ -5,6 +5,8 @@
 #ifdef ATTUNE_FAKE_LIBCUDA
 
 #include <numbers>
+#include <string>
+#include <vector>
 
 #include "attune/attune.hpp"
 #include "tests/unit/registry_bench.hpp"
@@ -177,6 +179,64 @@ TEST_CASE("new keys without queries are stored, and nothing else is launched") {
   registry.decode(args, nullptr);
   CHECK(Bench::fake().launches == 1);
   CHECK(Bench::fake().last_launch.store_params.tokens == 5);
+}
+
+TEST_CASE("tables are checked before anything else is launched, and the first that is wrong is named") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  const std::vector<std::int32_t> lengths{5, 2990, 3000};
+  std::vector<std::int32_t> table(3 * 12);
+  table[2 * 12 + 7] = 99;
+  api::Decode call = append_call(4);
+  call.seqlens_k = lengths.data();  // the fake's device memory is the host's
+  call.block_table = table.data();
+  call.check_tables = true;
+  registry.prepare(call.args());
+  CHECK(fake.loads == 4);
+  registry.decode(call.args(), address(0x77));
+  CHECK(fake.loads == 4);
+  CHECK(fake.launches == 4);
+  CHECK(fake.last_launch.stream == address(0x77));
+  CHECK(fake.last_launch.grid == Grid{1, 1, 1});
+  const AttuneCheckParams& params = fake.last_launch.check_params;
+  CHECK(params.seqlens_k == lengths.data());
+  CHECK(params.block_table == table.data());
+  CHECK(params.slots == nullptr);
+  CHECK(params.batch == 3);
+  CHECK(params.seqlen_q == 2);
+  CHECK(params.seqlen_new == 5);
+  CHECK(params.max_seqlen_k == 3000);
+  CHECK(params.window_left == 700);
+  CHECK(params.page_size == 256);
+  CHECK(params.pages == 50);
+  CHECK(params.table_width == 12);
+
+  const auto message_of = [&](const AttuneTableFault& fault) {
+    fake.launches = 0;
+    fake.table_fault = fault;
+    try {
+      registry.decode(call.args(), nullptr);
+    } catch (const Error& error) {
+      CHECK(error.status() == ATTUNE_INVALID_ARGUMENT);
+      CHECK(fake.launches == 1);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(message_of({.kind = 1, .batch = 2, .position = 0, .reserved = 0}) ==
+        "seqlens_k: batch 2, position 0 is 3000; it must be from 0 to 2995");
+  CHECK(message_of({.kind = 2, .batch = 2, .position = 7, .reserved = 0}) ==
+        "block_table: batch 2, position 7 is 99; it must be from 0 to 49");
+
+  fake.launches = 0;
+  fake.capturing = true;
+  CHECK(status_of([&] { registry.decode(call.args(), nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(fake.launches == 0);
+  call.check_tables = false;
+  registry.decode(call.args(), nullptr);
+  CHECK(fake.launches == 3);
 }
 
 TEST_CASE("before compute capability 9.0 launches follow each other plainly") {

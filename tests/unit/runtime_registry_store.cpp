@@ -4,6 +4,9 @@
 
 #ifdef ATTUNE_FAKE_LIBCUDA
 
+#include <string>
+#include <vector>
+
 #include "attune/attune.hpp"
 #include "tests/unit/registry_bench.hpp"
 
@@ -86,6 +89,42 @@ TEST_CASE("store_kv launches one kernel with the call's parameters") {
   CHECK(params.table_width == 12);
   CHECK(params.rotary_dim == 32);
   CHECK(params.rotations == 700);
+}
+
+TEST_CASE("slots are checked before they are used, beside nothing else") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  std::vector<std::int64_t> slots(3 * 20, -1);
+  slots[25] = std::int64_t{1} << 33U;
+  api::Store call = store_of(api::Rotary::none);
+  call.slot_mapping = slots.data();  // the fake's device memory is the host's
+  call.check_tables = true;
+  fake.table_fault = {.kind = 3, .batch = 1, .position = 5, .reserved = 0};
+  try {
+    registry.store_kv(call.args(), nullptr);
+    CHECK(false);
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) ==
+          "slot_mapping: batch 1, position 5 is 8589934592; it must be -1, or from 0 to 12799");
+  }
+  CHECK(fake.launches == 1);
+  const AttuneCheckParams& params = fake.last_launch.check_params;
+  CHECK(params.seqlens_k == nullptr);
+  CHECK(params.block_table == nullptr);
+  CHECK(params.seqlen_new == 20);
+  CHECK(params.max_seqlen_k == 20);
+  fake.table_fault = {};
+  registry.store_kv(call.args(), nullptr);
+  CHECK(fake.launches == 3);
+
+  call.slot_mapping = nullptr;
+  call.seqlens_k = nullptr;
+  call.shape.table_width = 1;
+  call.shape.page_size = 19;
+  CHECK(status_of([&] { registry.store_kv(call.args(), nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(fake.launches == 3);
 }
 
 TEST_CASE("what does not count reaches no kernel: the table beside slots, the rotation of what is not rotated") {

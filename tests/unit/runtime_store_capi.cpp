@@ -2,6 +2,7 @@
 // CUDA context.
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -94,6 +95,7 @@ TEST_CASE("every bad field of a store_kv call gets a status and a message that n
       {"rotary_cos is 0x8008; it must be a multiple of 16 bytes", [](auto& a) { a.rotary_cos = address(0x8008); }},
       {"rotary_sin is null; it must point to device memory where keys are rotated",
        [](auto& a) { a.rotary_sin = nullptr; }},
+      {"check_tables is -1; it must be 0 or 1", [](auto& a) { a.check_tables = -1; }},
       {"block_table is null; it must name the pages where table_width is 20", [](auto& a) { a.block_table = nullptr; }},
       {"pages is 1; without a block_table it must be at least batch, which is 2",
        [](auto& a) { a.block_table = nullptr, a.table_width = 1, a.pages = 1; }},
@@ -108,6 +110,16 @@ TEST_CASE("every bad field of a store_kv call gets a status and a message that n
     CHECK(attune_store_kv_prepare(registry.get(), &args) == ATTUNE_INVALID_ARGUMENT);
     CHECK_MESSAGE(last_error_has(misuse.says), attune_last_error());
   }
+}
+
+TEST_CASE("of a smaller, older store_kv call nothing behind its end is looked at") {
+  const RegistryHandle registry;
+  attune_store_kv_args args = good_store().args();
+  args.check_tables = 7;
+  args.struct_size = offsetof(attune_store_kv_args, rotations) + sizeof(args.rotations);
+  CHECK(attune_store_kv_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
+  --args.struct_size;
+  CHECK(attune_store_kv_prepare(registry.get(), &args) == ATTUNE_INVALID_ARGUMENT);
 }
 
 TEST_CASE("every bad field of a merge_states call gets a status and a message that names it") {
@@ -199,8 +211,10 @@ TEST_CASE("the C++ API passes every field of stores and merges on") {
   at::Store store = good_store();
   store.shape.dtype = at::Dtype::fp16;
   store.slot_mapping = static_cast<const std::int64_t*>(address(0xa000));
+  store.check_tables = true;
   const attune_store_kv_args args = store.args();
   CHECK(args.struct_size == sizeof(args));
+  CHECK(args.check_tables == 1);
   CHECK(args.dtype == ATTUNE_FP16);
   CHECK(args.k_new.data == address(0x1000));
   CHECK(args.v_new.stride_seq == 128);

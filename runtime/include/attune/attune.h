@@ -161,12 +161,16 @@ typedef struct attune_decode_args {
   attune_rotary rotary;
   int32_t rotary_dim; /* the first columns, which are rotated: a multiple of 16, at most head_dim */
   int32_t rotations;  /* keys and queries at positions outside 0 to rotations - 1 are not rotated */
+  /* For debugging. 1: first checks seqlens_k (0 to max_seqlen_k - seqlen_new) and the entries of block_table that it
+   * says are used (0 to pages - 1), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on the first that is
+   * wrong. Not while the stream is captured. */
+  int32_t check_tables;
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and
  * the cache must not overlap, and no two tokens may have one place. */
 typedef struct attune_store_kv_args {
-  size_t struct_size;
+  size_t struct_size; /* up to the end of rotations is enough */
   attune_dtype dtype;
   attune_tensor k_new;         /* batch x tokens x heads_kv x head_dim */
   attune_tensor v_new;         /* likewise */
@@ -193,6 +197,9 @@ typedef struct attune_store_kv_args {
   attune_rotary rotary;
   int32_t rotary_dim; /* the first columns, which are rotated: a multiple of 16, at most head_dim */
   int32_t rotations;  /* a key at a position outside 0 to rotations - 1 is stored as it is */
+  /* As attune_decode_args has it. 1: checks slot_mapping (-1, or 0 to pages * page_size - 1) or, where that is null,
+   * seqlens_k (0 to table_width * page_size - tokens) and the entries of block_table that the new keys need. */
+  int32_t check_tables;
 } attune_store_kv_args;
 
 /* Merges attention over some keys and attention over others into attention over all of them:

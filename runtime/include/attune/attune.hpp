@@ -228,6 +228,7 @@ struct Decode {
   Tensor v_new{};
   const void* rotary_cos = nullptr;  ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
+  bool check_tables = false;  ///< first checks seqlens_k and block_table, and waits for that
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -265,6 +266,7 @@ struct Decode {
     result.rotary = static_cast<attune_rotary>(shape.rotary);
     result.rotary_dim = shape.rotary_dim;
     result.rotations = shape.rotations;
+    result.check_tables = check_tables ? 1 : 0;
     return result;
   }
 };
@@ -297,6 +299,7 @@ struct Store {
   const std::int32_t* positions = nullptr;     ///< batch x tokens; null: those behind seqlens_k
   const void* rotary_cos = nullptr;            ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
+  bool check_tables = false;  ///< first checks slot_mapping, or seqlens_k and block_table, and waits for that
 
   /// The same for the C ABI.
   [[nodiscard]] attune_store_kv_args args() const {
@@ -323,6 +326,7 @@ struct Store {
     result.rotary = static_cast<attune_rotary>(shape.rotary);
     result.rotary_dim = shape.rotary_dim;
     result.rotations = shape.rotations;
+    result.check_tables = check_tables ? 1 : 0;
     return result;
   }
 };

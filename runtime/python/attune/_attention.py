@@ -124,7 +124,7 @@ def flash_attn_varlen_func(
     k: Array,
     v: Array,
     cu_seqlens_q: Array,
-    cu_seqlens_k: Array,
+    cu_seqlens_k: Array | None,
     max_seqlen_q: int,
     max_seqlen_k: int,
     dropout_p: float = 0.0,
@@ -135,6 +135,7 @@ def flash_attn_varlen_func(
     alibi_slopes: Array | None = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    block_table: Array | None = None,
     *,
     seqused_k: Array | None = None,
     out: Array | None = None,
@@ -148,15 +149,18 @@ def flash_attn_varlen_func(
     Args:
         q: (total_q, heads_q, head_dim), float16 or bfloat16. Strides and alignment are those of
             flash_attn_func.
-        k: (total_k, heads_kv, head_dim), where heads_kv divides heads_q.
+        k: (total_k, heads_kv, head_dim), where heads_kv divides heads_q; or with a block_table
+            (blocks, page_size, heads_kv, head_dim), of any page_size.
         v: as k, but its head_dim may be another one where flash_attn_func takes it.
         cu_seqlens_q: (batch + 1,), int32, on the device of q: where in q each sequence begins, and
             behind the last where it ends.
-        cu_seqlens_k: The same of k and v.
+        cu_seqlens_k: The same of k and v. With a block_table it does not count and may be None.
         max_seqlen_q: The longest sequence's queries; of a longer one only so many rows are written.
         max_seqlen_k: The longest sequence's keys; of a longer one only so many are seen.
         seqused_k: (batch,), int32, on the device of q: how many of each sequence's keys count; None:
-            all. The masks are aligned to the last of them.
+            all, but with a block_table they must be given. The masks are aligned to the last of them.
+        block_table: (batch, blocks of a sequence), int32, on the device of q: where in a cache the pages
+            of each sequence are, in order. What is behind those of its keys is not read.
         out: (total_q, heads_q, head_dim of v): where to write the result; new memory by default.
 
     Returns:
@@ -182,6 +186,7 @@ def flash_attn_varlen_func(
         window_size,
         softcap,
         return_attn_probs,
+        block_table,
         out,
     )
     return result

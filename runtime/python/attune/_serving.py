@@ -11,12 +11,18 @@ def flash_attn_with_kvcache(
     k_cache: Array,
     v_cache: Array,
     *,
+    k: Array | None = None,
+    v: Array | None = None,
+    rotary_cos: Array | None = None,
+    rotary_sin: Array | None = None,
     cache_seqlens: int | Array | None = None,
     cache_batch_idx: Array | None = None,
     block_table: Array | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
     out: Array | None = None,
@@ -33,9 +39,18 @@ def flash_attn_with_kvcache(
             batch_cache is at least batch; or with a block_table (blocks, page_size, heads_kv,
             head_dim), of any page_size. Strides in any order, so that heads may come before tokens.
         v_cache: as k_cache.
-        cache_seqlens: The keys of each sequence, new ones included: (batch,), int32, on the device of
-            q, or one integer for all of them, or None for as many as the cache has room for. Keys
-            behind them are not read.
+        k: (batch, seqlen_new, heads_kv, head_dim): new keys, which are first written into the cache,
+            behind the cache_seqlens keys that each sequence has; None: none. Keys that a sequence has
+            no room for are not written.
+        v: as k.
+        rotary_cos: (rotations, rotary_dim / 2), contiguous, of the dtype of q: the first rotary_dim
+            columns, a multiple of 16, of the new keys and of the queries are rotated (rotary
+            embedding). New key i has the row cache_seqlens + i; so has query i where causal or a
+            window is given, and else every query has the row cache_seqlens. None: no rotation.
+        rotary_sin: as rotary_cos.
+        cache_seqlens: The keys that each sequence has in the cache, those of k apart: (batch,),
+            int32, on the device of q, or one integer for all of them, or without k None for as many
+            as the cache has room for. Keys behind them are not read.
         cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is;
             None: in order. Not together with a block_table.
         block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
@@ -43,7 +58,10 @@ def flash_attn_with_kvcache(
         softmax_scale: Finite, 0 or more. By default 1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q, as if the window's right were 0.
         window_size: (left, right): a query sees so many keys before and behind its own position,
-            which is i + seqlen_k - seqlen_q; -1: all.
+            which is i + seqlen_k - seqlen_q, where seqlen_k counts the new keys; -1: all.
+        softcap: As in flash_attn_func.
+        rotary_interleaved: Whether the columns 2i and 2i + 1 make a pair (GPT-J), or i and
+            i + rotary_dim / 2 (GPT-NeoX, Llama).
         num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
             result does not depend on the other sequences. 0: what keeps the GPU busy.
         return_softmax_lse: Also return the log-sum-exp of each row.
@@ -67,12 +85,18 @@ def flash_attn_with_kvcache(
         q,
         k_cache,
         v_cache,
+        k,
+        v,
+        rotary_cos,
+        rotary_sin,
         cache_seqlens,
         cache_batch_idx,
         block_table,
         softmax_scale,
         causal,
         window_size,
+        softcap,
+        rotary_interleaved,
         num_splits,
         return_softmax_lse,
         out,

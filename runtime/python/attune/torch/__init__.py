@@ -11,7 +11,7 @@ registered with torch.library:
 
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
 operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_varlen, flash_attn_with_kvcache,
-store_kvcache and merge_attn_states; importing this module registers them and does nothing else. It
+flash_attn_with_kvcache_append, store_kvcache and merge_attn_states; importing this module registers them and does nothing else. It
 needs PyTorch 2.4 or newer.
 
 There is no backward yet: inputs that require a gradient raise NotImplementedError, and so do the
@@ -157,7 +157,7 @@ def flash_attn_varlen_func(
     k: torch.Tensor,
     v: torch.Tensor,
     cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
     max_seqlen_q: int,
     max_seqlen_k: int,
     dropout_p: float = 0.0,
@@ -168,6 +168,7 @@ def flash_attn_varlen_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
+    block_table: torch.Tensor | None = None,
     *,
     seqused_k: torch.Tensor | None = None,
 ) -> Result:
@@ -175,7 +176,7 @@ def flash_attn_varlen_func(
 
     Args:
         q: (total_q, heads_q, head_dim), float16 or bfloat16, on a CUDA device.
-        k: (total_k, heads_kv, head_dim).
+        k: (total_k, heads_kv, head_dim), or with a block_table (blocks, page_size, heads_kv, head_dim).
         v: as k, or with another head_dim.
 
     The other arguments, the result, the errors and the paper are those of
@@ -186,7 +187,8 @@ def flash_attn_varlen_func(
     _require_tensor("k", k)
     _require_tensor("v", v)
     _require_tensor("cu_seqlens_q", cu_seqlens_q)
-    _require_tensor("cu_seqlens_k", cu_seqlens_k)
+    if block_table is None:
+        _require_tensor("cu_seqlens_k", cu_seqlens_k)
     left, right = window_size
     out, softmax_lse = _ops.varlen(
         q,
@@ -197,6 +199,7 @@ def flash_attn_varlen_func(
         max_seqlen_q,
         max_seqlen_k,
         seqused_k,
+        block_table,
         softmax_scale,
         causal,
         left,
@@ -211,12 +214,18 @@ def flash_attn_with_kvcache(
     k_cache: torch.Tensor,
     v_cache: torch.Tensor,
     *,
+    k: torch.Tensor | None = None,
+    v: torch.Tensor | None = None,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
     cache_seqlens: int | torch.Tensor | None = None,
     cache_batch_idx: torch.Tensor | None = None,
     block_table: torch.Tensor | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
@@ -235,21 +244,18 @@ def flash_attn_with_kvcache(
     _require_tensor("k_cache", k_cache)
     _require_tensor("v_cache", v_cache)
     on_device = isinstance(cache_seqlens, torch.Tensor)
-    left, right = window_size
-    out, softmax_lse = _ops.cached(
-        q,
-        k_cache,
-        v_cache,
-        cache_seqlens if on_device else None,
-        None if on_device else cache_seqlens,
-        cache_batch_idx,
-        block_table,
-        softmax_scale,
-        causal,
-        left,
-        right,
-        num_splits,
-    )
+    keys = (cache_seqlens, None) if on_device else (None, cache_seqlens)
+    where = (*keys, cache_batch_idx, block_table)
+    how = (softmax_scale, causal, *window_size, softcap)
+    if k is None and v is None and rotary_cos is None and rotary_sin is None:
+        out, softmax_lse = _ops.cached(q, k_cache, v_cache, *where, *how, num_splits)
+    else:
+        _require_tensor("k", k)
+        _require_tensor("v", v)
+        new = (k, v, rotary_cos, rotary_sin)
+        out, softmax_lse = _ops.appended(
+            q, k_cache, v_cache, *new, *where, *how, rotary_interleaved, num_splits
+        )
     return (out, softmax_lse) if return_softmax_lse else out
 
 

@@ -95,10 +95,11 @@ def _varlen(
     k: torch.Tensor,
     v: torch.Tensor,
     cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
     max_seqlen_q: int,
     max_seqlen_k: int,
     seqused_k: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_left: int = -1,
@@ -118,6 +119,7 @@ def _varlen(
         window_size=(window_left, window_right),
         softcap=softcap,
         return_attn_probs=True,
+        block_table=block_table,
         seqused_k=seqused_k,
     )
     return result[0], result[1]
@@ -141,6 +143,7 @@ def _cached(
     causal: bool = False,
     window_left: int = -1,
     window_right: int = -1,
+    softcap: float = 0.0,
     num_splits: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
@@ -153,10 +156,66 @@ def _cached(
         softmax_scale=softmax_scale,
         causal=causal,
         window_size=(window_left, window_right),
+        softcap=softcap,
         num_splits=num_splits,
         return_softmax_lse=True,
     )
     return result[0], result[1]
+
+
+def _appended(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
+    cache_seqlens: torch.Tensor | None = None,
+    seqlen_k: int | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    num_splits: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    result: Any = flash_attn_with_kvcache(
+        q,
+        k_cache,
+        v_cache,
+        k=k,
+        v=v,
+        rotary_cos=rotary_cos,
+        rotary_sin=rotary_sin,
+        cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
+        cache_batch_idx=cache_batch_idx,
+        block_table=block_table,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        softcap=softcap,
+        rotary_interleaved=rotary_interleaved,
+        num_splits=num_splits,
+        return_softmax_lse=True,
+    )
+    return result[0], result[1]
+
+
+def _fake_appended(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *_: Any,
+    **__: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    _refuse_gradients(k=k, v=v)
+    return _fake_cached(q, k_cache, v_cache)
 
 
 def _fake_cached(
@@ -262,8 +321,8 @@ flash_attn_lse = _register(
 )
 varlen = _register(
     "flash_attn_varlen",
-    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
-    f"SymInt max_seqlen_q, SymInt max_seqlen_k, Tensor? seqused_k=None, {_OPTIONS}",
+    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor? cu_seqlens_k, SymInt max_seqlen_q, "
+    f"SymInt max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, {_OPTIONS}",
     _WITH_LSE,
     _varlen,
     _fake_varlen,
@@ -272,10 +331,23 @@ cached = _register(
     "flash_attn_with_kvcache",
     "Tensor q, Tensor k_cache, Tensor v_cache, Tensor? cache_seqlens=None, SymInt? seqlen_k=None, "
     "Tensor? cache_batch_idx=None, Tensor? block_table=None, float? softmax_scale=None, "
-    "bool causal=False, int window_left=-1, int window_right=-1, int num_splits=0",
+    "bool causal=False, int window_left=-1, int window_right=-1, float softcap=0.0, "
+    "int num_splits=0",
     _WITH_LSE,
     _cached,
     _fake_cached,
+)
+# An operator of its own: one that may write into its cache has torch.compile take it for one that does.
+appended = _register(
+    "flash_attn_with_kvcache_append",
+    "Tensor q, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor k, Tensor v, "
+    "Tensor? rotary_cos=None, Tensor? rotary_sin=None, Tensor? cache_seqlens=None, "
+    "SymInt? seqlen_k=None, Tensor? cache_batch_idx=None, Tensor? block_table=None, "
+    "float? softmax_scale=None, bool causal=False, int window_left=-1, int window_right=-1, "
+    "float softcap=0.0, bool rotary_interleaved=True, int num_splits=0",
+    _WITH_LSE,
+    _appended,
+    _fake_appended,
 )
 store = _register(
     "store_kvcache",

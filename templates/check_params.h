@@ -1,0 +1,30 @@
+// The parameter block of the kernel that checks a cache's tables; plain C like params.h, and part of the same
+// ATTUNE_PARAMS_ABI.
+#pragma once
+
+#include "params.h"
+
+// The first entry that is wrong, sequence after sequence, and of a sequence in the order of the kinds.
+struct AttuneTableFault {
+  int kind;  // 0: nothing is wrong, 1: seqlens_k, 2: block_table, 3: slots
+  int batch;
+  int position;  // in the sequence's row of the table
+  int reserved;
+};
+
+// A sequence has the keys that seqlens_k says and seqlen_new more. Its queries stand at its end and see window_left
+// keys before their own (-1: all); the table's entries for these and for the new ones have to be pages.
+struct AttuneCheckParams {
+  const int* seqlens_k;            // batch, each from 0 to max_seqlen_k - seqlen_new; null: max_seqlen_k - seqlen_new
+  const int* block_table;          // batch x table_width; null: not checked
+  const long long* slots;          // batch x seqlen_new, each -1 or a place in the cache; null: not checked
+  struct AttuneTableFault* fault;  // written
+  int batch;
+  int seqlen_q;
+  int seqlen_new;
+  int max_seqlen_k;
+  int window_left;
+  int page_size;
+  int pages;
+  int table_width;
+};

@@ -1,0 +1,50 @@
+#include "tests/harness/table_faults.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace attune::testing {
+
+AttuneTableFault first_fault(const AttuneCheckParams& params) {
+  for (int batch = 0; batch < params.batch; ++batch) {
+    const int most = params.max_seqlen_k - params.seqlen_new;
+    const int before = params.seqlens_k != nullptr ? params.seqlens_k[batch] : most;
+    if (before < 0 || before > most) return {.kind = 1, .batch = batch, .position = 0, .reserved = 0};
+    for (int key = 0; params.block_table != nullptr && key < before + params.seqlen_new; ++key) {
+      const bool is_new = key >= before;
+      const int first_position = before + params.seqlen_new - params.seqlen_q;
+      const bool is_seen = params.window_left < 0 || key >= first_position - params.window_left;
+      const int entry = key / params.page_size;
+      if ((!is_new && !is_seen) || entry >= params.table_width) continue;
+      const int page = params.block_table[static_cast<std::ptrdiff_t>(batch) * params.table_width + entry];
+      if (page < 0 || page >= params.pages) return {.kind = 2, .batch = batch, .position = entry, .reserved = 0};
+    }
+    for (int token = 0; params.slots != nullptr && token < params.seqlen_new; ++token) {
+      const long long slot = params.slots[static_cast<std::ptrdiff_t>(batch) * params.seqlen_new + token];
+      const long long places = static_cast<long long>(params.pages) * params.page_size;
+      if (slot < -1 || slot >= places) return {.kind = 3, .batch = batch, .position = token, .reserved = 0};
+    }
+  }
+  return {};
+}
+
+std::string fault_text(const AttuneCheckParams& params, const AttuneTableFault& fault) {
+  const auto text = [&](const char* table, long long value) {
+    return fmt::format("{}: batch {}, position {} is {}; it must be ", table, fault.batch, fault.position, value);
+  };
+  const auto at = [&](long long width) { return fault.batch * width + fault.position; };
+  switch (fault.kind) {
+    case 1:
+      return text("seqlens_k", params.seqlens_k[fault.batch]);
+    case 2:
+      return text("block_table", params.block_table[at(params.table_width)]);
+    case 3:
+      return text("slot_mapping", params.slots[at(params.seqlen_new)]);
+    default:
+      return "";
+  }
+}
+
+}  // namespace attune::testing

@@ -40,7 +40,7 @@ struct Setup {
   unsigned group = 1;        ///< heads whose tiles run together
   bool lse = true;           ///< whether it is asked for
   bool count_banks = false;  ///< and compare them with the unmutated run
-  Sequences sequences = {};  ///< of a ragged problem
+  Sequences sequences = {};  ///< of a ragged or paged problem
   Sequences told = {};       ///< and what the kernel is told, which may be more than there is
 };
 
@@ -57,7 +57,8 @@ class PrefillExperiment : public Experiment {
     attune_prefill_args args = call_.args(in_.data(), out_.data(), lse_.data(),
                                           {.cu_seqlens_q = setup_.told.cu_seqlens_q.data(),
                                            .cu_seqlens_k = setup_.told.cu_seqlens_k.data(),
-                                           .seqused_k = setup_.told.seqused_k.data()});
+                                           .seqused_k = setup_.told.seqused_k.data(),
+                                           .block_table = setup_.told.block_table.data()});
     if (!setup.lse) args.lse = nullptr;
     Device device = emulator::device();
     device.multiprocessors = 3;  // so that blocks that stay have several tiles
@@ -87,8 +88,7 @@ class PrefillExperiment : public Experiment {
       const HostTensor k = host(args.k);
       const HostTensor v = host(args.v);
       const double scale = args.softmax_scale;
-      return problem.ragged ? ragged_attention(attention, problem, setup_.sequences, q, k, v, scale)
-                            : attention(problem, q, k, v, scale, 1);
+      return attention_of(attention, problem, setup_.sequences, q, k, v, scale);
     };
     reference_ = expected(reference_attention);
     naive_ = expected(naive_attention);
@@ -166,6 +166,8 @@ std::vector<Subject> subjects() {
   });
 
   add("window_ragged", [&](Variant& v) { small(v), v.causal = 0, v.window = v.ragged = 1; });
+  // A lane looks up two rows of a block.
+  add("paged", [&](Variant& v) { small(v), v.B_c = 96, v.causal = 0, v.window = v.paged = 1; });
 
   const auto add_sm90 = [&](const std::string& label, const std::function<void(Variant&)>& change) {
     add(label, [&](Variant& v) {
@@ -258,6 +260,52 @@ std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant)
   return result;
 }
 
+/// Of a kernel with windows for keys in pages, which lie in no order.
+std::vector<Setup> paged_setups(const Problem& problem, const Variant& variant) {
+  std::vector<Setup> result;
+  const auto add = [&](int seqlen_q, const std::vector<std::int32_t>& seqlens_k, int page_size, int left,
+                       int right) -> Setup& {
+    Setup& setup = result.emplace_back(Setup{.problem = problem});
+    Problem& own = setup.problem;
+    own.paged = true;
+    own.batch = static_cast<int>(seqlens_k.size());
+    own.seqlen_q = seqlen_q;
+    own.seqlen_k = std::ranges::max(seqlens_k);
+    own.window_left = left;
+    own.window_right = right;
+    own.page_size = page_size;
+    own.table_width = own.seqlen_k / page_size + 2;
+    own.pages = own.batch * own.table_width + 1;
+    setup.sequences.seqused_k = seqlens_k;
+    for (int page = own.pages - 1; page > 0; --page) setup.sequences.block_table.push_back(page);
+    setup.told = setup.sequences;
+    return setup;
+  };
+  add(3, {0}, 4, 1, 1).lse = false;
+  // Grouped heads in two groups, the second not full, of two sequences, one with fewer keys than queries.
+  Setup& heads = add(9, {6, 30}, 4, 5, 2);
+  heads.problem.heads_q = 2;
+  heads.group = 3;
+  // Fewer columns than the tile's, and blocks that use every buffer twice. The window begins inside a block for the
+  // later rows of a warp alone, and in the second sequence more than a block before the first key.
+  Setup& odd = add(variant.B_r + 5, {3 * variant.B_c + 50, variant.B_c + 9}, 5, 183, 20);
+  odd.problem.head_dim -= 8;
+  // Told more keys than the most, or fewer than none, and of no page for keys that no query sees.
+  Setup& wild = add(4, {variant.B_c + 70, 0, 40}, 7, 9, 2);
+  wild.told.seqused_k = {std::numeric_limits<std::int32_t>::max(), -5, 40};
+  const std::array nowhere{-1, wild.problem.pages, std::numeric_limits<std::int32_t>::max(),
+                           std::numeric_limits<std::int32_t>::min()};
+  for (std::size_t entry = variant.B_c / 7 + 1, i = 0; entry < 21; ++entry) {
+    wild.told.block_table[entry] = nowhere[i++ % nowhere.size()];
+  }
+  for (const std::size_t behind : {6, 7}) {
+    wild.told.block_table[2 * static_cast<std::size_t>(wild.problem.table_width) + behind] = nowhere[behind % 4];
+  }
+  // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
+  add(variant.B_r + variant.B_c, {3 * variant.B_c, 2 * variant.B_c}, variant.B_c, variant.B_c, 0).count_banks = true;
+  return result;
+}
+
 /// Cheap ones first: a mutant runs until it is noticed.
 std::vector<Setup> setups(const Variant& variant) {
   Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
@@ -272,6 +320,7 @@ std::vector<Setup> setups(const Variant& variant) {
   };
   set_heads(problem, 1);
   if (variant.ragged != 0) return ragged_setups(problem, variant);
+  if (variant.paged != 0) return paged_setups(problem, variant);
   std::vector<Setup> result;
   const auto add = [&](int seqlen_q, int seqlen_k) -> Setup& {
     problem.seqlen_q = seqlen_q;

@@ -36,9 +36,10 @@ std::size_t CallImage::rows() const {
   return static_cast<std::size_t>(problem_.stored_sequences()) * problem_.heads_q * problem_.stored_rows();
 }
 
-/// Places one tensor from `cursor` on, which moves past it and a guard.
+/// Places one tensor from `cursor` on, which moves past it and a guard. `gap`: elements that are unused after a row,
+/// where there are any.
 CallImage::Placement CallImage::place(Layout layout, int batch, int seqlen, int heads, int head_dim,
-                                      std::size_t& cursor) {
+                                      std::size_t& cursor, int gap) {
   const std::int64_t dim = head_dim;
   Placement at{.head_dim = head_dim, .first = cursor};
   switch (layout) {
@@ -48,7 +49,7 @@ CallImage::Placement CallImage::place(Layout layout, int batch, int seqlen, int 
       at.stride_batch = dim * seqlen * heads;
       break;
     case Layout::gaps:
-      at.stride_head = dim + 8;
+      at.stride_head = dim + gap;
       at.stride_seq = at.stride_head * heads + 24;
       at.stride_batch = at.stride_seq * seqlen + 64;
       break;
@@ -98,7 +99,7 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
   } else {
     q_ = place(layout, sequences_of_rows, rows, problem.heads_q, dim, cursor);
     k_ = place(layout, sequences_of_keys, keys, problem.heads_kv, dim, cursor);
-    v_ = place(layout, sequences_of_keys, keys, problem.heads_kv, dim_v, cursor);
+    v_ = place(layout, sequences_of_keys, keys, problem.heads_kv, dim_v, cursor, 16);
   }
   in_.assign(cursor, poison_bits);
   const cli::HostInputs inputs(problem, seed);

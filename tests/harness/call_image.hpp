@@ -16,7 +16,7 @@ enum class Layout {
   bshd,    ///< batch, seqlen, heads, head_dim
   bhsd,    ///< batch, heads, seqlen, head_dim
   packed,  ///< Q, K and V side by side in one buffer, the heads of each position one after the other
-  gaps,    ///< BSHD with unused memory after every row, every position and every sequence
+  gaps,    ///< BSHD with unused memory after every row, every position and every sequence, more in V than in K
 };
 
 std::string name_of(Layout layout);
@@ -79,7 +79,8 @@ class CallImage {
     std::int64_t stride_head = 0;
   };
 
-  static Placement place(Layout layout, int batch, int seqlen, int heads, int head_dim, std::size_t& cursor);
+  static Placement place(Layout layout, int batch, int seqlen, int heads, int head_dim, std::size_t& cursor,
+                         int gap = 8);
   template <class Function>
   static void for_each_element(const Placement& at, int batch, int seqlen, int heads, const Function& visit);
   [[nodiscard]] std::size_t rows() const;

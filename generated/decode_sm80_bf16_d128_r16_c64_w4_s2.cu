@@ -136,15 +136,13 @@ enum class Rescale { always, skip_first, on_new_max };
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
-constexpr Dtype dtype = Dtype::bf16;                      // storage type of Q, K, V and O
-constexpr int head_dim = 128;                             // D, elements per row of Q, K and V; smaller ones are zero-filled
-constexpr int B_r = 16;                                   // rows of Q that one thread block computes
-constexpr int B_c = 64;                                   // rows of K and V in one step of the main loop
-constexpr int warps = 4;                                  // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
-constexpr int stages = 2;                                 // K/V blocks that shared memory holds at a time
-constexpr bool paged = false;                             // keys are in pages that a block table names
-[[maybe_unused]] constexpr Rotary rotary = Rotary::none;  // pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves
-[[maybe_unused]] constexpr bool softcap = false;          // scores x become softcap * tanh(x / softcap)
+constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
+constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smaller ones are zero-filled
+constexpr int B_r = 16;               // rows of Q that one thread block computes
+constexpr int B_c = 64;               // rows of K and V in one step of the main loop
+constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
+constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
+constexpr bool paged = false;         // keys are in pages that a block table names
 }  // namespace variant
 
 // Instructions. On the CPU these functions have other bodies, given before this file.

@@ -97,11 +97,7 @@ constexpr int B_r = 128;                          // rows of Q that one thread b
 constexpr int B_c = 64;                           // rows of K and V in one step of the main loop
 constexpr int warps = 4;                          // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 constexpr int stages = 2;                         // K/V blocks that shared memory holds at a time
-[[maybe_unused]] constexpr bool paged = false;    // keys are in pages that a block table names
 constexpr bool causal = true;                     // query i sees keys j <= i + seqlen_k - seqlen_q only
-[[maybe_unused]] constexpr bool window = false;   // query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it
-[[maybe_unused]] constexpr bool softcap = false;  // scores x become softcap * tanh(x / softcap)
-[[maybe_unused]] constexpr bool ragged = false;   // sequences of any lengths lie one after the other, where arrays say
 constexpr int gqa_ratio = 0;                      // any: heads of Q per head of K and V; any: taken from the launch
 constexpr int splits = 1;                         // parts of the keys computed by separate thread blocks
 constexpr bool async_copy = true;                 // global to shared memory by cp.async, else through registers

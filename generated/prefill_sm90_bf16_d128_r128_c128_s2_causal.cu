@@ -18,14 +18,11 @@
 // warpgroups. prefill_sm90.md has the arithmetic, the tiles that follow from it, and what was tried.
 
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
-// The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
-// and part of the same ATTUNE_PARAMS_ABI.
+// The parameters of kernels that leave Q, K, V and O to the copy engine; plain C, under params.h's ATTUNE_PARAMS_ABI.
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch. Of ragged kernels the
-// batch is replaced by rows again (blocks/ragged_tiles.cuh).
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, and batch or all rows.
 struct AttuneTensorMap {
-  alignas(64)
-      unsigned char opaque[128];
+  alignas(64) unsigned char opaque[128];
 };
 
 struct AttuneTensorPrefillParams {
@@ -42,16 +39,10 @@ struct AttuneTensorPrefillParams {
   int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
   int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
-  // Kernels with a window or a softcap, as in params.h.
-  int window_left;
-  int window_right;
-  float cap_scale;
-  // Ragged kernels, as in params.h. seqlen_q and seqlen_k are no more than total_q and total_k there.
-  int total_q;
-  int total_k;
-  const int* cu_seqlens_q;
-  const int* cu_seqlens_k;
-  const int* seqused_k;
+  int window_left, window_right;  // of kernels with a window, as in params.h
+  float cap_scale;                // of those with a softcap, likewise
+  int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
+  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k;
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -69,22 +60,16 @@ enum class Rescale { always, skip_first, on_new_max };
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
-constexpr Dtype dtype = Dtype::bf16;                       // storage type of Q, K, V and O
-constexpr int head_dim = 128;                              // D, elements per row of Q, K and V; smaller ones are zero-filled
-constexpr int head_dim_v = 0;                              // same: elements per row of V and O, fewer than head_dim; same: head_dim
-constexpr int B_r = 128;                                   // rows of Q that one thread block computes
-constexpr int B_c = 128;                                   // rows of K and V in one step of the main loop
-constexpr int stages = 2;                                  // K/V blocks that shared memory holds at a time
-constexpr int Q_stages = 2;                                // tiles of Q that shared memory holds at a time
-constexpr bool causal = true;                              // query i sees keys j <= i + seqlen_k - seqlen_q only
-[[maybe_unused]] constexpr bool window = false;            // query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it
-[[maybe_unused]] constexpr bool softcap = false;           // scores x become softcap * tanh(x / softcap)
-[[maybe_unused]] constexpr bool ragged = false;            // sequences of any lengths lie one after the other, where arrays say
-constexpr int gqa_ratio = 0;                               // any: heads of Q per head of K and V; any: taken from the launch
-[[maybe_unused]] constexpr bool pack_gqa = false;          // a tile's rows are queries of all heads that share K and V
-[[maybe_unused]] constexpr bool ping_pong = true;          // warpgroups multiply in turns, each one's softmax beside the others' products
-constexpr int rescale_bound = 0;                           // log2 by which a row's maximum may grow before O and l are rescaled
-[[maybe_unused]] constexpr bool softmax_in_halves = true;  // a lane finds the maximum of its second row beside the exponentials of its first
+constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
+constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smaller ones are zero-filled
+constexpr int head_dim_v = 0;         // same: elements per row of V and O, fewer than head_dim; same: head_dim
+constexpr int B_r = 128;              // rows of Q that one thread block computes
+constexpr int B_c = 128;              // rows of K and V in one step of the main loop
+constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
+constexpr int Q_stages = 2;           // tiles of Q that shared memory holds at a time
+constexpr bool causal = true;         // query i sees keys j <= i + seqlen_k - seqlen_q only
+constexpr int gqa_ratio = 0;          // any: heads of Q per head of K and V; any: taken from the launch
+constexpr int rescale_bound = 0;      // log2 by which a row's maximum may grow before O and l are rescaled
 }  // namespace variant
 
 // Instructions. On the CPU these functions have other bodies, given before this file.

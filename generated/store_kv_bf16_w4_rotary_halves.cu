@@ -126,9 +126,8 @@ enum class Rescale { always, skip_first, on_new_max };
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
-constexpr Dtype dtype = Dtype::bf16;                        // storage type of Q, K, V and O
-constexpr int warps = 4;                                    // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
-[[maybe_unused]] constexpr Rotary rotary = Rotary::halves;  // pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves
+constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
+constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
 
 // Instructions. On the CPU these functions have other bodies, given before this file.

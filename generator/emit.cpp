@@ -321,17 +321,18 @@ class Emitter {
 
   void constants(Text& text) const {
     text.section("the variant");
+    // What only an #if read has no name left that the source speaks of.
+    std::vector<const Field*> fields;
     std::vector<std::string> lines;
     for (const std::string_view key : family_.keys) {
-      const Field& field = *find_field(key);
-      // What only an #if read is there for the reader, and nvcc would warn of it.
-      lines.push_back((emitted_.contains(key) ? "" : "[[maybe_unused]] ") +
-                      constant_definition(field, variant_.*field.member));
+      if (!emitted_.contains(key)) continue;
+      fields.push_back(find_field(key));
+      lines.push_back(constant_definition(*fields.back(), variant_.*fields.back()->member));
     }
-    const std::size_t width = std::ranges::max_element(lines, {}, &std::string::size)->size();
+    const std::size_t width = lines.empty() ? 0 : std::ranges::max_element(lines, {}, &std::string::size)->size();
     text.line(block_begin);
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      const Field& field = *find_field(family_.keys[i]);
+      const Field& field = *fields[i];
       // A 0 that stands for a word is explained by it.
       const bool word = field.kind == FieldKind::integer && !field.choices.empty() && variant_.*field.member == 0;
       text.line(fmt::format("{:<{}}  // {}{}", lines[i], width, word ? fmt::format("{}: ", field.choices[0]) : "",

@@ -68,14 +68,19 @@ long long most_splits(const Variant& variant, const DecodeProblem& problem) {
   return ceil_div(problem.max_seqlen_k, fewest_steps * variant.B_c);
 }
 
-/// For sequences of one length: one where whole sequences fill rounds of the GPU, or its multiprocessors with a block
-/// each, to seven eighths, as then nothing is to be combined; else as many splits as the GPU holds at once. 0, parts of
-/// the whole batch, where there are more sequences than that.
+/// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or with one on each multiprocessor:
+/// then more parts gain nothing, and are to be combined.
+bool fills(long long rows, long long blocks, const Device& device) {
+  const long long round = rows > blocks ? blocks : device.multiprocessors;
+  return rows * 8 >= ceil_div(rows, round) * round * 7;
+}
+
+/// For sequences of one length: as many splits as the GPU holds at once, or one where that is enough. Else 0, parts of
+/// the whole batch.
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = tiles * problem.batch;
-  const long long round = rows > blocks ? blocks : device.multiprocessors;
-  if (rows * 8 >= ceil_div(rows, round) * round * 7) return 1;
+  if (fills(rows, blocks, device)) return 1;
   if (rows > blocks) return 0;
   return static_cast<int>(
       std::max(1LL, std::min({blocks / std::max(1LL, rows), most_splits(variant, problem), 256LL})));
@@ -85,8 +90,9 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
 /// as many, so that those of one length end where parts do.
 long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long batch = std::max(1, problem.batch);
-  const long long parts = std::max(
-      1LL, std::min({blocks_at_once(variant, device) / tiles, most_splits(variant, problem) * batch, max_grid_yz}));
+  const long long blocks = blocks_at_once(variant, device);
+  if (batch * tiles <= blocks && fills(batch * tiles, blocks, device)) return batch;
+  const long long parts = std::max(1LL, std::min({blocks / tiles, most_splits(variant, problem) * batch, max_grid_yz}));
   return parts > batch ? parts / batch * batch : parts;
 }
 

@@ -97,15 +97,13 @@ using KeyMask = Window;
 #else
 using KeyMask = Mask;
 #endif
-#if !variant::ragged
 __device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
-#endif
 __device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
   return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
 }
 #endif
 #if variant::ragged
-using Order = RaggedOrder<KeyMask, variant::causal, variant::B_r, variant::B_c>;
+using Order = RaggedOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
 #else
 using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
 #endif

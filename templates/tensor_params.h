@@ -1,16 +1,13 @@
-// The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine; plain C like params.h,
-// and part of the same ATTUNE_PARAMS_ABI.
+// The parameters of kernels that leave Q, K, V and O to the copy engine; plain C, under params.h's ATTUNE_PARAMS_ABI.
 #pragma once
 
-// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, batch. Of ragged kernels the
-// batch is replaced by rows again (blocks/ragged_tiles.cuh).
+// A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, and batch or all rows.
 struct AttuneTensorMap {
 #ifdef __cplusplus
-  alignas(64)
+  alignas(64) unsigned char opaque[128];
 #else
-  _Alignas(64)
+  _Alignas(64) unsigned char opaque[128];
 #endif
-      unsigned char opaque[128];
 };
 
 struct AttuneTensorPrefillParams {
@@ -27,14 +24,8 @@ struct AttuneTensorPrefillParams {
   int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
   int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs
-  // Kernels with a window or a softcap, as in params.h.
-  int window_left;
-  int window_right;
-  float cap_scale;
-  // Ragged kernels, as in params.h. seqlen_q and seqlen_k are no more than total_q and total_k there.
-  int total_q;
-  int total_k;
-  const int* cu_seqlens_q;
-  const int* cu_seqlens_k;
-  const int* seqused_k;
+  int window_left, window_right;  // of kernels with a window, as in params.h
+  float cap_scale;                // of those with a softcap, likewise
+  int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
+  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k;
 };

@@ -10,27 +10,14 @@
 #include "blocks/first_block.cuh"
 #endif
 #include "blocks/mask.cuh"
-#include "blocks/ring.cuh"
 #include "blocks/sequence_rows.cuh"
+#include "blocks/tile_order.cuh"
 #include "ptx/lanes.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
 #include "tensor_params.h"
 #include "types.h"
-
-struct QueryTile {
-  int head;
-  int first_row;  // of the sequence
-  int blocks;     // of keys that it reads, at least one; 0: there is no further tile
-#if variant::window
-  int first_block;  // of them; `blocks` counts those before it too
-#else
-  static constexpr int first_block = 0;
-#endif
-  Rows queries;  // the sequence's
-  Rows keys;
-};
 
 // Where a map has a sequence's first row, and its last coordinate.
 struct Place {
@@ -41,54 +28,30 @@ struct Place {
       : row(seqlen - rows.count), last(rows.first + rows.count) {}
 };
 
-// Tiles in the order of TileOrder, without those that do not exist: blocks take them in rounds, back and forth. As the
-// longest sequence of a group has the first and the last of its levels, causal tiles come longest first whatever the
-// lengths are. The lengths are walked as the tiles go, by heads of one sequence at a time.
-template <class KeyMask, bool causal, int B_r, int B_c>
+// The tiles that exist among those of a batch whose sequences are all as long as the longest, in its order. That costs
+// a look at the lengths for each of the others, but no search: one would take as long as a tile of a short sequence.
+template <class KeyMask, auto heads_of, bool causal, int B_r, int B_c>
 struct RaggedOrder {
   const AttuneTensorPrefillParams& params;
-  int round = 0;
-  int group = 0;  // the first of its heads, of all sequences'
-  int group_end = 0;
-  int levels = 0;  // tiles of the group's longest sequence
-  int level = 0;
-  int head = 0;    // from here to the end of its sequence, or of the group, ...
-  int passed = 0;  // ... behind so many tiles
+  TileOrder<KeyMask, heads_of, causal, B_r, B_c> longest;
 
-  __device__ __forceinline__ explicit RaggedOrder(const AttuneTensorPrefillParams& params) : params(params) {}
+  __device__ __forceinline__ explicit RaggedOrder(const AttuneTensorPrefillParams& params)
+      : params(params), longest(params) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
-    const int blocks = static_cast<int>(grid_size().x);
-    const int own = static_cast<int>(block_index().x);
-    const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
-    ++round;
-    while (true) {
-      if (head == group_end) {
-        if (!next_level()) return false;
-      }
-      const int batch = head / params.heads_q;
-      const int first_head = batch * params.heads_q;
-      const int heads_end = first_head + params.heads_q < group_end ? first_head + params.heads_q : group_end;
-      const Rows queries(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q);
-      const int first_row = (causal ? levels - 1 - level : level) * B_r;
-      if (first_row < queries.count) {
-        if (index < passed + heads_end - head) {
-          tile.head = head + (index - passed) - first_head;
-          tile.first_row = first_row;
-          tile.queries = queries;
-          tile.keys = Rows(params.cu_seqlens_k, batch, params.total_k, params.seqlen_k);
-          tile.keys.keep(params.seqused_k, batch);
-          tile.blocks = blocks_of(params, tile, first_row + B_r - 1);
+    while (longest.next(tile)) {
+      tile.queries = Rows(params.cu_seqlens_q, tile.batch, params.total_q, params.seqlen_q);
+      tile.keys = Rows(params.cu_seqlens_k, tile.batch, params.total_k, params.seqlen_k);
+      tile.keys.keep(params.seqused_k, tile.batch);
+      if (tile.first_row >= tile.queries.count) continue;
+      tile.blocks = blocks_of(params, tile, tile.first_row + B_r - 1);
 #if variant::window
-          tile.first_block = first_block(mask_of(params, tile), first_row, tile.blocks, B_c);
+      tile.first_block = first_block(mask_of(params, tile), tile.first_row, tile.blocks, B_c);
 #endif
-          return true;
-        }
-        passed += heads_end - head;
-      }
-      head = heads_end;
+      return true;
     }
+    return false;
   }
 
   __device__ __forceinline__ static KeyMask mask_of(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
@@ -104,32 +67,6 @@ struct RaggedOrder {
                                                   int row) {
     const int blocks = blocks_reaching(mask_of(params, tile).limit(row), B_c);
     return blocks > 0 ? blocks : 1;
-  }
-
- private:
-  // Goes to the next tile of the group's heads or, past the last, to the next group that has any.
-  __device__ __forceinline__ bool next_level() {
-    const int heads = params.batch * params.heads_q;
-    ++level;
-    while (level >= levels) {
-      if (group_end == heads) return false;
-      group = group_end;
-      group_end = heads - group > params.group_heads ? group + params.group_heads : heads;
-      levels = longest();
-      level = 0;
-    }
-    head = group;
-    return true;
-  }
-
-  // Tiles of the group's longest sequence.
-  __device__ __forceinline__ int longest() const {
-    int rows = 0;
-    for (int batch = group / params.heads_q; batch * params.heads_q < group_end; ++batch) {
-      const int count = Rows(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q).count;
-      if (count > rows) rows = count;
-    }
-    return (rows + B_r - 1) / B_r;
   }
 };
 

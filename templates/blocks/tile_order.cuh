@@ -5,6 +5,9 @@
 #include "blocks/first_block.cuh"
 #endif
 #include "blocks/mask.cuh"
+#if variant::ragged
+#include "blocks/sequence_rows.cuh"
+#endif
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "tensor_params.h"
@@ -19,6 +22,10 @@ struct QueryTile {
   int first_block;  // of them; `blocks` counts those before it too
 #else
   static constexpr int first_block = 0;
+#endif
+#if variant::ragged
+  Rows queries;  // the sequence's
+  Rows keys;
 #endif
 };
 

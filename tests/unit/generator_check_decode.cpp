@@ -46,9 +46,10 @@ TEST_CASE("tiles that do not divide are refused with the nearest that do") {
   variant = families()[combine].defaults;
   variant.head_dim = 256;
   variant.warps = 1;
-  CHECK(refusals_of(variant) ==
-        "warps: warps is 1; it divides 32, and head_dim 256 needs a thread for each 4 columns of O; nearest that passes: "
-        "warps 2\n");
+  CHECK(
+      refusals_of(variant) ==
+      "warps: warps is 1; it divides 32, and head_dim 256 needs a thread for each 4 columns of O; nearest that passes: "
+      "warps 2\n");
   variant.warps = 3;  // would leave out two of 32 parts
   CHECK(refusals_of(variant).ends_with("nearest that passes: warps 2\n"));
 }

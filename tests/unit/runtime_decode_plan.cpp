@@ -204,6 +204,13 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
   CHECK(splits(36, 4096) == 0);  // 288 would leave the second round empty
   CHECK(plan_of(problem).parts == 33);
   CHECK_FALSE(splits(0, 4096) > 256);
+  CHECK(splits(16, 4096) == 2);
+  problem.table_width = 1;
+  CHECK(splits(16, 4096) == 1);  // without pages 128 blocks are enough for 132 multiprocessors
+  CHECK(splits(14, 4096) == 2);
+  problem.equal_lengths = false;
+  CHECK(splits(16, 4096) == 0);
+  CHECK(plan_of(problem).parts == 16);
 }
 
 TEST_CASE("a number of splits is kept, whatever the GPU") {

@@ -63,6 +63,7 @@ def test_suites_have_their_cases():
         "paged": 22,
         "splits": 12,
         "lengths": 1,
+        "read": 11,
         "backward": 12,
         "jit": 2,
         "host": 1,

@@ -12,7 +12,7 @@ pytest.importorskip("ml_dtypes")
 
 from torch_device import as_numpy, in_numpy, like
 
-from attune.bench import lengths
+from attune.bench import lengths, reading
 from attune.bench.contenders import prepare
 from attune.bench.inputs import Inputs
 from attune.bench.reference import Judge
@@ -87,6 +87,22 @@ def test_an_error_in_one_sequence_is_found(monkeypatch):
     case = Case.parse("decode", "d64 b4 hq4 hk2 L3-200 page8")
     results = lengths.measure(case, one_clock, "cpu")
     assert [one.status for one in results.values()] == ["wrong", "wrong"]
+
+
+def test_the_fastest_read_of_as_many_bytes_stands_beside_decoding():
+    case = Case.parse("decode", "d64 b2 hq4 hk2 L40")
+    read = []
+
+    def readers(memory):
+        read.append(memory.nbytes)
+        return [lambda: memory[1:], lambda: memory.clone(), lambda: memory]
+
+    results = reading.measure(case, one_clock, "cpu", readers)
+    assert [(who, one.status, one.ms) for who, one in results.items()] == [
+        ("attune", "timed", 1.0),
+        ("read", "timed", 2.0),  # the first one left out an element, and has no time
+    ]
+    assert read == [case.kv_bytes]
 
 
 def test_tables_show_both_and_their_ratio():

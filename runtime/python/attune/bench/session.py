@@ -75,7 +75,7 @@ def matching(suite: Suite, case: re.Pattern[str]) -> list[Case]:
 def _results(
     suite: Suite, case: Case, contenders: Collection[str], clock: EventClock
 ) -> dict[str, Result]:
-    from . import first_call, host, lengths
+    from . import first_call, host, lengths, reading
     from .contenders import prepare
     from .inputs import Inputs
     from .reference import Judge
@@ -87,6 +87,8 @@ def _results(
         return {who: first_call.measure(case, who) for who in contenders}
     if case.shortest is not None:
         return lengths.measure(case, clock)
+    if suite.beside == "read":
+        return reading.measure(case, clock)
     inputs = Inputs.of(case)
 
     def preparing(who: str) -> Callable[[], Call]:

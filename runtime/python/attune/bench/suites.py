@@ -32,11 +32,12 @@ HOST_CALLS = {
     "launch": "the launch of an empty kernel",
 }
 PEERS = tuple(name for name in CONTENDERS if name != "attune")
-#: Other calls of Attune, that a suite puts it beside instead of peers.
+#: Other calls of Attune, and a read of memory, that a suite puts it beside instead of peers.
 OWN_CALLS = {
     "attune_dense": "dense",  # the same sequences as a batch of one length
     "attune_one_split": "one split",
     "attune_even": "even lengths",  # as many keys, the same number in each sequence
+    "read": "a read",  # of as many bytes as the keys and values have
 }
 
 _NAME = re.compile(
@@ -229,6 +230,14 @@ _ALL = (
         "GB/s",
         ["d128 b64 hq32 hk8 L128-65536 page64"],
         beside="attune_even",
+    ),
+    _suite(
+        "read",
+        "one query token beside a streaming read of as many bytes",
+        "decode",
+        "µs",
+        _DECODE,
+        beside="read",
     ),
     _suite(
         "backward",

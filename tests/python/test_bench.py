@@ -60,7 +60,7 @@ def test_suites_have_their_cases():
         "gqa": 4,
         "varlen": 36,
         "decode": 11,
-        "paged": 22,
+        "paged": 44,
         "splits": 12,
         "lengths": 1,
         "read": 11,

@@ -31,29 +31,21 @@ OwnChoice only_choice(const AnyProblem& problem, const Device& device) {
 
 }  // namespace
 
-std::vector<Variant> embedded_variants(Operation operation) {
-  std::vector<Variant> variants;
-  for (const EmbeddedKernel& kernel : embedded_kernels()) {
-    if (family_of(kernel.variant).operation == operation) variants.push_back(kernel.variant);
-  }
-  return variants;
-}
-
 template <class AnyProblem>
-EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
-  const auto best = choose(embedded_variants(AnyProblem::operation), problem, device);
+ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
+                         attune_compile_policy policy) {
+  const auto best = choose(ready.variants(AnyProblem::operation), problem, device);
   if (!best) return {};
   const bool padded = best->columns() > choose_own(problem, device).variant.columns();
-  return {.kernel = &*std::ranges::find(embedded_kernels(), *best, &EmbeddedKernel::variant),
-          .preferred = !(padded && policy == ATTUNE_COMPILE_EXACT)};
+  return {.kernel = ready.find(*best), .preferred = !(padded && policy == ATTUNE_COMPILE_EXACT)};
 }
 
-template EmbeddedChoice choose_embedded(const Problem&, const Device&, attune_compile_policy);
-template EmbeddedChoice choose_embedded(const DecodeProblem&, const Device&, attune_compile_policy);
-template EmbeddedChoice choose_embedded(const CombineProblem&, const Device&, attune_compile_policy);
-template EmbeddedChoice choose_embedded(const StoreProblem&, const Device&, attune_compile_policy);
-template EmbeddedChoice choose_embedded(const MergeProblem&, const Device&, attune_compile_policy);
-template EmbeddedChoice choose_embedded(const CheckProblem&, const Device&, attune_compile_policy);
+template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy);
+template ReadyChoice choose_ready(const ReadyKernels&, const DecodeProblem&, const Device&, attune_compile_policy);
+template ReadyChoice choose_ready(const ReadyKernels&, const CombineProblem&, const Device&, attune_compile_policy);
+template ReadyChoice choose_ready(const ReadyKernels&, const StoreProblem&, const Device&, attune_compile_policy);
+template ReadyChoice choose_ready(const ReadyKernels&, const MergeProblem&, const Device&, attune_compile_policy);
+template ReadyChoice choose_ready(const ReadyKernels&, const CheckProblem&, const Device&, attune_compile_policy);
 
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;

@@ -8,24 +8,22 @@
 #include "attune/attune.h"
 #include "runtime/chunk_plan.hpp"
 #include "runtime/decode_plan.hpp"
-#include "runtime/embedded.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/ready_kernels.hpp"
 #include "runtime/table_check.hpp"
 
 namespace attune {
 
-/// The best embedded kernel, and whether the policy prefers it to one made for the problem's head dimensions.
-struct EmbeddedChoice {
+/// The best kernel that is ready, and whether the policy prefers it to one made for the problem's head dimensions.
+struct ReadyChoice {
   const EmbeddedKernel* kernel = nullptr;  ///< null when none serves
   bool preferred = false;
 };
 
 /// For a problem of any operation.
 template <class AnyProblem>
-EmbeddedChoice choose_embedded(const AnyProblem& problem, const Device& device, attune_compile_policy policy);
-
-/// The embedded variants of one operation.
-std::vector<Variant> embedded_variants(Operation operation);
+ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
+                         attune_compile_policy policy);
 
 /// What would be generated for a problem.
 struct OwnChoice {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "runtime/choice.hpp"
-#include "runtime/embedded.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/text.hpp"
 
@@ -87,8 +86,8 @@ std::string_view origin_text(Origin origin) {
   return "host compiler";
 }
 
-Decision decide(const Problem& problem, const Device& device) {
-  const std::vector<Variant> candidates = embedded_variants(Operation::prefill);
+Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready) {
+  const std::span<const Variant> candidates = ready.variants(Operation::prefill);
   const std::optional<Variant> embedded = choose(candidates, problem, device);
   OwnChoice own = choose_own(problem, device);
   Decision decision{.problem = problem,

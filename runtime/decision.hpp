@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/plan.hpp"
+#include "runtime/ready_kernels.hpp"
 
 namespace attune {
 
@@ -19,7 +20,7 @@ std::string_view origin_text(Origin origin);
 struct Decision {
   Problem problem;
   Device device;
-  std::vector<Considered> considered;  ///< every embedded kernel
+  std::vector<Considered> considered;  ///< every kernel that is ready
   Origin origin = Origin::embedded;
   Variant own;                          ///< what would be generated for these head dimensions
   std::vector<Considered> passed_over;  ///< what newer families would have for it, were they not refused
@@ -31,7 +32,7 @@ struct Decision {
 };
 
 /// What a registry with the default compile policy does about a sound problem on this GPU.
-Decision decide(const Problem& problem, const Device& device);
+Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready = ReadyKernels());
 
 /// The same in the emulator, for which the host's compiler makes every kernel.
 Decision decide_emulated(const Problem& problem);

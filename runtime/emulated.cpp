@@ -107,7 +107,7 @@ const EmulatedKernels::Kernels::value_type& EmulatedKernels::kernel_for(const An
   }
   const std::lock_guard lock(mutex_);
   const Device device = emulator::device();
-  const EmbeddedChoice choice = choose_embedded(problem, device, policy_);
+  const ReadyChoice choice = choose_ready(ready_, problem, device, policy_);
   const Variant variant = choice.preferred ? choice.kernel->variant : variant_to_generate(problem, device, policy_);
   if (const auto known = kernels_.find(variant); known != kernels_.end()) return *known;
   const Source source = generate(variant);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "attune/attune.h"
@@ -14,6 +15,7 @@
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/problem.hpp"
+#include "runtime/ready_kernels.hpp"
 #include "runtime/store_problem.hpp"
 #include "runtime/table_check.hpp"
 #include "templates/params.h"
@@ -58,8 +60,9 @@ Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& so
 /// The kernels of a registry that emulates, made on first need and kept. Thread-safe.
 class EmulatedKernels {
  public:
-  EmulatedKernels(attune_compile_policy policy, const Cache& cache, std::uint64_t seed)
-      : policy_(policy), cache_(cache), seed_(seed) {}
+  /// What is ready says which variants are preferred; their images, for GPUs, are not used.
+  EmulatedKernels(attune_compile_policy policy, ReadyKernels ready, const Cache& cache, std::uint64_t seed)
+      : policy_(policy), ready_(std::move(ready)), cache_(cache), seed_(seed) {}
 
   /// Compiles or fetches what serves the problem. Throws Error.
   void prepare(const Problem& problem);
@@ -91,6 +94,7 @@ class EmulatedKernels {
   void run(const Args& args, const AnyProblem& problem);
 
   const attune_compile_policy policy_;
+  const ReadyKernels ready_;
   const Cache cache_;
   const std::uint64_t seed_;
   std::mutex mutex_;

@@ -65,7 +65,7 @@ struct Table {
 
 struct Registry::State {
   explicit State(RegistryOptions options) : policy(options.policy), cache(std::move(options.cache_root)) {
-    if (options.device == ATTUNE_DEVICE_EMULATOR) emulated.emplace(policy, cache, options.emulator_seed);
+    if (options.device == ATTUNE_DEVICE_EMULATOR) emulated.emplace(policy, ready, cache, options.emulator_seed);
   }
 
   ~State() {
@@ -75,6 +75,7 @@ struct Registry::State {
   State& operator=(const State&) = delete;
 
   const attune_compile_policy policy;
+  const ReadyKernels ready;
   const Cache cache;
 
   /// In place of a driver, and of everything below.
@@ -187,7 +188,7 @@ const Loaded& Registry::State::keep(const Variant& variant, KernelHandle kernel,
 /// Embedded or generated, as the policy says.
 template <class AnyProblem>
 const Loaded& Registry::State::load_best(const AnyProblem& problem, const Driver& opened, const Device& device) {
-  const EmbeddedChoice choice = choose_embedded(problem, device, policy);
+  const ReadyChoice choice = choose_ready(ready, problem, device, policy);
   const EmbeddedKernel* best = choice.kernel;
   if (choice.preferred) {
     if (const Loaded* loaded = load_embedded(*best, opened, device)) return *loaded;
@@ -201,9 +202,9 @@ const Loaded& Registry::State::load_best(const AnyProblem& problem, const Driver
     if (best != nullptr) {
       if (const Loaded* loaded = load_embedded(*best, opened, device)) return *loaded;
     }
-    throw Error(ATTUNE_NOT_COMPILED, fmt::format("none of the {} embedded kernels serves {} on {}; {}",
-                                                 embedded_variants(AnyProblem::operation).size(), problem.text(),
-                                                 device.name, error.what()));
+    throw Error(ATTUNE_NOT_COMPILED,
+                fmt::format("none of the {} embedded kernels serves {} on {}; {}",
+                            ready.variants(AnyProblem::operation).size(), problem.text(), device.name, error.what()));
   }
 }
 

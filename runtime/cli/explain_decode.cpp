@@ -31,8 +31,7 @@ struct Chosen {
 
 template <class AnyProblem>
 Chosen choose_any(const AnyProblem& problem, const Device& device) {
-  const std::vector<Variant> candidates = embedded_variants(AnyProblem::operation);
-  const std::optional<Variant> embedded = choose(candidates, problem, device);
+  const std::optional<Variant> embedded = choose(ReadyKernels().variants(AnyProblem::operation), problem, device);
   return {embedded ? *embedded : own_variant(problem, device), embedded.has_value()};
 }
 

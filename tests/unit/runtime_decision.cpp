@@ -64,10 +64,10 @@ TEST_CASE("a decision is what a registry with the default policy would do, on ev
       const Problem problem = problem_of(head_dim);
       const Device device = device_of(arch);
       const Decision decision = decide(problem, device);
-      const EmbeddedChoice choice = choose_embedded(problem, device, ATTUNE_COMPILE_MISSING);
+      const ReadyChoice choice = choose_ready(ReadyKernels(), problem, device, ATTUNE_COMPILE_MISSING);
       CHECK(decision.problem == problem);
       CHECK(decision.device.name == arch.name);
-      CHECK(decision.considered.size() == embedded_variants(Operation::prefill).size());
+      CHECK(decision.considered.size() == ReadyKernels().variants(Operation::prefill).size());
       CHECK(decision.own == variant_to_generate(problem, device, ATTUNE_COMPILE_MISSING));
       CHECK(decision.origin == (choice.preferred ? Origin::embedded : Origin::nvrtc));
       CHECK(decision.serving == (choice.preferred ? choice.kernel->variant : decision.own));

@@ -103,6 +103,7 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first)
   args.window_left = window.left;
   args.window_right = is_true(arguments.causal) ? 0 : window.right;
   args.softcap = static_cast<float>(number("softcap", arguments.softcap));
+  args.check_tables = is_true(arguments.check_tables) ? 1 : 0;
   if (!arguments.out.is_none()) args.o = read_output(first, "out", arguments.out, q, query_shape).tensor;
   return args;
 }

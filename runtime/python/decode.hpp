@@ -25,6 +25,7 @@ struct DecodeArguments {
   nanobind::handle num_splits;
   nanobind::handle return_lse;
   nanobind::handle out;  ///< an array or None
+  nanobind::handle check_tables;
 };
 
 /// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error; then nothing

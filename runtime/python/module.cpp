@@ -83,7 +83,8 @@ NB_MODULE(_attune, module) {
       [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle k, nb::handle v, nb::handle rotary_cos,
          nb::handle rotary_sin, nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle block_table,
          nb::handle softmax_scale, nb::handle causal, nb::handle window_size, nb::handle softcap,
-         nb::handle rotary_interleaved, nb::handle num_splits, nb::handle return_lse, nb::handle out) {
+         nb::handle rotary_interleaved, nb::handle num_splits, nb::handle return_lse, nb::handle out,
+         nb::handle check_tables) {
         return attune::python::decode({.q = q,
                                        .k_cache = k_cache,
                                        .v_cache = v_cache,
@@ -101,18 +102,19 @@ NB_MODULE(_attune, module) {
                                        .rotary_interleaved = rotary_interleaved,
                                        .num_splits = num_splits,
                                        .return_lse = return_lse,
-                                       .out = out});
+                                       .out = out,
+                                       .check_tables = check_tables});
       },
       "q"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "k"_a.none(), "v"_a.none(), "rotary_cos"_a.none(),
       "rotary_sin"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "block_table"_a.none(),
       "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
       "rotary_interleaved"_a.none(), "num_splits"_a.none(), "return_lse"_a.none(), "out"_a.none(),
-      "The output, or (output, LSE).");
+      "check_tables"_a.none(), "The output, or (output, LSE).");
   module.def(
       "store",
       [](nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_cache, nb::handle slot_mapping,
          nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle block_table, nb::handle positions,
-         nb::handle rotary_cos, nb::handle rotary_sin, nb::handle rotary_interleaved) {
+         nb::handle rotary_cos, nb::handle rotary_sin, nb::handle rotary_interleaved, nb::handle check_tables) {
         attune::python::store({.k = k,
                                .v = v,
                                .k_cache = k_cache,
@@ -124,11 +126,12 @@ NB_MODULE(_attune, module) {
                                .positions = positions,
                                .rotary_cos = rotary_cos,
                                .rotary_sin = rotary_sin,
-                               .rotary_interleaved = rotary_interleaved});
+                               .rotary_interleaved = rotary_interleaved,
+                               .check_tables = check_tables});
       },
       "k"_a.none(), "v"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "slot_mapping"_a.none(),
       "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "block_table"_a.none(), "positions"_a.none(),
-      "rotary_cos"_a.none(), "rotary_sin"_a.none(), "rotary_interleaved"_a.none(),
+      "rotary_cos"_a.none(), "rotary_sin"_a.none(), "rotary_interleaved"_a.none(), "check_tables"_a.none(),
       "Writes new keys and values into a cache.");
   module.def(
       "merge",

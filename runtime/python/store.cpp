@@ -119,6 +119,7 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
   args.page_size = count("page_size", k_cache.shape[1]);
   set_places(args, arguments, first, k, k_cache);
   set_rotation(args, arguments, first, k);
+  args.check_tables = is_true(arguments.check_tables) ? 1 : 0;
   return args;
 }
 

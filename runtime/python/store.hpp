@@ -19,6 +19,7 @@ struct StoreArguments {
   nanobind::handle rotary_cos;
   nanobind::handle rotary_sin;
   nanobind::handle rotary_interleaved;
+  nanobind::handle check_tables;
 };
 
 /// Writes new keys and values into a cache. Throws a Python exception or Error; then nothing was launched.

@@ -53,6 +53,17 @@ def test_one_length_for_all(given, length, page_size):
     assert_attends(result, q, k, v, [length] * len(LENGTHS))
 
 
+def test_tables_are_checked_where_asked_for():
+    q, k, v = problem()
+    k_pages, v_pages, table = paged(k, v, 16)
+    options = {"cache_seqlens": int32(LENGTHS), "block_table": table, "check_tables": True}
+    assert_attends(attend(q, k_pages, v_pages, **options), q, k, v, LENGTHS)
+    table[3, 2] = len(k_pages)
+    with pytest.raises(ValueError, match=f"batch 3, position 2 is {len(k_pages)}; it must be from 0 to"):
+        attend(q, k_pages, v_pages, **options)
+    attend(q, k_pages, v_pages, **options | {"check_tables": False})
+
+
 def test_output_alone_has_the_same_bits():
     q, k, v = problem()
     lengths = int32(LENGTHS)

@@ -65,6 +65,7 @@ def decode(
     num_splits: int,
     return_lse: bool,
     out: Any,
+    check_tables: bool,
 ) -> Any: ...
 def store(
     k: Any,
@@ -79,6 +80,7 @@ def store(
     rotary_cos: Any,
     rotary_sin: Any,
     rotary_interleaved: bool,
+    check_tables: bool,
 ) -> None: ...
 def merge(o1: Any, lse1: Any, o2: Any, lse2: Any, return_lse: bool, out: Any) -> Any: ...
 def xla_handler() -> Any: ...

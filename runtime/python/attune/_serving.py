@@ -26,6 +26,7 @@ def flash_attn_with_kvcache(
     num_splits: int = 0,
     return_softmax_lse: bool = False,
     out: Array | None = None,
+    check_tables: bool = False,
 ) -> Array | tuple[Array, Array]:
     """Attention of a few queries of each sequence to keys and values in a cache: decoding.
 
@@ -66,6 +67,9 @@ def flash_attn_with_kvcache(
             result does not depend on the other sequences. 0: what keeps the GPU busy.
         return_softmax_lse: Also return the log-sum-exp of each row.
         out: Where to write the result, shaped like q; new memory by default.
+        check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
+            lead nowhere outside the cache, and wait for that: for debugging. Not while a CUDA graph
+            is captured.
 
     Returns:
         An array like q, which is out if that was given; with return_softmax_lse a tuple
@@ -75,6 +79,8 @@ def flash_attn_with_kvcache(
     Raises:
         NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
             kernel serves.
+        ValueError: With check_tables, the first entry that leads outside the cache; and what
+            flash_attn_func raises it for.
 
     The other errors are those of flash_attn_func.
 
@@ -100,6 +106,7 @@ def flash_attn_with_kvcache(
         num_splits,
         return_softmax_lse,
         out,
+        check_tables,
     )
     return result
 
@@ -118,6 +125,7 @@ def store_kvcache(
     rotary_cos: Array | None = None,
     rotary_sin: Array | None = None,
     rotary_interleaved: bool = True,
+    check_tables: bool = False,
 ) -> None:
     """Writes new keys and values into a cache, the keys rotated on their way (rotary embedding).
 
@@ -147,9 +155,11 @@ def store_kvcache(
         rotary_sin: as rotary_cos.
         rotary_interleaved: Whether the columns 2i and 2i + 1 make a pair (GPT-J), or i and
             i + rotary_dim / 2 (GPT-NeoX, Llama).
+        check_tables: As in flash_attn_with_kvcache, of slot_mapping too.
 
     Raises:
-        ValueError: A cache that is read-only, and what flash_attn_func raises it for.
+        ValueError: A cache that is read-only, with check_tables an entry that leads outside the
+            cache, and what flash_attn_func raises it for.
 
     The other errors are those of flash_attn_with_kvcache.
 
@@ -168,6 +178,7 @@ def store_kvcache(
         rotary_cos,
         rotary_sin,
         rotary_interleaved,
+        check_tables,
     )
 
 

@@ -37,6 +37,7 @@ CACHE_OPTIONS = {  # of its function for a cache, those that are served, and out
     "num_splits": 0,
     "return_softmax_lse": False,
     "out": None,
+    "check_tables": False,
 }
 
 

@@ -59,7 +59,9 @@ def test_tables_are_checked_where_asked_for():
     options = {"cache_seqlens": int32(LENGTHS), "block_table": table, "check_tables": True}
     assert_attends(attend(q, k_pages, v_pages, **options), q, k, v, LENGTHS)
     table[3, 2] = len(k_pages)
-    with pytest.raises(ValueError, match=f"batch 3, position 2 is {len(k_pages)}; it must be from 0 to"):
+    with pytest.raises(
+        ValueError, match=f"batch 3, position 2 is {len(k_pages)}; it must be from 0 to"
+    ):
         attend(q, k_pages, v_pages, **options)
     attend(q, k_pages, v_pages, **options | {"check_tables": False})
 

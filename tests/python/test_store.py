@@ -59,7 +59,9 @@ def test_slots_are_checked_where_asked_for():
     k, v = new(tokens=1)
     k_cache, v_cache = caches()
     slots = int64([[-1], [24]])
-    with pytest.raises(ValueError, match="slot_mapping: batch 1, position 0 is 24; it must be -1, or from 0 to 23"):
+    with pytest.raises(
+        ValueError, match="slot_mapping: batch 1, position 0 is 24; it must be -1, or from 0 to 23"
+    ):
         attune.store_kvcache(k, v, k_cache, v_cache, slot_mapping=slots, check_tables=True)
     assert (k_cache == 7).all()
     attune.store_kvcache(k, v, k_cache, v_cache, slot_mapping=slots)

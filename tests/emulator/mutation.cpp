@@ -185,6 +185,8 @@ std::vector<Subject> subjects() {
     v.stages = 3, v.causal = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
 
+  add_sm90("sm90_window_ragged", [](Variant& v) { v.B_c = 64, v.window = v.ragged = 1; });
+
   const auto add_store = [&](const std::string& label, Rotary rotary) {
     add(label, [&](Variant& v) {
       v = families()[store_kv].defaults;
@@ -229,12 +231,15 @@ std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant)
   };
   add({3, 0}, {0, 2}, 1, 1).lse = false;
   // Grouped heads in two groups, the second not full, of two sequences, one with fewer keys than queries.
-  Setup& heads = add({9, 20}, {6, 40}, 3, 2);
-  heads.problem.heads_q = 2;
+  // Blocks that stay have more such tiles than places for Q.
+  const bool stays = family_of(variant).tensor_maps;
+  Setup& heads = add({stays ? variant.B_r + 9 : 9, 20}, {6, 40}, 3, 2);
+  heads.problem.heads_q = stays ? 4 : 2;
   heads.group = 3;
   // Fewer columns than the tile's, enough blocks to use every buffer twice, keys that do not count.
   Setup& odd = add({variant.B_r + 5, 7}, {(variant.stages + 2) * variant.B_c + 3, variant.B_c + 9}, 37, 21);
   odd.problem.head_dim -= 8;
+  if (stays) odd.problem.heads_q = 4;
   odd.sequences.seqused_k = odd.told.seqused_k = {(variant.stages + 2) * variant.B_c, variant.B_c + 2};
   // Told more than there is: a sequence that begins before the first row and ends behind the last, ...
   Setup& beyond = add({variant.B_r}, {variant.B_c}, 4, -1);

@@ -174,7 +174,8 @@ std::optional<BundledKernel> read_row(const Json& row, std::string_view images, 
   const std::optional<int> family = family_named(family_name);
   if (!family) return refuse(fmt::format("template \"{}\" is not known here", printable(family_name)));
   const auto values = row.find("values");
-  const std::optional<Variant> variant = variant_of(*family, values != row.end() ? *values : Json(), problem);
+  const Json nothing;
+  const std::optional<Variant> variant = variant_of(*family, values != row.end() ? *values : nothing, problem);
   if (!variant) return std::nullopt;
   kernel.variant = *variant;
   const std::optional<ArchSet> archs = archs_of(row);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -40,6 +41,7 @@ bool report(const Result<T>& result) {
 }
 
 Exit kernels(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
   Result<Collection> collected = collect(options.specs);
   if (report(collected)) return Exit::bad_input;
   ArchSet archs = 0;
@@ -69,8 +71,12 @@ Exit kernels(const Options& options) {
       kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
     }
   }
+  const std::string bundle = write_bundle(kernels);
   // Written in any case: the build looks at its time.
-  write_bytes(options.out / "kernels.attune", write_bundle(kernels));
+  write_bytes(options.out / "kernels.attune", bundle);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("kernels.attune: {} kernels, {} of them compiled, {} bytes, in {:.1f} s\n", kernels.size(),
+             fatbins.value.compiled, bundle.size(), seconds);
   return Exit::done;
 }
 

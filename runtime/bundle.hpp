@@ -35,8 +35,8 @@ class LoadedBundle {
 
 using Bundles = std::vector<std::shared_ptr<const LoadedBundle>>;
 
-/// What $ATTUNE_BUNDLES names: files with colons between them, first come first. One that is refused is left out, with a
-/// line to `log`.
+/// What $ATTUNE_BUNDLES names: files with colons between them, first come first. One that is refused is left out, with
+/// a line to `log`.
 Bundles environment_bundles(const std::function<void(const std::string&)>& log);
 
 /// Adds a bundle in memory that stays: every registry created from now on has its kernels. Throws as from_memory().

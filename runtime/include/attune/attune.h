@@ -230,8 +230,8 @@ ATTUNE_API const char* attune_version(void);
 /* The last failure of this thread, naming the argument, its value and what is accepted; "" if none. */
 ATTUNE_API const char* attune_last_error(void);
 
-/* Adds the bytes of a bundle to the process: every registry created afterwards has its kernels. They are not copied, and
- * must stay as they are until the process ends. Thread-safe; may be called before main(). */
+/* Adds the bytes of a bundle to the process: every registry created afterwards has its kernels. They are not copied,
+ * and must stay as they are until the process ends. Thread-safe; may be called before main(). */
 ATTUNE_API attune_status attune_add_bundle(const void* data, size_t bytes);
 
 /* `options` may be null for the defaults. Needs no GPU: the driver is opened on first need. */

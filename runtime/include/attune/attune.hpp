@@ -54,7 +54,7 @@ struct Options {
   Compile compile = Compile::missing;
   std::string cache_dir = {};  ///< empty: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune
   Device device = Device::cuda;
-  std::uint64_t emulator_seed = 1;  ///< of the emulator's schedule
+  std::uint64_t emulator_seed = 1;        ///< of the emulator's schedule
   std::vector<std::string> bundles = {};  ///< files that `attune pack` made: their kernels come before all others
 };
 

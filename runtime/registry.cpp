@@ -64,7 +64,8 @@ struct Table {
 }  // namespace
 
 struct Registry::State {
-  explicit State(RegistryOptions options) : policy(options.policy), cache(std::move(options.cache_root)) {
+  explicit State(RegistryOptions options)
+      : policy(options.policy), ready(options.bundles), cache(std::move(options.cache_root)) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) emulated.emplace(policy, ready, cache, options.emulator_seed);
   }
 

@@ -57,7 +57,7 @@ Killing run_and_kill(const Workplace& place, std::mt19937& random, int kills, lo
   for (int i = 0; i < 8; ++i) running.push_back(start_fetcher(place, gate, random(), limit));
   gate.open();
   for (int i = 0; i < kills; ++i) {
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 15'000));
     pid_t& victim = running[random() % running.size()];
     ::kill(victim, SIGKILL);
     const int how = wait_for(victim);

@@ -1,6 +1,7 @@
 // A cache keeps within its limit: what was used last stays.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
@@ -199,7 +200,8 @@ TEST_CASE("a use is noted once an hour, and a time to come is put right") {
   for (const auto age : {2h, 1000h, -5h}) {
     set_age(cache, 0, age);
     (void)cache.list();  // looking is no use
-    CHECK(age_of(cache, 0) / 1h == age / 1h);
+    CHECK(age_of(cache, 0) - age < 1min);
+    CHECK(age_of(cache, 0) - age > -1min);
     REQUIRE(cache.find(key_of(0)).has_value());
     CHECK(age_of(cache, 0) < 1min);
     CHECK(age_of(cache, 0) > -1min);

@@ -16,7 +16,6 @@ namespace {
 
 /// Where libnvrtc may be, in the order to try: the loader's own paths first, then the usual toolkit folders.
 std::vector<std::string> candidates() {
-  constexpr const char* sonames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
   std::vector<std::string> roots;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     const char* value = std::getenv(variable);
@@ -24,10 +23,10 @@ std::vector<std::string> candidates() {
   }
   roots.emplace_back("/usr/local/cuda");
 
-  std::vector<std::string> result(std::begin(sonames), std::end(sonames));
+  std::vector<std::string> result(std::begin(nvrtc::sonames), std::end(nvrtc::sonames));
   for (const std::string& root : roots) {
     for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib"}) {
-      for (const char* soname : sonames) result.push_back(fmt::format("{}/{}/{}", root, folder, soname));
+      for (const char* soname : nvrtc::sonames) result.push_back(fmt::format("{}/{}/{}", root, folder, soname));
     }
   }
   return result;

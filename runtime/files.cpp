@@ -1,6 +1,7 @@
 #include "runtime/files.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,12 +21,33 @@ namespace {
   throw std::filesystem::filesystem_error(what, path, std::error_code(errno, std::generic_category()));
 }
 
-FileDescriptor open_file(const std::filesystem::path& path, int flags, mode_t mode = 0) {
+/// `folder` is AT_FDCWD for a path that does not start at an open folder.
+FileDescriptor open_at(int folder, const char* path, int flags, mode_t mode = 0) {
   int fd = -1;
   do {
-    fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+    fd = ::openat(folder, path, flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
   return FileDescriptor(fd);
+}
+
+FileDescriptor open_path(const std::filesystem::path& path, int flags, mode_t mode = 0) {
+  return open_at(AT_FDCWD, path.c_str(), flags, mode);
+}
+
+FileDescriptor write_new(const std::filesystem::path& path, std::string_view bytes) {
+  FileDescriptor fd = open_path(path, O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+  if (!fd.open()) fail("cannot create", path);
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(fd.get(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("cannot write", path);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return fd;
+}
+
+void close_file(FileDescriptor fd, const std::filesystem::path& path) {
+  if (::close(fd.release()) != 0) fail("cannot close", path);
 }
 
 /// Whether the path still names the file that is open: another holder may have removed it meanwhile.
@@ -54,7 +76,10 @@ int FileDescriptor::release() { return std::exchange(fd_, -1); }
 
 std::optional<std::string> read_file(const std::filesystem::path& path, std::size_t limit) {
   // O_NONBLOCK: a pipe put in place of the file must not make its reader wait.
-  const FileDescriptor fd = open_file(path, O_RDONLY | O_NONBLOCK);
+  return read_file(open_path(path, O_RDONLY | O_NONBLOCK), limit);
+}
+
+std::optional<std::string> read_file(const FileDescriptor& fd, std::size_t limit) {
   struct stat status = {};
   if (!fd.open() || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) > limit) return std::nullopt;
@@ -71,21 +96,49 @@ std::optional<std::string> read_file(const std::filesystem::path& path, std::siz
   return bytes;
 }
 
-void write_file_durably(const std::filesystem::path& path, std::string_view bytes) {
-  FileDescriptor fd = open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
-  if (!fd.open()) fail("cannot create", path);
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd.get(), bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("cannot write", path);
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+FileDescriptor open_folder(const std::filesystem::path& path) { return open_path(path, O_RDONLY | O_DIRECTORY); }
+
+FileDescriptor open_folder(const FileDescriptor& parent, const std::string& name, Links links) {
+  const int flags = O_RDONLY | O_DIRECTORY | (links == Links::refuse ? O_NOFOLLOW : 0);
+  return open_at(parent.get(), name.c_str(), flags);
+}
+
+FileDescriptor open_file(const FileDescriptor& parent, const std::string& name) {
+  return open_at(parent.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+}
+
+std::string other_writers(const FileDescriptor& fd) {
+  struct stat status = {};
+  if (::fstat(fd.get(), &status) != 0) return "cannot be looked at";
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) return fmt::format("belongs to user {}", status.st_uid);
+  constexpr mode_t permissions = 07777;
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  return fmt::format("may be written by others than its owner (mode {:04o})", status.st_mode & permissions);
+}
+
+void make_private_folders(const std::filesystem::path& path) {
+  if (::mkdir(path.c_str(), S_IRWXU) == 0) return;
+  if (errno == ENOENT && path.has_parent_path() && path.parent_path() != path) {
+    make_private_folders(path.parent_path());
+    if (::mkdir(path.c_str(), S_IRWXU) == 0) return;
   }
+  const int error = errno;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return;  // there already, or made by another meanwhile
+  errno = error;
+  fail("cannot create a folder", path);
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) { close_file(write_new(path, bytes), path); }
+
+void write_file_durably(const std::filesystem::path& path, std::string_view bytes) {
+  FileDescriptor fd = write_new(path, bytes);
   if (::fsync(fd.get()) != 0) fail("cannot sync", path);
-  if (::close(fd.release()) != 0) fail("cannot close", path);
+  close_file(std::move(fd), path);
 }
 
 void sync_folder(const std::filesystem::path& path) {
-  const FileDescriptor fd = open_file(path, O_RDONLY | O_DIRECTORY);
+  const FileDescriptor fd = open_folder(path);
   if (fd.open()) ::fsync(fd.get());
 }
 
@@ -101,7 +154,7 @@ std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, dou
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   auto pause = std::chrono::milliseconds(1);
   while (true) {
-    FileDescriptor fd = open_file(path, O_RDWR | O_CREAT, 0644);
+    FileDescriptor fd = open_path(path, O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
     if (!fd.open()) fail("cannot open the lock", path);
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       if (still_named(path, fd.get())) return FileLock(path, std::move(fd));
@@ -117,9 +170,10 @@ std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, dou
 
 FileLock::~FileLock() {
   if (!fd_.open()) return;
-  // Removed while still held, so that nobody can take the old file for the lock. Unlocked by name, not by
-  // close alone: a child forked meanwhile shares the descriptor.
-  ::unlink(path_.c_str());
+  // Removed while still held, so that nobody can take the old file for the lock; but not another's, who came where
+  // somebody had removed ours by hand. Unlocked by name, not by close alone: a child forked meanwhile shares the
+  // descriptor.
+  if (still_named(path_, fd_.get())) ::unlink(path_.c_str());
   ::flock(fd_.get(), LOCK_UN);
 }
 

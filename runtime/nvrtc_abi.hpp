@@ -6,6 +6,9 @@
 
 namespace attune::nvrtc {
 
+/// What the library is called, in the order to try.
+inline constexpr const char* sonames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+
 using Result = int;     // nvrtcResult
 using Program = void*;  // nvrtcProgram
 

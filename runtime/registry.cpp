@@ -14,6 +14,7 @@
 #include "runtime/arguments.hpp"
 #include "runtime/choice.hpp"
 #include "runtime/chunk_plan.hpp"
+#include "runtime/compiler_note.hpp"
 #include "runtime/decode_arguments.hpp"
 #include "runtime/decode_plan.hpp"
 #include "runtime/driver.hpp"
@@ -105,7 +106,7 @@ struct Registry::State {
   const Loaded& load_generated(const Variant& variant, const Driver& driver, const Device& device);
   const Loaded* already_loaded(const Variant& variant, int ordinal) const;
   const Loaded& keep(const Variant& variant, KernelHandle kernel, const Device& device);
-  const Compiler& open_compiler();
+  Compiled fetch_or_compile(const Source& source, int capability);
 
   // Of operations that are one launch of a thread for each 16 bytes.
   template <class Args>
@@ -133,9 +134,17 @@ const Driver& Registry::State::open_driver() {
   return *driver_owner;
 }
 
-const Compiler& Registry::State::open_compiler() {
-  if (compiler == nullptr) compiler = std::make_unique<Compiler>();
-  return *compiler;
+/// From the disk, without NVRTC if need be, or from NVRTC.
+Compiled Registry::State::fetch_or_compile(const Source& source, int capability) {
+  if (compiler == nullptr) {
+    if (const auto noted = noted_compiler(cache)) {
+      if (auto found = cache.find(cache_key(source, capability, *noted))) return std::move(*found);
+    }
+    compiler = std::make_unique<Compiler>();
+    note_compiler(cache, *compiler);
+  }
+  const CacheKey key = cache_key(source, capability, compiler->identity());
+  return cache.find_or_build(key, source, [&] { return compiler->compile(source, capability); });
 }
 
 template <class AnyProblem>
@@ -227,9 +236,7 @@ const Loaded* Registry::State::load_embedded(const EmbeddedKernel& embedded, con
 const Loaded& Registry::State::load_generated(const Variant& variant, const Driver& opened, const Device& device) {
   if (const Loaded* loaded = already_loaded(variant, device.ordinal)) return *loaded;
   const Source source = generate(variant);
-  const Compiler& nvrtc = open_compiler();
-  const CacheKey key = cache_key(source, device.capability, nvrtc.identity());
-  const Compiled compiled = cache.find_or_build(key, source, [&] { return nvrtc.compile(source, device.capability); });
+  const Compiled compiled = fetch_or_compile(source, device.capability);
   const KernelHandle kernel = opened.load(compiled.image, source.name, resources(variant).shared_bytes, device.ordinal);
   return keep(variant, kernel, device);
 }

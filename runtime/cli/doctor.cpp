@@ -87,22 +87,27 @@ Finding find_cache() {
                       "set ATTUNE_CACHE_DIR to a folder that can be written; without one every process compiles "
                       "again"};
   const std::filesystem::path root = default_cache_root();
+  if (root.empty()) {
+    finding.detail = "neither ATTUNE_CACHE_DIR, XDG_CACHE_HOME nor HOME is set";
+    return finding;
+  }
+  const Cache cache(root, {});
+  if (const std::string refusal = cache.refusal(); !refusal.empty()) {
+    finding.detail = refusal;
+    return finding;
+  }
   // Nothing is made just to look: the nearest folder that exists decides.
   std::filesystem::path existing = root;
   std::error_code ignored;
   while (!existing.empty() && !std::filesystem::exists(existing, ignored) && existing != existing.parent_path()) {
     existing = existing.parent_path();
   }
-  finding.ok =
-      !root.empty() && std::filesystem::is_directory(existing, ignored) && ::access(existing.c_str(), W_OK | X_OK) == 0;
-  if (root.empty()) {
-    finding.detail = "neither ATTUNE_CACHE_DIR, XDG_CACHE_HOME nor HOME is set";
-  } else if (!finding.ok) {
-    finding.detail = fmt::format("{} cannot be written", root.string());
-  } else {
-    finding.detail =
-        fmt::format("{}, {}", root.string(), counted(static_cast<long long>(Cache(root).list().size()), "kernel"));
-  }
+  const bool writable =
+      std::filesystem::is_directory(existing, ignored) && ::access(existing.c_str(), W_OK | X_OK) == 0;
+  const std::size_t kernels = cache.list().size();
+  finding.ok = writable || kernels > 0;
+  finding.detail = fmt::format("{}, {}{}", root.string(), counted(static_cast<long long>(kernels), "kernel"),
+                               writable ? "" : "; it cannot be written");
   return finding;
 }
 

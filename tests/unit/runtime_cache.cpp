@@ -7,86 +7,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
-#include <sstream>
 #include <thread>
 
-#include "runtime/cache.hpp"
 #include "runtime/error.hpp"
+#include "tests/unit/cache_bench.hpp"
 
 using namespace attune;
-namespace fs = std::filesystem;
-
-namespace {
-
-/// A cache in a folder of its own that goes when the test ends, with its log kept.
-class TemporaryCache {
- public:
-  TemporaryCache() : folder_(make_unique_folder(fs::temp_directory_path() / "attune-cache-")) {}
-  ~TemporaryCache() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  TemporaryCache(const TemporaryCache&) = delete;
-  TemporaryCache& operator=(const TemporaryCache&) = delete;
-
-  [[nodiscard]] Cache open() {
-    return Cache(root(), [this](const std::string& line) {
-      const std::lock_guard lock(mutex_);
-      log_.push_back(line);
-    });
-  }
-  [[nodiscard]] fs::path root() const { return folder_ / "attune"; }
-  [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
-
- private:
-  fs::path folder_;
-  std::mutex mutex_;
-  std::vector<std::string> log_;
-};
-
-Source source_of(const std::string& text) { return {Variant{}, "prefill_test", text}; }
-
-Compiled compiled_of(std::size_t bytes) {
-  Compiled compiled;
-  for (std::size_t i = 0; i < bytes; ++i) compiled.image += static_cast<char>(i * 31 % 251);
-  compiled.usage = {.registers = 168,
-                    .static_shared_bytes = 16,
-                    .stack_bytes = 8,
-                    .spill_stores = 4,
-                    .spill_loads = 2,
-                    .code_bytes = 4096};
-  compiled.seconds = 0.5;
-  return compiled;
-}
-
-const Source source = source_of("extern \"C\" __global__ void prefill_test() {}\n");
-const CacheKey key = cache_key(source, 90, "13.0");
-const Compiled kernel = compiled_of(50'000);
-
-/// The entry's folder; there must be exactly one.
-fs::path only_entry(const Cache& cache) {
-  const auto entries = cache.list();
-  REQUIRE(entries.size() == 1);
-  return entries.front().folder;
-}
-
-/// Every name below a folder's architectures, hidden ones too.
-std::vector<std::string> names_in(const fs::path& root) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(root / "v1" / "sm_90")) names.push_back(entry.path().filename());
-  return names;
-}
-
-void write_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-
-std::string read_text(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-}  // namespace
+using namespace attune::cache_tests;
 
 TEST_CASE("a kernel is built once, then found whole") {
   TemporaryCache temporary;

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <map>
 
+#include "generator/tuned_file.hpp"
+
 namespace attune {
 namespace {
 
@@ -37,7 +39,7 @@ class Merge {
 
 }  // namespace
 
-Result<Collection> collect(std::span<const std::filesystem::path> specs) {
+Result<Collection> collect(std::span<const std::filesystem::path> specs, std::span<const std::filesystem::path> tuned) {
   Result<Collection> result;
   Merge merge(result.value.wanted);
   for (const std::filesystem::path& path : specs) {
@@ -48,6 +50,12 @@ Result<Collection> collect(std::span<const std::filesystem::path> specs) {
     take_problems(result.problems, expansion);
     for (const Variant& variant : expansion.value.variants) merge.add(variant, spec.value.name);
     std::ranges::move(expansion.value.refused, std::back_inserter(result.value.refused));
+  }
+  for (const std::filesystem::path& path : tuned) {
+    Result<TunedFile> table = read_tuned_file(path);
+    take_problems(result.problems, table);
+    if (!table.ok()) continue;
+    for (const Variant& variant : tuned_variants(table.value)) merge.add(variant, "tuned/" + path.stem().string());
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <stdexcept>
 
@@ -15,6 +16,7 @@
 #include "generator/embed.hpp"
 #include "generator/manifest.hpp"
 #include "generator/schema.hpp"
+#include "generator/tuned_file.hpp"
 
 namespace attune {
 namespace {
@@ -30,6 +32,7 @@ struct Options {
   std::string function;
   std::string header;
   std::vector<path> specs;
+  std::vector<path> tuned;
   bool check = false;
 };
 
@@ -85,7 +88,7 @@ bool report(const Result<T>& result) {
 }
 
 Exit kernels(const Options& options) {
-  const Result<Collection> collected = collect(options.specs);
+  const Result<Collection> collected = collect(options.specs, options.tuned);
   if (report(collected)) return Exit::bad_input;
   const std::vector<Wanted>& wanted = collected.value.wanted;
   std::vector<Source> sources;
@@ -110,6 +113,25 @@ Exit texts(const Options& options) {
   const Result<TemplateFiles> files = read_templates(options.templates);
   if (report(files)) return Exit::bad_input;
   write_if_changed(options.out, text_table(files.value, options.function, options.header));
+  return Exit::done;
+}
+
+Exit tables(const Options& options) {
+  TemplateFiles texts;
+  std::map<std::string, path> gpus;
+  for (const path& file : options.tuned) {
+    const Result<std::string> text = read_tuned_text(file);
+    if (report(text)) return Exit::bad_input;
+    const Result<TunedFile> table = parse_tuned_file(text.value, file.string());
+    if (report(table)) return Exit::bad_input;
+    const auto [first, is_new] = gpus.emplace(table.value.gpu.name, file);
+    if (!is_new || !texts.emplace(file.filename().string(), text.value).second) {
+      fmt::print(stderr, "{}: this table is for {}, as {} is; embed one\n", file.string(), first->first,
+                 first->second.string());
+      return Exit::bad_input;
+    }
+  }
+  write_if_changed(options.out, text_table(texts, options.function, options.header));
   return Exit::done;
 }
 
@@ -159,10 +181,19 @@ int run(int argc, char** argv) {
   add_templates(sub);
   add_out(sub, "Folder for the sources, manifest.json, kernels.ninja, kernel_table.cpp and kernel_blobs.S");
   sub->add_option("--nvcc", options.nvcc, "The compiler; without one the kernel table is empty");
+  sub->add_option("--tuned", options.tuned, "A table of tuned problems, whose variants are wanted too; may be repeated")
+      ->expected(1)
+      ->take_all();
   sub->add_option("specs", options.specs, "Spec files");
 
   sub = add("texts", "Write the sources of a folder as a C++ function that returns them", texts);
   sub->add_option("folder", options.templates, "The folder: templates/, say")->required();
+  sub->add_option("--function", options.function, "The function's qualified name")->required();
+  sub->add_option("--header", options.header, "The header that declares it")->required();
+  add_out(sub, "The C++ file");
+
+  sub = add("tables", "Write tables of tuned problems as a C++ function that returns their text", tables);
+  sub->add_option("files", options.tuned, "The tables: specs/tuned/*.yaml");
   sub->add_option("--function", options.function, "The function's qualified name")->required();
   sub->add_option("--header", options.header, "The header that declares it")->required();
   add_out(sub, "The C++ file");

@@ -1,5 +1,5 @@
-# What is generated into the library: the kernels of ATTUNE_SPECS as compressed fatbins, and as text the templates and
-# the files that the emulator compiles around a kernel.
+# What is generated into the library: the kernels of ATTUNE_SPECS and of the tables of ATTUNE_TUNED as compressed
+# fatbins, and as text these tables, the templates and the files that the emulator compiles around a kernel.
 
 # Adds the command that writes the sources of a folder as a C++ function of this name, which a header declares.
 function(attune_embed_texts folder function header out)
@@ -12,6 +12,25 @@ function(attune_embed_texts folder function header out)
     VERBATIM)
 endfunction()
 
+# Adds the command that writes the tables of ATTUNE_TUNED as a C++ function, and returns the tables' full paths.
+function(attune_embed_tables result out)
+  set(tables)
+  foreach(table IN LISTS ATTUNE_TUNED)
+    cmake_path(ABSOLUTE_PATH table BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    if(NOT EXISTS ${table})
+      message(FATAL_ERROR "ATTUNE_TUNED names ${table}, which does not exist")
+    endif()
+    list(APPEND tables ${table})
+  endforeach()
+  add_custom_command(
+    OUTPUT ${out}
+    COMMAND attune-gen tables ${tables} --function attune::embedded_tuned --header runtime/embedded.hpp --out ${out}
+    DEPENDS attune-gen ${tables}
+    COMMENT "Embedding the tables of tuned problems"
+    VERBATIM)
+  set(${result} ${tables} PARENT_SCOPE)
+endfunction()
+
 # Adds the commands that generate and compile, a target attune_embedded that runs them, and returns the source files
 # to link in.
 function(attune_embed result)
@@ -21,7 +40,9 @@ function(attune_embed result)
   set(templates ${PROJECT_SOURCE_DIR}/templates)
   file(GLOB_RECURSE template_files CONFIGURE_DEPENDS ${templates}/*.cu ${templates}/*.cuh ${templates}/*.h)
 
+  attune_embed_tables(tables ${PROJECT_BINARY_DIR}/embedded_tuned.cpp)
   set(specs)
+  set(tuned)
   set(nvcc)
   if(NOT ATTUNE_EMBED)
     message(STATUS "ATTUNE_EMBED is off: no kernels are embedded")
@@ -40,20 +61,23 @@ function(attune_embed result)
       endif()
       list(APPEND specs ${spec})
     endforeach()
+    foreach(table IN LISTS tables)
+      list(APPEND tuned --tuned ${table})
+    endforeach()
   endif()
 
   # attune-gen leaves files that would not change alone, and byproducts let ninja see that.
   add_custom_command(
     OUTPUT ${kernels}/generated.stamp
     BYPRODUCTS ${table} ${blobs} ${kernels}/kernels.ninja ${kernels}/manifest.json
-    COMMAND attune-gen kernels --templates ${templates} --out ${kernels} ${nvcc} ${specs}
+    COMMAND attune-gen kernels --templates ${templates} --out ${kernels} ${nvcc} ${tuned} ${specs}
     COMMAND ${CMAKE_COMMAND} -E touch ${kernels}/generated.stamp
-    DEPENDS attune-gen ${template_files} ${specs}
+    DEPENDS attune-gen ${template_files} ${specs} ${tables}
     COMMENT "Generating the embedded kernels"
     VERBATIM)
   set(outputs ${kernels}/generated.stamp)
 
-  if(specs)
+  if(specs OR tuned)
     find_program(ATTUNE_NINJA NAMES ninja ninja-build REQUIRED DOC "ninja, which runs nvcc over the generated sources")
     add_custom_command(
       OUTPUT ${kernels}/compiled.stamp
@@ -72,7 +96,8 @@ function(attune_embed result)
                      ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
   attune_embed_texts(${PROJECT_SOURCE_DIR}/runtime/emulator/kernel attune::emulator::embedded_seam
                      runtime/emulator/seam.hpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
-  set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
+  set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp
+      ${PROJECT_BINARY_DIR}/embedded_tuned.cpp)
 
   # .incbin looks in the include path.
   set_source_files_properties(${blobs} PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-I${kernels}")

@@ -213,7 +213,8 @@ Device device_of(const TunedGpu& gpu) {
 
 std::string tuned_file_name(const TunedGpu& gpu) {
   constexpr std::string_view maker = "NVIDIA ";
-  const std::string_view name = gpu.name.starts_with(maker) ? gpu.name.substr(maker.size()) : gpu.name;
+  std::string_view name = gpu.name;
+  if (name.starts_with(maker)) name.remove_prefix(maker.size());
   std::string result;
   for (const char c : name) {
     const auto byte = static_cast<unsigned char>(c);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "generator/check.hpp"
+#include "generator/tuned_file.hpp"
 
 namespace attune {
 namespace {
@@ -39,7 +40,7 @@ class Merge {
 
 }  // namespace
 
-Result<Collection> collect(std::span<const std::filesystem::path> specs) {
+Result<Collection> collect(std::span<const std::filesystem::path> specs, std::span<const std::filesystem::path> tuned) {
   Result<Collection> result;
   Merge merge(result.value.wanted);
   for (const std::filesystem::path& path : specs) {
@@ -50,6 +51,12 @@ Result<Collection> collect(std::span<const std::filesystem::path> specs) {
     take_problems(result.problems, expansion);
     for (const Variant& variant : expansion.value.variants) merge.add(variant, spec.value.name);
     std::ranges::move(expansion.value.refused, std::back_inserter(result.value.refused));
+  }
+  for (const std::filesystem::path& path : tuned) {
+    Result<TunedFile> table = read_tuned_file(path);
+    take_problems(result.problems, table);
+    if (!table.ok()) continue;
+    for (const Variant& variant : tuned_variants(table.value)) merge.add(variant, "tuned/" + path.stem().string());
   }
   return result;
 }

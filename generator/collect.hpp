@@ -11,7 +11,7 @@
 
 namespace attune {
 
-/// A variant and the first spec that asked for it.
+/// A variant and the first spec, or table of tuned problems, that asked for it.
 struct Wanted {
   Variant variant;
   std::string spec;
@@ -23,9 +23,10 @@ struct Collection {
   std::vector<RefusedVariant> refused;  ///< combinations that a rule refuses
 };
 
-/// Reads and expands every spec, in order. A variant that several specs ask for comes once, for all of their
-/// GPUs together.
-Result<Collection> collect(std::span<const std::filesystem::path> specs);
+/// Reads and expands every spec, in order, and behind them the variants of tables of tuned problems, each for the
+/// architecture of its table. A variant that several ask for comes once, for all of their GPUs together.
+Result<Collection> collect(std::span<const std::filesystem::path> specs,
+                           std::span<const std::filesystem::path> tuned = {});
 
 /// Narrows every variant to those of these GPUs (an empty set: all) that it is for; returns the names of the variants
 /// that are for none of them, which are dropped.

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "generator/bundle.hpp"
@@ -15,6 +16,7 @@
 #include "generator/fatbin.hpp"
 #include "generator/files.hpp"
 #include "generator/schema.hpp"
+#include "generator/tuned_file.hpp"
 
 namespace attune {
 namespace {
@@ -31,6 +33,7 @@ struct Options {
   std::string function;
   std::string header;
   std::vector<path> specs;
+  std::vector<path> tuned;
   bool check = false;
 };
 
@@ -42,7 +45,7 @@ bool report(const Result<T>& result) {
 
 Exit kernels(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
-  Result<Collection> collected = collect(options.specs);
+  Result<Collection> collected = collect(options.specs, options.tuned);
   if (report(collected)) return Exit::bad_input;
   ArchSet archs = 0;
   for (const std::string& name : options.archs) archs |= set_of(*find_arch(name));
@@ -84,6 +87,25 @@ Exit texts(const Options& options) {
   const Result<TemplateFiles> files = read_templates(options.templates);
   if (report(files)) return Exit::bad_input;
   write_if_changed(options.out, text_table(files.value, options.function, options.header));
+  return Exit::done;
+}
+
+Exit tables(const Options& options) {
+  TemplateFiles texts;
+  std::map<std::string, path> gpus;
+  for (const path& file : options.tuned) {
+    const Result<std::string> text = read_tuned_text(file);
+    if (report(text)) return Exit::bad_input;
+    const Result<TunedFile> table = parse_tuned_file(text.value, file.string());
+    if (report(table)) return Exit::bad_input;
+    const auto [first, is_new] = gpus.emplace(table.value.gpu.name, file);
+    if (!is_new || !texts.emplace(file.filename().string(), text.value).second) {
+      fmt::print(stderr, "{}: this table is for {}, as {} is; embed one\n", file.string(), first->first,
+                 first->second.string());
+      return Exit::bad_input;
+    }
+  }
+  write_if_changed(options.out, text_table(texts, options.function, options.header));
   return Exit::done;
 }
 
@@ -137,10 +159,19 @@ int run(int argc, char** argv) {
   for (const Arch& arch : all_archs()) known.emplace_back(arch.name);
   sub->add_option("--arch", options.archs, "GPUs to make machine code for [default: 8.0 and 9.0, and PTX for others]")
       ->check(CLI::IsMember(known));
+  sub->add_option("--tuned", options.tuned, "A table of tuned problems, whose variants are wanted too; may be repeated")
+      ->expected(1)
+      ->take_all();
   sub->add_option("specs", options.specs, "Spec files");
 
   sub = add("texts", "Write the sources of a folder as a C++ function that returns them", texts);
   sub->add_option("folder", options.templates, "The folder: templates/, say")->required();
+  sub->add_option("--function", options.function, "The function's qualified name")->required();
+  sub->add_option("--header", options.header, "The header that declares it")->required();
+  add_out(sub, "The C++ file");
+
+  sub = add("tables", "Write tables of tuned problems as a C++ function that returns their text", tables);
+  sub->add_option("files", options.tuned, "The tables: specs/tuned/*.yaml");
   sub->add_option("--function", options.function, "The function's qualified name")->required();
   sub->add_option("--header", options.header, "The header that declares it")->required();
   add_out(sub, "The C++ file");

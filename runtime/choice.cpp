@@ -32,20 +32,43 @@ OwnChoice only_choice(const AnyProblem& problem, const Device& device) {
 }  // namespace
 
 template <class AnyProblem>
+const EmbeddedKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+                                 const Device& device) {
+  for (Variant candidate : ready.variants(AnyProblem::operation)) {
+    const Variant embedded = candidate;
+    candidate.arch = variant.arch;
+    if (candidate == variant && refusals(embedded, problem, device).empty()) return ready.find(embedded);
+  }
+  return nullptr;
+}
+
+template <class AnyProblem>
 ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
-                         attune_compile_policy policy) {
+                         attune_compile_policy policy, const TunedRow* tuned) {
+  if (tuned != nullptr) {
+    const EmbeddedKernel* kernel = find_ready(ready, tuned->result.variant, problem, device);
+    if (kernel != nullptr) return {.kernel = kernel, .preferred = true};
+  }
   const auto best = choose(ready.variants(AnyProblem::operation), problem, device);
   if (!best) return {};
   const bool padded = best->columns() > choose_own(problem, device).variant.columns();
-  return {.kernel = ready.find(*best), .preferred = !(padded && policy == ATTUNE_COMPILE_EXACT)};
+  return {.kernel = ready.find(*best), .preferred = !((padded || tuned != nullptr) && policy == ATTUNE_COMPILE_EXACT)};
 }
 
-template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy);
-template ReadyChoice choose_ready(const ReadyKernels&, const DecodeProblem&, const Device&, attune_compile_policy);
-template ReadyChoice choose_ready(const ReadyKernels&, const CombineProblem&, const Device&, attune_compile_policy);
-template ReadyChoice choose_ready(const ReadyKernels&, const StoreProblem&, const Device&, attune_compile_policy);
-template ReadyChoice choose_ready(const ReadyKernels&, const MergeProblem&, const Device&, attune_compile_policy);
-template ReadyChoice choose_ready(const ReadyKernels&, const CheckProblem&, const Device&, attune_compile_policy);
+template const EmbeddedKernel* find_ready(const ReadyKernels&, const Variant&, const Problem&, const Device&);
+template const EmbeddedKernel* find_ready(const ReadyKernels&, const Variant&, const DecodeProblem&, const Device&);
+template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const DecodeProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const CombineProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const StoreProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const MergeProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const CheckProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
 
 OwnChoice choose_own(const Problem& problem, const Device& device) {
   OwnChoice choice;
@@ -79,9 +102,10 @@ OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return
 OwnChoice choose_own(const CheckProblem& problem, const Device& device) { return only_choice(problem, device); }
 
 template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy,
+                            const TunedRow* tuned) {
   const OwnChoice own = choose_own(problem, device);
-  if (!own.refusals.empty()) {
+  if (!own.refusals.empty() && tuned == nullptr) {
     throw Error(ATTUNE_UNSUPPORTED,
                 fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
                             device.capability / 10, device.capability % 10, fmt::join(own.refusals, "; ")));
@@ -89,15 +113,15 @@ Variant variant_to_generate(const AnyProblem& problem, const Device& device, att
   if (policy == ATTUNE_COMPILE_NEVER) {
     throw Error(ATTUNE_NOT_COMPILED, "the compile policy is ATTUNE_COMPILE_NEVER");
   }
-  return own.variant;
+  return tuned != nullptr ? tuned->result.variant : own.variant;
 }
 
-template Variant variant_to_generate(const Problem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const DecodeProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const StoreProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const MergeProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const CheckProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const Problem&, const Device&, attune_compile_policy, const TunedRow*);
+template Variant variant_to_generate(const DecodeProblem&, const Device&, attune_compile_policy, const TunedRow*);
+template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy, const TunedRow*);
+template Variant variant_to_generate(const StoreProblem&, const Device&, attune_compile_policy, const TunedRow*);
+template Variant variant_to_generate(const MergeProblem&, const Device&, attune_compile_policy, const TunedRow*);
+template Variant variant_to_generate(const CheckProblem&, const Device&, attune_compile_policy, const TunedRow*);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

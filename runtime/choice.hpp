@@ -11,6 +11,7 @@
 #include "runtime/plan.hpp"
 #include "runtime/ready_kernels.hpp"
 #include "runtime/table_check.hpp"
+#include "runtime/tuned.hpp"
 
 namespace attune {
 
@@ -20,10 +21,17 @@ struct ReadyChoice {
   bool preferred = false;
 };
 
-/// For a problem of any operation.
+/// The kernel of a variant that is ready and serves the problem there, for whichever GPUs it was made; null where there
+/// is none.
+template <class AnyProblem>
+const EmbeddedKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+                                 const Device& device);
+
+/// For a problem of any operation. `tuned` is the row that answers for it, or null: its variant goes before what the
+/// heuristic chooses where it is ready or the policy would have it compiled.
 template <class AnyProblem>
 ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
-                         attune_compile_policy policy);
+                         attune_compile_policy policy, const TunedRow* tuned = nullptr);
 
 /// What would be generated for a problem.
 struct OwnChoice {
@@ -42,10 +50,12 @@ OwnChoice choose_own(const StoreProblem& problem, const Device& device);
 OwnChoice choose_own(const MergeProblem& problem, const Device& device);
 OwnChoice choose_own(const CheckProblem& problem, const Device& device);
 
-/// The variant to generate for a problem of any operation. Throws Error{ATTUNE_UNSUPPORTED} when no kernel can serve it
-/// there, and Error{ATTUNE_NOT_COMPILED} when the policy forbids to compile one.
+/// The variant to generate for a problem of any operation: that of the row that answers for it, if there is one. Throws
+/// Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there, and Error{ATTUNE_NOT_COMPILED} when the policy forbids
+/// to compile one.
 template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy);
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy,
+                            const TunedRow* tuned = nullptr);
 
 /// The source of a variant, from the templates of the library.
 Source generate(const Variant& variant);

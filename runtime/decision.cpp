@@ -30,7 +30,8 @@ std::string launch_text(const Decision& decision) {
     text += fmt::format("  head_dim_v {} is padded to {} with zeros\n", decision.problem.head_dim_of_v(),
                         decision.serving.head_dim_of_v());
   }
-  if (decision.own.columns() < decision.serving.columns()) {
+  text += decision.tuned.text();
+  if (decision.own.columns() < decision.serving.columns() && !decision.tuned.applies) {
     text += fmt::format("  the compile policy 'exact' would have {} build {} instead\n", compiler_text(decision.origin),
                         decision.own.name());
   }
@@ -86,20 +87,21 @@ std::string_view origin_text(Origin origin) {
   return "host compiler";
 }
 
-Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready) {
+Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready,
+                std::span<const TunedTable> tables) {
   const std::span<const Variant> candidates = ready.variants(Operation::prefill);
-  const std::optional<Variant> embedded = choose(candidates, problem, device);
+  Served served = serve(ready, tables, problem, device);
   OwnChoice own = choose_own(problem, device);
   Decision decision{.problem = problem,
                     .device = device,
                     .considered = consider(candidates, problem, device),
-                    .origin = embedded ? Origin::embedded : Origin::nvrtc,
+                    .origin = served.embedded ? Origin::embedded : Origin::nvrtc,
                     .own = own.variant,
                     .passed_over = std::move(own.passed_over),
-                    .serving = {},
+                    .tuned = std::move(served.tuned),
+                    .serving = served.variant,
                     .launch = {},
                     .refusals = {}};
-  decision.serving = embedded.value_or(decision.own);
   decision.refusals = refusals(decision.serving, problem, device);
   if (decision.refusals.empty()) decision.launch = plan(decision.serving, problem, device);
   return decision;
@@ -107,6 +109,7 @@ Decision decide(const Problem& problem, const Device& device, const ReadyKernels
 
 Decision decide_emulated(const Problem& problem) {
   Decision decision = decide(problem, emulator::device());
+  decision.tuned = {};  // nobody times its kernels
   decision.origin = Origin::host_compiler;
   return decision;
 }

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/plan.hpp"
 #include "runtime/ready_kernels.hpp"
+#include "runtime/tuned_verdict.hpp"
 
 namespace attune {
 
@@ -24,15 +26,17 @@ struct Decision {
   Origin origin = Origin::embedded;
   Variant own;                          ///< what would be generated for these head dimensions
   std::vector<Considered> passed_over;  ///< what newer families would have for it, were they not refused
-  Variant serving;                      ///< the best embedded one, else `own`
+  TunedVerdict tuned;                   ///< of the table for this GPU
+  Variant serving;                      ///< that of the tuned row, else the best embedded one, else `own`
   std::optional<Plan> launch;           ///< of `serving`; nothing when it is refused
   std::vector<std::string> refusals;    ///< why no kernel can serve; empty when one does
 
   [[nodiscard]] bool served() const { return launch.has_value(); }
 };
 
-/// What a registry with the default compile policy does about a sound problem on this GPU.
-Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready = ReadyKernels());
+/// What a registry with the default compile policy and these tuned tables does about a sound problem on this GPU.
+Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready = ReadyKernels(),
+                std::span<const TunedTable> tables = {});
 
 /// The same in the emulator, for which the host's compiler makes every kernel.
 Decision decide_emulated(const Problem& problem);

@@ -1,4 +1,4 @@
-// What the build put into the library: kernels and templates.
+// What the build put into the library: kernels, templates and tables of tuned problems.
 #pragma once
 
 #include <span>
@@ -20,5 +20,8 @@ std::span<const EmbeddedKernel> embedded_kernels();
 
 /// The templates the library carries for run-time generation.
 const TemplateFiles& embedded_templates();
+
+/// The tables of tuned problems, each file's text by its name.
+const TemplateFiles& embedded_tuned();
 
 }  // namespace attune

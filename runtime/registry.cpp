@@ -36,10 +36,18 @@ struct Loaded {
   Device device;
 };
 
+/// The row of a tuned table that answers for a problem: its number is 0 where none does.
+struct Tuned {
+  unsigned number = 0;
+  const TunedRow* row = nullptr;
+};
+
 /// What decides which kernel serves a call, in 64 bits.
 template <class AnyProblem>
-std::uint64_t key_of(const AnyProblem& problem, int ordinal) {
-  return static_cast<std::uint64_t>(ordinal) << AnyProblem::key_bits | problem.key();
+std::uint64_t key_of(const AnyProblem& problem, int ordinal, const Tuned& tuned) {
+  constexpr int row_bits = 12;
+  static_assert(max_tuned_rows < 1U << row_bits);
+  return (static_cast<std::uint64_t>(ordinal) << row_bits | tuned.number) << AnyProblem::key_bits | problem.key();
 }
 
 /// Which kernel serves which key; never changed once it is published.
@@ -66,7 +74,10 @@ struct Table {
 
 struct Registry::State {
   explicit State(RegistryOptions options)
-      : policy(options.policy), ready(options.bundles), cache(std::move(options.cache_root)) {
+      : policy(options.policy),
+        ready(options.bundles),
+        cache(std::move(options.cache_root)),
+        tuned(std::move(options.tuned)) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) emulated.emplace(policy, ready, cache, options.emulator_seed);
   }
 
@@ -79,6 +90,7 @@ struct Registry::State {
   const attune_compile_policy policy;
   const ReadyKernels ready;
   const Cache cache;
+  TunedDevices tuned;
 
   /// In place of a driver, and of everything below.
   std::optional<EmulatedKernels> emulated;
@@ -99,9 +111,11 @@ struct Registry::State {
   template <class AnyProblem>
   const Loaded& kernel_for(const AnyProblem& problem, const Driver& driver);
   template <class AnyProblem>
-  const Loaded& load(const AnyProblem& problem, const Driver& driver, int ordinal);
+  Tuned tuned_for(const AnyProblem& problem, const Driver& driver, int ordinal);
   template <class AnyProblem>
-  const Loaded& load_best(const AnyProblem& problem, const Driver& driver, const Device& device);
+  const Loaded& load(const AnyProblem& problem, const Driver& driver, int ordinal, const Tuned& tuned);
+  template <class AnyProblem>
+  const Loaded& load_best(const AnyProblem& problem, const Driver& driver, const Device& device, const TunedRow* tuned);
   const Loaded* load_embedded(const EmbeddedKernel& embedded, const Driver& driver, const Device& device);
   const Loaded& load_generated(const Variant& variant, const Driver& driver, const Device& device);
   const Loaded* already_loaded(const Variant& variant, int ordinal) const;
@@ -155,16 +169,30 @@ const Loaded& Registry::State::kernel_for(const AnyProblem& problem, const Drive
                 "no CUDA context is current on this thread; call cudaSetDevice (and, before CUDA 12, cudaFree(0)) or "
                 "cuCtxSetCurrent first");
   }
-  const std::uint64_t key = key_of(problem, *ordinal);
+  const Tuned row = tuned_for(problem, opened, *ordinal);
+  const std::uint64_t key = key_of(problem, *ordinal, row);
   const Table* table = table_of<AnyProblem>().load(std::memory_order_acquire);
   const Loaded* found = table != nullptr ? table->find(key) : nullptr;
-  return found != nullptr ? *found : load(problem, opened, *ordinal);
+  return found != nullptr ? *found : load(problem, opened, *ordinal, row);
 }
 
 template <class AnyProblem>
-const Loaded& Registry::State::load(const AnyProblem& problem, const Driver& opened, int ordinal) {
+Tuned Registry::State::tuned_for(const AnyProblem& problem, const Driver& opened, int ordinal) {
+  if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
+    const TunedRows* rows = tuned.rows(ordinal, [&](int of) { return opened.device(of); });
+    if (rows == nullptr) return {};
+    const unsigned number = rows->number(problem);
+    return {.number = number, .row = rows->row(number)};
+  } else {
+    return {};
+  }
+}
+
+template <class AnyProblem>
+const Loaded& Registry::State::load(const AnyProblem& problem, const Driver& opened, int ordinal,
+                                    const Tuned& row_used) {
   const std::lock_guard lock(mutex);
-  const std::uint64_t key = key_of(problem, ordinal);
+  const std::uint64_t key = key_of(problem, ordinal, row_used);
   const Table* table = table_of<AnyProblem>().load(std::memory_order_relaxed);
   if (table != nullptr) {
     if (const Loaded* found = table->find(key)) return *found;  // another thread was first
@@ -172,7 +200,7 @@ const Loaded& Registry::State::load(const AnyProblem& problem, const Driver& ope
   if (!devices.contains(ordinal)) devices.emplace(ordinal, opened.device(ordinal));
   const Device& device = devices.at(ordinal);
 
-  const Loaded* loaded = &load_best(problem, opened, device);
+  const Loaded* loaded = &load_best(problem, opened, device, row_used.row);
   const Table::Row row{key, loaded};
   tables.push_back(std::make_unique<const Table>(table != nullptr ? table->with(row) : Table{{row}}));
   table_of<AnyProblem>().store(tables.back().get(), std::memory_order_release);
@@ -197,15 +225,17 @@ const Loaded& Registry::State::keep(const Variant& variant, KernelHandle kernel,
 
 /// Embedded or generated, as the policy says.
 template <class AnyProblem>
-const Loaded& Registry::State::load_best(const AnyProblem& problem, const Driver& opened, const Device& device) {
-  const ReadyChoice choice = choose_ready(ready, problem, device, policy);
+const Loaded& Registry::State::load_best(const AnyProblem& problem, const Driver& opened, const Device& device,
+                                         const TunedRow* tuned_row) {
+  const ReadyChoice choice = choose_ready(ready, problem, device, policy, tuned_row);
   const EmbeddedKernel* best = choice.kernel;
   if (choice.preferred) {
     if (const Loaded* loaded = load_embedded(*best, opened, device)) return *loaded;
+    if (tuned_row != nullptr) return load_best(problem, opened, device, nullptr);
     best = nullptr;
   }
   try {
-    return load_generated(variant_to_generate(problem, device, policy), opened, device);
+    return load_generated(variant_to_generate(problem, device, policy, tuned_row), opened, device);
   } catch (const Error& error) {
     if (error.status() != ATTUNE_NOT_COMPILED) throw;
     // No compiler here: a kernel that pads head_dim gives the same numbers.

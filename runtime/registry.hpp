@@ -8,6 +8,7 @@
 
 #include "attune/attune.h"
 #include "runtime/cache.hpp"
+#include "runtime/tuned_devices.hpp"
 
 namespace attune {
 
@@ -17,6 +18,7 @@ struct RegistryOptions {
   attune_compile_policy policy = ATTUNE_COMPILE_MISSING;
   std::filesystem::path cache_root = default_cache_root();
   std::vector<std::filesystem::path> bundles = {};  ///< files whose kernels come before all others
+  std::vector<TunedTable> tuned = default_tuned_tables();
 };
 
 /// Thread-safe; no lock and no allocation once a problem's kernel has been loaded.

@@ -5,10 +5,12 @@
 
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/explain_decode.hpp"
+#include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
 #include "runtime/decision.hpp"
+#include "runtime/tuned_devices.hpp"
 
 namespace attune::cli {
 namespace {
@@ -41,6 +43,7 @@ void print_decision_json(const Decision& decision) {
   } else {
     json["refusals"] = decision.refusals;
   }
+  json["tuned"] = tuned_json(decision.tuned);
   json["passed_over"] = json_of(decision.passed_over);
   json["considered"] = json_of(decision.considered);
   print_json(json);
@@ -61,7 +64,7 @@ Exit explain(const Options& options, const CLI::App& app) {
   if (options.decode.decode) {
     return explain_decode(options.decode.problem(options.problem, app), device, options.json);
   }
-  const Decision decision = decide(problem, device);
+  const Decision decision = decide(problem, device, ReadyKernels(), default_tuned_tables());
   if (options.json) {
     print_decision_json(decision);
   } else {

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/chunk_plan.hpp"
+#include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/decode_plan.hpp"
 #include "runtime/text.hpp"
+#include "runtime/tuned_devices.hpp"
 
 namespace attune::cli {
 namespace {
@@ -20,19 +22,14 @@ namespace {
 constexpr int usual_seqlen_k = 4096;
 
 /// A kernel and where it comes from.
-struct Chosen {
-  Variant variant;
-  bool embedded = false;
+std::string kernel_text(const Served& kernel) {
+  return fmt::format("{} {}", kernel.embedded ? "embedded" : "NVRTC, at first use:", kernel.variant.name());
+}
 
-  [[nodiscard]] std::string text() const {
-    return fmt::format("{} {}", embedded ? "embedded" : "NVRTC, at first use:", variant.name());
-  }
-};
-
+/// For what no table has rows of.
 template <class AnyProblem>
-Chosen choose_any(const AnyProblem& problem, const Device& device) {
-  const std::optional<Variant> embedded = choose(ReadyKernels().variants(AnyProblem::operation), problem, device);
-  return {embedded ? *embedded : own_variant(problem, device), embedded.has_value()};
+Served untuned(const AnyProblem& problem, const Device& device) {
+  return serve(ReadyKernels(), {}, problem, device);
 }
 
 std::string grid_text(const Grid& grid) { return fmt::format("grid {} x {} x {}", grid.x, grid.y, grid.z); }
@@ -59,19 +56,20 @@ std::string room_text(const DecodeProblem& problem, const DecodePlan& launch, co
                      counted(device.multiprocessors, "multiprocessor"));
 }
 
-std::string text_of(const DecodeProblem& problem, const Device& device, const Chosen& kernel,
+std::string text_of(const DecodeProblem& problem, const Device& device, const Served& kernel,
                     const DecodePlan& launch) {
-  std::string text = fmt::format("{} on {}\n  served by {}\n", problem.text(), device.name, kernel.text());
+  std::string text = fmt::format("{} on {}\n  served by {}\n", problem.text(), device.name, kernel_text(kernel));
+  text += kernel.tuned.text();
   text += fmt::format("  {}, {} threads a block, {} of shared memory\n", grid_text(launch.grid), launch.threads,
                       bytes_text(launch.shared_bytes));
   text += fmt::format("  {}\n  {}\n", room_text(problem, launch, device), parts_text(problem, launch));
   if (launch.combines()) {
-    text += fmt::format("  merged by {}, {}, through {} of workspace\n", choose_any(problem.merge(), device).text(),
+    text += fmt::format("  merged by {}, {}, through {} of workspace\n", kernel_text(untuned(problem.merge(), device)),
                         grid_text(launch.combine_grid), bytes_text(static_cast<double>(launch.workspace_bytes)));
   }
   if (problem.appends()) {
-    const Chosen store = choose_any(problem.store(), device);
-    text += fmt::format("  behind {}, {}, which stores the new keys\n", store.text(),
+    const Served store = untuned(problem.store(), device);
+    text += fmt::format("  behind {}, {}, which stores the new keys\n", kernel_text(store),
                         grid_text(plan(store.variant, problem.store()).grid));
   }
   if (problem.head_dim < launch.variant.head_dim) {
@@ -80,7 +78,7 @@ std::string text_of(const DecodeProblem& problem, const Device& device, const Ch
   return text;
 }
 
-nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& device, const Chosen& kernel,
+nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& device, const Served& kernel,
                                const DecodePlan& launch) {
   const auto grid = [](const Grid& one) { return nlohmann::ordered_json{one.x, one.y, one.z}; };
   nlohmann::ordered_json json{
@@ -95,12 +93,13 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
       {"splits", launch.splits},
       {"parts", launch.parts},
       {"blocks_at_once", blocks_per_multiprocessor(launch.variant, device) * device.multiprocessors},
-      {"workspace_bytes", launch.workspace_bytes}};
+      {"workspace_bytes", launch.workspace_bytes},
+      {"tuned", tuned_json(kernel.tuned)}};
   if (launch.combines()) {
-    json["combine"] = choose_any(problem.merge(), device).variant.name();
+    json["combine"] = untuned(problem.merge(), device).variant.name();
     json["combine_grid"] = grid(launch.combine_grid);
   }
-  if (problem.appends()) json["store"] = choose_any(problem.store(), device).variant.name();
+  if (problem.appends()) json["store"] = untuned(problem.store(), device).variant.name();
   return json;
 }
 
@@ -158,7 +157,7 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
 
 Exit explain_decode(const DecodeProblem& problem, const Device& device, bool json) {
   if (!report_unsound(problem)) return Exit::bad_usage;
-  const Chosen kernel = choose_any(problem, device);
+  const Served kernel = serve(ReadyKernels(), default_tuned_tables(), problem, device);
   if (const std::vector<std::string> reasons = refusals(kernel.variant, problem, device); !reasons.empty()) {
     if (json) {
       print_json({{"problem", problem.text()}, {"device", device.name}, {"served", false}, {"refusals", reasons}});

@@ -7,14 +7,18 @@ macro(attune_find_nvcc)
                DOC "nvcc of the CUDA toolkit")
 endmacro()
 
-# Adds the command that makes FOLDER/kernels.attune of the specs: sources are emitted at build time, and nvcc compiles
-# those alone that changed, on all cores. Without specs the bundle is empty.
+# Adds the command that makes FOLDER/kernels.attune of the specs, and of the variants that tables of tuned problems name:
+# sources are emitted at build time, and nvcc compiles those alone that changed, on all cores. Without any the bundle is
+# empty.
 function(attune_bundle_command folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SPECS;ARCHS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SPECS;TUNED;ARCHS")
   set(options)
-  if(arg_SPECS)
+  if(arg_SPECS OR arg_TUNED)
     list(APPEND options --nvcc ${ATTUNE_NVCC})
   endif()
+  foreach(table IN LISTS arg_TUNED)
+    list(APPEND options --tuned ${table})
+  endforeach()
   if(arg_ARCHS)
     list(APPEND options --arch ${arg_ARCHS})
   endif()
@@ -24,7 +28,7 @@ function(attune_bundle_command folder)
   add_custom_command(
     OUTPUT ${folder}/kernels.attune
     COMMAND attune::attune-gen kernels --templates ${templates} --out ${folder} ${options} -- ${arg_SPECS}
-    DEPENDS attune::attune-gen ${template_files} ${arg_SPECS}
+    DEPENDS attune::attune-gen ${template_files} ${arg_SPECS} ${arg_TUNED}
     COMMENT "Kernels of ${folder}"
     USES_TERMINAL
     VERBATIM)

@@ -21,6 +21,7 @@
 #include "runtime/error.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/registries.hpp"
+#include "runtime/tuned_devices.hpp"
 
 namespace nb = nanobind;
 
@@ -85,7 +86,8 @@ Place place_of(const std::optional<std::string>& name, std::optional<int> ordina
 
 Decision decide_at(const Place& place, const Problem& problem) {
   if (place.emulator) return decide_emulated(problem);
-  return decide(problem, place.arch != nullptr ? device_of(*place.arch) : driver().device(place.ordinal));
+  return decide(problem, place.arch != nullptr ? device_of(*place.arch) : driver().device(place.ordinal),
+                ReadyKernels(), default_tuned_tables());
 }
 
 nb::tuple texts(const std::vector<std::string>& lines) {

@@ -1,0 +1,150 @@
+// A registry with a tuned table over a driver that is not one: which kernel is loaded, and what a repeated call costs.
+#include <doctest/doctest.h>
+
+#ifdef ATTUNE_FAKE_LIBCUDA
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "attune/attune.hpp"
+#include "runtime/driver.hpp"
+#include "runtime/registry.hpp"
+#include "tests/unit/registry_bench.hpp"
+#include "tests/unit/tuned_tables.hpp"
+
+using namespace attune;
+using namespace attune::registry_tests;
+using namespace attune::tuned_tests;
+
+namespace {
+
+attune_prefill_args args_of(const Problem& problem) {
+  const int heads_q = problem.heads_q;
+  const api::Prefill call{.shape = {.dtype = api::Dtype::bf16,
+                                    .batch = problem.batch,
+                                    .seqlen_q = problem.seqlen_q,
+                                    .seqlen_k = problem.seqlen_k,
+                                    .heads_q = heads_q,
+                                    .heads_kv = problem.heads_kv,
+                                    .head_dim = problem.head_dim,
+                                    .causal = true},
+                          .q = api::bshd(address(0x1000), problem.seqlen_q, heads_q, problem.head_dim),
+                          .k = api::bshd(address(0x2000), problem.seqlen_k, problem.heads_kv, problem.head_dim),
+                          .v = api::bshd(address(0x3000), problem.seqlen_k, problem.heads_kv, problem.head_dim),
+                          .o = api::bshd(address(0x4000), problem.seqlen_q, heads_q, problem.head_dim),
+                          .softmax_scale = 0.5F};
+  return call.args();
+}
+
+Variant of_warps(int warps) {
+  Variant variant = sm80(16 * warps, 32);
+  variant.warps = warps;
+  return variant;
+}
+
+constexpr int threads_of_warp = 32;
+
+/// Rows for two problems that have the same key, served by kernels that their threads tell apart.
+TunedTable two_rows(const TunedGpu& gpu) {
+  TunedTable table{.gpu = gpu, .rows = {}};
+  table.put({prefill(2, 4096), result_of(of_warps(2))});
+  table.put({prefill(2, 16384), result_of(of_warps(3))});
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("each problem is served by its row's kernel, those that share a key too, and one far from all as without") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
+  const TunedTable table = two_rows(tuned_gpu(Driver().device(0)));
+  REQUIRE(prefill(2, 4096).key() == prefill(2, 16384).key());
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+  options.tuned = {table};
+  Registry registry(std::move(options));
+  const auto threads_for = [&](int seqlen) {
+    registry.prefill(args_of(prefill(2, seqlen)), nullptr);
+    return static_cast<int>(fake.last_launch.block);
+  };
+  CHECK(threads_for(4096) == 2 * threads_of_warp);
+  CHECK(threads_for(16384) == 3 * threads_of_warp);
+  CHECK(threads_for(4000) == 2 * threads_of_warp);
+  CHECK(threads_for(20000) == 3 * threads_of_warp);
+  CHECK(fake.loads == 2);
+  const int untuned = threads_for(64);
+  CHECK(untuned != 2 * threads_of_warp);
+  CHECK(untuned != 3 * threads_of_warp);
+  CHECK(threads_for(4096) == 2 * threads_of_warp);
+  CHECK(fake.loads == 3);
+}
+
+TEST_CASE("a table of another GPU changes nothing") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
+  TunedGpu gpu = tuned_gpu(Driver().device(0));
+  ++gpu.multiprocessors;
+  RegistryOptions options = bench.options();
+  options.tuned = {two_rows(gpu)};
+  Registry registry(std::move(options));
+  registry.prefill(args_of(prefill(2, 4096)), nullptr);
+  CHECK(fake.last_launch.block != 2 * threads_of_warp);
+}
+
+TEST_CASE("a repeated call with a tuned table allocates nothing, loads nothing and costs little") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
+  const auto median_ns = [&](const TunedTable& table) {
+    RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+    options.tuned = {table};
+    Registry registry(std::move(options));
+    const attune_prefill_args args = args_of(prefill(2, 4096));
+    registry.prefill(args, nullptr);
+    const int loads = fake.loads;
+    const long long before = allocations();
+    std::array<double, 21> times{};
+    for (double& time : times) {
+      constexpr int calls = 2000;
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < calls; ++i) registry.prefill(args, nullptr);
+      time = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / calls;
+    }
+    CHECK(fake.loads == loads);
+    CHECK(allocations() == before);
+    std::ranges::nth_element(times, times.begin() + times.size() / 2);
+    return times[times.size() / 2];
+  };
+  const TunedGpu gpu = tuned_gpu(Driver().device(0));
+  const double without = median_ns({.gpu = gpu, .rows = {}});
+  const double with = median_ns(two_rows(gpu));
+  MESSAGE("a call takes " << without << " ns without rows, " << with << " ns with them");
+  CHECK(with < without + 500);  // ten times what it should, on a busy machine
+}
+
+TEST_CASE("a tuned variant that no compiler can build leaves the problem to the heuristic's embedded kernel") {
+  const auto kernels = embedded_kernels();
+  const bool has_embedded = std::ranges::any_of(
+      kernels, [](const EmbeddedKernel& kernel) { return family_of(kernel.variant).operation == Operation::prefill; });
+  if (!has_embedded) {
+    MESSAGE("skipped: no kernels are embedded");
+    return;
+  }
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_NEVER);
+  options.tuned = {two_rows(tuned_gpu(Driver().device(0)))};
+  Registry registry(std::move(options));
+  registry.prefill(args_of(prefill(2, 4096)), nullptr);
+  CHECK(fake.last_launch.block != 2 * threads_of_warp);
+}
+
+#else
+TEST_CASE("the registry with tuned tables") { MESSAGE("skipped: built without ATTUNE_FAKE_LIBCUDA"); }
+#endif

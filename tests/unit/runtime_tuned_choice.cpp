@@ -1,0 +1,124 @@
+// Tuned rows before the heuristic, by every compile policy; and which tables there are.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "runtime/choice.hpp"
+#include "runtime/error.hpp"
+#include "runtime/files.hpp"
+#include "runtime/tuned_devices.hpp"
+#include "tests/unit/tuned_tables.hpp"
+
+namespace {
+
+using namespace attune;
+using namespace attune::tuned_tests;
+
+EmbeddedKernel ready_kernel(const Variant& variant) { return {.variant = variant, .name = "kernel", .fatbin = ""}; }
+
+/// ATTUNE_TUNED of this value for as long as it lives.
+class TunedVariable {
+ public:
+  explicit TunedVariable(const std::string& value) { setenv("ATTUNE_TUNED", value.c_str(), 1); }
+  ~TunedVariable() { unsetenv("ATTUNE_TUNED"); }
+  TunedVariable(const TunedVariable&) = delete;
+  TunedVariable& operator=(const TunedVariable&) = delete;
+};
+
+class Folder {
+ public:
+  Folder() : path_(make_unique_folder(std::filesystem::temp_directory_path() / "attune-tuned-")) {}
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  [[nodiscard]] std::filesystem::path write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+    return path_ / name;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const Problem problem = prefill(4, 4096);
+const TunedRow row{problem, result_of(sm80(64, 32))};
+const Device device = device_of(h200);
+
+}  // namespace
+
+TEST_CASE(
+    "a tuned variant that is ready serves whatever the policy, and one that is not gives way unless it is exact") {
+  const std::vector<EmbeddedKernel> both{ready_kernel(sm80(128, 64)), ready_kernel(sm80(64, 32))};
+  const ReadyKernels ready(both);
+  for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_NEVER, ATTUNE_COMPILE_EXACT}) {
+    CHECK(choose_ready(ready, problem, device, policy).kernel->variant == sm80(128, 64));
+    const ReadyChoice tuned = choose_ready(ready, problem, device, policy, &row);
+    CHECK(tuned.kernel->variant == sm80(64, 32));
+    CHECK(tuned.preferred);
+  }
+  const ReadyKernels other(std::span(both).first(1));
+  for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_NEVER}) {
+    const ReadyChoice heuristic = choose_ready(other, problem, device, policy, &row);
+    CHECK(heuristic.kernel->variant == sm80(128, 64));
+    CHECK(heuristic.preferred);
+  }
+  // What serves where nothing can be compiled.
+  const ReadyChoice exact = choose_ready(other, problem, device, ATTUNE_COMPILE_EXACT, &row);
+  CHECK(exact.kernel->variant == sm80(128, 64));
+  CHECK_FALSE(exact.preferred);
+}
+
+TEST_CASE("what is generated for a tuned problem is the row's variant, where the policy allows") {
+  CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_MISSING, &row) == sm80(64, 32));
+  CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_EXACT, &row) == sm80(64, 32));
+  CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_EXACT) == choose_own(problem, device).variant);
+  CHECK_THROWS_AS(variant_to_generate(problem, device, ATTUNE_COMPILE_NEVER, &row), Error);
+}
+
+TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {
+  const Folder folder;
+  std::vector<std::string> said;
+  const CacheLog log = [&](const std::string& line) { said.push_back(line); };
+  {
+    const TunedVariable variable(folder.write("h200.yaml", tuned_text(table_of())).string());
+    CHECK(default_tuned_tables(log) == std::vector<TunedTable>{table_of()});
+  }
+  {
+    const TunedVariable off("off");
+    CHECK(default_tuned_tables(log).empty());
+  }
+  CHECK(said.empty());
+  const TunedVariable bad(folder.write("bad.yaml", "rows:\n- {}\n- {}\n").string());
+  CHECK(default_tuned_tables(log).empty());
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("bad.yaml:2:1: a row stands before gpu: and rows:") != std::string::npos);
+  CHECK(said[0].find("(and 2 more)") != std::string::npos);
+}
+
+TEST_CASE("a registry asks for each device once, and for none where it has no tables") {
+  int asked = 0;
+  const auto find_device = [&](int) {
+    ++asked;
+    return device;
+  };
+  TunedDevices none({});
+  CHECK(none.rows(0, find_device) == nullptr);
+  CHECK(asked == 0);
+  TunedDevices devices({table_of()});
+  const TunedRows* rows = devices.rows(3, find_device);
+  REQUIRE(rows != nullptr);
+  CHECK(rows->number(problem) > 0);
+  CHECK(devices.rows(3, find_device) == rows);
+  CHECK(asked == 1);
+  CHECK(devices.rows(64, find_device) == nullptr);
+  TunedDevices elsewhere({table_of({.name = "NVIDIA A100", .capability = 80, .multiprocessors = 108})});
+  CHECK(elsewhere.rows(0, find_device)->number(problem) == 0);
+}

@@ -1,0 +1,195 @@
+// Which row of a tuned table answers for a problem, and what is said where none does.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "runtime/tuned_devices.hpp"
+#include "runtime/tuned_distance.hpp"
+#include "runtime/tuned_verdict.hpp"
+#include "tests/unit/tuned_tables.hpp"
+
+namespace {
+
+using namespace attune;
+using namespace attune::tuned_tests;
+
+double between(const auto& a, const auto& b) { return tuned_distance(tuned_shape(a), tuned_shape(b)); }
+
+bool alike(const auto& a, const auto& b) { return tuned_shape(a).kind == tuned_shape(b).kind; }
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// A ready kernel of this variant, which nobody loads.
+EmbeddedKernel ready_kernel(const Variant& variant) { return {.variant = variant, .name = "kernel", .fatbin = ""}; }
+
+}  // namespace
+
+TEST_CASE("the distance is the weighted sum of the powers of two by which sizes differ, in either direction") {
+  const Problem base = prefill(4, 4096);
+  Problem other = base;
+  CHECK(between(base, other) == 0);
+  other.seqlen_q = 8192;
+  CHECK(between(base, other) == doctest::Approx(1));
+  CHECK(between(other, base) == doctest::Approx(1));
+  other.seqlen_k = 1024;
+  CHECK(between(base, other) == doctest::Approx(2));
+  other = base;
+  other.batch = 16;
+  CHECK(between(base, other) == doctest::Approx(1));
+  other = base;
+  other.heads_q = 64;
+  CHECK(between(base, other) == doctest::Approx(1));
+  other = base;
+  other.batch = 2;
+  other.heads_q = 64;
+  other.heads_kv = 16;
+  CHECK(between(base, other) == 0);
+  DecodeProblem paged = decode(8, 4096);
+  paged.page_size = 16;
+  paged.table_width = 256;
+  DecodeProblem wider = paged;
+  wider.page_size = 64;
+  CHECK(between(paged, wider) == doctest::Approx(0.5));
+}
+
+TEST_CASE("with a window keys are those that a query sees, and a ragged batch has its mean lengths") {
+  Problem near = prefill(1, 4096);
+  near.set_window(127, 0);
+  Problem far = prefill(1, 32768);
+  far.set_window(127, 0);
+  CHECK(between(near, far) == doctest::Approx(3));  // that of seqlen_q
+  far.set_window(255, 0);
+  CHECK(between(near, far) == doctest::Approx(3.5));
+  Problem ragged = prefill(4, 4096);
+  ragged.ragged = true;
+  ragged.total_q = ragged.total_k = 4 * 4096;
+  Problem half = ragged;
+  half.total_q = half.total_k = 2 * 4096;
+  CHECK(between(ragged, half) == doctest::Approx(1.5));
+}
+
+TEST_CASE("element type, head dimensions, mask and features are never other ones") {
+  const Problem base = prefill(4, 4096);
+  std::vector<Problem> others(8, base);
+  others[0].dtype = Dtype::fp16;
+  others[1].head_dim = 64;
+  others[2].head_dim_v = 64;
+  others[3].causal = false;
+  others[4].set_window(100, 0);
+  others[5].softcap = 30;
+  others[6].ragged = true;
+  others[7].paged = true;
+  for (const Problem& other : others) CHECK_FALSE(alike(base, other));
+  Problem same = base;
+  same.head_dim_v = 128;
+  same.batch = 7;
+  CHECK(alike(base, same));
+  const DecodeProblem decoded = decode(4, 4096);
+  std::vector<DecodeProblem> decodes(8, decoded);
+  decodes[0].dtype = Dtype::fp16;
+  decodes[1].head_dim = 64;
+  decodes[2].window_left = 10;
+  decodes[3].softcap = 30;
+  decodes[4].table_width = 2;
+  decodes[5].equal_lengths = true;
+  decodes[6].splits = 2;
+  decodes[7].rotary = Rotary::halves;
+  for (const DecodeProblem& other : decodes) CHECK_FALSE(alike(decoded, other));
+}
+
+TEST_CASE("the nearest row answers, its own problem's before all, and of two equally far the first") {
+  const TunedTable table = table_of();
+  const TunedRows rows(table, device_of(h200));
+  for (unsigned number = 1; number <= table.rows.size(); ++number) {
+    CHECK(rows.row(number) == &table.rows[number - 1]);
+    std::visit([&](const auto& problem) { CHECK(rows.number(problem) == number); }, table.rows[number - 1].problem);
+  }
+  CHECK(rows.row(0) == nullptr);
+  CHECK(rows.row(rows.number(prefill(4, 5000)))->problem == TunedProblem(prefill(4, 4096)));
+  CHECK(rows.row(rows.number(prefill(1, 12000)))->problem == TunedProblem(prefill(1, 16384)));
+  CHECK(rows.number(prefill(4, 100)) == 0);
+  CHECK(rows.row(rows.number(decode(16, 20000)))->problem == TunedProblem(decode(8, 32768)));
+
+  TunedTable pair{.gpu = h200, .rows = {}};
+  pair.put({prefill(4, 1024), result_of(sm80(128, 64))});
+  pair.put({prefill(4, 4096), result_of(sm80(64, 64))});
+  CHECK(TunedRows(pair, device_of(h200)).number(prefill(4, 2048)) == 1);
+}
+
+TEST_CASE("a row whose variant cannot serve the problem gives way to the next") {
+  Variant for_four = sm80(64, 64);
+  for_four.gqa_ratio = 4;
+  TunedTable table{.gpu = h200, .rows = {}};
+  table.put({prefill(4, 4096), result_of(for_four)});
+  table.put({prefill(4, 16384), result_of(sm80(128, 64))});
+  const TunedRows rows(table, device_of(h200));
+  CHECK(rows.number(prefill(4, 4096)) == 1);
+  Problem other = prefill(4, 4096);
+  other.heads_q = 8;
+  other.heads_kv = 8;
+  other.seqlen_k = 16384;
+  other.seqlen_q = 8192;
+  CHECK(rows.number(other) == 0);  // 2 powers of heads and more
+  other.heads_q = 16;
+  CHECK(rows.number(other) == 2);
+  table.rows.pop_back();
+  const TunedMatch match = TunedRows(table, device_of(h200)).match(other);
+  CHECK_FALSE(match.applies());
+  REQUIRE(match.row != nullptr);
+  CHECK(contains(match.refusals.at(0), "gqa_ratio"));
+}
+
+TEST_CASE("what one thread remembers of a table is never another table's answer") {
+  const TunedTable first = table_of();
+  TunedTable second = first;
+  second.rows.erase(second.rows.begin());
+  const auto number = [](const TunedTable& table) {
+    return TunedRows(table, device_of(h200)).number(prefill(4, 4096));
+  };
+  for (int i = 0; i < 3; ++i) {
+    CHECK(first.rows.at(number(first) - 1).problem == TunedProblem(prefill(4, 4096)));
+    CHECK(number(second) != number(first));
+  }
+}
+
+TEST_CASE("a table is for the GPU of its name, compute capability and number of multiprocessors alone") {
+  const std::vector<TunedTable> tables{table_of()};
+  Device device = device_of(h200);
+  CHECK(tuned_table_for(tables, device).table == tables.data());
+  device.multiprocessors = 60;
+  CHECK(tuned_table_for(tables, device).table == nullptr);
+  CHECK(contains(tuned_table_for(tables, device).reason, "with 132 multiprocessors, this one has 9.0 and 60"));
+  device.name = "NVIDIA A100";
+  CHECK(tuned_table_for(tables, device).reason == "no tuned table for NVIDIA A100");
+}
+
+TEST_CASE("the verdict names the row that decides, or the reason why none does") {
+  const std::vector<TunedTable> tables{table_of()};
+  const Device device = device_of(h200);
+  const ReadyKernels none(std::span<const EmbeddedKernel>{});
+  const Served built = serve(none, tables, prefill(4, 4096), device);
+  CHECK_FALSE(built.embedded);
+  CHECK(built.variant == sm80(128, 64));
+  CHECK(built.tuned.text() ==
+        "  by the tuned row bf16 d128 b4 hq32 hk8 lq4096 lk4096 causal, 0.0 away: 412 us, where the heuristic's choice "
+        "took 431 us; 2026-11-22\n");
+  CHECK(contains(serve(none, tables, prefill(4, 100), device).tuned.text(), "away, limit 3"));
+  CHECK(contains(serve(none, {}, prefill(4, 4096), device).tuned.text(), "no tuned table for NVIDIA H200"));
+  Problem other = prefill(4, 4096);
+  other.softcap = 10;
+  CHECK(contains(serve(none, tables, other, device).tuned.text(), "no row of this element type"));
+
+  // The row's variant is ready, made for one architecture; and then another alone.
+  Variant tuned = sm80(128, 64);
+  tuned.arch = 1U << 4;
+  const std::vector<EmbeddedKernel> both{ready_kernel(sm80(64, 64)), ready_kernel(tuned)};
+  CHECK(serve(ReadyKernels(both), tables, prefill(4, 4096), device).variant == tuned);
+  const Served heuristic = serve(ReadyKernels(std::span(both).first(1)), tables, prefill(4, 4096), device);
+  CHECK(heuristic.embedded);
+  CHECK(heuristic.variant == sm80(64, 64));
+  CHECK(contains(heuristic.tuned.text(), "is not embedded; ATTUNE_COMPILE_EXACT would build it"));
+  const Served decoded = serve(none, tables, decode(8, 32768), device);
+  CHECK(contains(decoded.tuned.text(), "by the tuned row decode bf16 d128 b8"));
+}

@@ -37,7 +37,8 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, c
   const auto best = choose(ready.variants(AnyProblem::operation), problem, device);
   if (!best) return {};
   const bool padded = best->columns() > choose_own(problem, device).variant.columns();
-  return {.kernel = ready.find(*best), .preferred = !(padded && policy == ATTUNE_COMPILE_EXACT)};
+  const bool exact = policy == ATTUNE_COMPILE_EXACT || policy == ATTUNE_COMPILE_BACKGROUND;
+  return {.kernel = ready.find(*best), .preferred = !(padded && exact)};
 }
 
 template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy);
@@ -79,25 +80,22 @@ OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return
 OwnChoice choose_own(const CheckProblem& problem, const Device& device) { return only_choice(problem, device); }
 
 template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy) {
+Variant variant_to_generate(const AnyProblem& problem, const Device& device) {
   const OwnChoice own = choose_own(problem, device);
   if (!own.refusals.empty()) {
     throw Error(ATTUNE_UNSUPPORTED,
                 fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
                             device.capability / 10, device.capability % 10, fmt::join(own.refusals, "; ")));
   }
-  if (policy == ATTUNE_COMPILE_NEVER) {
-    throw Error(ATTUNE_NOT_COMPILED, "the compile policy is ATTUNE_COMPILE_NEVER");
-  }
   return own.variant;
 }
 
-template Variant variant_to_generate(const Problem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const DecodeProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const StoreProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const MergeProblem&, const Device&, attune_compile_policy);
-template Variant variant_to_generate(const CheckProblem&, const Device&, attune_compile_policy);
+template Variant variant_to_generate(const Problem&, const Device&);
+template Variant variant_to_generate(const DecodeProblem&, const Device&);
+template Variant variant_to_generate(const CombineProblem&, const Device&);
+template Variant variant_to_generate(const StoreProblem&, const Device&);
+template Variant variant_to_generate(const MergeProblem&, const Device&);
+template Variant variant_to_generate(const CheckProblem&, const Device&);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

@@ -43,9 +43,9 @@ OwnChoice choose_own(const MergeProblem& problem, const Device& device);
 OwnChoice choose_own(const CheckProblem& problem, const Device& device);
 
 /// The variant to generate for a problem of any operation. Throws Error{ATTUNE_UNSUPPORTED} when no kernel can serve it
-/// there, and Error{ATTUNE_NOT_COMPILED} when the policy forbids to compile one.
+/// there.
 template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy);
+Variant variant_to_generate(const AnyProblem& problem, const Device& device);
 
 /// The source of a variant, from the templates of the library.
 Source generate(const Variant& variant);

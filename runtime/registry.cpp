@@ -26,7 +26,7 @@ namespace attune {
 struct Registry::State {
   explicit State(RegistryOptions options)
       : policy(options.policy),
-        ready(std::move(options.ready)),
+        ready(options.ready ? std::move(*options.ready) : ReadyKernels()),
         log(std::move(options.log)),
         cache(std::move(options.cache_root), [this](const std::string& line) { log(ATTUNE_LOG_WARNING, line); }) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "attune/attune.h"
 #include "runtime/cache.hpp"
@@ -18,7 +19,7 @@ struct RegistryOptions {
   std::uint64_t emulator_seed = 1;
   attune_compile_policy policy = ATTUNE_COMPILE_MISSING;
   std::filesystem::path cache_root = default_cache_root();
-  ReadyKernels ready = ReadyKernels();
+  std::optional<ReadyKernels> ready = {};  ///< in place of the library's own
   Log log = warn_on_stderr;
 };
 

@@ -14,8 +14,17 @@ class Counters {
  public:
   using Count = std::atomic<std::uint64_t>;
 
-  /// A look-up that met a loaded kernel. On the way of every call: threads count apart from one another.
-  void hit() noexcept { hits_[stripe()].count.fetch_add(1, std::memory_order_relaxed); }
+  /// A look-up that met a loaded kernel. On the way of every call: a thread counts where no other does, so that it
+  /// needs no locked instruction (2 instead of 5 ns) unless it finds all places taken.
+  void hit() noexcept {
+    const std::size_t place = place_of_thread();
+    Count& hits = hits_[place].count;
+    if (place < own_places) {
+      hits.store(hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    } else {
+      hits.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
 
   void count_compile(double seconds) noexcept {
     constexpr double us_per_second = 1e6;
@@ -38,18 +47,15 @@ class Counters {
   [[nodiscard]] attune_counters snapshot() const;
 
  private:
-  struct alignas(64) Stripe {
+  struct alignas(64) Place {
     Count count = 0;
   };
-  static constexpr std::size_t stripe_bits = 5;
+  static constexpr std::size_t own_places = 64;
 
-  /// Of this thread: a hash of where its variables lie.
-  static std::size_t stripe() noexcept {
-    thread_local const char here = 0;
-    return reinterpret_cast<std::uintptr_t>(&here) * 0x9e3779b97f4a7c15 >> (64 - stripe_bits);
-  }
+  /// This thread's own place as long as it lives, or `own_places`, which the others share.
+  static std::size_t place_of_thread() noexcept;
 
-  std::array<Stripe, 1U << stripe_bits> hits_;
+  std::array<Place, own_places + 1> hits_;
 };
 
 }  // namespace attune

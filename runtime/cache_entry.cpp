@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "runtime/cache_layout.hpp"
 #include "generator/hash.hpp"
+#include "runtime/cache_layout.hpp"
 
 namespace attune::cache {
 namespace {

@@ -1,6 +1,6 @@
 // What a compiled kernel is found again by.
-#include "runtime/cache.hpp"
 #include "generator/hash.hpp"
+#include "runtime/cache.hpp"
 #include "templates/params.h"
 
 namespace attune {

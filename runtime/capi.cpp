@@ -1,14 +1,18 @@
 // The extern "C" surface: nothing but Registry behind a status code and a message.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "attune/attune.h"
 #include "runtime/arguments.hpp"
 #include "runtime/bundle.hpp"
 #include "runtime/error.hpp"
+#include "runtime/prepare_all.hpp"
 #include "runtime/registry.hpp"
 
 struct attune_registry {
@@ -56,6 +60,9 @@ void require(const void* pointer, const char* name) {
 /// Of attune_options before it had a device.
 constexpr std::size_t oldest_options_size = offsetof(attune_options, cache_dir) + sizeof(const char*);
 
+/// Of attune_counters as it was first.
+constexpr std::size_t oldest_counters_size = offsetof(attune_counters, pending) + sizeof(std::uint64_t);
+
 /// Where a field of an options struct ends.
 template <class Field>
 constexpr std::size_t end_of(std::size_t offset, const Field&) {
@@ -71,10 +78,10 @@ attune::RegistryOptions options_of(const attune_options* options) {
                                     options->struct_size, oldest_options_size));
   }
   const int policy = attune::raw(options->compile_policy);
-  if (policy < ATTUNE_COMPILE_MISSING || policy > ATTUNE_COMPILE_EXACT) {
+  if (policy < ATTUNE_COMPILE_MISSING || policy > ATTUNE_COMPILE_BACKGROUND) {
     throw attune::Error(ATTUNE_INVALID_ARGUMENT,
-                        fmt::format("attune_options.compile_policy is {}; it must be 0 (missing), 1 (never) or 2 "
-                                    "(exact)",
+                        fmt::format("attune_options.compile_policy is {}; it must be 0 (missing), 1 (frozen), 2 "
+                                    "(exact) or 3 (background)",
                                     policy));
   }
   result.policy = options->compile_policy;
@@ -97,7 +104,35 @@ attune::RegistryOptions options_of(const attune_options* options) {
       result.bundles.emplace_back(options->bundles[i]);
     }
   }
+  if (options->struct_size >= end_of(offsetof(attune_options, log_user), options->log_user) &&
+      options->log != nullptr) {
+    result.log = [log = options->log, user = options->log_user](attune_log_level level, const std::string& line) {
+      log(user, level, line.c_str());
+    };
+  }
   return result;
+}
+
+attune::AnyArgs args_of(const attune_prepare_item& item, std::size_t index) {
+  if (item.args == nullptr) {
+    throw attune::Error(ATTUNE_INVALID_ARGUMENT, fmt::format("items[{}].args is null", index));
+  }
+  const int operation = attune::raw(item.operation);
+  switch (operation) {
+    case ATTUNE_PREFILL:
+      return static_cast<const attune_prefill_args*>(item.args);
+    case ATTUNE_DECODE:
+      return static_cast<const attune_decode_args*>(item.args);
+    case ATTUNE_STORE_KV:
+      return static_cast<const attune_store_kv_args*>(item.args);
+    case ATTUNE_MERGE_STATES:
+      return static_cast<const attune_merge_states_args*>(item.args);
+    default:
+      throw attune::Error(ATTUNE_INVALID_ARGUMENT,
+                          fmt::format("items[{}].operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
+                                      "3 (merge_states)",
+                                      index, operation));
+  }
 }
 
 }  // namespace
@@ -124,6 +159,60 @@ attune_status attune_registry_create(const attune_options* options, attune_regis
 }
 
 void attune_registry_destroy(attune_registry* registry) { delete registry; }
+
+attune_status attune_registry_counters(const attune_registry* registry, attune_counters* counters) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(counters, "counters");
+    const std::size_t size = counters->struct_size;
+    if (size < oldest_counters_size) {
+      throw attune::Error(ATTUNE_INVALID_ARGUMENT,
+                          fmt::format("attune_counters.struct_size is {}; it must be sizeof(attune_counters), at least "
+                                      "{}",
+                                      size, oldest_counters_size));
+    }
+    attune_counters all = registry->registry.counters();
+    all.struct_size = size;
+    std::memcpy(counters, &all, std::min(size, sizeof(all)));
+  });
+}
+
+attune_status attune_registry_stop_background(attune_registry* registry) {
+  return guarded([&] {
+    require(registry, "registry");
+    registry->registry.stop_background();
+  });
+}
+
+attune_status attune_prepare_all(attune_registry* registry, const attune_prepare_item* items, size_t count,
+                                 int32_t threads, attune_prepare_callback callback, void* user) {
+  return guarded([&] {
+    require(registry, "registry");
+    if (count > 0) require(items, "items");
+    if (threads < 0) {
+      throw attune::Error(ATTUNE_INVALID_ARGUMENT,
+                          fmt::format("threads is {}; it must be 0 (one for each core) or more", threads));
+    }
+    std::vector<attune::AnyArgs> all;
+    all.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) all.push_back(args_of(items[i], i));
+    attune::OnProgress tell;
+    if (callback != nullptr) {
+      tell = [&](const attune::PrepareProgress& progress) {
+        const attune_prepare_progress raw{.struct_size = sizeof(raw),
+                                          .done = progress.done,
+                                          .total = progress.total,
+                                          .item = progress.item,
+                                          .name = progress.name.c_str(),
+                                          .seconds = progress.seconds,
+                                          .status = progress.status,
+                                          .message = progress.message.c_str()};
+        callback(user, &raw);
+      };
+    }
+    attune::prepare_all(registry->registry, all, threads, tell);
+  });
+}
 
 attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args) {
   return guarded([&] {

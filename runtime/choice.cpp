@@ -52,7 +52,8 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, c
   const auto best = choose(ready.variants(AnyProblem::operation), problem, device);
   if (!best) return {};
   const bool padded = best->columns() > choose_own(problem, device).variant.columns();
-  return {.kernel = ready.find(*best), .preferred = !((padded || tuned != nullptr) && policy == ATTUNE_COMPILE_EXACT)};
+  const bool exact = policy == ATTUNE_COMPILE_EXACT || policy == ATTUNE_COMPILE_BACKGROUND;
+  return {.kernel = ready.find(*best), .preferred = !((padded || tuned != nullptr) && exact)};
 }
 
 template const EmbeddedKernel* find_ready(const ReadyKernels&, const Variant&, const Problem&, const Device&);
@@ -102,26 +103,22 @@ OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return
 OwnChoice choose_own(const CheckProblem& problem, const Device& device) { return only_choice(problem, device); }
 
 template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy,
-                            const TunedRow* tuned) {
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, const TunedRow* tuned) {
   const OwnChoice own = choose_own(problem, device);
   if (!own.refusals.empty() && tuned == nullptr) {
     throw Error(ATTUNE_UNSUPPORTED,
                 fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
                             device.capability / 10, device.capability % 10, fmt::join(own.refusals, "; ")));
   }
-  if (policy == ATTUNE_COMPILE_NEVER) {
-    throw Error(ATTUNE_NOT_COMPILED, "the compile policy is ATTUNE_COMPILE_NEVER");
-  }
   return tuned != nullptr ? tuned->result.variant : own.variant;
 }
 
-template Variant variant_to_generate(const Problem&, const Device&, attune_compile_policy, const TunedRow*);
-template Variant variant_to_generate(const DecodeProblem&, const Device&, attune_compile_policy, const TunedRow*);
-template Variant variant_to_generate(const CombineProblem&, const Device&, attune_compile_policy, const TunedRow*);
-template Variant variant_to_generate(const StoreProblem&, const Device&, attune_compile_policy, const TunedRow*);
-template Variant variant_to_generate(const MergeProblem&, const Device&, attune_compile_policy, const TunedRow*);
-template Variant variant_to_generate(const CheckProblem&, const Device&, attune_compile_policy, const TunedRow*);
+template Variant variant_to_generate(const Problem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const DecodeProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const CombineProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const StoreProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const MergeProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const CheckProblem&, const Device&, const TunedRow*);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

@@ -51,11 +51,9 @@ OwnChoice choose_own(const MergeProblem& problem, const Device& device);
 OwnChoice choose_own(const CheckProblem& problem, const Device& device);
 
 /// The variant to generate for a problem of any operation: that of the row that answers for it, if there is one. Throws
-/// Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there, and Error{ATTUNE_NOT_COMPILED} when the policy forbids
-/// to compile one.
+/// Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there.
 template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, attune_compile_policy policy,
-                            const TunedRow* tuned = nullptr);
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, const TunedRow* tuned = nullptr);
 
 /// The source of a variant, from the templates of the library.
 Source generate(const Variant& variant);

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "generator/hash.hpp"
 #include "runtime/cache_layout.hpp"
 #include "runtime/files.hpp"
-#include "generator/hash.hpp"
 #include "runtime/nvrtc_abi.hpp"
 
 namespace attune {

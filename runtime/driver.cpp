@@ -31,6 +31,7 @@ struct Driver::Api {
   cuda::PrimaryRetain* primary_retain = nullptr;
   cuda::PrimaryRelease* primary_release = nullptr;
   cuda::CtxSetCurrent* ctx_set_current = nullptr;
+  cuda::CtxGetCurrent* ctx_get_current = nullptr;
   cuda::CtxGetDevice* ctx_get_device = nullptr;
   cuda::CtxSynchronize* ctx_synchronize = nullptr;
   cuda::StreamSynchronize* stream_synchronize = nullptr;
@@ -144,6 +145,7 @@ void Driver::Api::resolve() {
   require(primary_retain, "cuDevicePrimaryCtxRetain", cuda::primary_retain_version);
   require(primary_release, "cuDevicePrimaryCtxRelease", cuda::primary_release_version);
   require(ctx_set_current, "cuCtxSetCurrent", cuda::ctx_set_current_version);
+  require(ctx_get_current, "cuCtxGetCurrent", cuda::ctx_get_current_version);
   require(ctx_get_device, "cuCtxGetDevice", cuda::ctx_version);
   require(ctx_synchronize, "cuCtxSynchronize", cuda::ctx_version);
   require(stream_synchronize, "cuStreamSynchronize", cuda::stream_version);
@@ -233,6 +235,14 @@ std::optional<int> Driver::current_device() const {
   api_->check(result, "cuCtxGetDevice");
   return device;
 }
+
+void* Driver::current_context() const {
+  cuda::Handle context = nullptr;
+  api_->check(api_->ctx_get_current(&context), "cuCtxGetCurrent");
+  return context;
+}
+
+void Driver::use_context(void* context) const { api_->check(api_->ctx_set_current(context), "cuCtxSetCurrent"); }
 
 void Driver::make_current(int ordinal) const {
   const std::lock_guard lock(api_->retained_mutex);

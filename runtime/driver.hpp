@@ -42,6 +42,12 @@ class Driver {
   /// Ordinal of the current context's device; nothing when the thread has no context.
   [[nodiscard]] std::optional<int> current_device() const;
 
+  /// The current context of this thread; null when it has none.
+  [[nodiscard]] void* current_context() const;
+
+  /// Makes a context that another thread had current this thread's.
+  void use_context(void* context) const;
+
   /// Makes the primary context of a device current on this thread (for the tool and tests; a library call
   /// uses the caller's context).
   void make_current(int ordinal) const;

@@ -1,7 +1,10 @@
 #include "runtime/emulated.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "runtime/arguments.hpp"
@@ -99,27 +102,61 @@ Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& so
   return cache.find_or_build(emulator_key(compiler, source), source, [&] { return compiler.compile(source); });
 }
 
-template <class AnyProblem>
-const EmulatedKernels::Kernels::value_type& EmulatedKernels::kernel_for(const AnyProblem& problem) {
-  if (policy_ == ATTUNE_COMPILE_NEVER) {
-    throw Error(ATTUNE_NOT_COMPILED,
-                "the compile policy is ATTUNE_COMPILE_NEVER, and the emulator runs nothing but what it compiled");
+const emulator::HostCompiler& EmulatedKernels::open_compiler() {
+  const std::lock_guard lock(compiler_mutex_);
+  if (compiler_ == nullptr) compiler_ = std::make_unique<emulator::HostCompiler>();
+  return *compiler_;
+}
+
+std::unique_ptr<const EmulatedKernels::Made> EmulatedKernels::make(const Variant& variant) {
+  const Source source = generate(variant);
+  const emulator::HostCompiler& compiler = open_compiler();
+  const CacheKey key = emulator_key(compiler, source);
+  std::optional<Compiled> compiled;
+  bool built = false;
+  if (policy_ == ATTUNE_COMPILE_FROZEN) {
+    compiled = cache_.find(key);
+    if (!compiled) {
+      throw Error(ATTUNE_NOT_COMPILED, fmt::format("the compile policy is ATTUNE_COMPILE_FROZEN, and {} is not in the "
+                                                   "cache ({}), the emulator's only source of kernels then",
+                                                   variant.name(), cache_.root().string()));
+    }
+  } else {
+    compiled = cache_.find_or_build(key, source, [&] {
+      Compiled result = compiler.compile(source);
+      counters_.count_compile(result.seconds);
+      built = true;
+      return result;
+    });
   }
-  const std::lock_guard lock(mutex_);
+  auto made = std::make_unique<const Made>(Made{variant, emulator::Kernel(compiled->image, source.name)});
+  counters_.bytes_loaded += compiled->image.size();
+  if (!built) ++counters_.disk_loads;
+  return made;
+}
+
+template <class AnyProblem>
+const EmulatedKernels::Made& EmulatedKernels::kernel_for(const AnyProblem& problem) {
   const Device device = emulator::device();
   const ReadyChoice choice = choose_ready(ready_, problem, device, policy_);
-  const Variant variant = choice.preferred ? choice.kernel->variant : variant_to_generate(problem, device, policy_);
-  if (const auto known = kernels_.find(variant); known != kernels_.end()) return *known;
-  const Source source = generate(variant);
-  if (compiler_ == nullptr) compiler_ = std::make_unique<emulator::HostCompiler>();
-  const Compiled compiled = compile_cached(*compiler_, source, cache_);
-  return *kernels_.emplace(variant, emulator::Kernel(compiled.image, source.name)).first;
+  const Variant variant = choice.preferred ? choice.kernel->variant : variant_to_generate(problem, device);
+  if (const Made* made = kernels_.find(variant)) {
+    counters_.hit();
+    return *made;
+  }
+  ++counters_.misses;
+  try {
+    return *kernels_.get(variant, [&] { return make(variant); });
+  } catch (...) {
+    ++counters_.failures;
+    throw;
+  }
 }
 
 void EmulatedKernels::prepare(const Problem& problem) { kernel_for(problem); }
 
 DecodePlan EmulatedKernels::decode_plan(const DecodeProblem& problem) {
-  return plan(kernel_for(problem).first, problem, emulator::device());
+  return plan(kernel_for(problem).variant, problem, emulator::device());
 }
 
 void EmulatedKernels::prepare(const DecodeProblem& problem) {
@@ -132,7 +169,7 @@ void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem
   const DecodePlan planned = decode_plan(problem);
   check_workspace(args, planned);
   DecodeKernels kernels;
-  kernels.decode = &kernel_for(problem).second;
+  kernels.decode = &kernel_for(problem).kernel;
   if (!is_empty(problem.store())) {
     const auto& [variant, kernel] = kernel_for(problem.store());
     kernels.store = &kernel;

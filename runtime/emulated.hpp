@@ -2,17 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "attune/attune.h"
 #include "runtime/cache.hpp"
+#include "runtime/counters.hpp"
 #include "runtime/decode_plan.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/emulator/host_compiler.hpp"
+#include "runtime/made_once.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/problem.hpp"
 #include "runtime/ready_kernels.hpp"
@@ -61,8 +61,10 @@ Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& so
 class EmulatedKernels {
  public:
   /// What is ready says which variants are preferred; their images, for GPUs, are not used.
-  EmulatedKernels(attune_compile_policy policy, ReadyKernels ready, const Cache& cache, std::uint64_t seed)
-      : policy_(policy), ready_(std::move(ready)), cache_(cache), seed_(seed) {}
+  /// All three outlive it. With ATTUNE_COMPILE_BACKGROUND it compiles and waits, as with ATTUNE_COMPILE_EXACT.
+  EmulatedKernels(attune_compile_policy policy, const ReadyKernels& ready, const Cache& cache, Counters& counters,
+                  std::uint64_t seed)
+      : policy_(policy), ready_(ready), cache_(cache), counters_(counters), seed_(seed) {}
 
   /// Compiles or fetches what serves the problem. Throws Error.
   void prepare(const Problem& problem);
@@ -84,22 +86,28 @@ class EmulatedKernels {
   DecodePlan decode_plan(const DecodeProblem& problem);
 
  private:
-  using Kernels = std::map<Variant, emulator::Kernel>;
+  struct Made {
+    Variant variant;
+    emulator::Kernel kernel;
+  };
 
   template <class AnyProblem>
-  const Kernels::value_type& kernel_for(const AnyProblem& problem);
+  const Made& kernel_for(const AnyProblem& problem);
+  std::unique_ptr<const Made> make(const Variant& variant);
+  const emulator::HostCompiler& open_compiler();
 
   /// An operation that is one launch.
   template <class Args, class AnyProblem>
   void run(const Args& args, const AnyProblem& problem);
 
   const attune_compile_policy policy_;
-  const ReadyKernels ready_;
-  const Cache cache_;
+  const ReadyKernels& ready_;
+  const Cache& cache_;
+  Counters& counters_;
   const std::uint64_t seed_;
-  std::mutex mutex_;
+  std::mutex compiler_mutex_;  ///< of finding it
   std::unique_ptr<emulator::HostCompiler> compiler_;
-  Kernels kernels_;  ///< only ever grows
+  MadeOnce<Variant, Made> kernels_;
 };
 
 }  // namespace attune

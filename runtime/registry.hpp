@@ -3,11 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "attune/attune.h"
 #include "runtime/cache.hpp"
+#include "runtime/log.hpp"
+#include "runtime/ready_kernels.hpp"
 #include "runtime/tuned_devices.hpp"
 
 namespace attune {
@@ -18,7 +22,9 @@ struct RegistryOptions {
   attune_compile_policy policy = ATTUNE_COMPILE_MISSING;
   std::filesystem::path cache_root = default_cache_root();
   std::vector<std::filesystem::path> bundles = {};  ///< files whose kernels come before all others
+  std::optional<ReadyKernels> ready = {};           ///< in place of theirs and of all others
   std::vector<TunedTable> tuned = default_tuned_tables();
+  Log log = warn_on_stderr;
 };
 
 /// Thread-safe; no lock and no allocation once a problem's kernel has been loaded.
@@ -31,7 +37,8 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   /// Loads (embedded, disk, NVRTC: in this order) whatever serves this problem on the current context's
-  /// device; for the emulator, from the disk or the host's compiler. Throws Error.
+  /// device; for the emulator, from the disk or the host's compiler. Waits for a kernel that would be compiled in the
+  /// background. Throws Error.
   void prepare(const attune_prefill_args& args);
 
   /// The same for decode: both of its kernels, where it needs the second.
@@ -39,14 +46,22 @@ class Registry {
   void prepare(const attune_store_kv_args& args);
   void prepare(const attune_merge_states_args& args);
 
-  /// prepare(), then launches on the stream; the emulator is done when this returns. Throws Error.
+  /// Loads what is not loaded yet, then launches on the stream; the emulator is done when this returns. Throws Error.
   void prefill(const attune_prefill_args& args, void* stream);
   void decode(const attune_decode_args& args, void* stream);
   void store_kv(const attune_store_kv_args& args, void* stream);
   void merge_states(const attune_merge_states_args& args, void* stream);
 
-  /// Bytes of workspace that decode() needs. Throws Error.
+  /// Bytes of workspace that decode() needs, also when another kernel takes over. Throws Error.
   std::size_t decode_workspace(const attune_decode_args& args);
+
+  /// Makes the CUDA context that is current here current on whichever thread calls the result.
+  [[nodiscard]] std::function<void()> share_context();
+
+  /// attune_registry_stop_background()
+  void stop_background();
+
+  [[nodiscard]] attune_counters counters() const;
 
  private:
   struct State;

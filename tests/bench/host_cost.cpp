@@ -172,7 +172,9 @@ void print_run_time_kernel_times(const cli::Gpu& gpu) {
                                .compile_policy = ATTUNE_COMPILE_EXACT,
                                .cache_dir = cache_dir.c_str(),
                                .device = ATTUNE_DEVICE_CUDA,
-                               .emulator_seed = 1};
+                               .emulator_seed = 1,
+                               .log = nullptr,
+                               .log_user = nullptr};
   const auto prepare = [&] { TimedRegistry(&options).prepare(args); };
   const double compiled = ms_of(prepare);
   const double cached = median_ms(9, prepare);

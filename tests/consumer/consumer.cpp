@@ -5,7 +5,7 @@
 
 int main() {
   namespace at = attune::api;
-  const at::Attention attention({.compile = at::Compile::never, .cache_dir = {}});
+  const at::Attention attention({.compile = at::Compile::frozen, .cache_dir = {}});
 
   at::Prefill call{.shape = {.dtype = at::Dtype::fp16,
                              .batch = 0,

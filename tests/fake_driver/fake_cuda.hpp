@@ -46,7 +46,7 @@ static_assert(sizeof(FakeTensorMap) <= sizeof(AttuneTensorMap));
 /// Shared between the fake driver and the test, which resets it first.
 struct FakeCuda {
   // How it behaves.
-  std::atomic<int> current_device{-1};      ///< -1: no context
+  std::atomic<int> current_device{-1};      ///< of threads that have set no context themselves; -1: no context
   std::atomic<bool> refuse_fatbins{false};  ///< as a GPU for which they hold no code
   std::atomic<int> capability{90};
   std::atomic<int> fail_load{0};    ///< CUresult of the next load, once
@@ -62,12 +62,16 @@ struct FakeCuda {
   std::atomic<int> warmed{0};           ///< functions loaded into a context
   std::atomic<int> unrelaxed_loads{0};  ///< loads outside the relaxed capture mode
   std::atomic<int> loaded_for{-1};      ///< device of the last cuKernelSetAttribute
+  std::atomic<int> warmed_for{-1};      ///< device of the context that was current at the last cuFuncLoad
   std::atomic<int> shared_limit{0};     ///< its value
   FakeLaunch last_launch;               ///< only where one thread launches
   FakeLaunch second_launch;             ///< the one behind it
   FakeLaunch third_launch;
 
+  std::atomic<int> resets{0};
+
   void reset() {
+    ++resets;  // and no thread has a context of its own any more
     current_device = -1;
     refuse_fatbins = false;
     capability = 90;
@@ -76,7 +80,7 @@ struct FakeCuda {
     table_fault = {};
     capturing = false;
     loads = unloads = launches = encoded_maps = warmed = unrelaxed_loads = 0;
-    loaded_for = -1;
+    loaded_for = warmed_for = -1;
     shared_limit = 0;
     last_launch = {};
     second_launch = {};

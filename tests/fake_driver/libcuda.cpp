@@ -69,11 +69,31 @@ Result primary_retain(Handle* context, DeviceOrdinal device) {
   return *context = reinterpret_cast<Handle>(static_cast<std::uintptr_t>(device) + 1), success;
 }
 Result primary_release(DeviceOrdinal) { return success; }
+/// What a thread itself made current.
+struct OwnContext {
+  int resets = -1;  ///< it holds until the next one
+  int device = -1;
+};
+OwnContext& own_context() {
+  thread_local OwnContext own;
+  return own;
+}
+
+/// The device of the thread's context; -1: it has none.
+int device_of_thread() {
+  const OwnContext& own = own_context();
+  return own.resets == state().resets ? own.device : state().current_device.load();
+}
+
 Result ctx_set_current(Handle context) {
-  return state().current_device = static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1, success;
+  own_context() = {state().resets, static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1};
+  return success;
+}
+Result ctx_get_current(Handle* context) {
+  return *context = reinterpret_cast<Handle>(static_cast<std::uintptr_t>(device_of_thread()) + 1), success;
 }
 Result ctx_get_device(DeviceOrdinal* device) {
-  const int current = state().current_device;
+  const int current = device_of_thread();
   return current < 0 ? error_invalid_context : (*device = current, success);
 }
 Result ctx_synchronize() { return success; }
@@ -124,7 +144,10 @@ Result kernel_set_attribute(Attribute attribute, int value, Handle, DeviceOrdina
   return success;
 }
 Result func_get_attribute(int* value, Attribute, Handle) { return *value = 128, success; }
-Result func_load(Handle) { return ++state().warmed, success; }
+Result func_load(Handle) {
+  state().warmed_for = device_of_thread();
+  return ++state().warmed, success;
+}
 
 void note(attune::testing::FakeLaunch& launch, const LaunchConfig& config, Handle kernel, const void* params) {
   launch.grid = {.x = config.grid[0], .y = config.grid[1], .z = config.grid[2]};
@@ -232,6 +255,7 @@ const auto& entries() {
       entry("cuDevicePrimaryCtxRetain", primary_retain_version, primary_retain),
       entry("cuDevicePrimaryCtxRelease", primary_release_version, primary_release),
       entry("cuCtxSetCurrent", ctx_set_current_version, ctx_set_current),
+      entry("cuCtxGetCurrent", ctx_get_current_version, ctx_get_current),
       entry("cuCtxGetDevice", ctx_version, ctx_get_device),
       entry("cuCtxSynchronize", ctx_version, ctx_synchronize),
       entry("cuStreamSynchronize", stream_version, stream_synchronize),

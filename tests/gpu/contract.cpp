@@ -104,7 +104,9 @@ TEST_CASE("a kernel compiled for exactly this head_dim agrees, and its second us
                                  .compile_policy = ATTUNE_COMPILE_EXACT,
                                  .cache_dir = folder.c_str(),
                                  .device = ATTUNE_DEVICE_CUDA,
-                                 .emulator_seed = 1};
+                                 .emulator_seed = 1,
+                                 .log = nullptr,
+                                 .log_user = nullptr};
     attune_registry* registry = nullptr;
     REQUIRE(attune_registry_create(&options, &registry) == ATTUNE_OK);
     Problem problem = typical;

@@ -25,7 +25,9 @@ TestRegistry::TestRegistry(attune_compile_policy policy, attune_device device) {
                                .compile_policy = policy,
                                .cache_dir = nullptr,
                                .device = device,
-                               .emulator_seed = 1};
+                               .emulator_seed = 1,
+                               .log = nullptr,
+                               .log_user = nullptr};
   REQUIRE(attune_registry_create(&options, &registry_) == ATTUNE_OK);
 }
 

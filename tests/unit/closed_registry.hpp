@@ -15,7 +15,7 @@ class RegistryHandle {
   RegistryHandle() {
     attune_options options{};
     options.struct_size = sizeof(options);
-    options.compile_policy = ATTUNE_COMPILE_NEVER;
+    options.compile_policy = ATTUNE_COMPILE_FROZEN;
     REQUIRE(attune_registry_create(&options, &handle_) == ATTUNE_OK);
   }
   ~RegistryHandle() { attune_registry_destroy(handle_); }

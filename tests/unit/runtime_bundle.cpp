@@ -70,7 +70,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 TEST_CASE("a registry launches the kernel of a bundle, compiling nothing") {
   const Bench bench;
-  RegistryOptions options = bench.options(ATTUNE_COMPILE_NEVER);
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.bundles = {written(bench, "kernels.attune", bundle_of(own_variant_of_a_program()))};
   Registry registry(options);
   registry.prefill(some_args(), nullptr);

@@ -163,7 +163,7 @@ TEST_CASE("options of a caller older than the emulator are served, with a GPU in
   attune_options options{};
   std::memset(&options, 0xff, sizeof(options));  // what lies behind an older caller's struct
   options.struct_size = sizeof(Older);
-  options.compile_policy = ATTUNE_COMPILE_NEVER;
+  options.compile_policy = ATTUNE_COMPILE_FROZEN;
   options.cache_dir = nullptr;
   attune_registry* registry = nullptr;
   CHECK(attune_registry_create(&options, &registry) == ATTUNE_OK);
@@ -271,7 +271,7 @@ TEST_CASE("the C++ layouts have the strides they say") {
 
 TEST_CASE("the C++ API passes everything on and throws what it gets back") {
   namespace at = attune::api;
-  const at::Attention attention({.compile = at::Compile::never, .cache_dir = "/nowhere/at/all"});
+  const at::Attention attention({.compile = at::Compile::frozen, .cache_dir = "/nowhere/at/all"});
   at::Prefill call{.shape = {.dtype = at::Dtype::fp16,
                              .batch = 2,
                              .seqlen_q = 3,

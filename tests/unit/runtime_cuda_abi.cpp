@@ -147,6 +147,7 @@ static_assert(SameAbi<cuda::PrimaryRetain, PFN_cuDevicePrimaryCtxRetain_v7000>::
 static_assert(SameAbi<cuda::PrimaryRelease, PFN_cuDevicePrimaryCtxRelease_v11000>::value &&
               cuda::primary_release_version == 11000);
 static_assert(SameAbi<cuda::CtxSetCurrent, PFN_cuCtxSetCurrent_v4000>::value && cuda::ctx_set_current_version == 4000);
+static_assert(SameAbi<cuda::CtxGetCurrent, PFN_cuCtxGetCurrent_v4000>::value && cuda::ctx_get_current_version == 4000);
 static_assert(SameAbi<cuda::CtxGetDevice, PFN_cuCtxGetDevice_v2000>::value && cuda::ctx_version == 2000);
 static_assert(SameAbi<cuda::CtxSynchronize, PFN_cuCtxSynchronize_v2000>::value && cuda::ctx_version == 2000);
 static_assert(SameAbi<cuda::ExchangeCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010>::value &&

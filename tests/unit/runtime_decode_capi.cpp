@@ -135,7 +135,7 @@ TEST_CASE("null handles are refused") {
 }
 
 TEST_CASE("what a number of splits needs is known without a GPU, from shapes alone") {
-  const at::Attention attention({.compile = at::Compile::never, .cache_dir = "/nowhere/at/all"});
+  const at::Attention attention({.compile = at::Compile::frozen, .cache_dir = "/nowhere/at/all"});
   at::Decode call{.shape = good_call().shape};
   CHECK(attention.workspace(call) == std::size_t{2 * 2} * 2 * (3 * 4) * (128 + 1) * 4);
   call.shape.splits = 1;

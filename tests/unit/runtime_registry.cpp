@@ -120,7 +120,7 @@ TEST_CASE("a device that is too old is refused with its name") {
 TEST_CASE("the policy never compiles when it says never") {
   const Bench bench;
   Bench::fake().refuse_fatbins = true;
-  Registry registry(bench.options(ATTUNE_COMPILE_NEVER));
+  Registry registry(bench.options(ATTUNE_COMPILE_FROZEN));
   CHECK(status_of([&] { registry.prepare(args_of(128)); }) == ATTUNE_NOT_COMPILED);
   CHECK(fs::is_empty(bench.folder()));
 }

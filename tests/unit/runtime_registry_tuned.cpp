@@ -138,7 +138,7 @@ TEST_CASE("a tuned variant that no compiler can build leaves the problem to the 
   const Bench bench;
   testing::FakeCuda& fake = Bench::fake();
   fake.capability = 80;
-  RegistryOptions options = bench.options(ATTUNE_COMPILE_NEVER);
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.tuned = {two_rows(tuned_gpu(Driver().device(0)))};
   Registry registry(std::move(options));
   registry.prefill(args_of(prefill(2, 4096)), nullptr);

@@ -251,7 +251,7 @@ TEST_CASE("the C++ API passes every field of stores and merges on") {
   CHECK(merge.heads == 4);
   CHECK(merge.head_dim == 64);
 
-  const at::Attention attention({.compile = at::Compile::never, .cache_dir = "/nowhere/at/all"});
+  const at::Attention attention({.compile = at::Compile::frozen, .cache_dir = "/nowhere/at/all"});
   store.shape.batch = 0;
   attention(store);
   CHECK_THROWS_AS(attention(good_store()), at::Error);

@@ -58,14 +58,14 @@ TEST_CASE(
     "a tuned variant that is ready serves whatever the policy, and one that is not gives way unless it is exact") {
   const std::vector<EmbeddedKernel> both{ready_kernel(sm80(128, 64)), ready_kernel(sm80(64, 32))};
   const ReadyKernels ready(both);
-  for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_NEVER, ATTUNE_COMPILE_EXACT}) {
+  for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_FROZEN, ATTUNE_COMPILE_EXACT}) {
     CHECK(choose_ready(ready, problem, device, policy).kernel->variant == sm80(128, 64));
     const ReadyChoice tuned = choose_ready(ready, problem, device, policy, &row);
     CHECK(tuned.kernel->variant == sm80(64, 32));
     CHECK(tuned.preferred);
   }
   const ReadyKernels other(std::span(both).first(1));
-  for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_NEVER}) {
+  for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_FROZEN}) {
     const ReadyChoice heuristic = choose_ready(other, problem, device, policy, &row);
     CHECK(heuristic.kernel->variant == sm80(128, 64));
     CHECK(heuristic.preferred);
@@ -80,7 +80,7 @@ TEST_CASE("what is generated for a tuned problem is the row's variant, where the
   CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_MISSING, &row) == sm80(64, 32));
   CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_EXACT, &row) == sm80(64, 32));
   CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_EXACT) == choose_own(problem, device).variant);
-  CHECK_THROWS_AS(variant_to_generate(problem, device, ATTUNE_COMPILE_NEVER, &row), Error);
+  CHECK_THROWS_AS(variant_to_generate(problem, device, ATTUNE_COMPILE_FROZEN, &row), Error);
 }
 
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {

@@ -20,7 +20,7 @@ typedef enum attune_status {
   ATTUNE_OK = 0,
   ATTUNE_INVALID_ARGUMENT = 1, /* a null or misaligned pointer, a bad stride, count or scale */
   ATTUNE_UNSUPPORTED = 2,      /* no template can serve this problem on this device */
-  ATTUNE_NOT_COMPILED = 3,     /* no embedded kernel serves it and the compile policy or machine forbids one */
+  ATTUNE_NOT_COMPILED = 3,     /* no kernel that is ready serves it and the compile policy or machine forbids one */
   ATTUNE_NO_DEVICE = 4,        /* no NVIDIA driver, no GPU, or no current CUDA context */
   ATTUNE_DRIVER_ERROR = 5,     /* the CUDA driver refused a call */
   ATTUNE_COMPILE_ERROR = 6,    /* NVRTC, or the emulator's host compiler, refused a source */
@@ -31,11 +31,18 @@ typedef enum attune_status {
 
 typedef enum attune_dtype { ATTUNE_FP16 = 0, ATTUNE_BF16 = 1 } attune_dtype;
 
-/* When to compile a kernel in process. */
+/* When to compile a kernel in process. A kernel that was compiled before comes from the disk. */
 typedef enum attune_compile_policy {
   ATTUNE_COMPILE_MISSING = 0, /* only when no embedded kernel serves the problem */
-  ATTUNE_COMPILE_NEVER = 1,
-  ATTUNE_COMPILE_EXACT = 2 /* a kernel of the closest head_dim that its template has, unless one is embedded */
+  ATTUNE_COMPILE_FROZEN = 1,  /* not at all: embedded kernels, then those on the disk (which only NVRTC, where it is
+                                 installed, can tell apart), else ATTUNE_NOT_COMPILED naming the nearest kernel */
+  ATTUNE_COMPILE_EXACT = 2,   /* a kernel of the closest head_dim that its template has, unless one is embedded */
+  /* As EXACT, but a launch does not wait for the compiler where a kernel that pads head_dim is embedded, or loaded
+   * already: that one serves until the other, compiled by a thread of the registry, takes over. Results may differ in
+   * their last bits from then on. A compilation that fails is logged and not tried again. attune_*_prepare waits. So
+   * does the emulator, always. The CUDA context of such a launch must live until the registry goes, and the registry
+   * must go, or attune_registry_stop_background be called, before the process exits. */
+  ATTUNE_COMPILE_BACKGROUND = 3
 } attune_compile_policy;
 
 /* Where kernels run. */
@@ -45,12 +52,23 @@ typedef enum attune_device {
                                 memory, streams are ignored, a call returns when it is done. */
 } attune_device;
 
+typedef enum attune_log_level {
+  ATTUNE_LOG_INFO = 0,   /* what was compiled, and what took over */
+  ATTUNE_LOG_WARNING = 1 /* what was not as it should be, but made no call fail */
+} attune_log_level;
+
+/* Gets one line, without a newline, that is gone when it returns. Called from any thread, from several at once; must
+ * not call a function of the same registry. */
+typedef void (*attune_log)(void* user, attune_log_level level, const char* message);
+
 typedef struct attune_options {
   size_t struct_size; /* up to the end of cache_dir is enough */
   attune_compile_policy compile_policy;
   const char* cache_dir; /* null: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune */
   attune_device device;
   uint64_t emulator_seed; /* of the emulator's schedule */
+  attune_log log;         /* null: warnings to stderr */
+  void* log_user;
   /* Files of kernels that `attune pack` has made: they come before those that $ATTUNE_BUNDLES names (files with colons
    * between them), those of attune_add_bundle, and the library's own. A file that does not fit is an error here; one of
    * $ATTUNE_BUNDLES is ignored, with a line on stderr. The emulator takes their variants and compiles them anew. */
@@ -224,6 +242,52 @@ typedef struct attune_merge_states_args {
   int32_t head_dim; /* a multiple of 8, at most 256 */
 } attune_merge_states_args;
 
+/* What a registry has done since it was made. */
+typedef struct attune_counters {
+  size_t struct_size;    /* set by the caller; no more than so many bytes are written */
+  uint64_t hits;         /* look-ups that found their kernel loaded: one for each kernel of a call, without a lock */
+  uint64_t misses;       /* look-ups that did not, or that waited for a better one (attune_*_prepare) */
+  uint64_t ready_loads;  /* kernels loaded that were embedded */
+  uint64_t disk_loads;   /* kernels loaded from the disk */
+  uint64_t compiles;     /* kernels compiled */
+  double compile_ms;     /* time that compilers took, on any thread */
+  uint64_t bytes_loaded; /* of kernels' images */
+  uint64_t fallbacks;    /* times that a more general kernel was put in a better one's place: while that is compiled in
+                            the background, because that failed, or because there is no compiler */
+  uint64_t swaps;        /* times that a kernel took over from such a one */
+  uint64_t failures;     /* look-ups and background compilations that ended in an error */
+  uint64_t pending;      /* background compilations that wait or run, now */
+} attune_counters;
+
+/* What the arguments of a call are for. */
+typedef enum attune_operation {
+  ATTUNE_PREFILL = 0,     /* attune_prefill_args */
+  ATTUNE_DECODE = 1,      /* attune_decode_args */
+  ATTUNE_STORE_KV = 2,    /* attune_store_kv_args */
+  ATTUNE_MERGE_STATES = 3 /* attune_merge_states_args */
+} attune_operation;
+
+/* One call to prepare. */
+typedef struct attune_prepare_item {
+  attune_operation operation;
+  const void* args; /* as the operation says */
+} attune_prepare_item;
+
+/* How far attune_prepare_all has come. */
+typedef struct attune_prepare_progress {
+  size_t struct_size;
+  size_t done;          /* items, this one included */
+  size_t total;         /* items of the call */
+  size_t item;          /* the one just done: its index */
+  const char* name;     /* its problem in words; "" where its arguments are no problem at all */
+  double seconds;       /* that it took */
+  attune_status status; /* of it */
+  const char* message;  /* why it failed; "" where it did not. As name, gone when the callback returns */
+} attune_prepare_progress;
+
+/* Called from any thread, but from one at a time. */
+typedef void (*attune_prepare_callback)(void* user, const attune_prepare_progress* progress);
+
 /* "0.1.0" */
 ATTUNE_API const char* attune_version(void);
 
@@ -237,8 +301,22 @@ ATTUNE_API attune_status attune_add_bundle(const void* data, size_t bytes);
 /* `options` may be null for the defaults. Needs no GPU: the driver is opened on first need. */
 ATTUNE_API attune_status attune_registry_create(const attune_options* options, attune_registry** registry);
 
-/* Unloads its kernels; work already launched must have finished. Null is allowed. */
+/* Unloads its kernels; work already launched must have finished. Waits for a kernel that is being compiled in the
+ * background. Null is allowed. */
 ATTUNE_API void attune_registry_destroy(attune_registry* registry);
+
+/* Fills in `counters`, whose struct_size the caller sets. */
+ATTUNE_API attune_status attune_registry_counters(const attune_registry* registry, attune_counters* counters);
+
+/* Drops what is to be compiled in the background and waits for the one kernel that is being compiled; what serves then
+ * serves on. Without ATTUNE_COMPILE_BACKGROUND it does nothing. */
+ATTUNE_API attune_status attune_registry_stop_background(attune_registry* registry);
+
+/* Prepares calls of any operations, as their own attune_*_prepare do, on up to `threads` threads (0: one for each core)
+ * in the caller's CUDA context. `callback`, which may be null, is told of each. All are tried: the status, and
+ * attune_last_error(), are those of the first item that failed. */
+ATTUNE_API attune_status attune_prepare_all(attune_registry* registry, const attune_prepare_item* items, size_t count,
+                                            int32_t threads, attune_prepare_callback callback, void* user);
 
 /* Everything attune_prefill does short of the launch, so that a CUDA graph capture or a first request
  * meets a loaded kernel. Pointers in `args` are checked but not used. */
@@ -251,7 +329,7 @@ ATTUNE_API attune_status attune_prefill(attune_registry* registry, const attune_
 
 /* Bytes of workspace that attune_decode needs for these shapes on the current context's device; 0 with splits 1. Only
  * dtype, counts, splits, softcap, rotary and whether seqlens_k is null are read; where splits is 0 it loads the kernel
- * as attune_decode_prepare does. */
+ * as attune_decode does. Enough, too, for a kernel that is to take over from the one that serves now. */
 ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args,
                                                  size_t* bytes);
 

@@ -15,10 +15,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "attune/attune.h"
@@ -37,12 +40,18 @@ class Error : public std::runtime_error {
 
 enum class Dtype { fp16 = ATTUNE_FP16, bf16 = ATTUNE_BF16 };
 
-/// When to compile a kernel in process.
+/// When to compile a kernel in process (attune_compile_policy says more).
 enum class Compile {
   missing = ATTUNE_COMPILE_MISSING,  ///< only when no embedded kernel serves the problem
-  never = ATTUNE_COMPILE_NEVER,
-  exact = ATTUNE_COMPILE_EXACT,  ///< a kernel of the closest head_dim that its template has, unless one is embedded
+  frozen = ATTUNE_COMPILE_FROZEN,    ///< not at all: embedded kernels and those on the disk
+  exact = ATTUNE_COMPILE_EXACT,      ///< a kernel of the closest head_dim that its template has, unless one is embedded
+  background = ATTUNE_COMPILE_BACKGROUND,  ///< the same, but a kernel that pads head_dim serves meanwhile
 };
+
+enum class LogLevel { info = ATTUNE_LOG_INFO, warning = ATTUNE_LOG_WARNING };
+
+/// Gets one line at a time, from any thread and from several at once; must not throw and not call the same Attention.
+using Log = std::function<void(LogLevel level, const char* message)>;
 
 /// Where kernels run.
 enum class Device {
@@ -55,6 +64,7 @@ struct Options {
   std::string cache_dir = {};  ///< empty: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune
   Device device = Device::cuda;
   std::uint64_t emulator_seed = 1;        ///< of the emulator's schedule
+  Log log = nullptr;                      ///< null: warnings to stderr
   std::vector<std::string> bundles = {};  ///< files that `attune pack` made: their kernels come before all others
 };
 
@@ -371,6 +381,15 @@ struct Merge {
   }
 };
 
+/// A call of any operation, to be prepared.
+using AnyCall = std::variant<Prefill, Decode, Store, Merge>;
+
+/// How far Attention::prepare_all() has come; its texts are gone when the callback returns.
+using Progress = attune_prepare_progress;
+
+/// What an Attention has done since it was made.
+using Counters = attune_counters;
+
 /// A registry of kernels, ready to be called. Thread-safe; no lock and no allocation once a problem's
 /// kernel has been loaded. Destroy it after the work it launched has finished.
 class Attention {
@@ -387,6 +406,13 @@ class Attention {
     for (const std::string& file : options.bundles) bundles.push_back(file.c_str());
     raw.bundles = bundles.data();
     raw.bundle_count = bundles.size();
+    if (options.log) {
+      log_ = std::make_unique<Log>(options.log);
+      raw.log = [](void* user, attune_log_level level, const char* message) {
+        (*static_cast<const Log*>(user))(static_cast<LogLevel>(level), message);
+      };
+      raw.log_user = log_.get();
+    }
     attune_registry* registry = nullptr;
     check(attune_registry_create(&raw, &registry));
     registry_.reset(registry);
@@ -433,6 +459,50 @@ class Attention {
     check(attune_merge_states_prepare(registry_.get(), &args));
   }
 
+  /// Prepares many calls side by side on up to `threads` threads (0: one for each core). `on_progress`, which may be
+  /// null, is called from any thread, but from one at a time. All calls are tried; throws the Error of the first that
+  /// failed, or what `on_progress` threw.
+  void prepare_all(const std::vector<AnyCall>& calls, int threads = 0,
+                   const std::function<void(const Progress&)>& on_progress = nullptr) const {
+    using Args = std::variant<attune_prefill_args, attune_decode_args, attune_store_kv_args, attune_merge_states_args>;
+    std::vector<Args> args;
+    args.reserve(calls.size());
+    std::vector<attune_prepare_item> items;
+    items.reserve(calls.size());
+    for (const AnyCall& call : calls) {
+      args.push_back(std::visit([](const auto& one) { return Args(one.args()); }, call));
+      // The operations are numbered as AnyCall has them.
+      items.push_back({static_cast<attune_operation>(call.index()),
+                       std::visit([](const auto& one) -> const void* { return &one; }, args.back())});
+    }
+    struct Report {
+      const std::function<void(const Progress&)>& tell;
+      std::exception_ptr thrown;
+    } report{on_progress, nullptr};
+    const attune_prepare_callback tell = [](void* user, const attune_prepare_progress* progress) {
+      Report& to = *static_cast<Report*>(user);
+      try {
+        if (!to.thrown) to.tell(*progress);
+      } catch (...) {
+        to.thrown = std::current_exception();
+      }
+    };
+    const attune_status status =
+        attune_prepare_all(registry_.get(), items.data(), items.size(), threads, on_progress ? tell : nullptr, &report);
+    if (report.thrown) std::rethrow_exception(report.thrown);
+    check(status);
+  }
+
+  [[nodiscard]] Counters counters() const {
+    Counters result{};
+    result.struct_size = sizeof(result);
+    check(attune_registry_counters(registry_.get(), &result));
+    return result;
+  }
+
+  /// Drops what is to be compiled in the background and waits for the kernel that is being compiled.
+  void stop_background() const { check(attune_registry_stop_background(registry_.get())); }
+
   /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.
   [[nodiscard]] std::size_t workspace(const Decode& call) const {
     const attune_decode_args args = call.args();
@@ -450,6 +520,7 @@ class Attention {
     if (status != ATTUNE_OK) throw Error(status, attune_last_error());
   }
 
+  std::unique_ptr<Log> log_;  // outlives the registry
   std::unique_ptr<attune_registry, Destroy> registry_;
 };
 

@@ -64,7 +64,8 @@ struct Table {
 }  // namespace
 
 struct Registry::State {
-  explicit State(RegistryOptions options) : policy(options.policy), cache(std::move(options.cache_root)) {
+  explicit State(RegistryOptions options)
+      : policy(options.policy), cache(std::move(options.cache_root)), recorder(open_recorder(options.record)) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) emulated.emplace(policy, ready, cache, options.emulator_seed);
   }
 
@@ -77,6 +78,7 @@ struct Registry::State {
   const attune_compile_policy policy;
   const ReadyKernels ready;
   const Cache cache;
+  const std::unique_ptr<Recorder> recorder;  ///< null: nothing is recorded
 
   /// In place of a driver, and of everything below.
   std::optional<EmulatedKernels> emulated;
@@ -111,6 +113,10 @@ struct Registry::State {
   void prepare_chunks(const Args& args);
   template <class AnyProblem, class Params>
   void launch_chunks(const AnyProblem& problem, const Params& params, void* stream);
+
+  void record(const auto& problem, long long calls = 1) {
+    if (recorder != nullptr) recorder->note(problem, calls);
+  }
 
   // Of calls that ask for a check of their tables.
   template <class Args>
@@ -239,6 +245,7 @@ Registry::~Registry() = default;
 
 void Registry::prepare(const attune_prefill_args& args) {
   const Problem problem = check_arguments(args);
+  state_->record(problem, 0);
   if (state_->emulated) return state_->emulated->prepare(problem);
   const Driver& driver = state_->open_driver();
   // Loaded in another context of this device before: this context still has to get its code.
@@ -248,6 +255,7 @@ void Registry::prepare(const attune_prefill_args& args) {
 void Registry::prefill(const attune_prefill_args& args, void* stream) {
   const Problem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  state_->record(problem);
   if (state_->emulated) return state_->emulated->prefill(args, problem);
   const Driver& driver = state_->open_driver();
   const Loaded& loaded = state_->kernel_for(problem, driver);
@@ -257,6 +265,7 @@ void Registry::prefill(const attune_prefill_args& args, void* stream) {
 template <class Args>
 void Registry::State::prepare_check(const Args& args) {
   if (!checks_tables(args)) return;
+  record(CheckProblem{}, 0);
   if (emulated) return emulated->prepare(CheckProblem{});
   const Driver& opened = open_driver();
   opened.warm(kernel_for(CheckProblem{}, opened).kernel);
@@ -265,6 +274,7 @@ void Registry::State::prepare_check(const Args& args) {
 template <class Args, class AnyProblem>
 void Registry::State::check(const Args& args, const AnyProblem& problem, void* stream) {
   if (!checks_tables(args)) return;
+  record(CheckProblem{});
   AttuneCheckParams params = check_params(args, problem);
   if (emulated) return emulated->check(params);
   const Driver& opened = open_driver();
@@ -288,6 +298,7 @@ void Registry::State::check(const Args& args, const AnyProblem& problem, void* s
 
 void Registry::prepare(const attune_decode_args& args) {
   const DecodeProblem problem = check_arguments(args);
+  state_->record(problem, 0);
   state_->prepare_check(args);
   if (state_->emulated) return state_->emulated->prepare(problem);
   const Driver& driver = state_->open_driver();
@@ -302,6 +313,7 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
   const DecodeProblem problem = check_arguments(args);
   if (problem.batch > 0) state_->check(args, problem, stream);
   if (is_empty(problem)) return store_kv(store_args(args, problem), stream);
+  state_->record(problem);
   if (state_->emulated) return state_->emulated->decode(args, problem);
   const Driver& driver = state_->open_driver();
   const Loaded& loaded = state_->kernel_for(problem, driver);
@@ -328,6 +340,7 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
 template <class Args>
 void Registry::State::prepare_chunks(const Args& args) {
   const auto problem = check_arguments(args);
+  record(problem, 0);
   if (emulated) return emulated->prepare(problem);
   const Driver& opened = open_driver();
   opened.warm(kernel_for(problem, opened).kernel);
@@ -349,6 +362,7 @@ void Registry::prepare(const attune_store_kv_args& args) {
 void Registry::store_kv(const attune_store_kv_args& args, void* stream) {
   const StoreProblem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  state_->record(problem);
   state_->check(args, problem, stream);
   if (state_->emulated) return state_->emulated->store_kv(args, problem);
   state_->launch_chunks(problem, make_params(args, problem), stream);
@@ -359,6 +373,7 @@ void Registry::prepare(const attune_merge_states_args& args) { state_->prepare_c
 void Registry::merge_states(const attune_merge_states_args& args, void* stream) {
   const MergeProblem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  state_->record(problem);
   if (state_->emulated) return state_->emulated->merge_states(args, problem);
   state_->launch_chunks(problem, make_params(args, problem), stream);
 }

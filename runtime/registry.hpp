@@ -7,6 +7,7 @@
 
 #include "attune/attune.h"
 #include "runtime/cache.hpp"
+#include "runtime/record.hpp"
 
 namespace attune {
 
@@ -15,6 +16,7 @@ struct RegistryOptions {
   std::uint64_t emulator_seed = 1;
   attune_compile_policy policy = ATTUNE_COMPILE_MISSING;
   std::filesystem::path cache_root = default_cache_root();
+  std::filesystem::path record = default_record_path();  ///< where to record calls (record.hpp); empty: nowhere
 };
 
 /// Thread-safe; no lock and no allocation once a problem's kernel has been loaded.

@@ -1,6 +1,7 @@
 // Specs that are made: they ask for exactly the variants that they were made of, and read as a person would write them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <set>

@@ -25,4 +25,9 @@ const Arch* find_arch(std::string_view name) {
   return found == archs.end() ? nullptr : &*found;
 }
 
+ArchSet set_of(const Arch& arch) {
+  const auto found = std::ranges::find(archs, arch.name, &Arch::name);
+  return found == archs.end() ? 0U : 1U << static_cast<unsigned>(found - archs.begin());
+}
+
 }  // namespace attune

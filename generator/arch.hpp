@@ -23,4 +23,7 @@ const Arch* find_arch(std::string_view name);
 /// A set of architectures as a bit mask over all_archs(); 0 means "every one that it fits".
 using ArchSet = unsigned;
 
+/// The set of this one; empty where it is none of all_archs().
+ArchSet set_of(const Arch& arch);
+
 }  // namespace attune

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <map>
 
+#include "generator/check.hpp"
+
 namespace attune {
 namespace {
 
@@ -50,6 +52,19 @@ Result<Collection> collect(std::span<const std::filesystem::path> specs) {
     std::ranges::move(expansion.value.refused, std::back_inserter(result.value.refused));
   }
   return result;
+}
+
+std::vector<std::string> narrow(std::vector<Wanted>& wanted, ArchSet archs) {
+  std::vector<std::string> dropped;
+  if (archs == 0) return dropped;
+  std::erase_if(wanted, [&](Wanted& one) {
+    ArchSet meant = 0;
+    for (const Arch& arch : target_archs(one.variant)) meant |= set_of(arch);
+    one.variant.arch = meant & archs;
+    if (one.variant.arch == 0) dropped.push_back(one.variant.name());
+    return one.variant.arch == 0;
+  });
+  return dropped;
 }
 
 Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const TemplateFiles& templates) {

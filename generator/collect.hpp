@@ -27,6 +27,10 @@ struct Collection {
 /// GPUs together.
 Result<Collection> collect(std::span<const std::filesystem::path> specs);
 
+/// Narrows every variant to those of these GPUs (an empty set: all) that it is for; returns the names of the variants
+/// that are for none of them, which are dropped.
+std::vector<std::string> narrow(std::vector<Wanted>& wanted, ArchSet archs);
+
 /// Emits the source of every variant.
 Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const TemplateFiles& templates);
 

@@ -1,19 +1,19 @@
 // attune-gen: the generator as the build uses it.
-#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
-#include <stdexcept>
 
-#include <fmt/format.h>
-#include <CLI/CLI.hpp>
-
+#include "generator/bundle.hpp"
 #include "generator/collect.hpp"
 #include "generator/embed.hpp"
-#include "generator/manifest.hpp"
+#include "generator/fatbin.hpp"
+#include "generator/files.hpp"
 #include "generator/schema.hpp"
 
 namespace attune {
@@ -27,56 +27,12 @@ struct Options {
   path templates;
   path out;
   std::string nvcc;
+  std::vector<std::string> archs;
   std::string function;
   std::string header;
   std::vector<path> specs;
   bool check = false;
 };
-
-std::string read_file(const path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-/// Writes the file unless it holds this text already: what does not change is not compiled again.
-void write_if_changed(const path& file, const std::string& text) {
-  if (std::filesystem::exists(file) && read_file(file) == text) return;
-  path beside = file;
-  beside += ".tmp";
-  std::ofstream stream(beside, std::ios::binary);
-  stream << text;
-  stream.close();
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written", beside.string()));
-  std::filesystem::rename(beside, file);
-}
-
-/// The emitted sources of a folder: .cu files whose first line is their own name.
-std::set<path> emitted_sources(const path& folder) {
-  std::set<path> files;
-  if (!std::filesystem::exists(folder)) return files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".cu") continue;
-    const std::string banner = fmt::format("// {}\n", entry.path().stem().string());
-    if (read_file(entry.path()).starts_with(banner)) files.insert(entry.path());
-  }
-  return files;
-}
-
-/// The emitted sources of a folder that are not among these.
-std::set<path> leftovers(const path& folder, const std::vector<Source>& sources) {
-  std::set<path> files = emitted_sources(folder);
-  for (const Source& source : sources) files.erase(folder / (source.name + ".cu"));
-  return files;
-}
-
-void write_sources(const path& folder, const std::vector<Source>& sources) {
-  std::filesystem::create_directories(folder);
-  for (path file : leftovers(folder, sources)) {
-    std::filesystem::remove(file);
-    std::filesystem::remove(file.replace_extension(".fatbin"));
-  }
-  for (const Source& source : sources) write_if_changed(folder / (source.name + ".cu"), source.text);
-}
 
 template <class T>
 bool report(const Result<T>& result) {
@@ -85,9 +41,15 @@ bool report(const Result<T>& result) {
 }
 
 Exit kernels(const Options& options) {
-  const Result<Collection> collected = collect(options.specs);
+  const auto start = std::chrono::steady_clock::now();
+  Result<Collection> collected = collect(options.specs);
   if (report(collected)) return Exit::bad_input;
-  const std::vector<Wanted>& wanted = collected.value.wanted;
+  ArchSet archs = 0;
+  for (const std::string& name : options.archs) archs |= set_of(*find_arch(name));
+  std::vector<Wanted>& wanted = collected.value.wanted;
+  for (const std::string& name : narrow(wanted, archs)) {
+    fmt::print("{}: left out, for none of {}\n", name, fmt::join(options.archs, ", "));
+  }
   std::vector<Source> sources;
   if (!wanted.empty()) {
     const Result<TemplateFiles> templates = read_templates(options.templates);
@@ -96,13 +58,25 @@ Exit kernels(const Options& options) {
     if (report(emitted)) return Exit::bad_input;
     sources = std::move(emitted.value);
   }
-  write_sources(options.out, sources);
-  write_if_changed(options.out / "manifest.json", manifest_json(wanted));
+  std::vector<BundledKernel> kernels;
+  Result<Fatbins> fatbins;
   // Without a compiler there is nothing to embed.
-  const std::vector<Source> embedded = options.nvcc.empty() ? std::vector<Source>{} : sources;
-  write_if_changed(options.out / "kernels.ninja", kernels_ninja(embedded, options.nvcc));
-  write_if_changed(options.out / "kernel_table.cpp", kernel_table(embedded));
-  write_if_changed(options.out / "kernel_blobs.S", kernel_blobs(embedded));
+  if (options.nvcc.empty()) {
+    write_sources(options.out, sources);
+  } else {
+    const auto say = [](const std::string& line) { fmt::print("{}\n", line); };
+    fatbins = build_fatbins(sources, {.nvcc = options.nvcc, .folder = options.out, .say = say});
+    if (report(fatbins)) return Exit::bad_input;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
+    }
+  }
+  const std::string bundle = write_bundle(kernels);
+  // Written in any case: the build looks at its time.
+  write_bytes(options.out / "kernels.attune", bundle);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("kernels.attune: {} kernels, {} of them compiled, {} bytes, in {:.1f} s\n", kernels.size(),
+             fatbins.value.compiled, bundle.size(), seconds);
   return Exit::done;
 }
 
@@ -131,7 +105,7 @@ Exit golden(const Options& options) {
   std::set<path> stale = leftovers(options.out, sources.value);
   for (const Source& source : sources.value) {
     const path file = options.out / (source.name + ".cu");
-    if (read_file(file) != source.text) stale.insert(file);
+    if (read_bytes(file) != source.text) stale.insert(file);
   }
   for (const path& file : stale)
     fmt::print(stderr, "{}: not what is emitted today; run attune-gen golden\n", file.string());
@@ -155,10 +129,14 @@ int run(int argc, char** argv) {
     sub->add_option("--out", options.out, help)->required();
   };
 
-  CLI::App* sub = add("kernels", "Write the sources of specs and what it takes to compile and embed them", kernels);
+  CLI::App* sub = add("kernels", "Compile the kernels of specs, those alone that changed, and bundle them", kernels);
   add_templates(sub);
-  add_out(sub, "Folder for the sources, manifest.json, kernels.ninja, kernel_table.cpp and kernel_blobs.S");
-  sub->add_option("--nvcc", options.nvcc, "The compiler; without one the kernel table is empty");
+  add_out(sub, "Folder for kernels.attune, and for the sources and fatbins that the next build starts from");
+  sub->add_option("--nvcc", options.nvcc, "The compiler; without one the bundle is empty");
+  std::vector<std::string> known;
+  for (const Arch& arch : all_archs()) known.emplace_back(arch.name);
+  sub->add_option("--arch", options.archs, "GPUs to make machine code for [default: 8.0 and 9.0, and PTX for others]")
+      ->check(CLI::IsMember(known));
   sub->add_option("specs", options.specs, "Spec files");
 
   sub = add("texts", "Write the sources of a folder as a C++ function that returns them", texts);

@@ -1,8 +1,7 @@
 #include "generator/manifest.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "generator/check.hpp"
+#include "generator/variant_json.hpp"
 
 namespace attune {
 
@@ -13,11 +12,6 @@ std::string manifest_json(std::span<const Wanted> wanted) {
     const Resources needs = resources(variant);
     Json archs = Json::array();
     for (const Arch& arch : target_archs(variant)) archs.push_back(arch.name);
-    Json values = Json::object();
-    for (const std::string_view key : family_of(variant).keys) {
-      const Field& field = *find_field(key);
-      values[std::string{key}] = value_text(field, variant.*field.member);
-    }
     const std::string name = variant.name();
     kernels.push_back({{"name", name},
                        {"source", name + ".cu"},
@@ -27,7 +21,7 @@ std::string manifest_json(std::span<const Wanted> wanted) {
                        {"threads", needs.threads},
                        {"shared_bytes", needs.shared_bytes},
                        {"accumulator_registers", needs.accumulator_registers},
-                       {"values", values}});
+                       {"values", values_json(variant)}});
   }
   return Json{{"kernels", kernels}}.dump(2) + "\n";
 }

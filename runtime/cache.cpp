@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "generator/hash.hpp"
 #include "runtime/files.hpp"
-#include "runtime/hash.hpp"
 #include "templates/params.h"
 
 namespace attune {

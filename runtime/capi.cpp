@@ -7,6 +7,7 @@
 
 #include "attune/attune.h"
 #include "runtime/arguments.hpp"
+#include "runtime/bundle.hpp"
 #include "runtime/error.hpp"
 #include "runtime/registry.hpp"
 
@@ -89,6 +90,13 @@ attune::RegistryOptions options_of(const attune_options* options) {
   if (options->struct_size >= end_of(offsetof(attune_options, emulator_seed), options->emulator_seed)) {
     result.emulator_seed = options->emulator_seed;
   }
+  if (options->struct_size >= end_of(offsetof(attune_options, bundle_count), options->bundle_count)) {
+    if (options->bundle_count > 0) require(options->bundles, "attune_options.bundles");
+    for (size_t i = 0; i < options->bundle_count; ++i) {
+      require(options->bundles[i], "a file of attune_options.bundles");
+      result.bundles.emplace_back(options->bundles[i]);
+    }
+  }
   return result;
 }
 
@@ -99,6 +107,13 @@ extern "C" {
 const char* attune_version(void) { return ATTUNE_VERSION; }
 
 const char* attune_last_error(void) { return last_error().c_str(); }
+
+attune_status attune_add_bundle(const void* data, size_t bytes) {
+  return guarded([&] {
+    require(data, "data");
+    attune::register_bundle({static_cast<const char*>(data), bytes});
+  });
+}
 
 attune_status attune_registry_create(const attune_options* options, attune_registry** registry) {
   return guarded([&] {

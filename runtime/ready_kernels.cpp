@@ -1,11 +1,21 @@
 #include "runtime/ready_kernels.hpp"
 
 #include <algorithm>
+#include <iterator>
+
+#include "runtime/cache.hpp"
 
 namespace attune {
 
-ReadyKernels::ReadyKernels(std::span<const EmbeddedKernel> kernels) {
-  kernels_.reserve(kernels.size());
+ReadyKernels::ReadyKernels(std::span<const std::filesystem::path> bundles) {
+  for (const std::filesystem::path& file : bundles) bundles_.push_back(LoadedBundle::from_file(file));
+  std::ranges::copy(environment_bundles(log_to_stderr), std::back_inserter(bundles_));
+  std::ranges::copy(registered_bundles(), std::back_inserter(bundles_));
+  for (const auto& bundle : bundles_) add(bundle->kernels());
+  add(embedded_kernels());
+}
+
+void ReadyKernels::add(std::span<const EmbeddedKernel> kernels) {
   for (const EmbeddedKernel& kernel : kernels) {
     if (find(kernel.variant) != nullptr) continue;
     kernels_.push_back(kernel);

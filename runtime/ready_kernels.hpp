@@ -2,18 +2,25 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
 #include <span>
 #include <vector>
 
+#include "runtime/bundle.hpp"
 #include "runtime/embedded.hpp"
 
 namespace attune {
 
-/// What a registry can load as it is. The images are not its own: they outlive it.
+/// What a registry can load as it is.
 class ReadyKernels {
  public:
-  /// In the order of preference; of two of the same variant only the first counts.
-  explicit ReadyKernels(std::span<const EmbeddedKernel> kernels = embedded_kernels());
+  /// Of these bundles, then of those that $ATTUNE_BUNDLES names (refused ones are left out, with a line on stderr), of
+  /// those that the process has added, and of the library. Throws Error{ATTUNE_INVALID_ARGUMENT} when one of `bundles`
+  /// is refused.
+  explicit ReadyKernels(std::span<const std::filesystem::path> bundles = {});
+
+  /// These alone, in the order of preference; of two of the same variant only the first counts. They outlive it.
+  explicit ReadyKernels(std::span<const EmbeddedKernel> kernels) { add(kernels); }
 
   /// Every variant of an operation, in the order of preference.
   [[nodiscard]] std::span<const Variant> variants(Operation operation) const;
@@ -22,6 +29,9 @@ class ReadyKernels {
   [[nodiscard]] const EmbeddedKernel* find(const Variant& variant) const;
 
  private:
+  void add(std::span<const EmbeddedKernel> kernels);
+
+  Bundles bundles_;  ///< whose images they are, the library's apart
   std::vector<EmbeddedKernel> kernels_;
   std::array<std::vector<Variant>, operation_count> variants_;
 };

@@ -7,7 +7,7 @@
 #include <limits>
 #include <span>
 
-#include "runtime/parallel.hpp"
+#include "generator/parallel.hpp"
 
 namespace attune {
 namespace {

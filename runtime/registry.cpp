@@ -65,7 +65,10 @@ struct Table {
 
 struct Registry::State {
   explicit State(RegistryOptions options)
-      : policy(options.policy), cache(std::move(options.cache_root)), recorder(open_recorder(options.record)) {
+      : policy(options.policy),
+        ready(options.bundles),
+        cache(std::move(options.cache_root)),
+        recorder(open_recorder(options.record)) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) emulated.emplace(policy, ready, cache, options.emulator_seed);
   }
 

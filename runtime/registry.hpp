@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "attune/attune.h"
 #include "runtime/cache.hpp"
@@ -16,12 +17,14 @@ struct RegistryOptions {
   std::uint64_t emulator_seed = 1;
   attune_compile_policy policy = ATTUNE_COMPILE_MISSING;
   std::filesystem::path cache_root = default_cache_root();
+  std::vector<std::filesystem::path> bundles = {};       ///< files whose kernels come before all others
   std::filesystem::path record = default_record_path();  ///< where to record calls (record.hpp); empty: nowhere
 };
 
 /// Thread-safe; no lock and no allocation once a problem's kernel has been loaded.
 class Registry {
  public:
+  /// Throws Error{ATTUNE_INVALID_ARGUMENT} when a bundle is refused.
   explicit Registry(RegistryOptions options);
   ~Registry();
   Registry(const Registry&) = delete;

@@ -1,6 +1,5 @@
 #include "runtime/workload.hpp"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,13 +9,6 @@
 
 namespace attune {
 namespace {
-
-/// The set of this GPU alone; of one that no table knows, every one.
-ArchSet arch_set_of(const Device& device) {
-  const auto archs = all_archs();
-  const auto known = std::ranges::find(archs, device.capability, &Arch::capability);
-  return known == archs.end() ? 0 : ArchSet{1} << static_cast<unsigned>(known - archs.begin());
-}
 
 /// Gathers what one problem needs on one device.
 class Needs {
@@ -73,7 +65,7 @@ WorkloadKernels kernels_for(std::span<const Recorded> workload, std::span<const 
       for (Variant variant : needs.variants()) {
         variant.arch = 0;
         met.insert(variant);
-        archs[variant] |= arch_set_of(device);
+        archs[variant] |= set_of(arch_of(device));
       }
     }
     for (const Variant& variant : met) {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "generator/check.hpp"
+#include "generator/parallel.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/error.hpp"
-#include "runtime/parallel.hpp"
 #include "runtime/plan.hpp"
 
 namespace attune::cli {

@@ -22,6 +22,7 @@ struct Command {
 
 Command generate_command(CLI::App& root);
 Command compile_command(CLI::App& root);
+Command pack_command(CLI::App& root);
 Command run_command(CLI::App& root);
 Command list_command(CLI::App& root);
 Command explain_command(CLI::App& root);

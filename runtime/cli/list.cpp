@@ -1,105 +1,48 @@
-// attune list: the kernels that are embedded in the library.
+// attune list: the kernels that are embedded in the library, or those of a bundle.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
-#include "generator/check.hpp"
+#include "runtime/bundle.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/embedded.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {
 
-std::vector<std::string_view> arch_names(const Variant& variant) {
-  std::vector<std::string_view> names;
-  for (const Arch& arch : target_archs(variant)) names.push_back(arch.name);
-  return names;
-}
+struct Options {
+  std::string bundle;
+  bool json = false;
+};
 
-/// "any" when nothing new enough is left out.
-std::string archs_text(const Variant& variant) {
-  const std::vector<std::string_view> names = arch_names(variant);
-  const auto new_enough = std::ranges::count_if(
-      all_archs(), [&](const Arch& arch) { return arch.capability >= family_of(variant).minimum_capability; });
-  return names.size() == static_cast<std::size_t>(new_enough) ? "any" : fmt::format("{}", fmt::join(names, " "));
-}
-
-std::string field_text(const Variant& variant, std::string_view key) {
-  const Field& field = *find_field(key);
-  return value_text(field, variant.*field.member);
-}
-
-/// "192", or "192 / 128" where V has its own.
-std::string head_dims_text(const Variant& variant) {
-  if (variant.head_dim_of_v() == variant.head_dim) return std::to_string(variant.head_dim);
-  return fmt::format("{} / {}", variant.head_dim, variant.head_dim_of_v());
-}
-
-void print_list_json() {
-  auto rows = nlohmann::ordered_json::array();
-  for (const EmbeddedKernel& kernel : embedded_kernels()) {
-    const Resources asked = resources(kernel.variant);
-    rows.push_back({{"name", kernel.name},
-                    {"dtype", field_text(kernel.variant, "dtype")},
-                    {"head_dim", kernel.variant.head_dim},
-                    {"head_dim_v", kernel.variant.head_dim_of_v()},
-                    {"B_r", kernel.variant.B_r},
-                    {"B_c", kernel.variant.B_c},
-                    {"causal", kernel.variant.causal != 0},
-                    {"threads", asked.threads},
-                    {"shared_bytes", asked.shared_bytes},
-                    {"archs", arch_names(kernel.variant)},
-                    {"bytes", kernel.fatbin.size()}});
-  }
-  print_json({{"kernels", rows}});
-}
-
-Exit list(bool json) {
-  if (json) {
-    print_list_json();
-    return Exit::done;
-  }
-  if (embedded_kernels().empty()) {
+Exit list(const Options& options) {
+  const auto bundle = options.bundle.empty() ? nullptr : LoadedBundle::from_file(options.bundle);
+  const std::span<const EmbeddedKernel> kernels = bundle ? std::span(bundle->kernels()) : embedded_kernels();
+  if (options.json) {
+    print_json({{"kernels", kernels_json(kernels)}});
+  } else if (kernels.empty() && !bundle) {
     fmt::print(
         "No kernels are embedded: this attune was built without nvcc. Kernels are compiled by NVRTC when first "
         "needed.\n");
-    return Exit::done;
+  } else {
+    fmt::print("{}", kernel_table(kernels));
   }
-  Table table({{"name"},
-               {"dtype"},
-               {"head_dim", Align::right},
-               {"tile"},
-               {"mask"},
-               {"threads", Align::right},
-               {"shared", Align::right},
-               {"bytes", Align::right},
-               {"GPUs"}});
-  double total = 0;
-  for (const EmbeddedKernel& kernel : embedded_kernels()) {
-    const Variant& variant = kernel.variant;
-    const Resources asked = resources(variant);
-    table.add({std::string(kernel.name), field_text(variant, "dtype"), head_dims_text(variant),
-               fmt::format("{} x {}", variant.B_r, variant.B_c), variant.causal != 0 ? "causal" : "full",
-               std::to_string(asked.threads), bytes_text(asked.shared_bytes),
-               bytes_text(static_cast<double>(kernel.fatbin.size())), archs_text(variant)});
-    total += static_cast<double>(kernel.fatbin.size());
-  }
-  fmt::print("{}{}, {} compressed\n", table.text(),
-             counted(static_cast<long long>(embedded_kernels().size()), "kernel"), bytes_text(total));
   return Exit::done;
 }
 
 }  // namespace
 
 Command list_command(CLI::App& root) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* app = root.add_subcommand("list", "The kernels embedded in the library");
-  app->add_flag("--json", *json, "Print the list as JSON");
-  app->footer("A problem that none of them serves is generated and compiled by NVRTC when first met (attune explain).");
-  return {.app = app, .run = [json] { return list(*json); }};
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("list", "The kernels embedded in the library, or those of a bundle");
+  app->add_option("--bundle", options->bundle, "A file that attune pack made")->option_text("FILE");
+  app->add_flag("--json", options->json, "Print the list as JSON");
+  app->footer(R"(A problem that none of them serves is generated and compiled by NVRTC when first met (attune explain).
+Examples:
+  attune list
+  attune list --bundle kernels.attune)");
+  return {.app = app, .run = [options] { return list(*options); }};
 }
 
 }  // namespace attune::cli

@@ -31,5 +31,4 @@ if(NOT ATTUNE_BOOST_INCLUDE OR NOT ATTUNE_BOOST_CONTEXT)
     "-DATTUNE_BOOST_INCLUDE=<its headers' folder> -DATTUNE_BOOST_CONTEXT=<path of libboost_context.a>")
 endif()
 
-find_program(ATTUNE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin
-             DOC "nvcc of the CUDA toolkit")
+attune_find_nvcc()

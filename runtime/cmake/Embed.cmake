@@ -1,5 +1,5 @@
-# What is generated into the library: the kernels of ATTUNE_SPECS as compressed fatbins, and as text the templates and
-# the files that the emulator compiles around a kernel.
+# What is generated into the library: the kernels of ATTUNE_SPECS as a bundle, and as text the templates and the files
+# that the emulator compiles around a kernel.
 
 # Adds the command that writes the sources of a folder as a C++ function of this name, which a header declares.
 function(attune_embed_texts folder function header out)
@@ -15,24 +15,16 @@ endfunction()
 # Adds the commands that generate and compile, a target attune_embedded that runs them, and returns the source files
 # to link in.
 function(attune_embed result)
-  set(kernels ${PROJECT_BINARY_DIR}/kernels)
-  set(table ${kernels}/kernel_table.cpp)
-  set(blobs ${kernels}/kernel_blobs.S)
-  set(templates ${PROJECT_SOURCE_DIR}/templates)
-  file(GLOB_RECURSE template_files CONFIGURE_DEPENDS ${templates}/*.cu ${templates}/*.cuh ${templates}/*.h)
-
   set(specs)
-  set(nvcc)
   if(NOT ATTUNE_EMBED)
     message(STATUS "ATTUNE_EMBED is off: no kernels are embedded")
   elseif(NOT ATTUNE_NVCC)
-    message(WARNING "nvcc was not found (looked in PATH, $CUDA_HOME/bin and /usr/local/cuda/bin). The CUDA toolkit "
-      "(13.0 or newer) is a prerequisite that apt cannot bring: https://developer.nvidia.com/cuda-downloads. No "
-      "kernels are embedded; everything that needs no compiler still builds and works. To use one elsewhere, "
-      "pass -DATTUNE_NVCC=<path of nvcc>.")
+    message(WARNING "nvcc was not found (looked in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin and /usr/local/cuda/bin). The "
+      "CUDA toolkit (13.0 or newer) is a prerequisite that apt cannot bring: "
+      "https://developer.nvidia.com/cuda-downloads. No kernels are embedded; everything that needs no compiler still "
+      "builds and works. To use one elsewhere, pass -DATTUNE_NVCC=<path of nvcc>.")
   else()
     message(STATUS "nvcc: ${ATTUNE_NVCC}")
-    set(nvcc --nvcc ${ATTUNE_NVCC})
     foreach(spec IN LISTS ATTUNE_SPECS)
       cmake_path(ABSOLUTE_PATH spec BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
       if(NOT EXISTS ${spec})
@@ -41,42 +33,19 @@ function(attune_embed result)
       list(APPEND specs ${spec})
     endforeach()
   endif()
+  set(kernels ${PROJECT_BINARY_DIR}/kernels)
+  attune_bundle_command(${kernels} SPECS ${specs})
 
-  # attune-gen leaves files that would not change alone, and byproducts let ninja see that.
-  add_custom_command(
-    OUTPUT ${kernels}/generated.stamp
-    BYPRODUCTS ${table} ${blobs} ${kernels}/kernels.ninja ${kernels}/manifest.json
-    COMMAND attune-gen kernels --templates ${templates} --out ${kernels} ${nvcc} ${specs}
-    COMMAND ${CMAKE_COMMAND} -E touch ${kernels}/generated.stamp
-    DEPENDS attune-gen ${template_files} ${specs}
-    COMMENT "Generating the embedded kernels"
-    VERBATIM)
-  set(outputs ${kernels}/generated.stamp)
-
-  if(specs)
-    find_program(ATTUNE_NINJA NAMES ninja ninja-build REQUIRED DOC "ninja, which runs nvcc over the generated sources")
-    add_custom_command(
-      OUTPUT ${kernels}/compiled.stamp
-      COMMAND ${ATTUNE_NINJA} -f kernels.ninja
-      COMMAND ${CMAKE_COMMAND} -E touch compiled.stamp
-      WORKING_DIRECTORY ${kernels}
-      DEPENDS ${kernels}/generated.stamp ${kernels}/kernels.ninja
-      COMMENT "Compiling the embedded kernels with nvcc"
-      USES_TERMINAL
-      VERBATIM)
-    list(APPEND outputs ${kernels}/compiled.stamp)
-    set_source_files_properties(${blobs} PROPERTIES OBJECT_DEPENDS ${kernels}/compiled.stamp)
-  endif()
-
-  attune_embed_texts(${templates} attune::embedded_templates runtime/embedded.hpp
+  attune_embed_texts(${PROJECT_SOURCE_DIR}/templates attune::embedded_templates runtime/embedded.hpp
                      ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
   attune_embed_texts(${PROJECT_SOURCE_DIR}/runtime/emulator/kernel attune::emulator::embedded_seam
                      runtime/emulator/seam.hpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
   set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
 
-  # .incbin looks in the include path.
-  set_source_files_properties(${blobs} PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-I${kernels}")
-  set_source_files_properties(${table} ${texts} PROPERTIES GENERATED TRUE)
-  add_custom_target(attune_embedded DEPENDS ${outputs} ${texts})
-  set(${result} ${table} ${blobs} ${texts} PARENT_SCOPE)
+  set(bundle ${PROJECT_SOURCE_DIR}/runtime/embedded_bundle.S)
+  set_source_files_properties(${bundle} PROPERTIES COMPILE_OPTIONS "-I${kernels}"
+                              OBJECT_DEPENDS ${kernels}/kernels.attune)
+  set_source_files_properties(${texts} PROPERTIES GENERATED TRUE)
+  add_custom_target(attune_embedded DEPENDS ${kernels}/kernels.attune ${texts})
+  set(${result} ${bundle} ${texts} PARENT_SCOPE)
 endfunction()

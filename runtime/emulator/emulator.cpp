@@ -12,10 +12,10 @@
 #include <thread>
 #include <utility>
 
+#include "generator/parallel.hpp"
 #include "runtime/emulator/block.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
-#include "runtime/parallel.hpp"
 
 namespace attune::emulator {
 namespace {

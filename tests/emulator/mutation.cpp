@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "generator/parallel.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/emulated.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/emulator/host_compiler.hpp"
-#include "runtime/parallel.hpp"
 #include "runtime/plan.hpp"
 #include "tests/emulator/experiment.hpp"
 #include "tests/emulator/mutate.hpp"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "generator/parallel.hpp"
 #include "runtime/choice.hpp"
-#include "runtime/parallel.hpp"
 #include "tests/emulator/case.hpp"
 
 namespace attune::emulator_tests {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "generator/collect.hpp"
+#include "generator/parallel.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/emulated.hpp"
-#include "runtime/parallel.hpp"
 #include "tests/emulator/case.hpp"
 
 namespace attune::emulator_tests {

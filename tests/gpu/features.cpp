@@ -4,10 +4,10 @@
 #include <set>
 #include <vector>
 
+#include "generator/parallel.hpp"
 #include "runtime/cache.hpp"
 #include "runtime/choice.hpp"
 #include "runtime/compile.hpp"
-#include "runtime/parallel.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/random_prefill.hpp"
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "generator/collect.hpp"
+#include "generator/parallel.hpp"
 #include "runtime/compile.hpp"
 #include "runtime/error.hpp"
-#include "runtime/parallel.hpp"
 
 namespace attune {
 namespace {

@@ -51,9 +51,14 @@ typedef struct attune_options {
   const char* cache_dir; /* null: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune */
   attune_device device;
   uint64_t emulator_seed; /* of the emulator's schedule */
+  /* Files of kernels that `attune pack` has made: they come before those that $ATTUNE_BUNDLES names (files with colons
+   * between them), those of attune_add_bundle, and the library's own. A file that does not fit is an error here; one of
+   * $ATTUNE_BUNDLES is ignored, with a line on stderr. The emulator takes their variants and compiles them anew. */
+  const char* const* bundles; /* bundle_count paths; null when there are none */
+  size_t bundle_count;
 } attune_options;
 
-/* A registry of kernels: embedded ones, and those compiled for it. Thread-safe. */
+/* A registry of kernels: those of bundles, the library's own, and those compiled for it. Thread-safe. */
 typedef struct attune_registry attune_registry;
 
 /* A tensor batch x seqlen x heads x head_dim (or head_dim_v). `data` 16-byte aligned; strides in elements, multiples
@@ -224,6 +229,10 @@ ATTUNE_API const char* attune_version(void);
 
 /* The last failure of this thread, naming the argument, its value and what is accepted; "" if none. */
 ATTUNE_API const char* attune_last_error(void);
+
+/* Adds the bytes of a bundle to the process: every registry created afterwards has its kernels. They are not copied,
+ * and must stay as they are until the process ends. Thread-safe; may be called before main(). */
+ATTUNE_API attune_status attune_add_bundle(const void* data, size_t bytes);
 
 /* `options` may be null for the defaults. Needs no GPU: the driver is opened on first need. */
 ATTUNE_API attune_status attune_registry_create(const attune_options* options, attune_registry** registry);

@@ -19,6 +19,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "attune/attune.h"
 
@@ -53,7 +54,8 @@ struct Options {
   Compile compile = Compile::missing;
   std::string cache_dir = {};  ///< empty: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune
   Device device = Device::cuda;
-  std::uint64_t emulator_seed = 1;  ///< of the emulator's schedule
+  std::uint64_t emulator_seed = 1;        ///< of the emulator's schedule
+  std::vector<std::string> bundles = {};  ///< files that `attune pack` made: their kernels come before all others
 };
 
 /// A tensor batch x seqlen x heads x head_dim in device memory (host memory for the emulator), 16-byte aligned. Strides
@@ -381,6 +383,10 @@ class Attention {
     raw.cache_dir = options.cache_dir.empty() ? nullptr : options.cache_dir.c_str();
     raw.device = static_cast<attune_device>(options.device);
     raw.emulator_seed = options.emulator_seed;
+    std::vector<const char*> bundles;
+    for (const std::string& file : options.bundles) bundles.push_back(file.c_str());
+    raw.bundles = bundles.data();
+    raw.bundle_count = bundles.size();
     attune_registry* registry = nullptr;
     check(attune_registry_create(&raw, &registry));
     registry_.reset(registry);

@@ -1,4 +1,4 @@
-#include "runtime/hash.hpp"
+#include "generator/hash.hpp"
 
 #define XXH_INLINE_ALL
 #include <fmt/format.h>

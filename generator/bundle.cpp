@@ -1,0 +1,251 @@
+#include "generator/bundle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "generator/check.hpp"
+#include "generator/hash.hpp"
+#include "generator/variant_json.hpp"
+#include "templates/params.h"
+
+namespace attune {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The last bytes tell a file that went through a conversion of line ends.
+constexpr std::string_view magic{"ATTUNE\r\n", 8};
+constexpr std::uint32_t format_version = 1;
+constexpr std::string_view attune_version = ATTUNE_VERSION;
+
+constexpr std::size_t format_offset = 8;
+constexpr std::size_t abi_offset = 12;
+constexpr std::size_t size_offset = 16;
+constexpr std::size_t manifest_size_offset = 24;
+constexpr std::size_t version_offset = 32;
+constexpr std::size_t header_bytes = 64;
+constexpr std::size_t checksum_bytes = 32;
+constexpr std::size_t alignment = 64;
+static_assert(attune_version.size() <= header_bytes - version_offset);
+
+constexpr const char* rebuild = "rebuild it with attune pack of this version";
+
+std::size_t aligned(std::size_t offset) { return (offset + alignment - 1) / alignment * alignment; }
+
+template <class Integer>
+void put(std::string& bytes, std::size_t offset, Integer value) {
+  for (std::size_t i = 0; i < sizeof(Integer); ++i) bytes[offset + i] = static_cast<char>(value >> (8 * i) & 0xff);
+}
+
+template <class Integer>
+Integer get(std::string_view bytes, std::size_t offset) {
+  Integer value = 0;
+  for (std::size_t i = 0; i < sizeof(Integer); ++i) {
+    value |= static_cast<Integer>(static_cast<unsigned char>(bytes[offset + i])) << (8 * i);
+  }
+  return value;
+}
+
+Json row_of(const BundledKernel& kernel, std::size_t offset) {
+  const Resources needs = resources(kernel.variant);
+  Json archs = Json::array();
+  if (kernel.variant.arch != 0) {
+    for (const Arch& arch : target_archs(kernel.variant)) archs.push_back(arch.name);
+  }
+  return {{"name", kernel.name},
+          {"template", family_of(kernel.variant).name},
+          {"values", values_json(kernel.variant)},
+          {"archs", archs},
+          {"threads", needs.threads},
+          {"shared_bytes", needs.shared_bytes},
+          {"offset", offset},
+          {"bytes", kernel.image.size()}};
+}
+
+/// Offsets count from the first image, which lies behind the manifest that states them.
+std::string manifest_of(std::span<const BundledKernel> kernels) {
+  Json rows = Json::array();
+  std::size_t offset = 0;
+  for (const BundledKernel& kernel : kernels) {
+    rows.push_back(row_of(kernel, offset));
+    offset = aligned(offset + kernel.image.size());
+  }
+  return Json{{"kernels", rows}}.dump();
+}
+
+/// What a bundle is refused for.
+struct Refused {
+  std::string what;
+  std::string fix = rebuild;
+};
+
+/// The text before the first zero.
+std::string_view version_in(std::string_view bytes) {
+  const std::string_view field = bytes.substr(version_offset, header_bytes - version_offset);
+  return field.substr(0, std::min(field.find('\0'), field.size()));
+}
+
+/// As it may stand in a message.
+std::string printable(std::string_view text) {
+  std::string result{text};
+  std::ranges::replace_if(
+      result, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return result;
+}
+
+std::optional<Refused> check_header(std::string_view bytes) {
+  if (bytes.size() < header_bytes + checksum_bytes || !bytes.starts_with(magic)) {
+    return Refused{"this is no bundle of kernels", "attune pack makes one"};
+  }
+  const auto format = get<std::uint32_t>(bytes, format_offset);
+  if (format != format_version) {
+    return Refused{fmt::format("the bundle has format {}; this version reads {}", format, format_version)};
+  }
+  const auto size = get<std::uint64_t>(bytes, size_offset);
+  if (size != bytes.size()) {
+    return Refused{
+        fmt::format("the bundle has {} bytes instead of the {} that it was written with", bytes.size(), size),
+        "copy it again"};
+  }
+  const std::size_t body = bytes.size() - checksum_bytes;
+  if (xxh3_hex(bytes.substr(0, body)) != bytes.substr(body)) {
+    return Refused{"the bundle is damaged: its checksum does not match", "copy it again"};
+  }
+  if (const std::string_view version = version_in(bytes); version != attune_version) {
+    return Refused{fmt::format("the bundle was made by Attune {}; this is {}", printable(version), attune_version)};
+  }
+  const auto abi = get<std::uint32_t>(bytes, abi_offset);
+  if (abi != ATTUNE_PARAMS_ABI) {
+    return Refused{
+        fmt::format("the bundle's kernels take parameters of ABI {}; this version has {}", abi, ATTUNE_PARAMS_ABI)};
+  }
+  if (get<std::uint64_t>(bytes, manifest_size_offset) > body - header_bytes) {
+    return Refused{"the bundle's manifest is longer than the bundle"};
+  }
+  return std::nullopt;
+}
+
+/// A whole number that is not negative.
+std::optional<std::uint64_t> count_of(const Json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end() || !found->is_number_unsigned()) return std::nullopt;
+  return found->get<std::uint64_t>();
+}
+
+std::string text_of(const Json& row, const char* key) {
+  const auto found = row.find(key);
+  const auto* const text = found != row.end() ? found->get_ptr<const std::string*>() : nullptr;
+  return text != nullptr ? *text : std::string{};
+}
+
+std::optional<int> family_named(std::string_view name) {
+  const auto found = std::ranges::find(families(), name, &Family::name);
+  if (found == families().end()) return std::nullopt;
+  return static_cast<int>(found - families().begin());
+}
+
+/// Nothing when one is unknown or the list is none.
+std::optional<ArchSet> archs_of(const Json& row) {
+  const auto found = row.find("archs");
+  if (found == row.end() || !found->is_array()) return std::nullopt;
+  ArchSet set = 0;
+  for (const Json& one : *found) {
+    const auto* const name = one.get_ptr<const std::string*>();
+    const Arch* const arch = name != nullptr ? find_arch(*name) : nullptr;
+    if (arch == nullptr) return std::nullopt;
+    set |= set_of(*arch);
+  }
+  return set;
+}
+
+/// A row of the manifest; `images` are all bytes that images may lie in.
+std::optional<BundledKernel> read_row(const Json& row, std::string_view images, std::string& problem) {
+  const auto refuse = [&](std::string what) {
+    problem = std::move(what);
+    return std::nullopt;
+  };
+  if (!row.is_object()) return refuse("an entry is no kernel");
+  BundledKernel kernel;
+  kernel.name = text_of(row, "name");
+  const std::string family_name = text_of(row, "template");
+  const std::optional<int> family = family_named(family_name);
+  if (!family) return refuse(fmt::format("template \"{}\" is not known here", printable(family_name)));
+  const auto values = row.find("values");
+  const Json nothing;
+  const std::optional<Variant> variant = variant_of(*family, values != row.end() ? *values : nothing, problem);
+  if (!variant) return std::nullopt;
+  kernel.variant = *variant;
+  const std::optional<ArchSet> archs = archs_of(row);
+  if (!archs) return refuse("it is for GPUs that are not known here");
+  kernel.variant.arch = *archs;
+  if (const std::vector<Refusal> refusals = check(kernel.variant); !refusals.empty()) {
+    return refuse(refusals.front().message);
+  }
+  if (kernel.name != kernel.variant.name()) {
+    return refuse(fmt::format("these values are called {} here", kernel.variant.name()));
+  }
+  const Resources needs = resources(kernel.variant);
+  if (count_of(row, "threads") != static_cast<std::uint64_t>(needs.threads) ||
+      count_of(row, "shared_bytes") != static_cast<std::uint64_t>(needs.shared_bytes)) {
+    return refuse("it wants another launch than it would get here");
+  }
+  const std::optional<std::uint64_t> offset = count_of(row, "offset");
+  const std::optional<std::uint64_t> size = count_of(row, "bytes");
+  if (!offset || !size || *size == 0 || *offset > images.size() || *size > images.size() - *offset) {
+    return refuse("its image is not inside the bundle");
+  }
+  kernel.image = images.substr(*offset, *size);
+  return kernel;
+}
+
+}  // namespace
+
+std::string write_bundle(std::span<const BundledKernel> kernels) {
+  const std::string manifest = manifest_of(kernels);
+  std::string bytes(header_bytes, '\0');
+  std::ranges::copy(magic, bytes.begin());
+  put(bytes, format_offset, format_version);
+  put<std::uint32_t>(bytes, abi_offset, ATTUNE_PARAMS_ABI);
+  put<std::uint64_t>(bytes, manifest_size_offset, manifest.size());
+  std::ranges::copy(attune_version, bytes.begin() + version_offset);
+  bytes += manifest;
+  for (const BundledKernel& kernel : kernels) {
+    bytes.resize(aligned(bytes.size()), '\0');
+    bytes += kernel.image;
+  }
+  put<std::uint64_t>(bytes, size_offset, bytes.size() + checksum_bytes);
+  return bytes + xxh3_hex(bytes);
+}
+
+Result<std::vector<BundledKernel>> read_bundle(std::string_view bytes, const std::string& where) {
+  Result<std::vector<BundledKernel>> result;
+  const auto refuse = [&](std::string what, std::string fix) {
+    result.value.clear();
+    result.problems.push_back({{.file = where}, std::move(what), std::move(fix)});
+    return result;
+  };
+  if (const auto refused = check_header(bytes)) return refuse(refused->what, refused->fix);
+  const std::string_view body = bytes.substr(0, bytes.size() - checksum_bytes);
+  const auto manifest_bytes = static_cast<std::size_t>(get<std::uint64_t>(bytes, manifest_size_offset));
+  const Json manifest = Json::parse(body.substr(header_bytes, manifest_bytes), nullptr, false);
+  const auto rows = manifest.is_object() ? manifest.find("kernels") : manifest.end();
+  if (manifest.is_discarded() || rows == manifest.end() || !rows->is_array()) {
+    return refuse("the bundle's manifest is not what Attune writes", rebuild);
+  }
+  const std::string_view images = body.substr(std::min(aligned(header_bytes + manifest_bytes), body.size()));
+  for (const Json& row : *rows) {
+    std::string problem;
+    std::optional<BundledKernel> kernel = read_row(row, images, problem);
+    if (!kernel) {
+      const std::string name = row.is_object() ? printable(text_of(row, "name")) : std::string{};
+      return refuse(fmt::format("kernel {}: {}", name.empty() ? "without a name" : name, printable(problem)), rebuild);
+    }
+    result.value.push_back(std::move(*kernel));
+  }
+  return result;
+}
+
+}  // namespace attune

@@ -1,0 +1,28 @@
+// Files as the build reads and writes them.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string>
+
+#include "generator/emit.hpp"
+
+namespace attune {
+
+/// The bytes of a file; "" where there is none.
+std::string read_bytes(const std::filesystem::path& file);
+
+/// Writes beside, then renames: nobody meets half a file. Throws std::runtime_error.
+void write_bytes(const std::filesystem::path& file, const std::string& bytes);
+
+/// The same unless the file holds these bytes already: what does not change is not made again.
+void write_if_changed(const std::filesystem::path& file, const std::string& bytes);
+
+/// The emitted sources of a folder that are not among these: .cu files whose first line is their own name.
+std::set<std::filesystem::path> leftovers(const std::filesystem::path& folder, std::span<const Source> sources);
+
+/// Makes the folder hold these sources as NAME.cu, and no others.
+void write_sources(const std::filesystem::path& folder, std::span<const Source> sources);
+
+}  // namespace attune

@@ -1,0 +1,169 @@
+// attune pack: spec -> a bundle of compiled kernels, for machines and programs without a compiler.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "generator/fatbin.hpp"
+#include "runtime/bundle.hpp"
+#include "runtime/cli/build.hpp"
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/kernel_table.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/cli/specs.hpp"
+#include "runtime/files.hpp"
+#include "runtime/text.hpp"
+
+namespace attune::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::vector<std::string> specs;
+  std::vector<std::string> archs;
+  std::string compiler;
+  std::string out;
+  int jobs = 0;
+  bool json = false;
+};
+
+/// A folder that goes with everything in it.
+class WorkFolder {
+ public:
+  WorkFolder() : path_(make_unique_folder(fs::temp_directory_path() / "attune-pack-")) {}
+  ~WorkFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// Kernels and the compiler that made them, or why there are none.
+struct Packed {
+  std::string bundle;
+  std::string compiler;
+  Exit exit = Exit::done;
+};
+
+Packed failed(Exit exit, const std::string& problem) {
+  fmt::print(stderr, "attune: {}\n", problem);
+  return {.bundle = {}, .compiler = {}, .exit = exit};
+}
+
+Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const Options& options) {
+  const WorkFolder folder;
+  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  const Result<Fatbins> fatbins =
+      build_fatbins(sources, {.nvcc = nvcc, .folder = folder.path(), .jobs = options.jobs, .say = say});
+  if (!fatbins.ok()) {
+    for (const Diagnostic& problem : fatbins.problems) fmt::print(stderr, "{}\n", problem.text());
+    return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
+  }
+  std::vector<BundledKernel> kernels;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
+  }
+  return {.bundle = write_bundle(kernels), .compiler = nvcc.string()};
+}
+
+/// A cubin for each kernel and architecture.
+Packed pack_with_nvrtc(const std::vector<Source>& sources, const Options& options) {
+  const Found<Compiler> compiler = find_compiler();
+  if (!compiler) return failed(Exit::machine_lacks, compiler.problem);
+  const std::vector<Built> built = build(*compiler, sources, resolve_archs(options.archs), options.jobs);
+  if (!report_failures(built)) return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
+  std::vector<BundledKernel> kernels;
+  for (const Built& one : built) {
+    BundledKernel kernel{one.source->variant, one.source->name, one.compiled.image};
+    kernel.variant.arch = set_of(one.arch);
+    kernels.push_back(std::move(kernel));
+  }
+  return {.bundle = write_bundle(kernels), .compiler = "NVRTC " + compiler->version()};
+}
+
+Packed pack_sources(const std::vector<Source>& sources, const Options& options) {
+  if (options.compiler == "nvrtc") return pack_with_nvrtc(sources, options);
+  if (const std::optional<fs::path> nvcc = find_cuda_tool("nvcc")) return pack_with_nvcc(*nvcc, sources, options);
+  if (options.compiler.empty()) return pack_with_nvrtc(sources, options);
+  return failed(Exit::machine_lacks, fmt::format("nvcc is not in {}; install the CUDA toolkit, or pack with "
+                                                 "--compiler nvrtc",
+                                                 cuda_tool_places));
+}
+
+Exit pack(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Collection> request = load_specs(options.specs);
+  if (!request) return Exit::bad_usage;
+  ArchSet archs = 0;
+  for (const std::string& name : options.archs) archs |= set_of(*find_arch(name));
+  for (const std::string& name : narrow(request->wanted, archs)) {
+    fmt::print(stderr, "{}: left out, for none of {}\n", name, fmt::join(options.archs, ", "));
+  }
+  if (request->wanted.empty()) {
+    fmt::print(stderr, "attune: no variant fits the architectures asked for\n");
+    return Exit::bad_usage;
+  }
+  const std::optional<std::vector<Source>> sources = emit_sources(*request);
+  if (!sources) return Exit::bad_usage;
+  if (!options.json) fmt::print("{}", cost_report(*request));
+
+  const Packed packed = pack_sources(*sources, options);
+  if (packed.exit != Exit::done) return packed.exit;
+  const auto bundle = LoadedBundle::from_memory(packed.bundle, options.out);
+  write_output(options.out, packed.bundle);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (options.json) {
+    print_json({{"out", options.out},
+                {"compiler", packed.compiler},
+                {"seconds", seconds},
+                {"bytes", packed.bundle.size()},
+                {"kernels", kernels_json(bundle->kernels())}});
+  } else {
+    fmt::print("\n{}wrote {} to {} in {}, compiled by {}\n", kernel_table(bundle->kernels()),
+               bytes_text(static_cast<double>(packed.bundle.size())), options.out, seconds_text(seconds),
+               packed.compiler);
+  }
+  return Exit::done;
+}
+
+}  // namespace
+
+Command pack_command(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("pack", "Compile a spec into a bundle, for machines without a compiler");
+  add_spec_argument(*app, options->specs);
+  app->add_option("-o,--out", options->out, "The bundle: kernels.attune, say")
+      ->required()
+      ->option_text("FILE REQUIRED");
+  add_arch_option(*app, options->archs,
+                  "Architectures [default: nvcc: 8.0 and 9.0, and PTX for newer GPUs; NVRTC: this machine's GPU, else "
+                  "sm_80 and sm_90]");
+  app->add_option("--compiler", options->compiler, "nvcc or nvrtc [default: nvcc where it is, else nvrtc]")
+      ->check(CLI::IsMember({"nvcc", "nvrtc"}))
+      ->option_text("NAME");
+  app->add_option("--jobs", options->jobs, "Compilations at a time [default: one for each core]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  app->add_flag("--json", options->json, "Print what the bundle holds as JSON");
+  app->footer(
+      R"(A registry takes kernels from a bundle that attune_options.bundles or $ATTUNE_BUNDLES names. It serves the
+version of Attune that made it.
+Examples:
+  attune pack specs/quickstart.yaml -o kernels.attune --arch sm_90
+  ATTUNE_BUNDLES=kernels.attune ./program
+  attune list --bundle kernels.attune)");
+  return {.app = app, .run = [options] { return pack(*options); }};
+}
+
+}  // namespace attune::cli

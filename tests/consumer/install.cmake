@@ -1,0 +1,20 @@
+# Installs the build BUILD into a prefix, moves it to PREFIX, and looks at what is exported. NM is the program nm.
+file(REMOVE_RECURSE ${PREFIX} ${PREFIX}.before)
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX}.before COMMAND_ERROR_IS_FATAL ANY)
+file(RENAME ${PREFIX}.before ${PREFIX})
+
+file(GLOB_RECURSE texts ${PREFIX}/*.cmake ${PREFIX}/*.pc)
+foreach(text IN LISTS texts)
+  file(READ ${text} content)
+  if(content MATCHES "${PREFIX}|${BUILD}/")
+    message(FATAL_ERROR "${text} holds a path of the machine that it was made on")
+  endif()
+endforeach()
+
+file(GLOB_RECURSE library ${PREFIX}/lib*/libattune.so)
+execute_process(COMMAND ${NM} -D --defined-only ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")
+list(FILTER symbols EXCLUDE REGEX " attune_[a-z_]+$")
+if(symbols)
+  message(FATAL_ERROR "${library} exports more than attune_*: ${symbols}")
+endif()

@@ -29,7 +29,8 @@ struct Registry::State {
         ready(options.ready ? std::move(*options.ready) : ReadyKernels(options.bundles)),
         tuned(std::move(options.tuned)),
         log(std::move(options.log)),
-        cache(std::move(options.cache_root), [this](const std::string& line) { log(ATTUNE_LOG_WARNING, line); }) {
+        cache(std::move(options.cache_root), [this](const std::string& line) { log(ATTUNE_LOG_WARNING, line); }),
+        recorder(open_recorder(options.record)) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) {
       emulated.emplace(policy, ready, cache, counters, options.emulator_seed);
     }
@@ -41,6 +42,7 @@ struct Registry::State {
   const Log log;
   const Cache cache;
   Counters counters;
+  const std::unique_ptr<Recorder> recorder;  ///< null: nothing is recorded
 
   /// In place of a driver, and of everything below.
   std::optional<EmulatedKernels> emulated;
@@ -56,6 +58,10 @@ struct Registry::State {
   void prepare_chunks(const Args& args);
   template <class AnyProblem, class Params>
   void launch_chunks(const AnyProblem& problem, const Params& params, void* stream);
+
+  void record(const auto& problem, long long calls = 1) {
+    if (recorder != nullptr) recorder->note(problem, calls);
+  }
 
   // Of calls that ask for a check of their tables.
   template <class Args>
@@ -79,6 +85,7 @@ Registry::~Registry() = default;
 
 void Registry::prepare(const attune_prefill_args& args) {
   const Problem problem = check_arguments(args);
+  state_->record(problem, 0);
   if (state_->emulated) return state_->emulated->prepare(problem);
   state_->gpu().prepare(problem);
 }
@@ -86,6 +93,7 @@ void Registry::prepare(const attune_prefill_args& args) {
 void Registry::prefill(const attune_prefill_args& args, void* stream) {
   const Problem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  state_->record(problem);
   if (state_->emulated) return state_->emulated->prefill(args, problem);
   GpuKernels& gpu = state_->gpu();
   const LoadedKernel& loaded = gpu.kernel_for(problem);
@@ -95,6 +103,7 @@ void Registry::prefill(const attune_prefill_args& args, void* stream) {
 template <class Args>
 void Registry::State::prepare_check(const Args& args) {
   if (!checks_tables(args)) return;
+  record(CheckProblem{}, 0);
   if (emulated) return emulated->prepare(CheckProblem{});
   gpu().prepare(CheckProblem{});
 }
@@ -102,6 +111,7 @@ void Registry::State::prepare_check(const Args& args) {
 template <class Args, class AnyProblem>
 void Registry::State::check(const Args& args, const AnyProblem& problem, void* stream) {
   if (!checks_tables(args)) return;
+  record(CheckProblem{});
   AttuneCheckParams params = check_params(args, problem);
   if (emulated) return emulated->check(params);
   const LoadedKernel& loaded = gpu().kernel_for(CheckProblem{});
@@ -125,6 +135,7 @@ void Registry::State::check(const Args& args, const AnyProblem& problem, void* s
 
 void Registry::prepare(const attune_decode_args& args) {
   const DecodeProblem problem = check_arguments(args);
+  state_->record(problem, 0);
   state_->prepare_check(args);
   if (state_->emulated) return state_->emulated->prepare(problem);
   GpuKernels& gpu = state_->gpu();
@@ -138,6 +149,7 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
   const DecodeProblem problem = check_arguments(args);
   if (problem.batch > 0) state_->check(args, problem, stream);
   if (is_empty(problem)) return store_kv(store_args(args, problem), stream);
+  state_->record(problem);
   if (state_->emulated) return state_->emulated->decode(args, problem);
   GpuKernels& gpu = state_->gpu();
   const Driver& driver = gpu.driver();
@@ -165,6 +177,7 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
 template <class Args>
 void Registry::State::prepare_chunks(const Args& args) {
   const auto problem = check_arguments(args);
+  record(problem, 0);
   if (emulated) return emulated->prepare(problem);
   gpu().prepare(problem);
 }
@@ -184,6 +197,7 @@ void Registry::prepare(const attune_store_kv_args& args) {
 void Registry::store_kv(const attune_store_kv_args& args, void* stream) {
   const StoreProblem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  state_->record(problem);
   state_->check(args, problem, stream);
   if (state_->emulated) return state_->emulated->store_kv(args, problem);
   state_->launch_chunks(problem, make_params(args, problem), stream);
@@ -194,6 +208,7 @@ void Registry::prepare(const attune_merge_states_args& args) { state_->prepare_c
 void Registry::merge_states(const attune_merge_states_args& args, void* stream) {
   const MergeProblem problem = check_arguments(args);
   if (is_empty(problem)) return;
+  state_->record(problem);
   if (state_->emulated) return state_->emulated->merge_states(args, problem);
   state_->launch_chunks(problem, make_params(args, problem), stream);
 }

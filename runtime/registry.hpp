@@ -12,6 +12,7 @@
 #include "runtime/cache.hpp"
 #include "runtime/log.hpp"
 #include "runtime/ready_kernels.hpp"
+#include "runtime/record.hpp"
 #include "runtime/tuned_devices.hpp"
 
 namespace attune {
@@ -25,6 +26,7 @@ struct RegistryOptions {
   std::optional<ReadyKernels> ready = {};           ///< in place of theirs and of all others
   std::vector<TunedTable> tuned = default_tuned_tables();
   Log log = warn_on_stderr;
+  std::filesystem::path record = default_record_path();  ///< where to record calls (record.hpp); empty: nowhere
 };
 
 /// Thread-safe; no lock and no allocation once a problem's kernel has been loaded.

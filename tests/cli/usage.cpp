@@ -8,7 +8,8 @@ using namespace attune::testing;
 TEST_CASE("help names every subcommand, each with its own help and examples") {
   const ToolResult help = attune_tool({"--help"});
   CHECK(help.exit_code == 0);
-  for (const char* name : {"generate", "compile", "pack", "run", "list", "explain", "bench", "cache", "doctor"}) {
+  for (const char* name :
+       {"generate", "compile", "pack", "run", "list", "explain", "bench", "cache", "doctor", "spec-from"}) {
     CAPTURE(name);
     CHECK(contains(help.out, name));
     const ToolResult own = attune_tool({name, "--help"});

@@ -1,0 +1,251 @@
+// attune spec-from: from recorded calls, or from a model's config, to the specs of the kernels they need.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "generator/check.hpp"
+#include "generator/cost.hpp"
+#include "generator/spec_text.hpp"
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/cli/model_config.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/device.hpp"
+#include "runtime/files.hpp"
+#include "runtime/text.hpp"
+#include "runtime/workload.hpp"
+
+namespace attune::cli {
+namespace {
+
+constexpr std::size_t largest_input = std::size_t{1} << 30;
+
+struct Options {
+  std::vector<std::string> files;
+  std::vector<std::string> archs;
+  std::string out;
+  std::string dtype;
+  bool serving = false;
+  bool json = false;
+};
+
+/// What the files say together.
+struct Input {
+  std::vector<Recorded> problems;
+  std::vector<std::string> sources;  ///< one line for each file
+  std::string understood;            ///< of configs, for a person
+  bool calls = false;                ///< there is a record among them
+};
+
+/// A record's first line has an operation, which no config has.
+bool is_record(std::string_view text) {
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos) return true;
+  const std::string_view line = text.substr(start, text.find('\n', start) - start);
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("operation");
+}
+
+Result<std::string> read_text(const std::string& file) {
+  std::optional<std::string> text = read_file(file, largest_input);
+  if (text) return {.value = std::move(*text), .problems = {}};
+  const std::string limit = bytes_text(static_cast<double>(largest_input));
+  return {.value = {},
+          .problems = {{{.file = file},
+                        "there is no such file that can be read",
+                        fmt::format("a record or a config.json of at most {}", limit)}}};
+}
+
+long long calls_of(const std::vector<Recorded>& problems) {
+  long long calls = 0;
+  for (const Recorded& one : problems) calls += one.calls;
+  return calls;
+}
+
+std::string counts_text(const std::vector<Recorded>& problems) {
+  return fmt::format("{}, {}", counted(static_cast<long long>(problems.size()), "problem"),
+                     counted(calls_of(problems), "call"));
+}
+
+/// Adds what one file says; its problems where it is none that can be read.
+std::vector<Diagnostic> add_file(Input& input, const std::string& file, const Options& options) {
+  Result<std::string> text = read_text(file);
+  if (!text.ok()) return text.problems;
+  if (is_record(text.value)) {
+    Result<std::vector<Recorded>> record = parse_record(text.value, file);
+    if (!record.ok()) return record.problems;
+    const std::vector<Recorded> met = merged(record.value);
+    input.sources.push_back(fmt::format("{}: {}", file, counts_text(met)));
+    input.problems.insert(input.problems.end(), met.begin(), met.end());
+    input.calls = true;
+    return {};
+  }
+  std::optional<Dtype> dtype;
+  if (!options.dtype.empty()) dtype = static_cast<Dtype>(*parse_value(*find_field("dtype"), options.dtype));
+  Result<ModelConfig> config = parse_model_config(text.value, file, dtype);
+  if (!config.ok()) return config.problems;
+  const std::vector<Recorded> problems = problems_of(config.value, options.serving);
+  input.sources.push_back(fmt::format("{}: {}{}", file, config.value.type, options.serving ? ", for serving" : ""));
+  input.problems.insert(input.problems.end(), problems.begin(), problems.end());
+  input.understood += config.value.text();
+  return {};
+}
+
+std::optional<Input> read_input(const Options& options) {
+  Input input;
+  std::vector<Diagnostic> problems;
+  for (const std::string& file : options.files) {
+    std::ranges::move(add_file(input, file, options), std::back_inserter(problems));
+  }
+  if (problems.empty() && input.problems.empty()) {
+    problems.push_back({{.file = options.files.front()},
+                        "no call is recorded here",
+                        "run the program with ATTUNE_RECORD set to this file's path"});
+  }
+  for (const Diagnostic& problem : problems) fmt::print(stderr, "{}\n", problem.text());
+  if (!problems.empty()) return std::nullopt;
+  input.problems = merged(input.problems);
+  return input;
+}
+
+std::vector<std::string_view> arch_names(const Variant& variant) {
+  std::vector<std::string_view> names;
+  for (const Arch& arch : target_archs(variant)) names.push_back(arch.name);
+  return names;
+}
+
+/// Of machine code for every GPU that a kernel is for.
+Cost cost_of(const WorkloadKernels& needed) {
+  Cost total;
+  for (const NeededKernel& kernel : needed.kernels) {
+    const Cost one = estimate(std::span(&kernel.variant, 1), std::max(1, std::popcount(kernel.variant.arch)));
+    total.seconds += one.seconds;
+    total.bytes += one.bytes;
+  }
+  return total;
+}
+
+std::string report(const Input& input, const WorkloadKernels& needed) {
+  std::vector<Column> columns{{"kernel"}, {"GPUs"}};
+  if (input.calls) columns.insert(columns.end(), {{"problems", Align::right}, {"calls", Align::right}});
+  Table table(columns);
+  for (const NeededKernel& kernel : needed.kernels) {
+    std::vector<std::string> cells{kernel.variant.name(),
+                                   fmt::format("{}", fmt::join(arch_names(kernel.variant), " "))};
+    if (input.calls) {
+      cells.push_back(std::to_string(kernel.problems));
+      cells.push_back(std::to_string(kernel.calls));
+    }
+    table.add(std::move(cells));
+  }
+  const Cost cost = cost_of(needed);
+  return fmt::format("{}{}{}; about {} to compile on one core and {} of machine code\n", input.understood, table.text(),
+                     counted(static_cast<long long>(needed.kernels.size()), "kernel"), seconds_text(cost.seconds),
+                     bytes_text(static_cast<double>(cost.bytes)));
+}
+
+nlohmann::ordered_json json_of(const Input& input, const WorkloadKernels& needed, const std::vector<SpecText>& specs,
+                               const Options& options) {
+  auto kernels = nlohmann::ordered_json::array();
+  for (const NeededKernel& kernel : needed.kernels) {
+    kernels.push_back({{"variant", kernel.variant.name()},
+                       {"archs", arch_names(kernel.variant)},
+                       {"problems", kernel.problems},
+                       {"calls", kernel.calls}});
+  }
+  auto unserved = nlohmann::ordered_json::array();
+  for (const UnservedProblem& one : needed.unserved) {
+    unserved.push_back({{"problem", one.problem}, {"device", one.device}, {"reasons", one.reasons}});
+  }
+  auto files = nlohmann::ordered_json::array();
+  for (const SpecText& spec : specs) {
+    nlohmann::ordered_json file{{"name", spec.name + ".yaml"}, {"variants", spec.variants}};
+    if (options.out.empty()) file["text"] = spec.text;
+    files.push_back(std::move(file));
+  }
+  const Cost cost = cost_of(needed);
+  return {{"from", input.sources},
+          {"problems", input.problems.size()},
+          {"calls", calls_of(input.problems)},
+          {"kernels", kernels},
+          {"unserved", unserved},
+          {"estimated_seconds", cost.seconds},
+          {"estimated_bytes", cost.bytes},
+          {"out", options.out},
+          {"specs", files}};
+}
+
+/// What opens each spec.
+std::vector<std::string> comment_of(const Input& input, const std::vector<Arch>& archs) {
+  std::vector<std::string> names;
+  for (const Arch& arch : archs) names.emplace_back(arch.name);
+  std::vector<std::string> lines{fmt::format("Made by attune spec-from for {}, of", fmt::join(names, " and "))};
+  for (const std::string& source : input.sources) lines.push_back("  " + source);
+  return lines;
+}
+
+Exit spec_from(const Options& options) {
+  const std::optional<Input> input = read_input(options);
+  if (!input) return Exit::bad_usage;
+  const std::vector<Arch> archs = resolve_archs(options.archs);
+  std::vector<Device> devices;
+  for (const Arch& arch : archs) devices.push_back(device_of(arch));
+  const WorkloadKernels needed = kernels_for(input->problems, devices);
+  const std::vector<SpecText> specs = spec_texts(needed.variants(), comment_of(*input, archs));
+
+  // What goes to stdout is one thing: JSON, or specs, or the report.
+  if (!options.out.empty()) {
+    for (const SpecText& spec : specs)
+      write_output(std::filesystem::path(options.out) / (spec.name + ".yaml"), spec.text);
+  }
+  if (options.json) {
+    print_json(json_of(*input, needed, specs, options));
+  } else if (options.out.empty()) {
+    fmt::print(stderr, "{}", report(*input, needed));
+    for (const SpecText& spec : specs) fmt::print("# {}.yaml\n{}\n", spec.name, spec.text);
+  } else {
+    fmt::print("{}", report(*input, needed));
+    for (const SpecText& spec : specs) {
+      fmt::print("wrote {}/{}.yaml ({})\n", options.out, spec.name,
+                 counted(static_cast<long long>(spec.variants), "kernel"));
+    }
+  }
+  for (const UnservedProblem& one : needed.unserved) {
+    fmt::print(stderr, "attune: no kernel can serve {} on {}: {}\n", one.problem, one.device,
+               fmt::join(one.reasons, "; "));
+  }
+  return needed.unserved.empty() ? Exit::done : Exit::check_failed;
+}
+
+}  // namespace
+
+Command spec_from_command(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("spec-from", "Make the specs of what a program or a model needs");
+  app->add_option("FILE", options->files, "Records of calls (files that ATTUNE_RECORD named), or config.json of models")
+      ->required()
+      ->option_text("REQUIRED");
+  add_arch_option(*app, options->archs, "Architectures [default: this machine's GPU, else sm_80 and sm_90]");
+  app->add_option("-o,--out", options->out, "Folder for the specs, one a template [default: print them]")
+      ->option_text("DIR");
+  app->add_option("--dtype", options->dtype, "In place of a config's own: fp16 or bf16")
+      ->check(CLI::IsMember({"fp16", "bf16"}));
+  app->add_flag("--serving", options->serving, "Of a config also ragged batches and caches in pages");
+  app->add_flag("--json", options->json, "Print kernels and specs as JSON");
+  app->footer(
+      R"(A program records its calls where the environment variable ATTUNE_RECORD names a file; %p in it is the process's id.
+Several programs and runs may share a file, and their calls add up.
+Examples:
+  ATTUNE_RECORD=calls.jsonl python serve.py
+  attune spec-from calls.jsonl --arch sm_90 -o specs
+  attune spec-from config.json --serving --arch sm_90 -o specs
+  attune generate specs/*.yaml --out kernels)");
+  return {.app = app, .run = [options] { return spec_from(*options); }};
+}
+
+}  // namespace attune::cli

@@ -62,7 +62,11 @@ inline constexpr std::size_t max_tuned_rows = 4095;
 /// twice, an illegal value, a variant that check() refuses there.
 Result<TunedFile> parse_tuned_file(std::string_view text, const std::string& file);
 
-/// Reads and parses a file; a missing, unreadable or oversized one is a problem too.
+/// The text of a file; a missing or unreadable one is a problem. Of an oversized one it is as much as
+/// parse_tuned_file() needs to say so.
+Result<std::string> read_tuned_text(const std::filesystem::path& path);
+
+/// Reads and parses a file.
 Result<TunedFile> read_tuned_file(const std::filesystem::path& path);
 
 /// The file's text: its rows in the order given, each on a line of its own. Parsed it is the same again, but for

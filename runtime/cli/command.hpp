@@ -28,5 +28,6 @@ Command explain_command(CLI::App& root);
 Command bench_command(CLI::App& root);
 Command cache_command(CLI::App& root);
 Command doctor_command(CLI::App& root);
+Command tune_command(CLI::App& root);
 
 }  // namespace attune::cli

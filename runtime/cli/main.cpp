@@ -40,7 +40,7 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   const std::vector<Command> commands{generate_command(app), compile_command(app), run_command(app),
                                       list_command(app),     explain_command(app), bench_command(app),
-                                      cache_command(app),    doctor_command(app)};
+                                      cache_command(app),    doctor_command(app),  tune_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -17,9 +17,7 @@ namespace attune::tune {
 
 /// What measurements depend on: those of another GPU, driver, compiler or source are worth nothing here.
 struct Identity {
-  std::string gpu;  ///< as CUDA names it
-  int capability = 0;
-  int multiprocessors = 0;
+  TunedGpu gpu;
   std::string driver;
   std::string compiler;
   std::string sources;  ///< a hash of the templates
@@ -29,19 +27,18 @@ struct Identity {
 
 /// The candidates of one problem; the first is the heuristic's choice.
 struct RaceRecord {
-  AnyProblem problem;
+  std::string problem;  ///< its text
+  double work = 0;      ///< as work_of()
+  bool decodes = false;
   std::vector<Variant> candidates;
 };
+RaceRecord record_of(const AnyProblem& problem, std::vector<Variant> candidates);
 
 /// What came of a race.
 struct Outcome {
-  AnyProblem problem;
-  Variant variant;    ///< the winner
-  Variant heuristic;  ///< the heuristic's choice; of a tie the winner too
-  double seconds = 0;
-  double heuristic_seconds = 0;
-  double confidence = 0;  ///< that the fastest other one is faster than the heuristic's choice
-  std::string date;       ///< "2026-11-22"
+  TunedRow row;
+  Variant heuristic;      ///< its choice; of a tie the row's variant too
+  bool complete = false;  ///< no time was short: another run has nothing to add
 
   bool operator==(const Outcome&) const = default;
 };
@@ -75,6 +72,7 @@ class Journal {
   /// or not a journal; std::filesystem::filesystem_error when it cannot be written.
   Journal(const std::filesystem::path& path, const Identity& identity);
 
+  [[nodiscard]] const Identity& identity() const { return contents_.identity; }
   [[nodiscard]] std::optional<BuildReport> build(const std::string& variant) const;
   [[nodiscard]] std::optional<std::string> check(const std::string& variant) const;
   [[nodiscard]] std::optional<std::vector<double>> round(const std::string& race, int number,

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <string>
-#include <variant>
 
-#include "runtime/decode_problem.hpp"
-#include "runtime/problem.hpp"
+#include "runtime/tuned.hpp"
 
 namespace attune::tune {
 
-using AnyProblem = std::variant<Problem, DecodeProblem>;
+using AnyProblem = TunedProblem;
 
 /// As the problem's own text(), which tells problems apart.
 std::string text_of(const AnyProblem& problem);

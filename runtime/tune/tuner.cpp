@@ -30,14 +30,13 @@ class Run {
         watch_(&watch),
         deadline_(lab.now() + rules.budget) {
     for (const Task& task : tasks) {
-      const RaceRecord record{task.problem, task.candidates.variants};
-      ids_.push_back(race_id(record, rules_text(rules)));
+      ids_.push_back(race_id(record_of(task.problem, task.candidates.variants), rules_text(rules)));
     }
     outcomes_.resize(tasks.size());
     status_.problems = static_cast<int>(tasks.size());
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       outcomes_[i] = journal.outcome(ids_[i]);
-      if (outcomes_[i]) {
+      if (outcomes_[i] && outcomes_[i]->complete) {
         ++status_.finished;
       } else {
         open_.push_back(i);
@@ -230,14 +229,13 @@ class Run {
     for (const Variant& variant : task.candidates.variants) {
       if (is_fit(bench, variant, &variant == &task.candidates.variants.front())) {
         racing.push_back(variant);
-      } else if (racing.empty()) {
-        throw Error(ATTUNE_INTERNAL_ERROR, fmt::format("{}, the heuristic's choice for {}, is not fit to race",
-                                                       variant.name(), text_of(task.problem)));
       }
-      if (over()) return;
+      // Without the heuristic's choice there is nothing to beat, and whoever reads of its rejection has more to do.
+      if (racing.empty() || over()) return;
     }
-    const std::string id = race_id({task.problem, racing}, rules_text(*rules_));
-    journal_->add_race(id, {task.problem, racing});
+    const RaceRecord record = record_of(task.problem, racing);
+    const std::string id = race_id(record, rules_text(*rules_));
+    journal_->add_race(id, record);
     bench.open(task.problem, racing);
 
     const RaceTrack track{
@@ -251,29 +249,33 @@ class Run {
         .left = [&] { return share - (lab_->now() - begin); }};
     const RaceResult raced = race(static_cast<int>(racing.size()), rules_->race, track);
     if (!raced.decided) return;
-    const bool tie = raced.winner == 0;
-    const Outcome outcome{.problem = task.problem,
-                          .variant = racing[static_cast<std::size_t>(raced.winner)],
+    constexpr double micro = 1e6;
+    const double seconds = raced.winner == 0 ? raced.heuristic_seconds : raced.challenger_seconds;
+    const Identity& here = journal_->identity();
+    const Outcome outcome{.row = {.problem = task.problem,
+                                  .result = {.variant = racing[static_cast<std::size_t>(raced.winner)],
+                                             .microseconds = seconds * micro,
+                                             .default_microseconds = raced.heuristic_seconds * micro,
+                                             .confidence = raced.confidence,
+                                             .date = rules_->date,
+                                             .driver = here.driver,
+                                             .compiler = here.compiler}},
                           .heuristic = racing.front(),
-                          .seconds = tie ? raced.heuristic_seconds : raced.challenger_seconds,
-                          .heuristic_seconds = raced.heuristic_seconds,
-                          .confidence = raced.confidence,
-                          .date = rules_->date};
-    // One that was cut short counts, but another run may go on with it.
-    if (raced.complete) journal_->add_outcome(ids_[index], outcome);
+                          .complete = raced.complete};
+    journal_->add_outcome(ids_[index], outcome);
     const std::scoped_lock lock(mutex_);
     outcomes_[index] = outcome;
-    ++status_.finished;
+    if (outcome.complete) ++status_.finished;
     status_.last = summary(outcome);
   }
 
   static std::string summary(const Outcome& outcome) {
-    const std::string problem = text_of(outcome.problem);
-    if (outcome.variant == outcome.heuristic) {
-      return fmt::format("{}: {}, nothing beats it", problem, seconds_text(outcome.seconds));
-    }
-    return fmt::format("{}: {}, {:+.1f}% by {}", problem, seconds_text(outcome.seconds),
-                       100 * (outcome.heuristic_seconds / outcome.seconds - 1), outcome.variant.name());
+    const TunedResult& result = outcome.row.result;
+    const std::string problem = text_of(outcome.row.problem);
+    const std::string time = seconds_text(result.microseconds / 1e6);
+    if (result.variant == outcome.heuristic) return fmt::format("{}: {}, nothing beats it", problem, time);
+    const double gain = 100 * (result.default_microseconds / result.microseconds - 1);
+    return fmt::format("{}: {}, {:+.1f}% by {}", problem, time, gain, result.variant.name());
   }
 
   /// A task's part of the time that is left.

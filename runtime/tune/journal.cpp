@@ -148,8 +148,8 @@ JournalContents read_journal(const std::filesystem::path& path) {
 
 Journal::Journal(Identity identity) { contents_.identity = std::move(identity); }
 
-Journal::Journal(const std::filesystem::path& path, const Identity& identity) : path_(path) {
-  lock_ = FileLock::acquire(path.string() + ".lock", 0);
+Journal::Journal(const std::filesystem::path& path, const Identity& identity)
+    : path_(path), lock_(FileLock::acquire(path.string() + ".lock", 0)) {
   if (!lock_) {
     throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}: another process writes this journal", path.string()));
   }

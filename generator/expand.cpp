@@ -22,10 +22,13 @@ std::vector<Axis> axes_of(const Spec& spec, const Settings* row) {
   for (const Field& field : fields()) {
     const std::string key{field.key};
     const auto common = spec.common.keys.find(key);
+    const auto tune = spec.tune.keys.find(key);
     if (row != nullptr && row->keys.contains(key)) {
       axes.push_back({&field, &row->keys.at(key)});
     } else if (common != spec.common.keys.end()) {
       axes.push_back({&field, &common->second});
+    } else if (tune != spec.tune.keys.end()) {
+      axes.push_back({&field, &tune->second});
     }
   }
   return axes;
@@ -41,10 +44,20 @@ std::size_t count(const std::vector<Axis>& axes) {
   return product;
 }
 
-/// Combination number `index`; the last axis varies fastest.
-Variant combination(const Spec& spec, const std::vector<Axis>& axes, std::size_t index) {
-  Variant variant = families()[static_cast<std::size_t>(spec.family)].defaults;
-  variant.arch = spec.arch;
+/// How many combinations the whole spec makes, up to that number.
+std::size_t count(const Spec& spec) {
+  std::size_t total = spec.rows.empty() ? count(axes_of(spec, nullptr)) : 0;
+  for (const Settings& row : spec.rows) total = std::min(total + count(axes_of(spec, &row)), max_variants + 1);
+  return total;
+}
+
+Diagnostic too_many(const Spec& spec) {
+  return {spec.common.where, fmt::format("the lists multiply out to more than {} combinations", max_variants),
+          "shorten a list, or use several specs"};
+}
+
+/// Combination number `index`, with the values of `base` beside the axes; the last axis varies fastest.
+Variant combination(Variant variant, const std::vector<Axis>& axes, std::size_t index) {
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     const std::vector<int>& values = axis->choice->values;
     variant.*axis->field->member = values[index % values.size()];
@@ -87,21 +100,20 @@ class Expander {
   }
 
   bool within_limit() {
-    std::size_t total = spec_.rows.empty() ? count(axes_of(spec_, nullptr)) : 0;
-    for (const Settings& row : spec_.rows) total = std::min(total + count(axes_of(spec_, &row)), max_variants + 1);
-    if (total <= max_variants) return true;
-    problem({spec_.common.where, fmt::format("the lists multiply out to more than {} combinations", max_variants),
-             "shorten a list, or use several specs"});
+    if (count(spec_) <= max_variants) return true;
+    problem(too_many(spec_));
     return false;
   }
 
   void expand_row(const Settings* row) {
     const std::vector<Axis> axes = axes_of(spec_, row);
     const std::size_t combinations = count(axes);
+    Variant base = families()[static_cast<std::size_t>(spec_.family)].defaults;
+    base.arch = spec_.arch;
     std::vector<RefusedVariant> refused;
     bool passed = false;
     for (std::size_t index = 0; index < combinations; ++index) {
-      const Variant variant = combination(spec_, axes, index);
+      const Variant variant = combination(base, axes, index);
       if (is_excluded(variant)) continue;
       const std::vector<Refusal> refusals = check(variant);
       if (!refusals.empty()) {
@@ -152,5 +164,26 @@ class Expander {
 }  // namespace
 
 Result<Expansion> expand(const Spec& spec) { return Expander(spec).run(); }
+
+Result<std::vector<Variant>> combinations(const Spec& spec, const Variant& base) {
+  Result<std::vector<Variant>> result;
+  if (count(spec) > max_variants) {
+    result.problems.push_back(too_many(spec));
+    return result;
+  }
+  std::set<Variant> seen;
+  const auto add_row = [&](const Settings* row) {
+    const std::vector<Axis> axes = axes_of(spec, row);
+    for (std::size_t index = 0; index < count(axes); ++index) {
+      const Variant variant = combination(base, axes, index);
+      const bool excluded =
+          std::ranges::any_of(spec.excludes, [&](const Settings& exclude) { return matches(exclude, variant); });
+      if (!excluded && seen.insert(variant).second) result.value.push_back(variant);
+    }
+  };
+  if (spec.rows.empty()) add_row(nullptr);
+  for (const Settings& row : spec.rows) add_row(&row);
+  return result;
+}
 
 }  // namespace attune

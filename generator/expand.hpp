@@ -24,4 +24,8 @@ struct Expansion {
 /// or to more than max_variants, is a problem.
 Result<Expansion> expand(const Spec& spec);
 
+/// What the spec says multiplied out, `tune:` among it, with the values of `base` where it says nothing; without what
+/// `exclude` matches, each once, in the order of the spec, unchecked. More than max_variants of them are a problem.
+Result<std::vector<Variant>> combinations(const Spec& spec, const Variant& base);
+
 }  // namespace attune

@@ -74,10 +74,13 @@ Json family_schema(const Family& family) {
   Json in_rows = Json::array();
   for (const std::string_view key : family.keys) in_rows.push_back(key);
   Json on_top = in_rows;
-  for (const char* key : {"template", "arch", "variants", "exclude"}) on_top.push_back(key);
-  const Json rows{{"items", {{"propertyNames", {{"enum", in_rows}}}}}};
+  for (const char* key : {"template", "arch", "variants", "exclude", "tune"}) on_top.push_back(key);
+  const Json row{{"propertyNames", {{"enum", in_rows}}}};
+  const Json rows{{"items", row}};
   return {{"if", {{"properties", {{"template", {{"const", family.name}}}}}}},
-          {"then", {{"propertyNames", {{"enum", on_top}}}, {"properties", {{"variants", rows}, {"exclude", rows}}}}}};
+          {"then",
+           {{"propertyNames", {{"enum", on_top}}},
+            {"properties", {{"variants", rows}, {"exclude", rows}, {"tune", row}}}}}};
 }
 
 /// A non-empty list of rows of field keys.
@@ -87,6 +90,27 @@ Json rows_schema(std::string_view description) {
     properties[std::string{field.key}] = {{"$ref", "#/definitions/" + std::string{field.key}}};
   const Json row{{"type", "object"}, {"minProperties", 1}, {"additionalProperties", false}, {"properties", properties}};
   return {{"description", description}, {"type", "array"}, {"minItems", 1}, {"maxItems", max_variants}, {"items", row}};
+}
+
+/// The keys to search: a value, a list, or a range of numbers.
+Json tune_schema() {
+  const Json number{{"type", "integer"}, {"minimum", 1}};
+  const Json range{{"type", "object"},
+                   {"required", {"from", "to", "step"}},
+                   {"additionalProperties", false},
+                   {"properties", {{"from", number}, {"to", number}, {"step", number}}}};
+  Json properties = Json::object();
+  for (const Field& field : fields()) {
+    const Json values{{"$ref", "#/definitions/" + std::string{field.key}}};
+    properties[std::string{field.key}] =
+        field.kind == FieldKind::integer ? Json{{"anyOf", Json::array({values, range})}} : values;
+  }
+  return {
+      {"description", "keys whose values `attune tune` tries on the GPU; what is left out is as the heuristic has it"},
+      {"type", "object"},
+      {"minProperties", 1},
+      {"additionalProperties", false},
+      {"properties", properties}};
 }
 
 }  // namespace
@@ -112,6 +136,7 @@ std::string json_schema() {
   }
   properties["variants"] = rows_schema("rows of keys, each of which completes or overrides the keys of the top level");
   properties["exclude"] = rows_schema("combinations to leave out: those that match every key of a row");
+  properties["tune"] = tune_schema();
 
   Json per_family = Json::array();
   for (const Family& family : families()) per_family.push_back(family_schema(family));

@@ -63,10 +63,13 @@ class SpecReader {
         read_rows(key, value, spec.rows);
       } else if (key.text == "exclude") {
         read_rows(key, value, spec.excludes);
+      } else if (key.text == "tune") {
+        read_tune(value);
       } else if (key.text != "template") {
         read_field(key, value, spec.common);
       }
     });
+    for (const auto& [key, choice] : spec.tune.keys) report_fixed(key, choice.where);
     return std::move(result_);
   }
 
@@ -190,6 +193,34 @@ class SpecReader {
     }
   }
 
+  void read_tune(const YamlNode& value) {
+    if (value.kind != YamlNode::Kind::mapping || value.children.empty()) {
+      problem(
+          value.where,
+          fmt::format("tune is {}", value.kind == YamlNode::Kind::mapping ? "an empty mapping" : kind_text(value.kind)),
+          "the keys to search as `{B_c: [64, 128], B_r: {from: 64, to: 192, step: 64}}`");
+      return;
+    }
+    Settings& tune = result_.value.tune;
+    tune.where = value.where;
+    read_mapping(value, [&](const YamlNode& key, const YamlNode& setting) {
+      if (std::ranges::find(top_keys, key.text) != top_keys.end()) {
+        problem(key.where, fmt::format("{} stands in tune", key.text), "it belongs to the top level");
+      } else {
+        read_field(key, setting, tune);
+      }
+    });
+  }
+
+  /// A key that is searched is fixed nowhere.
+  void report_fixed(const std::string& key, const Location& where) {
+    const Spec& spec = result_.value;
+    const auto has_key = [&](const Settings& settings) { return settings.keys.contains(key); };
+    if (has_key(spec.common) || std::ranges::any_of(spec.rows, has_key)) {
+      problem(where, fmt::format("{} stands in tune and elsewhere", key), "search it, or fix it");
+    }
+  }
+
   void read_field(const YamlNode& key, const YamlNode& value, Settings& settings) {
     const Field* field = find_field(key.text);
     const auto known = family().keys;
@@ -205,6 +236,9 @@ class SpecReader {
       read_value(*field, value, choice);
     } else if (value.kind == YamlNode::Kind::list && !value.children.empty()) {
       for (const YamlNode& item : value.children) read_value(*field, item, choice);
+    } else if (value.kind == YamlNode::Kind::mapping && &settings == &result_.value.tune &&
+               field->kind == FieldKind::integer) {
+      read_range(*field, value, choice);
     } else {
       problem(value.where,
               fmt::format("{} is {}", key.text,
@@ -212,6 +246,30 @@ class SpecReader {
               fmt::format("{}, or a list of such values", accepted_values(*field)));
     }
     settings.keys.emplace(key.text, std::move(choice));
+  }
+
+  /// `{from: 64, to: 192, step: 64}`: both ends belong to it.
+  void read_range(const Field& field, const YamlNode& range, Choice& choice) {
+    std::map<std::string, int> bounds;
+    read_mapping(range, [&](const YamlNode& key, const YamlNode& value) {
+      const std::optional<int> number =
+          value.kind == YamlNode::Kind::scalar ? parse_value(field, value.text) : std::nullopt;
+      if (key.text != "from" && key.text != "to" && key.text != "step") {
+        problem(key.where, fmt::format("unknown key {} in a range of {}", quote(key.text), field.key),
+                "keys are from, to, step");
+      } else if (!number || *number < field.minimum) {
+        problem(value.where, fmt::format("{} is no bound of {}", quote(value.text), field.key), accepted_values(field));
+      } else {
+        bounds.emplace(key.text, *number);
+      }
+    });
+    if (!result_.ok()) return;
+    if (bounds.size() != 3 || bounds["from"] > bounds["to"] || (bounds["to"] - bounds["from"]) % bounds["step"] != 0) {
+      problem(range.where, fmt::format("the range of {} does not lead from one end to the other", field.key),
+              "from, to and step as `{from: 64, to: 192, step: 64}`");
+      return;
+    }
+    for (int value = bounds["from"]; value <= bounds["to"]; value += bounds["step"]) choice.values.push_back(value);
   }
 
   void read_value(const Field& field, const YamlNode& item, Choice& choice) {
@@ -232,7 +290,7 @@ class SpecReader {
     }
   }
 
-  static constexpr std::array<std::string_view, 4> top_keys{"template", "arch", "variants", "exclude"};
+  static constexpr std::array<std::string_view, 5> top_keys{"template", "arch", "variants", "exclude", "tune"};
 
   Result<Spec> result_;
 };

@@ -18,7 +18,7 @@ struct Choice {
   Location where;
 };
 
-/// A set of keys with values: the top level of a spec, a row of `variants:`, a row of `exclude:`.
+/// A set of keys with values: the top level of a spec, a row of `variants:`, a row of `exclude:`, `tune:`.
 struct Settings {
   std::map<std::string, Choice> keys;  ///< by field key
   Location where;
@@ -33,6 +33,7 @@ struct Spec {
   Settings common;                 ///< top-level keys
   std::vector<Settings> rows;      ///< `variants:` rows, each completing or overriding `common`
   std::vector<Settings> excludes;  ///< `exclude:` rows; a combination that matches one is dropped
+  Settings tune;                   ///< `tune:` keys, which `attune tune` searches; elsewhere they are lists as others
 };
 
 /// Limits that keep a hostile file from costing more than a message.

@@ -30,5 +30,6 @@ Command bench_command(CLI::App& root);
 Command cache_command(CLI::App& root);
 Command doctor_command(CLI::App& root);
 Command spec_from_command(CLI::App& root);
+Command tune_command(CLI::App& root);
 
 }  // namespace attune::cli

@@ -7,9 +7,9 @@
 #include <functional>
 #include <limits>
 
-#include "generator/check.hpp"
 #include "runtime/choice.hpp"
 #include "runtime/cli/banks.hpp"
+#include "runtime/cli/device_trial.hpp"
 #include "runtime/decode_arguments.hpp"
 #include "runtime/decode_emulated.hpp"
 
@@ -44,79 +44,6 @@ CombineProblem merging_problem(const Variant& decode) {
   return {.dtype = static_cast<Dtype>(decode.dtype), .head_dim = decode.head_dim};
 }
 
-/// A trial in device memory; O and LSE start poisoned.
-class DeviceTrial {
- public:
-  DeviceTrial(const Gpu& gpu, const DecodeTrial& trial, const CacheInputs& inputs, const DecodePlan& planned)
-      : gpu_(&gpu),
-        problem_(trial.problem),
-        planned_(planned),
-        q_(gpu.driver, inputs.q.size() * sizeof(std::uint16_t)),
-        k_(gpu.driver, inputs.k.size() * sizeof(std::uint16_t)),
-        v_(gpu.driver, inputs.v.size() * sizeof(std::uint16_t)),
-        lengths_(gpu.driver, inputs.lengths.size() * sizeof(std::int32_t)),
-        table_(gpu.driver, inputs.table.size() * sizeof(std::int32_t)),
-        cos_(gpu.driver, inputs.angles.cos.size() * sizeof(std::uint16_t)),
-        sin_(gpu.driver, inputs.angles.sin.size() * sizeof(std::uint16_t)),
-        workspace_(gpu.driver, planned.workspace_bytes),
-        poisoned_(outputs_of(trial.problem)),
-        o_(gpu.driver, poisoned_.o.size() * sizeof(std::uint16_t)),
-        lse_(gpu.driver, poisoned_.lse.size() * sizeof(float)) {
-    q_.upload(inputs.q);
-    k_.upload(inputs.k);
-    v_.upload(inputs.v);
-    lengths_.upload(inputs.lengths);
-    table_.upload(inputs.table);
-    cos_.upload(inputs.angles.cos);
-    sin_.upload(inputs.angles.sin);
-    workspace_.upload(poisoned_workspace(planned));
-    o_.upload(poisoned_.o);
-    lse_.upload(poisoned_.lse);
-  }
-
-  Outputs run(const LoadedKernel& decode, const LoadedKernel& merge) const {
-    const attune_decode_args args = decode_args(problem_, {.q = q_.data(),
-                                                           .k = k_.data(),
-                                                           .v = v_.data(),
-                                                           .lengths = lengths_.data(),
-                                                           .table = table_.data(),
-                                                           .cos = cos_.data(),
-                                                           .sin = sin_.data(),
-                                                           .o = o_.data(),
-                                                           .lse = lse_.data(),
-                                                           .workspace = workspace_.data(),
-                                                           .workspace_bytes = planned_.workspace_bytes});
-    const AttuneDecodeParams params = make_params(args, check_arguments(args), planned_);
-    const Driver& driver = gpu_->driver;
-    driver.launch(decode.handle(), planned_.grid, planned_.threads, planned_.shared_bytes, nullptr, &params);
-    if (planned_.combines()) {
-      const Resources needs = resources(merge.variant());
-      driver.launch(merge.handle(), planned_.combine_grid, needs.threads, needs.shared_bytes, nullptr, &params);
-    }
-    driver.synchronize();
-    Outputs outputs = poisoned_;
-    o_.download(outputs.o);
-    lse_.download(outputs.lse);
-    return outputs;
-  }
-
- private:
-  const Gpu* gpu_;
-  DecodeProblem problem_;
-  DecodePlan planned_;
-  DeviceBuffer q_;
-  DeviceBuffer k_;
-  DeviceBuffer v_;
-  DeviceBuffer lengths_;
-  DeviceBuffer table_;
-  DeviceBuffer cos_;
-  DeviceBuffer sin_;
-  DeviceBuffer workspace_;
-  Outputs poisoned_;
-  DeviceBuffer o_;
-  DeviceBuffer lse_;
-};
-
 }  // namespace
 
 std::vector<Source> merging_sources(const std::vector<Source>& sources, const Device& device) {
@@ -145,8 +72,9 @@ Verdict verify(const Gpu& gpu, const Built& decode, const Built& merge, const st
   const LoadedKernel merging(gpu, merge.compiled.image, merge.source->variant, merge.source->name);
   return try_kernel(*decode.source, kernel.variant(), gpu.device, trials, seed,
                     [&](const DecodeTrial& trial, CacheInputs& inputs, const DecodePlan& planned) {
-                      const DeviceTrial on_device(gpu, trial, inputs, planned);
-                      return Outcome{.outputs = on_device.run(kernel, merging), .fault = {}};
+                      const DeviceTrial on_device(gpu, trial, inputs, planned.workspace_bytes);
+                      on_device.launch(kernel, merging, planned);
+                      return Outcome{.outputs = on_device.fetch(), .fault = {}};
                     });
 }
 

@@ -1,0 +1,79 @@
+#include "runtime/cli/device_trial.hpp"
+
+#include <limits>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/decode_arguments.hpp"
+
+namespace attune::cli {
+
+DeviceTrial::DeviceTrial(const Gpu& gpu, const DecodeTrial& trial, const CacheInputs& inputs,
+                         std::size_t workspace_bytes)
+    : gpu_(&gpu),
+      problem_(trial.problem),
+      workspace_bytes_(workspace_bytes),
+      q_(gpu.driver, inputs.q.size() * sizeof(std::uint16_t)),
+      k_(gpu.driver, inputs.k.size() * sizeof(std::uint16_t)),
+      v_(gpu.driver, inputs.v.size() * sizeof(std::uint16_t)),
+      lengths_(gpu.driver, inputs.lengths.size() * sizeof(std::int32_t)),
+      table_(gpu.driver, inputs.table.size() * sizeof(std::int32_t)),
+      cos_(gpu.driver, inputs.angles.cos.size() * sizeof(std::uint16_t)),
+      sin_(gpu.driver, inputs.angles.sin.size() * sizeof(std::uint16_t)),
+      workspace_(gpu.driver, workspace_bytes),
+      poisoned_(outputs_of(trial.problem)),
+      o_(gpu.driver, poisoned_.o.size() * sizeof(std::uint16_t)),
+      lse_(gpu.driver, poisoned_.lse.size() * sizeof(float)) {
+  q_.upload(inputs.q);
+  k_.upload(inputs.k);
+  v_.upload(inputs.v);
+  lengths_.upload(inputs.lengths);
+  table_.upload(inputs.table);
+  cos_.upload(inputs.angles.cos);
+  sin_.upload(inputs.angles.sin);
+  workspace_.upload(std::vector<float>(workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN()));
+  poison();
+}
+
+void DeviceTrial::poison() const {
+  o_.upload(poisoned_.o);
+  lse_.upload(poisoned_.lse);
+}
+
+void DeviceTrial::launch(const LoadedKernel& decode, const LoadedKernel& merge, const DecodePlan& planned) const {
+  attune_decode_args args = decode_args(problem_, {.q = q_.data(),
+                                                   .k = k_.data(),
+                                                   .v = v_.data(),
+                                                   .lengths = lengths_.data(),
+                                                   .table = table_.data(),
+                                                   .cos = cos_.data(),
+                                                   .sin = sin_.data(),
+                                                   .o = o_.data(),
+                                                   .lse = lse_.data(),
+                                                   .workspace = workspace_.data(),
+                                                   .workspace_bytes = workspace_bytes_});
+  if (problem_.equal_lengths) args.seqlens_k = nullptr;
+  const AttuneDecodeParams params = make_params(args, check_arguments(args), planned);
+  const Driver& driver = gpu_->driver;
+  driver.launch(decode.handle(), planned.grid, planned.threads, planned.shared_bytes, nullptr, &params);
+  if (!planned.combines()) return;
+  const Resources needs = resources(merge.variant());
+  const auto behind = gpu_->device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
+  driver.launch(merge.handle(), planned.combine_grid, needs.threads, needs.shared_bytes, nullptr, &params, behind);
+}
+
+Outputs DeviceTrial::fetch() const {
+  gpu_->driver.synchronize();
+  Outputs outputs = poisoned_;
+  o_.download(outputs.o);
+  lse_.download(outputs.lse);
+  return outputs;
+}
+
+std::size_t DeviceTrial::bytes(const DecodeProblem& problem) {
+  const std::size_t cache =
+      static_cast<std::size_t>(problem.pages) * problem.page_size * problem.heads_kv * problem.head_dim;
+  return sizeof(std::uint16_t) * 2 * (cache + output_elements(outputs_of(problem)));
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,421 @@
+// attune tune: which variant is fastest for which problem on this GPU.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <ctime>
+#include <memory>
+#include <numeric>
+#include <set>
+
+#include "generator/cost.hpp"
+#include "generator/expand.hpp"
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/cli/tune_lab.hpp"
+#include "runtime/cli/tune_problems.hpp"
+#include "runtime/cli/tune_progress.hpp"
+#include "runtime/embedded.hpp"
+#include "runtime/error.hpp"
+#include "runtime/hash.hpp"
+#include "runtime/text.hpp"
+#include "runtime/tune/report.hpp"
+#include "runtime/tune/tables.hpp"
+
+namespace attune::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> specs;
+  std::vector<std::string> cases;
+  std::vector<std::string> problems;
+  std::string only;
+  std::string out;
+  std::string journal;
+  std::string arch;
+  std::string devices = "0";
+  std::string shard = "0/1";
+  std::vector<std::string> merge;
+  std::string report;
+  tune::TunerRules rules;
+  bool dry_run = false;
+  bool json = false;
+};
+
+/// Prints problems of inputs; whether there are none.
+bool report_all(const std::vector<Diagnostic>& problems) {
+  for (const Diagnostic& problem : problems) fmt::print(stderr, "{}\n", problem.text());
+  return problems.empty();
+}
+
+std::optional<std::vector<Spec>> read_specs(const std::vector<std::string>& files) {
+  std::vector<Spec> specs;
+  bool sound = true;
+  for (const std::string& file : files) {
+    Result<Spec> spec = read_spec(file);
+    if (spec.ok() && spec.value.tune.keys.empty()) {
+      spec.problems.push_back({{file, 0, 0}, "there is nothing to search", "the knobs to try below `tune:`"});
+    }
+    sound = report_all(spec.problems) && sound;
+    specs.push_back(std::move(spec.value));
+  }
+  if (!sound) return std::nullopt;
+  return specs;
+}
+
+/// Those of the suites and files, each once, in this run's shard.
+std::optional<std::vector<tune::AnyProblem>> problems_for(const Options& options) {
+  std::vector<tune::AnyProblem> all;
+  for (const std::string& name : options.cases) std::ranges::move(suite(name), std::back_inserter(all));
+  bool sound = true;
+  for (const std::string& file : options.problems) {
+    Result<std::vector<tune::AnyProblem>> read = read_problems(file);
+    sound = report_all(read.problems) && sound;
+    std::ranges::move(read.value, std::back_inserter(all));
+  }
+  if (!sound) return std::nullopt;
+  const std::size_t slash = options.shard.find('/');
+  const int shard = std::stoi(options.shard.substr(0, slash));
+  const int shards = std::stoi(options.shard.substr(slash + 1));
+  std::set<std::string> seen;
+  std::erase_if(all, [&](const tune::AnyProblem& problem) {
+    const std::string text = tune::text_of(problem);
+    return text.find(options.only) == std::string::npos || tune::shard_of(problem, shards) != shard ||
+           !seen.insert(text).second;
+  });
+  return all;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+}
+
+/// Of all that a kernel is made from.
+std::string sources_hash() {
+  std::string all = fmt::format("{}", fmt::join(compile_flags(), " "));
+  for (const auto& [path, text] : embedded_templates()) all += "\n" + path + "\n" + text;
+  return xxh3_hex(all);
+}
+
+/// The GPUs that --devices names.
+std::vector<int> ordinals_of(const std::string& devices) {
+  std::vector<int> ordinals;
+  if (devices == "all") {
+    ordinals.resize(static_cast<std::size_t>(std::max(1, Driver().device_count())));
+    std::iota(ordinals.begin(), ordinals.end(), 0);
+    return ordinals;
+  }
+  for (std::size_t begin = 0; begin <= devices.size(); begin = devices.find(',', begin) + 1) {
+    ordinals.push_back(std::stoi(devices.substr(begin)));
+    if (devices.find(',', begin) == std::string::npos) break;
+  }
+  return ordinals;
+}
+
+std::vector<tune::Task> tasks_for(const std::vector<tune::AnyProblem>& problems, const Device& device,
+                                  const std::vector<Spec>& specs) {
+  std::vector<tune::Task> tasks;
+  for (const tune::AnyProblem& problem : problems) {
+    tasks.push_back({problem, tune::candidates_for(problem, device, specs)});
+  }
+  return tasks;
+}
+
+/// What a run would do and cost.
+Exit plan(const Options& options, const Device& device, const std::vector<tune::Task>& tasks) {
+  std::vector<Variant> distinct;
+  std::set<Variant> seen;
+  std::map<std::string, tune::RefusedGroup> refused;
+  double measuring = 0;
+  auto rows = nlohmann::ordered_json::array();
+  Table table({{"problem"}, {"candidates", Align::right}, {"refused", Align::right}, {"measuring", Align::right}});
+  for (const tune::Task& task : tasks) {
+    int count = 0;
+    for (const auto& [reason, group] : task.candidates.refused) {
+      count += group.count;
+      tune::RefusedGroup& total = refused[reason];
+      total.count += group.count;
+      if (total.example.empty()) total.example = group.example;
+    }
+    for (const Variant& variant : task.candidates.variants) {
+      if (seen.insert(variant).second) distinct.push_back(variant);
+    }
+    const double seconds =
+        tune::race_seconds(task.candidates.variants.size(), tune::estimated_seconds(task.problem), options.rules.race);
+    measuring += seconds;
+    const std::string text = tune::text_of(task.problem);
+    table.add({text, std::to_string(task.candidates.variants.size()), std::to_string(count), seconds_text(seconds)});
+    rows.push_back({{"problem", text},
+                    {"candidates", task.candidates.variants.size()},
+                    {"refused", count},
+                    {"measuring_seconds", seconds},
+                    {"heuristic", task.candidates.variants.front().name()}});
+  }
+  const double compiling = estimate(distinct).seconds;
+  const int jobs = options.rules.jobs > 0 ? options.rules.jobs : static_cast<int>(std::thread::hardware_concurrency());
+  if (options.json) {
+    nlohmann::ordered_json reasons = nlohmann::ordered_json::object();
+    for (const auto& [reason, group] : refused) reasons[reason] = {{"count", group.count}, {"example", group.example}};
+    print_json({{"device", device.name},
+                {"problems", rows},
+                {"variants", distinct.size()},
+                {"refused", reasons},
+                {"compile_core_seconds", compiling},
+                {"compile_seconds", compiling / jobs},
+                {"measuring_seconds", measuring}});
+    return Exit::done;
+  }
+  fmt::print("{}\n{}\n", device.name, table.text());
+  for (const auto& [reason, group] : refused) {
+    fmt::print("refused for {}: {}, the first because {}\n", reason, group.count, group.example);
+  }
+  fmt::print("{} and {}; about {} to compile on {} and {} to measure, at half of an H200's speed\n",
+             counted(static_cast<long long>(tasks.size()), "problem"),
+             counted(static_cast<long long>(distinct.size()), "variant"), seconds_text(compiling / jobs),
+             counted(jobs, "core"), seconds_text(measuring));
+  return Exit::done;
+}
+
+nlohmann::ordered_json json_of(const tune::Outcome& outcome) {
+  const TunedResult& result = outcome.row.result;
+  return {{"problem", tune::text_of(outcome.row.problem)},
+          {"variant", result.variant.name()},
+          {"heuristic", outcome.heuristic.name()},
+          {"microseconds", result.microseconds},
+          {"heuristic_microseconds", result.default_microseconds},
+          {"confidence", result.confidence},
+          {"complete", outcome.complete}};
+}
+
+void print_result(const Options& options, const Device& device, const tune::TuneResult& result) {
+  auto rows = nlohmann::ordered_json::array();
+  auto rejected = nlohmann::ordered_json::array();
+  Table table({{"problem"},
+               {"variant"},
+               {"time", Align::right},
+               {"heuristic", Align::right},
+               {"gain", Align::right},
+               {"confidence", Align::right}});
+  for (const tune::Outcome& outcome : result.outcomes) {
+    const TunedResult& own = outcome.row.result;
+    const bool tie = own.variant == outcome.heuristic;
+    rows.push_back(json_of(outcome));
+    table.add({tune::text_of(outcome.row.problem), tie ? "the heuristic's" : own.variant.name(),
+               seconds_text(own.microseconds / 1e6), seconds_text(own.default_microseconds / 1e6),
+               tie ? "-" : fmt::format("{:.1f}%", 100 * (own.default_microseconds / own.microseconds - 1)),
+               fmt::format("{:.3f}", own.confidence)});
+  }
+  for (const tune::Rejected& one : result.rejected) {
+    rejected.push_back({{"variant", one.variant}, {"reason", one.reason}});
+  }
+  if (options.json) {
+    print_json({{"device", device.name},
+                {"results", rows},
+                {"undecided", result.undecided},
+                {"rejected", rejected},
+                {"measured_rounds", result.measured_rounds},
+                {"recalled_rounds", result.recalled_rounds}});
+    return;
+  }
+  fmt::print("{}\n{}\n", device.name, table.text());
+  for (const tune::Rejected& one : result.rejected) fmt::print("rejected {}: {}\n", one.variant, one.reason);
+  for (const std::string& problem : result.undecided) {
+    fmt::print("no time for {}; run again to go on with it\n", problem);
+  }
+  fmt::print("{} measured, {} of the journal used again\n", counted(result.measured_rounds, "round"),
+             result.recalled_rounds);
+}
+
+/// Puts rows into the file; those of other problems stay.
+void update_table(const std::filesystem::path& path, const TunedGpu& gpu, const std::vector<tune::Outcome>& outcomes) {
+  TunedTable table{.gpu = gpu, .rows = {}};
+  if (std::filesystem::exists(path)) {
+    Result<TunedTable> old = read_tuned(path);
+    if (!old.ok()) throw Error(ATTUNE_INVALID_ARGUMENT, old.problems.front().text());
+    if (old.value.gpu != gpu) {
+      throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{} is a table for {}, this GPU is {}; name another file",
+                                                       path.string(), old.value.gpu.name, gpu.name));
+    }
+    table = std::move(old.value);
+  }
+  tune::put_outcomes(table, outcomes);
+  write_output(path, tuned_text(table));
+}
+
+Exit run(const Options& options, const std::vector<Spec>& specs, const std::vector<tune::AnyProblem>& problems) {
+  GpuLab lab(ordinals_of(options.devices), options.rules.race.seed);
+  const TunedGpu gpu = tuned_gpu(lab.device());
+  const std::vector<tune::Task> tasks = tasks_for(problems, lab.device(), specs);
+  const std::filesystem::path out = options.out.empty() ? std::filesystem::path("specs/tuned") / tuned_file_name(gpu)
+                                                        : std::filesystem::path(options.out);
+  std::filesystem::path journal_path = options.journal;
+  if (journal_path.empty()) journal_path = std::filesystem::path(out).replace_extension(".jsonl");
+  if (journal_path.has_parent_path()) std::filesystem::create_directories(journal_path.parent_path());
+  tune::Journal journal(journal_path, {.gpu = gpu,
+                                       .driver = lab.driver_version(),
+                                       .compiler = "NVRTC " + lab.compiler().version(),
+                                       .sources = sources_hash()});
+  tune::TunerRules rules = options.rules;
+  rules.date = today();
+  const InterruptWatch interrupt;
+  tune::TuneResult result;
+  {
+    TuneProgress progress(stderr);
+    result = tune::tune(tasks, lab, journal, rules,
+                        {.progress = [&](const tune::Status& status) { progress.show(status); },
+                         .interrupted = [&] { return interrupt.interrupted(); }});
+  }
+  update_table(out, gpu, result.outcomes);
+  print_result(options, lab.device(), result);
+  if (!options.json) fmt::print("rows in {}, measurements in {}\n", out.string(), journal_path.string());
+  return result.rejected.empty() ||
+                 std::ranges::all_of(result.rejected,
+                                     [](const tune::Rejected& one) { return one.reason.starts_with("it spills"); })
+             ? Exit::done
+             : Exit::check_failed;
+}
+
+Exit merge(const Options& options) {
+  if (options.out.empty()) {
+    fmt::print(stderr, "attune: --merge needs --out FILE\n");
+    return Exit::bad_usage;
+  }
+  const TunedTable table = tune::merged(std::vector<std::filesystem::path>(options.merge.begin(), options.merge.end()));
+  write_output(options.out, tuned_text(table));
+  if (!options.json) {
+    fmt::print("{} for {} in {}\n", counted(static_cast<long long>(table.rows.size()), "row"), table.gpu.name,
+               options.out);
+  } else {
+    print_json({{"device", table.gpu.name}, {"rows", table.rows.size()}, {"file", options.out}});
+  }
+  return Exit::done;
+}
+
+Exit report(const Options& options) {
+  if (options.journal.empty()) {
+    fmt::print(stderr, "attune: --report needs --journal FILE\n");
+    return Exit::bad_usage;
+  }
+  write_output(options.report, tune::report_svg(tune::read_journal(options.journal), options.only));
+  return Exit::done;
+}
+
+Exit tune_command_main(const Options& options) {
+  if (!options.merge.empty()) return merge(options);
+  if (!options.report.empty()) return report(options);
+  const std::optional<std::vector<Spec>> specs = read_specs(options.specs);
+  const std::optional<std::vector<tune::AnyProblem>> problems = problems_for(options);
+  if (!specs || !problems) return Exit::bad_usage;
+  if (specs->empty() || problems->empty()) {
+    fmt::print(stderr, "attune: tune needs {}; see attune tune --help\n",
+               specs->empty() ? "a spec with `tune:`" : "problems: --cases or --problems, in this shard");
+    return Exit::bad_usage;
+  }
+  if (!options.dry_run) return run(options, *specs, *problems);
+  Device device;
+  if (!options.arch.empty()) {
+    device = device_of(*find_arch(options.arch));
+  } else if (const Found<Gpu> gpu = find_gpu()) {
+    device = gpu->device;
+  } else {
+    fmt::print(stderr, "attune: no GPU to plan for ({}); name one with --arch, sm_90 say\n", gpu.problem);
+    return Exit::machine_lacks;
+  }
+  return plan(options, device, tasks_for(*problems, device, *specs));
+}
+
+/// "0/4"
+std::string shard_problem(const std::string& text) {
+  int shard = 0;
+  int shards = 0;
+  int used = 0;
+  const bool whole =
+      std::sscanf(text.c_str(), "%d/%d%n", &shard, &shards, &used) == 2 && used == static_cast<int>(text.size());
+  const bool sound = whole && shard >= 0 && shard < shards;
+  return sound ? "" : fmt::format("'{}' is no shard; i/n with i from 0 to n - 1", text);
+}
+
+/// "all" or "0,1"
+std::string devices_problem(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos &&
+                      text.front() != ',' && text.back() != ',' && text.find(",,") == std::string::npos &&
+                      text.size() < 100;
+  return text == "all" || digits ? "" : fmt::format("'{}' names no GPUs; all, or ordinals as 0,1", text);
+}
+
+void add_problem_options(CLI::App& app, Options& options) {
+  const std::string group = "Problems";
+  app.add_option("--cases", options.cases, "quick, prefill (36 shapes of 16K tokens), gqa (4) or decode (11)")
+      ->check(CLI::IsMember({"quick", "prefill", "gqa", "decode"}))
+      ->group(group);
+  app.add_option("--problems", options.problems, "YAML lists of problems")->option_text("FILE ...")->group(group);
+  app.add_option("--only", options.only, "Leave out problems whose text does not contain this")
+      ->option_text("TEXT")
+      ->group(group);
+  app.add_option("--shard", options.shard, "The i-th of n parts of the problems")
+      ->check(shard_problem)
+      ->option_text("i/n [0/1]")
+      ->group(group);
+}
+
+void add_race_options(CLI::App& app, Options& options) {
+  tune::TunerRules& rules = options.rules;
+  const std::string group = "Race";
+  app.add_option("--budget", rules.budget, "Seconds for everything; what is known by then is kept")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--confidence", rules.race.confidence, "That a winner is faster than the heuristic's choice")
+      ->check(CLI::Range(0.5, 0.999999))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--spill-limit", rules.spill_limit, "Bytes that a candidate may spill")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--seed", rules.race.seed, "Of the inputs and of the order of launches")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--jobs", rules.jobs, "Compilations at a time [default: one for each core]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N")
+      ->group(group);
+  app.add_option("--devices", options.devices, "GPUs of this machine, all of one kind: all, or as 0,1")
+      ->check(devices_problem)
+      ->capture_default_str()
+      ->group(group);
+}
+
+}  // namespace
+
+Command tune_command(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("tune", "Find the fastest variants for problems on this GPU, into a table");
+  add_spec_argument(*app, options->specs, false);
+  add_problem_options(*app, *options);
+  add_race_options(*app, *options);
+  app->add_option("--out", options->out, "The table [default: specs/tuned/<gpu>.yaml]")->option_text("FILE");
+  app->add_option("--journal", options->journal, "What was measured, to go on with [default: beside the table, .jsonl]")
+      ->option_text("FILE");
+  app->add_option("--merge", options->merge, "Write the rows of tables and journals to --out")->option_text("FILE ...");
+  app->add_option("--report", options->report, "Draw the journal: speed over tiles, an SVG")->option_text("FILE");
+  app->add_flag("--dry-run", options->dry_run, "Say what would be compiled and measured, and how long it would take");
+  add_arch_option(*app, options->arch, "With --dry-run: plan for this architecture [default: this machine's GPU]");
+  app->add_flag("--json", options->json, "Print the result as JSON");
+  app->footer(
+      R"(A spec says below `tune:` which knobs to try (specs/tune). Candidates that no GPU could run are refused on paper;
+the others are compiled, checked against the float64 reference, and raced against the heuristic's choice: the slower
+half leaves after each stage, the last one duels with that choice, and replaces it only when it is faster beyond noise.
+Ctrl-C keeps what is known, and another run with the same journal goes on from there.
+Examples:
+  attune tune specs/tune/prefill_sm90.yaml --cases prefill gqa --dry-run --arch sm_90
+  attune tune specs/tune/prefill_sm90.yaml specs/tune/decode.yaml --cases prefill gqa decode --budget 540
+  attune tune specs/tune/decode.yaml --problems mine.yaml --shard 0/2 --out part0.yaml
+  attune tune --merge part0.yaml part1.yaml --out specs/tuned/h200.yaml
+  attune tune --report h200.svg --journal specs/tuned/h200.jsonl --only "d128 b4")");
+  return {.app = app, .run = [options] { return tune_command_main(*options); }};
+}
+
+}  // namespace attune::cli

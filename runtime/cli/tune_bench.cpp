@@ -1,0 +1,184 @@
+#include "runtime/cli/tune_bench.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "runtime/choice.hpp"
+#include "runtime/cli/verify.hpp"
+#include "runtime/parallel.hpp"
+
+namespace attune::cli {
+namespace {
+
+constexpr std::size_t most_copies = 64;
+
+/// How many copies of so many bytes exceed the L2 twice.
+std::size_t copies_of(std::size_t bytes, const Device& device) {
+  const std::size_t beyond_l2 = 2 * static_cast<std::size_t>(device.l2_bytes);
+  return std::clamp<std::size_t>(beyond_l2 / std::max<std::size_t>(1, bytes) + 1, 2, most_copies);
+}
+
+bool rows_agree(Dtype dtype, const std::uint16_t* row, const std::uint16_t* trusted, std::size_t columns) {
+  constexpr double of_rms = 0.05;
+  constexpr double of_value = 0x1p-6;  // two ulps of bf16
+  double squares = 0;
+  for (std::size_t i = 0; i < columns; ++i) squares += std::pow(from_storage(dtype, trusted[i]), 2);
+  const double rms = std::sqrt(squares / static_cast<double>(columns));
+  for (std::size_t i = 0; i < columns; ++i) {
+    const double a = from_storage(dtype, row[i]);
+    const double b = from_storage(dtype, trusted[i]);
+    if (!(std::abs(a - b) <= of_rms * rms + of_value * std::abs(b))) return false;
+  }
+  return true;
+}
+
+bool lse_agrees(float lse, float trusted) {
+  constexpr float allowed = 1e-3F;
+  return lse == trusted || std::abs(lse - trusted) <= allowed * std::max(1.0F, std::abs(trusted));
+}
+
+}  // namespace
+
+Variant merging_variant(const Variant& decode, const Device& device) {
+  return own_variant(CombineProblem{.dtype = static_cast<Dtype>(decode.dtype), .head_dim = decode.head_dim}, device);
+}
+
+std::string differences(const Problem& shape, const Outputs& outputs, const Outputs& trusted) {
+  const std::size_t rows = query_rows(shape);
+  const auto columns = static_cast<std::size_t>(shape.head_dim_of_v());
+  constexpr std::size_t piece = 4096;  // rows
+  std::atomic<std::size_t> wrong{0};
+  parallel_for(static_cast<long long>((rows + piece - 1) / piece), 0, [&](long long which) {
+    const std::size_t first = static_cast<std::size_t>(which) * piece;
+    for (std::size_t row = first; row < std::min(rows, first + piece); ++row) {
+      const bool agree = rows_agree(shape.dtype, &outputs.o[row * columns], &trusted.o[row * columns], columns) &&
+                         lse_agrees(outputs.lse[row], trusted.lse[row]);
+      if (!agree) ++wrong;
+    }
+  });
+  std::string text;
+  if (wrong > 0) text = fmt::format("{} of {} rows differ from those of the heuristic's choice", wrong.load(), rows);
+  if (!outputs.guards_intact()) text += fmt::format("{}it wrote past the end of an output", text.empty() ? "" : "; ");
+  return text;
+}
+
+GpuBench::GpuBench(GpuLab& lab, int ordinal) : lab_(&lab) {
+  gpu_.device = gpu_.driver.device(ordinal);
+  gpu_.driver.make_current(ordinal);
+}
+
+LoadedKernel GpuBench::load(const Variant& variant) const {
+  return {gpu_, lab_->image(variant), variant, variant.name()};
+}
+
+std::string GpuBench::check(const Variant& variant) {
+  Verdict verdict{.variant = variant.name(), .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
+  const LoadedKernel kernel = load(variant);
+  if (family_of(variant).operation == Operation::decode) {
+    const LoadedKernel merge = load(merging_variant(variant, gpu_.device));
+    for (const DecodeTrial& trial : small_trials(variant)) {
+      const KnownTrial& known = lab_->known(trial);
+      const DecodePlan planned = plan(variant, trial.problem, gpu_.device);
+      const DeviceTrial on_device(gpu_, trial, known.inputs, planned.workspace_bytes);
+      on_device.launch(kernel, merge, planned);
+      add_outcome(verdict, trial.problem.text(), outputs_of(trial.problem), {.outputs = on_device.fetch(), .fault = {}},
+                  [&] { return known.expected; });
+    }
+  } else {
+    for (const Problem& problem : small_problems(variant)) {
+      const KnownProblem& known = lab_->known(problem);
+      const DeviceProblem on_device(gpu_, problem, known.inputs);
+      on_device.launch(kernel);
+      add_outcome(verdict, problem.text(), problem, {.outputs = on_device.fetch(), .fault = {}},
+                  [&] { return known.expected; });
+    }
+  }
+  if (verdict.ok()) return {};
+  const Verdict::Disagreement& first = verdict.disagreements.front();
+  return fmt::format("wrong on {}: {}", first.problem, first.what);
+}
+
+void GpuBench::open(const tune::AnyProblem& problem, std::span<const Variant> candidates) {
+  contestants_.clear();
+  problems_.clear();
+  trials_.clear();
+  merge_.reset();
+  problem_ = problem;
+  turn_ = 0;
+  for (const Variant& variant : candidates) contestants_.push_back({load(variant), std::nullopt});
+  while (events_.size() < 2 * candidates.size()) events_.emplace_back(gpu_.driver);
+  if (const auto* const prefill = std::get_if<Problem>(&problem)) {
+    open_prefill(*prefill);
+  } else {
+    open_decode(std::get<DecodeProblem>(problem));
+  }
+}
+
+void GpuBench::open_prefill(const Problem& problem) {
+  const HostInputs inputs(problem, lab_->seed());
+  const std::size_t copies = copies_of(DeviceProblem::bytes(problem), gpu_.device);
+  for (std::size_t i = 0; i < copies; ++i) problems_.emplace_back(gpu_, problem, inputs);
+}
+
+void GpuBench::open_decode(const DecodeProblem& problem) {
+  std::size_t workspace = 0;
+  for (Contestant& contestant : contestants_) {
+    contestant.planned = plan(contestant.kernel.variant(), problem, gpu_.device);
+    workspace = std::max(workspace, contestant.planned->workspace_bytes);
+  }
+  merge_.emplace(load(merging_variant(contestants_.front().kernel.variant(), gpu_.device)));
+  const DecodeTrial trial{problem,
+                          std::vector<std::int32_t>(static_cast<std::size_t>(problem.batch), problem.max_seqlen_k)};
+  const CacheInputs inputs(trial, lab_->seed());
+  const std::size_t copies = copies_of(DeviceTrial::bytes(problem), gpu_.device);
+  for (std::size_t i = 0; i < copies; ++i) trials_.emplace_back(gpu_, trial, inputs, workspace);
+}
+
+void GpuBench::launch(const Contestant& contestant, std::size_t copy) const {
+  if (contestant.planned) {
+    trials_[copy].launch(contestant.kernel, *merge_, *contestant.planned);
+  } else {
+    problems_[copy].launch(contestant.kernel);
+  }
+}
+
+std::vector<double> GpuBench::time(int /*round*/, std::span<const int> order) {
+  const std::size_t copies = std::max(problems_.size(), trials_.size());
+  const auto contestant = [&](int candidate) -> const Contestant& {
+    return contestants_[static_cast<std::size_t>(candidate)];
+  };
+  launch(contestant(order.back()), turn_++ % copies);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    events_[2 * i].record();
+    launch(contestant(order[i]), turn_++ % copies);
+    events_[2 * i + 1].record();
+  }
+  gpu_.driver.synchronize();
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    seconds.push_back(events_[2 * i + 1].seconds_since(events_[2 * i]));
+  }
+  return seconds;
+}
+
+Outputs GpuBench::result_of(const Contestant& contestant) const {
+  if (contestant.planned) {
+    trials_.front().poison();
+  } else {
+    problems_.front().poison();
+  }
+  launch(contestant, 0);
+  return contestant.planned ? trials_.front().fetch() : problems_.front().fetch();
+}
+
+std::string GpuBench::compare(int candidate, int trusted) {
+  const Outputs own = result_of(contestants_[static_cast<std::size_t>(candidate)]);
+  const Outputs theirs = result_of(contestants_[static_cast<std::size_t>(trusted)]);
+  const auto* const decode = std::get_if<DecodeProblem>(&problem_);
+  return differences(decode != nullptr ? outputs_of(*decode) : std::get<Problem>(problem_), own, theirs);
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,204 @@
+#include "runtime/cli/tune_problems.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "generator/yaml_tree.hpp"
+#include "runtime/cli/benchmark.hpp"
+#include "runtime/files.hpp"
+
+namespace attune::cli {
+namespace {
+
+constexpr std::size_t most_bytes = std::size_t{1} << 20;
+constexpr int most_depth = 4;
+
+DecodeProblem decode_case(int head_dim, int batch, int heads_q, int heads_kv, int seqlen_k) {
+  return {.dtype = Dtype::bf16,
+          .batch = batch,
+          .seqlen_q = 1,
+          .heads_q = heads_q,
+          .heads_kv = heads_kv,
+          .head_dim = head_dim,
+          .max_seqlen_k = seqlen_k,
+          .equal_lengths = true};
+}
+
+std::vector<tune::AnyProblem> decode_cases() {
+  constexpr std::array<std::array<int, 5>, 11> cases{{{128, 1, 32, 8, 4096},
+                                                      {128, 1, 32, 8, 32768},
+                                                      {128, 1, 32, 8, 131072},
+                                                      {128, 1, 32, 32, 32768},
+                                                      {128, 8, 32, 8, 4096},
+                                                      {128, 8, 32, 8, 32768},
+                                                      {128, 64, 32, 8, 4096},
+                                                      {128, 64, 64, 8, 8192},
+                                                      {128, 128, 32, 8, 2048},
+                                                      {128, 16, 16, 1, 16384},
+                                                      {64, 16, 32, 8, 8192}}};
+  std::vector<tune::AnyProblem> problems;
+  for (const auto& [head_dim, batch, heads_q, heads_kv, seqlen_k] : cases) {
+    problems.emplace_back(tuned_problem(decode_case(head_dim, batch, heads_q, heads_kv, seqlen_k)));
+  }
+  return problems;
+}
+
+/// One mapping of the list.
+class ProblemReader {
+ public:
+  ProblemReader(const YamlNode& node, std::vector<Diagnostic>& problems) : node_(&node), problems_(&problems) {}
+
+  std::optional<tune::AnyProblem> read() {
+    const std::size_t before = problems_->size();
+    collect();
+    if (problems_->size() > before) return std::nullopt;
+    const std::string operation = word("operation", {"prefill", "decode"}, "prefill");
+    const tune::AnyProblem problem = operation == "decode" ? read_decode() : read_prefill();
+    for (const auto& [key, value] : values_) {
+      report(value->where, fmt::format("{} is no key of a problem of {}", key, operation),
+             fmt::format("keys are {}", fmt::join(known_, ", ")));
+    }
+    if (problems_->size() > before) return std::nullopt;
+    for (const std::string& reason : std::visit([](const auto& one) { return problems_of(one); }, problem)) {
+      report(node_->where, reason, "");
+    }
+    if (problems_->size() > before) return std::nullopt;
+    return std::visit([](const auto& one) { return tune::AnyProblem(tuned_problem(one)); }, problem);
+  }
+
+ private:
+  void report(const Location& where, std::string what, std::string fix) {
+    problems_->push_back({where, std::move(what), std::move(fix)});
+  }
+
+  void collect() {
+    if (node_->kind != YamlNode::Kind::mapping) {
+      report(node_->where, fmt::format("a problem is {}", kind_text(node_->kind)),
+             "a mapping as `{head_dim: 128, seqlen_q: 4096, causal: true}`");
+      return;
+    }
+    for (std::size_t i = 0; i + 1 < node_->children.size(); i += 2) {
+      const YamlNode& key = node_->children[i];
+      const YamlNode& value = node_->children[i + 1];
+      if (value.kind != YamlNode::Kind::scalar) {
+        report(value.where, fmt::format("{} is {}", key.text, kind_text(value.kind)), "one value");
+      } else if (!values_.emplace(key.text, &value).second) {
+        report(key.where, fmt::format("{} is given again", key.text), "keep one");
+      }
+    }
+  }
+
+  /// The value of a key, which is then read; null where there is none.
+  const YamlNode* take(const std::string& key) {
+    known_.push_back(key);
+    const auto found = values_.find(key);
+    if (found == values_.end()) return nullptr;
+    const YamlNode* value = found->second;
+    values_.erase(found);
+    return value;
+  }
+
+  std::string word(const std::string& key, const std::vector<std::string>& words, const std::string& usual) {
+    const YamlNode* value = take(key);
+    if (value == nullptr) return usual;
+    if (std::ranges::find(words, value->text) != words.end()) return value->text;
+    report(value->where, fmt::format("'{}' is not a value of {}", value->text, key),
+           fmt::format("{}", fmt::join(words, " or ")));
+    return usual;
+  }
+
+  bool flag(const std::string& key) { return word(key, {"false", "true"}, "false") == "true"; }
+
+  int number(const std::string& key, int usual) {
+    const YamlNode* value = take(key);
+    if (value == nullptr) return usual;
+    int result = 0;
+    const char* const end = value->text.data() + value->text.size();
+    if (const auto [stop, error] = std::from_chars(value->text.data(), end, result);
+        error == std::errc() && stop == end) {
+      return result;
+    }
+    report(value->where, fmt::format("'{}' is not a value of {}", value->text, key), "a whole number");
+    return usual;
+  }
+
+  Dtype dtype() { return word("dtype", {"fp16", "bf16"}, "bf16") == "fp16" ? Dtype::fp16 : Dtype::bf16; }
+
+  tune::AnyProblem read_prefill() {
+    Problem problem{.dtype = dtype()};
+    problem.batch = number("batch", 1);
+    problem.heads_q = number("heads_q", 16);
+    problem.heads_kv = number("heads_kv", problem.heads_q);
+    problem.seqlen_q = number("seqlen_q", 1024);
+    problem.seqlen_k = number("seqlen_k", problem.seqlen_q);
+    problem.head_dim = number("head_dim", 128);
+    problem.head_dim_v = number("head_dim_v", 0);
+    problem.causal = flag("causal");
+    problem.window_left = number("window_left", -1);
+    problem.window_right = number("window_right", -1);
+    problem.softcap = flag("softcap") ? 1.0F : 0.0F;
+    return problem;
+  }
+
+  tune::AnyProblem read_decode() {
+    DecodeProblem problem{.dtype = dtype()};
+    problem.batch = number("batch", 1);
+    problem.heads_q = number("heads_q", 16);
+    problem.heads_kv = number("heads_kv", problem.heads_q);
+    problem.seqlen_q = number("seqlen_q", 1);
+    problem.max_seqlen_k = number("seqlen_k", 1024);
+    problem.head_dim = number("head_dim", 128);
+    problem.page_size = number("page_size", problem.max_seqlen_k);
+    problem.table_width =
+        problem.page_size > 0 ? (problem.max_seqlen_k + problem.page_size - 1) / problem.page_size : 0;
+    problem.pages = problem.batch * problem.table_width;
+    problem.equal_lengths = flag("equal_lengths");
+    problem.window_left = number("window_left", -1);
+    problem.softcap = flag("softcap") ? 1.0F : 0.0F;
+    return problem;
+  }
+
+  const YamlNode* node_;
+  std::vector<Diagnostic>* problems_;
+  std::map<std::string, const YamlNode*> values_;  ///< that are not read yet
+  std::vector<std::string> known_;
+};
+
+}  // namespace
+
+std::vector<tune::AnyProblem> suite(const std::string& name) {
+  if (name == "decode") return decode_cases();
+  std::vector<tune::AnyProblem> problems;
+  for (const Problem& problem : named_cases(name)) problems.emplace_back(tuned_problem(problem));
+  return problems;
+}
+
+Result<std::vector<tune::AnyProblem>> parse_problems(std::string_view text, const std::string& file) {
+  Result<std::vector<tune::AnyProblem>> result;
+  Result<YamlNode> tree = parse_yaml(text, file, most_depth);
+  result.problems = std::move(tree.problems);
+  if (!result.ok()) return result;
+  if (tree.value.kind != YamlNode::Kind::list) {
+    result.problems.push_back({tree.value.where, fmt::format("the file is {}", kind_text(tree.value.kind)),
+                               "a list of problems as `- {head_dim: 128, seqlen_q: 4096}`"});
+    return result;
+  }
+  for (const YamlNode& node : tree.value.children) {
+    if (const auto problem = ProblemReader(node, result.problems).read()) result.value.push_back(*problem);
+  }
+  return result;
+}
+
+Result<std::vector<tune::AnyProblem>> read_problems(const std::filesystem::path& path) {
+  const std::optional<std::string> text = read_file(path, most_bytes);
+  if (!text)
+    return {.value = {}, .problems = {{{path.string(), 0, 0}, "the file cannot be read", "a YAML list of problems"}}};
+  return parse_problems(*text, path.string());
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,66 @@
+#include "runtime/cli/tune_progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "runtime/text.hpp"
+
+namespace attune::cli {
+
+TuneProgress::TuneProgress(std::FILE* stream) : stream_(stream), terminal_(::isatty(::fileno(stream)) == 1) {}
+
+TuneProgress::~TuneProgress() {
+  if (drawn_) fmt::print(stream_, "\r\x1b[K");
+}
+
+void TuneProgress::show(const tune::Status& status) {
+  constexpr auto pause = std::chrono::milliseconds(100);
+  const bool news = status.last != said_;
+  if (news) {
+    fmt::print(stream_, "{}{}\n", drawn_ ? "\r\x1b[K" : "", status.last);
+    said_ = status.last;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ || (!news && now - last_ < pause)) return;
+  last_ = now;
+  drawn_ = true;
+  fmt::print(stream_, "\r{}\x1b[K", progress_line(status));
+  std::fflush(stream_);
+}
+
+std::string progress_line(const tune::Status& status) {
+  constexpr int width = 20;
+  const int filled = status.problems > 0 ? width * status.finished / status.problems : 0;
+  return fmt::format("[{:#<{}}{:.<{}}] {}/{} problems, {}/{} compiled, {} rejected, {} left", "", filled, "",
+                     width - filled, status.finished, status.problems, status.built, status.to_build, status.rejected,
+                     seconds_text(status.left));
+}
+
+InterruptWatch::InterruptWatch() {
+  // Threads that start from here on inherit it, so that the signal waits for the one that asks.
+  sigset_t interrupt{};
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
+  waiter_ = std::jthread([this, interrupt](const std::stop_token& stop) {
+    constexpr timespec patience{.tv_sec = 0, .tv_nsec = 100'000'000};
+    while (!stop.stop_requested()) {
+      if (interrupted_) {
+        nanosleep(&patience, nullptr);
+      } else if (sigtimedwait(&interrupt, nullptr, &patience) == SIGINT) {
+        interrupted_ = true;
+        pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);  // the next one meets this thread, and ends the process
+      }
+    }
+  });
+}
+
+InterruptWatch::~InterruptWatch() {
+  waiter_.request_stop();
+  waiter_.join();
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+}  // namespace attune::cli

@@ -1,0 +1,84 @@
+#include "runtime/tune/candidates.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "generator/check.hpp"
+#include "generator/expand.hpp"
+#include "runtime/choice.hpp"
+#include "runtime/error.hpp"
+
+namespace attune::tune {
+namespace {
+
+Variant base_variant(int family, const Problem& problem, const Device& device) {
+  return default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
+                         problem.best_tile(), problem.head_dim_of_v(),
+                         {.window = problem.has_window(),
+                          .softcap = problem.softcap > 0,
+                          .ragged = problem.ragged,
+                          .paged = problem.paged});
+}
+
+Variant base_variant(int /*family*/, const DecodeProblem& problem, const Device& device) {
+  return own_variant(problem, device);
+}
+
+/// Fills up what a variant takes from the problem.
+void complete(Variant& variant, int gqa_ratio) {
+  variant.arch = 0;
+  if (variant.pack_gqa != 0 && variant.gqa_ratio == 0) variant.gqa_ratio = gqa_ratio;
+}
+
+template <class OneProblem>
+std::vector<std::string> reasons_against(const Variant& variant, const OneProblem& problem, const Device& device) {
+  std::vector<std::string> reasons;
+  for (const Refusal& refusal : check(variant))
+    reasons.push_back(fmt::format("{}: {}", refusal.field, refusal.message));
+  return reasons.empty() ? refusals(variant, problem, device) : reasons;
+}
+
+template <class OneProblem>
+Candidates candidates(const OneProblem& problem, const Device& device, std::span<const Spec> specs) {
+  const OwnChoice own = choose_own(problem, device);
+  if (!own.refusals.empty()) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("no kernel can serve {} on {}: {}", problem.text(), device.name,
+                                                fmt::join(own.refusals, "; ")));
+  }
+  Candidates result;
+  result.variants.push_back(own.variant);
+  std::set<Variant> seen{own.variant};
+  for (const Spec& spec : specs) {
+    const Family& family = families()[static_cast<std::size_t>(spec.family)];
+    Variant base{.family = spec.family, .arch = spec.arch};
+    if (family.operation != OneProblem::operation || !family.runs_on(device.capability) ||
+        !meant_for(base, device.capability)) {
+      continue;
+    }
+    base = base_variant(spec.family, problem, device);
+    const Result<std::vector<Variant>> all = combinations(spec, base);
+    if (!all.ok()) throw Error(ATTUNE_INVALID_ARGUMENT, all.problems.front().text());
+    for (Variant variant : all.value) {
+      complete(variant, problem.heads_q / problem.heads_kv);
+      if (!seen.insert(variant).second) continue;
+      const std::vector<std::string> reasons = reasons_against(variant, problem, device);
+      if (reasons.empty()) {
+        result.variants.push_back(variant);
+        continue;
+      }
+      RefusedGroup& group = result.refused[reasons.front().substr(0, reasons.front().find(':'))];
+      if (group.count++ == 0) group.example = reasons.front();
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Candidates candidates_for(const AnyProblem& problem, const Device& device, std::span<const Spec> specs) {
+  return std::visit([&](const auto& one) { return candidates(one, device, specs); }, problem);
+}
+
+}  // namespace attune::tune

@@ -1,0 +1,182 @@
+// attune tune as a person meets it, without a GPU.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/cli/tune_bench.hpp"
+#include "runtime/cli/tune_problems.hpp"
+#include "runtime/cli/tune_progress.hpp"
+#include "tests/cli/tool.hpp"
+
+using namespace attune;
+using namespace attune::testing;
+
+namespace {
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::string problems_text(const std::string& text) {
+  std::string all;
+  for (const Diagnostic& problem : cli::parse_problems(text, "p.yaml").problems) all += problem.text() + "\n";
+  return all;
+}
+
+constexpr const char* table = R"(gpu: {"name": "NVIDIA H200", "capability": "9.0", "multiprocessors": 132}
+rows:
+)";
+
+}  // namespace
+
+TEST_CASE("the plan of all 51 problems fits the time that a GPU is there for") {
+  const ToolResult result = attune_tool(
+      {"tune", source_file("specs/tune/prefill_sm90.yaml"), source_file("specs/tune/decode.yaml"), "--cases", "prefill",
+       "--cases", "gqa", "--cases", "decode", "--dry-run", "--arch", "sm_90", "--jobs", "16", "--json"});
+  REQUIRE(result.exit_code == 0);
+  const auto plan = nlohmann::json::parse(result.out);
+  CHECK(plan["problems"].size() == 51);
+  MESSAGE(plan["variants"].get<int>(), " variants, ", plan["compile_seconds"].get<double>(), " s to compile, ",
+          plan["measuring_seconds"].get<double>(), " s to measure");
+  CHECK(plan["compile_seconds"].get<double>() < 60);
+  CHECK(plan["measuring_seconds"].get<double>() < 300);
+  for (const auto& problem : plan["problems"]) CHECK(problem["candidates"].get<int>() >= 5);
+  CHECK(plan["refused"]["B_c"]["count"].get<int>() > 0);
+}
+
+TEST_CASE("shards divide the problems without a rest") {
+  std::size_t all = 0;
+  for (const char* shard : {"0/3", "1/3", "2/3"}) {
+    const ToolResult result = attune_tool({"tune", source_file("specs/tune/decode.yaml"), "--cases", "decode",
+                                           "--dry-run", "--arch", "sm_90", "--shard", shard, "--json"});
+    if (result.exit_code == 0) all += nlohmann::json::parse(result.out)["problems"].size();
+  }
+  CHECK(all == 11);
+}
+
+TEST_CASE("a dry run says candidates, refusals and times to a person") {
+  const ToolResult result = attune_tool({"tune", source_file("specs/tune/decode.yaml"), "--cases", "decode", "--only",
+                                         "b8", "--dry-run", "--arch", "sm_80"});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "decode bf16 d128 b8 hq32 hk8 lq1 lk4096"));
+  CHECK_FALSE(contains(result.out, " b64 "));
+  CHECK(contains(result.out, "refused for B_c"));
+  CHECK(contains(result.out, "2 problems and"));
+  CHECK(contains(result.out, "to measure"));
+}
+
+TEST_CASE("what tune cannot do it says: no GPU, nothing to search, no problems, bad options") {
+  const std::string spec = source_file("specs/tune/decode.yaml");
+  CHECK(attune_tool({"tune"}).exit_code == 2);
+  CHECK(contains(attune_tool({"tune"}).err, "a spec with `tune:`"));
+  CHECK(contains(attune_tool({"tune", spec}).err, "--cases or --problems"));
+  const ToolResult nothing = attune_tool({"tune", source_file("specs/decode.yaml"), "--cases", "decode"});
+  CHECK(nothing.exit_code == 2);
+  CHECK(contains(nothing.err, "there is nothing to search"));
+  for (const char* shard : {"1/1", "a", "-1/2", "0/0", "1/2x", ""}) {
+    CAPTURE(shard);
+    CHECK(attune_tool({"tune", spec, "--cases", "decode", "--shard", shard}).exit_code == 2);
+  }
+  for (const char* devices : {"", "0,", ",1", "x", "0,,1"}) {
+    CAPTURE(devices);
+    CHECK(attune_tool({"tune", spec, "--cases", "decode", "--devices", devices}).exit_code == 2);
+  }
+  CHECK(attune_tool({"tune", spec, "--cases", "nothing"}).exit_code == 2);
+  CHECK(attune_tool({"tune", "--merge", spec}).exit_code == 2);
+  CHECK(attune_tool({"tune", "--report", "x.svg"}).exit_code == 2);
+}
+
+TEST_CASE("a list of problems takes the command line's names and defaults") {
+  const auto read = cli::parse_problems(
+      "- {head_dim: 64, heads_q: 32, heads_kv: 8, seqlen_q: 4096, causal: true}\n"
+      "- {operation: decode, dtype: fp16, batch: 8, heads_q: 32, heads_kv: 8, seqlen_k: 4096, page_size: 16}\n"
+      "- {}\n",
+      "p.yaml");
+  for (const Diagnostic& problem : read.problems) FAIL_CHECK(problem.text());
+  REQUIRE(read.value.size() == 3);
+  CHECK(tune::text_of(read.value[0]) == "bf16 d64 b1 hq32 hk8 lq4096 lk4096 causal");
+  CHECK(tune::text_of(read.value[1]) == "decode fp16 d128 b8 hq32 hk8 lq1 lk4096 page16");
+  CHECK(tune::text_of(read.value[2]) == "bf16 d128 b1 hq16 hk16 lq1024 lk1024");
+}
+
+TEST_CASE("what is wrong in a list of problems is reported with its place") {
+  CHECK(contains(problems_text("head_dim: 64\n"), "p.yaml:1:1: the file is a mapping"));
+  CHECK(contains(problems_text("- 7\n"), "p.yaml:1:3: a problem is"));
+  CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:1:14: head_dmi is no key"));
+  CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:2:14: 'many' is not a value"));
+  CHECK(contains(problems_text("- {operation: combine}\n"), "prefill or decode"));
+  CHECK(contains(problems_text("- {head_dim: 60}\n"), "head_dim"));
+  CHECK(contains(problems_text("- {operation: decode, causal: true}\n"), "causal is no key of a problem of decode"));
+  CHECK(contains(problems_text("- {batch: 1, batch: 2}\n"), "batch"));
+  CHECK(contains(problems_text("- {batch: [1]}\n"), "batch is a list"));
+}
+
+TEST_CASE("the suite of decoding has the eleven cases of the baselines") {
+  const auto problems = cli::suite("decode");
+  CHECK(problems.size() == 11);
+  CHECK(tune::text_of(problems.front()) == "decode bf16 d128 b1 hq32 hk8 lq1 lk4096");
+  CHECK(tune::text_of(problems.back()) == "decode bf16 d64 b16 hq32 hk8 lq1 lk8192");
+}
+
+TEST_CASE("tables are merged from the command line, and what is none is named") {
+  const TemporaryFolder folder;
+  const std::string a = folder.file(
+      "a.yaml",
+      std::string(table) +
+          R"(- {"problem": {"operation": "prefill", "dtype": "bf16", "head_dim": 128, "batch": 1, "heads_q": 16, )"
+          R"("heads_kv": 16, "seqlen_q": 1024, "seqlen_k": 1024}, "variant": {"template": "prefill_sm90"}, )"
+          R"("microseconds": 10.0, "default_microseconds": 11.0, "confidence": 0.99, "date": "2026-11-22", )"
+          R"("driver": "13.0", "compiler": "NVRTC 13.0"})"
+          "\n");
+  const std::string out = (folder.path() / "out.yaml").string();
+  const ToolResult result = attune_tool({"tune", "--merge", a, a, "--out", out});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "1 row for NVIDIA H200"));
+  CHECK(contains(text_of(out), "\"seqlen_q\": 1024"));
+  const std::string broken = folder.file("broken.yaml", "rows: 7\n");
+  const ToolResult refused = attune_tool({"tune", "--merge", a, broken, "--out", out});
+  CHECK(refused.exit_code == 2);
+  CHECK(contains(refused.err, broken));
+}
+
+TEST_CASE("a report needs a journal, and names what is none") {
+  const TemporaryFolder folder;
+  const std::string none = folder.file("none.jsonl", "nothing\n");
+  const std::string svg = (folder.path() / "r.svg").string();
+  const ToolResult result = attune_tool({"tune", "--report", svg, "--journal", none});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, none + ":1: "));
+  CHECK_FALSE(std::filesystem::exists(svg));
+}
+
+TEST_CASE("results of two kernels agree within rounding, row by row") {
+  const Problem problem{.heads_q = 2, .heads_kv = 2, .seqlen_q = 64, .seqlen_k = 64, .head_dim = 64};
+  cli::Outputs trusted(problem);
+  const std::vector<std::uint16_t> values = cli::random_values(problem.dtype, cli::output_elements(problem), 1);
+  std::ranges::copy(values, trusted.o.begin());
+  std::fill_n(trusted.lse.begin(), cli::query_rows(problem), 3.0F);
+  cli::Outputs own = trusted;
+  CHECK(cli::differences(problem, own, trusted).empty());
+  for (std::size_t i = 0; i < values.size(); ++i) own.o[i] ^= 1U;  // an ulp
+  CHECK(cli::differences(problem, own, trusted).empty());
+  own.o[70] = to_storage(problem.dtype, from_storage(problem.dtype, trusted.o[70]) + 0.5F);
+  CHECK(contains(cli::differences(problem, own, trusted), "1 of 128 rows differ"));
+  own = trusted;
+  own.lse[5] = 3.1F;
+  own.o[700] = 0x7fff;  // never written
+  CHECK(contains(cli::differences(problem, own, trusted), "2 of 128 rows differ"));
+  own = trusted;
+  own.o[values.size()] = 0;
+  CHECK(contains(cli::differences(problem, own, trusted), "past the end"));
+}
+
+TEST_CASE("the progress line is a bar with what is done") {
+  CHECK(cli::progress_line(
+            {.to_build = 412, .built = 300, .rejected = 3, .problems = 51, .finished = 21, .last = "", .left = 252}) ==
+        "[########............] 21/51 problems, 300/412 compiled, 3 rejected, 4.20 min left");
+}

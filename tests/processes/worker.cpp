@@ -6,6 +6,7 @@
 //   attune_cache_worker serve ROOT                   three problems through a registry on the emulator
 //   attune_cache_worker read ROOT TALLY USER         the first kernel, then the last twice, as this user where root
 //   asks
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
@@ -21,8 +22,10 @@
 #include <vector>
 
 #include "runtime/cache.hpp"
+#include "runtime/nvrtc_abi.hpp"
 #include "runtime/reference.hpp"
 #include "runtime/registry.hpp"
+#include "tests/fake_driver/fake_cuda.hpp"
 #include "tests/processes/kernels.hpp"
 
 namespace {
@@ -126,6 +129,28 @@ bool read_only(const std::string& root, const std::string& tally, uid_t user) {
   return fetch(cache, kernel_count - 1, tally, no_time) && fetch(cache, kernel_count - 1, tally, no_time) && there;
 }
 
+/// Makes a kernel that no library has embedded ready on a GPU that is not there.
+bool load_without_nvrtc(const std::string& root) {
+  void* const driver = ::dlopen(ATTUNE_FAKE_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
+  void* const state = driver != nullptr ? ::dlsym(driver, "fake_cuda_state") : nullptr;
+  if (state == nullptr) throw std::runtime_error("no fake driver");
+  reinterpret_cast<testing::FakeCudaState*>(state)()->current_device = 0;
+  Registry registry({.policy = ATTUNE_COMPILE_EXACT, .cache_root = root});
+  std::array<std::uint16_t, 40> memory{};
+  const attune_tensor tensor{memory.data(), 0, 40, 0};
+  attune_prefill_args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = ATTUNE_BF16;
+  args.q = args.k = args.v = args.o = tensor;
+  args.batch = args.heads_q = args.heads_kv = args.seqlen_q = args.seqlen_k = 1;
+  args.head_dim = 40;
+  args.softmax_scale = 1;
+  registry.prepare(args);
+  return std::ranges::none_of(nvrtc::sonames, [](const char* soname) {
+    return ::dlopen(soname, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) != nullptr;
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -141,8 +166,10 @@ int main(int argc, char** argv) {
       right = serve_all(words[1]);
     } else if (words.size() == 4 && words[0] == "read") {
       right = read_only(words[1], words[2], static_cast<uid_t>(std::stoul(words[3])));
+    } else if (words.size() == 2 && words[0] == "load") {
+      right = load_without_nvrtc(words[1]);
     } else {
-      throw std::runtime_error("usage: keys ROOT TALLY SEED LIMIT | serve ROOT | read ROOT TALLY USER");
+      throw std::runtime_error("usage: keys ROOT TALLY SEED LIMIT | serve ROOT | read ROOT TALLY USER | load ROOT");
     }
     return right ? 0 : 1;
   } catch (const std::exception& error) {

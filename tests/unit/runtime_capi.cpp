@@ -154,6 +154,50 @@ TEST_CASE("options are checked, and the handle is null when they are bad") {
   attune_registry_destroy(registry);
 }
 
+TEST_CASE("counters fill what the caller has room for, and no more") {
+  const RegistryHandle registry;
+  struct Larger {
+    attune_counters counters;
+    char future[16];
+  } larger{};
+  std::memset(&larger, 0x55, sizeof(larger));
+  larger.counters.struct_size = sizeof(larger);
+  CHECK(attune_registry_counters(registry.get(), &larger.counters) == ATTUNE_OK);
+  CHECK(larger.counters.struct_size == sizeof(larger));
+  CHECK(larger.counters.hits == 0);
+  CHECK(larger.counters.pending == 0);
+  CHECK(larger.future[0] == 0x55);
+  larger.counters.struct_size = sizeof(attune_counters) - 1;
+  CHECK(attune_registry_counters(registry.get(), &larger.counters) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("attune_counters.struct_size is 95; it must be sizeof(attune_counters), at least 96"));
+  CHECK(attune_registry_counters(nullptr, &larger.counters) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_registry_counters(registry.get(), nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("counters is null"));
+  CHECK(attune_registry_stop_background(registry.get()) == ATTUNE_OK);
+  CHECK(attune_registry_stop_background(nullptr) == ATTUNE_INVALID_ARGUMENT);
+}
+
+TEST_CASE("items to prepare are checked before any is tried") {
+  const RegistryHandle registry;
+  const attune_prefill_args args = good_args();
+  attune_prepare_item items[] = {{ATTUNE_PREFILL, &args}, {ATTUNE_PREFILL, nullptr}};
+  int reports = 0;
+  const attune_prepare_callback count = [](void* user, const attune_prepare_progress*) { ++*static_cast<int*>(user); };
+  CHECK(attune_prepare_all(registry.get(), items, 2, 0, count, &reports) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("items[1].args is null"));
+  items[1].args = &args;
+  std::memset(&items[1].operation, 0, sizeof(items[1].operation));
+  std::memset(&items[1].operation, 7, 1);
+  CHECK(attune_prepare_all(registry.get(), items, 2, 0, count, &reports) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("items[1].operation is 7"));
+  CHECK(attune_prepare_all(registry.get(), items, 1, -1, count, &reports) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("threads is -1"));
+  CHECK(attune_prepare_all(registry.get(), nullptr, 1, 0, count, &reports) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("items is null"));
+  CHECK(attune_prepare_all(registry.get(), nullptr, 0, 0, count, &reports) == ATTUNE_OK);
+  CHECK(reports == 0);
+}
+
 TEST_CASE("options of a caller older than the emulator are served, with a GPU in mind") {
   struct Older {
     size_t struct_size;

@@ -113,18 +113,30 @@ TEST_CASE("a call is done, and right, when it returns; the kernel is kept on dis
   CHECK(fs::exists(entries[0].folder / "kernel.so"));
 }
 
-TEST_CASE("a registry that may not compile cannot emulate, and says so") {
+TEST_CASE("a frozen registry emulates what is on the disk, and says what is not") {
   const CacheFolder folder;
   HostCall host(small);
-  const api::Attention attention(folder.options(api::Compile::frozen));
+  const api::Attention frozen(folder.options(api::Compile::frozen));
   try {
-    attention(host.call);
+    frozen(host.call);
     FAIL("a kernel came from nowhere");
   } catch (const api::Error& error) {
     CHECK(error.status() == ATTUNE_NOT_COMPILED);
     CHECK(std::string(error.what()).find("ATTUNE_COMPILE_FROZEN") != std::string::npos);
+    CHECK(std::string(error.what()).find("prefill_sm80_fp16_d16") != std::string::npos);
   }
   CHECK(folder.entries().empty());
+  CHECK(frozen.counters().failures == 1);
+
+  const api::Attention compiling(folder.options(api::Compile::background));
+  compiling.prepare(host.call);
+  CHECK(compiling.counters().compiles == 1);
+  frozen(host.call);
+  CHECK(host.agrees(small));
+  CHECK(frozen.counters().compiles == 0);
+  CHECK(frozen.counters().disk_loads == 1);
+  frozen.prepare(host.call);
+  CHECK(frozen.counters().hits == 1);
 }
 
 TEST_CASE("one registry runs several kernels, each its own") {

@@ -10,6 +10,7 @@
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <new>
 #include <numbers>
@@ -117,7 +118,7 @@ TEST_CASE("a device that is too old is refused with its name") {
   }
 }
 
-TEST_CASE("the policy never compiles when it says never") {
+TEST_CASE("a frozen registry compiles nothing and leaves the disk alone") {
   const Bench bench;
   Bench::fake().refuse_fatbins = true;
   Registry registry(bench.options(ATTUNE_COMPILE_FROZEN));
@@ -394,9 +395,14 @@ TEST_CASE("a repeated call allocates nothing and costs less than a microsecond")
   registry.prefill(args, nullptr);
   const long long before = allocations();
   constexpr int calls = 100'000;
-  const auto start = std::chrono::steady_clock::now();
+  const auto thread_seconds = [] {  // without the time that other processes have the core
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  const double start = thread_seconds();
   for (int i = 0; i < calls; ++i) registry.prefill(args, nullptr);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = thread_seconds() - start;
   CHECK(allocations() == before);
   MESSAGE("host time of a repeated prefill: " << seconds / calls * 1e9 << " ns");
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -82,7 +82,11 @@ std::string text_of(const std::vector<Variant>& variants, std::span<const std::s
   const std::vector<const Field*> keys = keys_of(family);
   const std::vector<Row> rows = rows_of(variants, keys);
   std::string text;
-  for (const std::string& line : comment) text += line.empty() ? "#\n" : "# " + line + "\n";
+  for (std::string line : comment) {
+    std::ranges::replace_if(
+        line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    text += line.empty() ? "#\n" : "# " + line + "\n";
+  }
   if (!comment.empty()) text += "\n";
   text += fmt::format("template: {}\narch: {}\n", family.name, arch_text(variants.front().arch));
   std::vector<const Field*> differing;

@@ -8,17 +8,14 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
+#include <tuple>
 
 #include "runtime/files.hpp"
 #include "runtime/record_fields.hpp"
 
 namespace attune {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr mode_t readable_by_all = 0644;
 
@@ -53,7 +50,7 @@ RecordGroup group_of(const MetProblem& problem) {
       [](auto one) {
         const std::uint64_t key = one.key();
         round_sizes(one);
-        return RecordGroup{key, one};
+        return RecordGroup{one, key};
       },
       problem);
 }

@@ -46,8 +46,8 @@ struct Recorded {
   auto operator<=>(const Recorded&) const = default;
 };
 
-/// What problems that count as one have in common: their key, and the problem with sizes rounded down to powers of two.
-using RecordGroup = std::pair<std::uint64_t, MetProblem>;
+/// What problems that count as one have in common: the problem with sizes rounded down to powers of two, and its key.
+using RecordGroup = std::pair<MetProblem, std::uint64_t>;
 RecordGroup group_of(const MetProblem& problem);
 
 /// $ATTUNE_RECORD; empty (nothing is recorded) where it is not set.

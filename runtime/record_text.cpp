@@ -3,10 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/record.hpp"

@@ -55,7 +55,7 @@ std::optional<int> ConfigReader::count(const std::string& key) {
   const nlohmann::json& value = find(key);
   if (value.is_null()) return std::nullopt;
   if (value.is_number_integer() && value >= 1 && value <= largest_count) return value.get<int>();
-  problem(fmt::format("{} is no number of things", key), fmt::format("a whole number from 1 to {}", largest_count));
+  problem(fmt::format("{} is no count", key), fmt::format("a whole number from 1 to {}", largest_count));
   return std::nullopt;
 }
 

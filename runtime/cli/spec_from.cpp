@@ -6,6 +6,7 @@
 #include <bit>
 #include <filesystem>
 #include <memory>
+#include <ranges>
 #include <span>
 
 #include "generator/check.hpp"
@@ -24,6 +25,9 @@ namespace attune::cli {
 namespace {
 
 constexpr std::size_t largest_input = std::size_t{1} << 30;
+
+/// Of the problems that no kernel serves; those of a model are alike.
+constexpr std::size_t listed_problems = 5;
 
 struct Options {
   std::vector<std::string> files;
@@ -215,9 +219,12 @@ Exit spec_from(const Options& options) {
                  counted(static_cast<long long>(spec.variants), "kernel"));
     }
   }
-  for (const UnservedProblem& one : needed.unserved) {
+  for (const UnservedProblem& one : needed.unserved | std::views::take(listed_problems)) {
     fmt::print(stderr, "attune: no kernel can serve {} on {}: {}\n", one.problem, one.device,
                fmt::join(one.reasons, "; "));
+  }
+  if (needed.unserved.size() > listed_problems) {
+    fmt::print(stderr, "attune: ... and {} more\n", needed.unserved.size() - listed_problems);
   }
   return needed.unserved.empty() ? Exit::done : Exit::check_failed;
 }

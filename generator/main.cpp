@@ -181,9 +181,9 @@ int run(int argc, char** argv) {
   add_templates(sub);
   add_out(sub, "Folder for the sources, manifest.json, kernels.ninja, kernel_table.cpp and kernel_blobs.S");
   sub->add_option("--nvcc", options.nvcc, "The compiler; without one the kernel table is empty");
-  sub->add_option("--tuned", options.tuned, "A table of tuned problems, whose variants are wanted too; may be repeated")
-      ->expected(1)
-      ->take_all();
+  sub->add_option("--tuned", options.tuned,
+                  "A table of tuned problems whose variants are wanted too; any number of times")
+      ->allow_extra_args(false);
   sub->add_option("specs", options.specs, "Spec files");
 
   sub = add("texts", "Write the sources of a folder as a C++ function that returns them", texts);

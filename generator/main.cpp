@@ -159,9 +159,9 @@ int run(int argc, char** argv) {
   for (const Arch& arch : all_archs()) known.emplace_back(arch.name);
   sub->add_option("--arch", options.archs, "GPUs to make machine code for [default: 8.0 and 9.0, and PTX for others]")
       ->check(CLI::IsMember(known));
-  sub->add_option("--tuned", options.tuned, "A table of tuned problems, whose variants are wanted too; may be repeated")
-      ->expected(1)
-      ->take_all();
+  sub->add_option("--tuned", options.tuned,
+                  "A table of tuned problems whose variants are wanted too; any number of times")
+      ->allow_extra_args(false);
   sub->add_option("specs", options.specs, "Spec files");
 
   sub = add("texts", "Write the sources of a folder as a C++ function that returns them", texts);

@@ -40,13 +40,14 @@ TunedVerdict verdict_on(std::span<const TunedTable> tables, const AnyProblem& pr
 }  // namespace
 
 std::string TunedVerdict::text() const {
-  if (!reason.empty()) return fmt::format("  not by a tuned row: {}\n", reason);
+  if (!reason.empty()) return fmt::format("  untuned: {}\n", reason);
   if (!row) return {};
   const TunedResult& result = row->result;
   constexpr double microsecond = 1e-6;
-  return fmt::format("  by the tuned row {}, {:.1f} away: {}, where the heuristic's choice took {}; {}\n",
+  return fmt::format("  tuned by the row {}, {:.1f} away: {} instead of the heuristic's {} ({:.2f} x), {}\n",
                      problem_text(*row), distance, seconds_text(result.microseconds * microsecond),
-                     seconds_text(result.default_microseconds * microsecond), result.date);
+                     seconds_text(result.default_microseconds * microsecond),
+                     result.default_microseconds / result.microseconds, result.date);
 }
 
 template <class AnyProblem>

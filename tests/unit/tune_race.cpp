@@ -145,11 +145,11 @@ TEST_CASE("without candidates the heuristic's choice is timed alone") {
   CHECK(result.heuristic_seconds == doctest::Approx(1e-4).epsilon(0.15));
 }
 
-TEST_CASE("forty candidates cost 36 launches each, not sixty") {
+TEST_CASE("forty candidates cost 25 launches each, not sixty") {
   Random random(4);
   Simulation simulation{.speeds = field(0.05, random), .random = Random(5)};
   CHECK(simulation.run(1).complete);
-  CHECK(simulation.launches <= 41 * 36);
+  CHECK(simulation.launches <= 41 * 25);
 }
 
 TEST_CASE("the confidence in a difference: none of few pairs, half of none, all of a clear one") {

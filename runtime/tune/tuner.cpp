@@ -63,7 +63,10 @@ class Run {
       if (outcomes_[i]) {
         result_.outcomes.push_back(*outcomes_[i]);
       } else {
-        result_.undecided.push_back(text_of(tasks_[i].problem));
+        const Variant& heuristic = tasks_[i].candidates.variants.front();
+        const bool is_unfit = rejected_.contains(heuristic.name());
+        result_.undecided.push_back(
+            {text_of(tasks_[i].problem), is_unfit ? "the heuristic's choice was rejected" : "no time was left"});
       }
     }
     result_.interrupted = stopped_;

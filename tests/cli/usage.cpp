@@ -8,7 +8,7 @@ using namespace attune::testing;
 TEST_CASE("help names every subcommand, each with its own help and examples") {
   const ToolResult help = attune_tool({"--help"});
   CHECK(help.exit_code == 0);
-  for (const char* name : {"generate", "compile", "run", "list", "explain", "bench", "cache", "doctor"}) {
+  for (const char* name : {"generate", "compile", "run", "list", "explain", "bench", "cache", "doctor", "tune"}) {
     CAPTURE(name);
     CHECK(contains(help.out, name));
     const ToolResult own = attune_tool({name, "--help"});

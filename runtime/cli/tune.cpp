@@ -210,10 +210,14 @@ void print_result(const Options& options, const Device& device, const tune::Tune
   for (const tune::Rejected& one : result.rejected) {
     rejected.push_back({{"variant", one.variant}, {"reason", one.reason}});
   }
+  auto undecided = nlohmann::ordered_json::array();
+  for (const tune::Undecided& one : result.undecided) {
+    undecided.push_back({{"problem", one.problem}, {"reason", one.reason}});
+  }
   if (options.json) {
     print_json({{"device", device.name},
                 {"results", rows},
-                {"undecided", result.undecided},
+                {"undecided", undecided},
                 {"rejected", rejected},
                 {"measured_rounds", result.measured_rounds},
                 {"recalled_rounds", result.recalled_rounds}});
@@ -221,9 +225,7 @@ void print_result(const Options& options, const Device& device, const tune::Tune
   }
   fmt::print("{}\n{}\n", device.name, table.text());
   for (const tune::Rejected& one : result.rejected) fmt::print("rejected {}: {}\n", one.variant, one.reason);
-  for (const std::string& problem : result.undecided) {
-    fmt::print("no time for {}; run again to go on with it\n", problem);
-  }
+  for (const tune::Undecided& one : result.undecided) fmt::print("no result for {}: {}\n", one.problem, one.reason);
   fmt::print("{} measured, {} of the journal used again\n", counted(result.measured_rounds, "round"),
              result.recalled_rounds);
 }
@@ -267,9 +269,11 @@ Exit run(const Options& options, const std::vector<Spec>& specs, const std::vect
                         {.progress = [&](const tune::Status& status) { progress.show(status); },
                          .interrupted = [&] { return interrupt.interrupted(); }});
   }
-  update_table(out, gpu, result.outcomes);
+  if (!result.outcomes.empty()) update_table(out, gpu, result.outcomes);
   print_result(options, lab.device(), result);
-  if (!options.json) fmt::print("rows in {}, measurements in {}\n", out.string(), journal_path.string());
+  if (!options.json)
+    fmt::print("{} in {}, measurements in {}\n", counted(static_cast<long long>(result.outcomes.size()), "row"),
+               out.string(), journal_path.string());
   return result.rejected.empty() ||
                  std::ranges::all_of(result.rejected,
                                      [](const tune::Rejected& one) { return one.reason.starts_with("it spills"); })

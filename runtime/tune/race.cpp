@@ -46,19 +46,23 @@ class Race {
     return true;
   }
 
-  /// Sorts the first `racing` of the ranking by what is known of them.
-  void rank(std::size_t racing) {
+  /// Sorts the first `racing` of the ranking by what is known of them; how many of them race on.
+  std::size_t rank(std::size_t racing) {
     std::vector<double> medians;
     for (const std::vector<double>& own : result_.seconds) medians.push_back(median(own));
-    std::ranges::stable_sort(ranking_.begin(), ranking_.begin() + static_cast<std::ptrdiff_t>(racing), {},
-                             [&](int one) { return medians[static_cast<std::size_t>(one)]; });
+    const auto median_of = [&](int one) { return medians[static_cast<std::size_t>(one)]; };
+    const auto end = ranking_.begin() + static_cast<std::ptrdiff_t>(racing);
+    std::ranges::stable_sort(ranking_.begin(), end, {}, median_of);
+    const double limit = rules_->hopeless * median_of(ranking_.front());
+    const auto hopeless = std::find_if(ranking_.begin(), end, [&](int one) { return median_of(one) > limit; });
+    return std::min((racing + 1) / 2, static_cast<std::size_t>(hopeless - ranking_.begin()));
   }
 
   /// Until one challenger is left; whether time sufficed.
   bool run_stages() {
     int number = 0;
     int rounds = rules_->first_rounds;
-    for (std::size_t racing = ranking_.size(); racing > 1; racing = (racing + 1) / 2, rounds *= 2) {
+    for (std::size_t racing = ranking_.size(); racing > 1; racing = rank(racing)) {
       std::vector<int> all{0};
       all.insert(all.end(), ranking_.begin(), ranking_.begin() + static_cast<std::ptrdiff_t>(racing));
       for (int i = 0; i < rounds; ++i) {
@@ -67,7 +71,7 @@ class Race {
         rank(racing);
         return false;
       }
-      rank(racing);
+      rounds = std::min(2 * rounds, rules_->most_rounds);
     }
     return true;
   }

@@ -14,7 +14,9 @@ struct RaceRules {
   std::uint64_t seed = 1;     ///< of the order of launches
   double confidence = 0.99;   ///< that it takes to replace the heuristic's choice
   double least_gain = 0.005;  ///< part of the time that a winner saves at least; less is not worth another kernel
-  int first_rounds = 4;       ///< of all candidates; each later stage doubles it
+  int first_rounds = 3;       ///< of all candidates; each later stage doubles it
+  int most_rounds = 24;       ///< of a stage
+  double hopeless = 1.25;     ///< times the fastest median: who takes longer leaves after any stage
   int duel_rounds = 60;
 };
 
@@ -44,7 +46,7 @@ struct RaceResult {
 
 /// Successive halving (Karnin, Koren, Somekh 2013), then a duel. A round times each candidate once, in shuffled order,
 /// so that drift of the clock meets all alike. After a stage the slower half by median leaves, save the heuristic's
-/// choice, and the rest runs twice as many rounds. The last one duels with the heuristic's choice over fresh rounds:
+/// choice, and so do the hopeless; the rest runs twice as many rounds. The last one duels with the heuristic's choice over fresh rounds:
 /// the measurements that chose it flatter it. It wins where confidence_that_second_is_smaller() and the median of the
 /// gains reach what the rules ask for; then equal kernels are confused at most once in 1 / (1 - confidence) races.
 /// Stages take three quarters of the time at most, the rest is for the duel.

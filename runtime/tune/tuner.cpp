@@ -63,7 +63,10 @@ class Run {
       if (outcomes_[i]) {
         result_.outcomes.push_back(*outcomes_[i]);
       } else {
-        result_.undecided.push_back(text_of(tasks_[i].problem));
+        const Variant& heuristic = tasks_[i].candidates.variants.front();
+        const bool is_unfit = rejected_.contains(heuristic.name());
+        result_.undecided.push_back(
+            {text_of(tasks_[i].problem), is_unfit ? "the heuristic's choice was rejected" : "no time was left"});
       }
     }
     result_.interrupted = stopped_;
@@ -72,8 +75,9 @@ class Run {
 
  private:
   static std::string rules_text(const TunerRules& rules) {
-    return fmt::format("{} {} {} {} {}", rules.race.seed, rules.race.confidence, rules.race.least_gain,
-                       rules.race.first_rounds, rules.race.duel_rounds);
+    const RaceRules& race = rules.race;
+    return fmt::format("{} {} {} {} {} {} {}", race.seed, race.confidence, race.least_gain, race.first_rounds,
+                       race.most_rounds, race.hopeless, race.duel_rounds);
   }
 
   [[nodiscard]] double weight(const Task& task) const {
@@ -333,8 +337,9 @@ TuneResult tune(std::span<const Task> tasks, Lab& lab, Journal& journal, const T
 double race_seconds(std::size_t candidates, double launch_seconds, const RaceRules& rules) {
   std::size_t launches = 2 * static_cast<std::size_t>(rules.duel_rounds);
   auto rounds = static_cast<std::size_t>(rules.first_rounds);
-  for (std::size_t racing = candidates - 1; racing > 1; racing = (racing + 1) / 2, rounds *= 2) {
+  for (std::size_t racing = candidates - 1; racing > 1; racing = (racing + 1) / 2) {
     launches += rounds * (racing + 1);
+    rounds = std::min(2 * rounds, static_cast<std::size_t>(rules.most_rounds));
   }
   return static_cast<double>(launches) * launch_seconds;
 }

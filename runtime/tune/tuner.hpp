@@ -43,15 +43,19 @@ struct Watch {
   std::function<bool()> interrupted;
 };
 
-/// A candidate that was not raced.
+/// A candidate that was not raced, and a problem without an outcome; and why.
 struct Rejected {
   std::string variant;
   std::string reason;
 };
+struct Undecided {
+  std::string problem;
+  std::string reason;
+};
 
 struct TuneResult {
-  std::vector<Outcome> outcomes;       ///< in the order of the tasks
-  std::vector<std::string> undecided;  ///< texts of problems without an outcome
+  std::vector<Outcome> outcomes;  ///< in the order of the tasks
+  std::vector<Undecided> undecided;
   std::vector<Rejected> rejected;
   int measured_rounds = 0;
   int recalled_rounds = 0;  ///< that the journal had

@@ -99,7 +99,7 @@ void print_parts(const std::string& folder) {
   const Device device = device_of(*find_arch("sm_90"));
   Source source;
   print("generating the source",
-        times_of([&] { source = generate(variant_to_generate(problem, device, ATTUNE_COMPILE_EXACT)); }));
+        times_of([&] { source = generate(variant_to_generate(problem, device)); }));
   std::optional<std::string> identity;
   const Cache cache(folder);
   print("NVRTC's identity, noted", times_of([&] { identity = noted_compiler(cache); }));

@@ -9,7 +9,7 @@ TEST_CASE("help names every subcommand, each with its own help and examples") {
   const ToolResult help = attune_tool({"--help"});
   CHECK(help.exit_code == 0);
   for (const char* name :
-       {"generate", "compile", "pack", "run", "list", "explain", "bench", "cache", "doctor", "spec-from"}) {
+       {"generate", "compile", "pack", "run", "list", "explain", "bench", "tune", "spec-from", "cache", "doctor"}) {
     CAPTURE(name);
     CHECK(contains(help.out, name));
     const ToolResult own = attune_tool({name, "--help"});

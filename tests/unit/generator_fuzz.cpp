@@ -89,7 +89,8 @@ class Mutator {
                                                  "\xc3\xa9",    "head_dim: 64\n",
                                                  "<<",          "exclude",
                                                  "16",          "splits: 2\n",
-                                                 "warps: 3\n"};
+                                                 "warps: 3\n",  "tune",
+                                                 "from: 64",    "{from: 1, to: 4, step: 1}"};
     const std::size_t at = below(text.size() + 1);
     const std::size_t length = std::min(below(12), text.size() - at);
     switch (below(6)) {

@@ -121,7 +121,7 @@ int call_everything(Registry& registry, Memory& memory) {
 
 TEST_CASE("calls that fail for want of a kernel are recorded too") {
   const Bench bench;
-  RegistryOptions options = bench.options(ATTUNE_COMPILE_NEVER);
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.record = bench.folder() / "calls.jsonl";
   {
     Registry registry(options);
@@ -144,7 +144,7 @@ TEST_CASE("record, spec, bundle, run: what failed for want of kernels is served,
   }
   const Bench bench;
   Memory memory;
-  RegistryOptions options = bench.options(ATTUNE_COMPILE_NEVER);
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.cache_root.clear();
   options.record = bench.folder() / "calls.jsonl";
   {
@@ -163,7 +163,7 @@ TEST_CASE("record, spec, bundle, run: what failed for want of kernels is served,
 
   options.bundles = {bundle};
   // The one forbids to compile, for the other a kernel that pads would not do.
-  for (const attune_compile_policy policy : {ATTUNE_COMPILE_NEVER, ATTUNE_COMPILE_EXACT}) {
+  for (const attune_compile_policy policy : {ATTUNE_COMPILE_FROZEN, ATTUNE_COMPILE_EXACT}) {
     Bench::fake().reset();
     Bench::fake().current_device = 0;
     options.policy = policy;
@@ -186,7 +186,7 @@ TEST_CASE("record, spec, build, run: the emulator compiles nothing that was not 
   }
   const Bench bench;
   Memory memory;
-  RegistryOptions options = bench.options(ATTUNE_COMPILE_NEVER);
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.device = ATTUNE_DEVICE_EMULATOR;
   options.record = bench.folder() / "calls.jsonl";
   options.cache_root = bench.folder() / "cache";

@@ -77,11 +77,9 @@ TEST_CASE(
   CHECK_FALSE(exact.preferred);
 }
 
-TEST_CASE("what is generated for a tuned problem is the row's variant, where the policy allows") {
-  CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_MISSING, &row) == sm80(64, 32));
-  CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_EXACT, &row) == sm80(64, 32));
-  CHECK(variant_to_generate(problem, device, ATTUNE_COMPILE_EXACT) == choose_own(problem, device).variant);
-  CHECK_THROWS_AS(variant_to_generate(problem, device, ATTUNE_COMPILE_FROZEN, &row), Error);
+TEST_CASE("what is generated for a tuned problem is the row's variant") {
+  CHECK(variant_to_generate(problem, device, &row) == sm80(64, 32));
+  CHECK(variant_to_generate(problem, device) == choose_own(problem, device).variant);
 }
 
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {

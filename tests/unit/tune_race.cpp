@@ -96,15 +96,15 @@ TEST_CASE("of equal kernels another one replaces the heuristic's choice no more 
 
 TEST_CASE("a candidate that is faster by less than is worth another kernel is a tie") {
   int switched = 0;
-  for (std::uint64_t i = 0; i < 50; ++i) {
+  for (std::uint64_t i = 0; i < 200; ++i) {
     Simulation simulation{.speeds = {1e-4, 0.999e-4, 1.1e-4}, .random = Random(i)};
     switched += simulation.run(i).winner != 0 ? 1 : 0;
   }
-  CHECK(switched <= 2);
+  CHECK(switched <= 14);  // noise may make it look like more
 }
 
 TEST_CASE("a race ends in its time, and tells when that was too short to decide") {
-  for (const double budget : {0.0, 0.001, 0.02, 0.1}) {
+  for (const double budget : {0.0, 0.001, 0.02, 0.07}) {
     CAPTURE(budget);
     Random random(3);
     Simulation simulation{.speeds = field(0.05, random), .random = Random(5), .budget = budget};
@@ -145,11 +145,11 @@ TEST_CASE("without candidates the heuristic's choice is timed alone") {
   CHECK(result.heuristic_seconds == doctest::Approx(1e-4).epsilon(0.15));
 }
 
-TEST_CASE("forty candidates cost 36 launches each, not sixty") {
+TEST_CASE("forty candidates cost 25 launches each, not sixty") {
   Random random(4);
   Simulation simulation{.speeds = field(0.05, random), .random = Random(5)};
   CHECK(simulation.run(1).complete);
-  CHECK(simulation.launches <= 41 * 36);
+  CHECK(simulation.launches <= 41 * 25);
 }
 
 TEST_CASE("the confidence in a difference: none of few pairs, half of none, all of a clear one") {

@@ -164,7 +164,8 @@ TEST_CASE("the heuristic's choice may spill, but without it there is no race") {
   tune::Journal other(here());
   const tune::TuneResult result = tune::tune(tasks, broken, other, rules(), {});
   CHECK(result.outcomes.empty());
-  CHECK(result.undecided.size() == 1);
+  REQUIRE(result.undecided.size() == 1);
+  CHECK(result.undecided[0].reason == "the heuristic's choice was rejected");
   CHECK(result.rejected.front().variant == heuristic.name());
 }
 
@@ -334,6 +335,7 @@ TEST_CASE("the budget is kept, also where compilations take all of it, and long 
   const tune::TuneResult result = tune::tune(tasks_of(some_problems()), slow, journal, own, {});
   CHECK(result.outcomes.empty());
   CHECK(slow.builds <= 3);
+  CHECK(result.undecided.front().reason == "no time was left");
 }
 
 TEST_CASE("progress ends with everything built and finished") {

@@ -31,8 +31,8 @@ std::string launch_text(const Decision& decision) {
                         decision.serving.head_dim_of_v());
   }
   if (decision.own.columns() < decision.serving.columns()) {
-    text += fmt::format("  the compile policy 'exact' would have {} build {} instead\n", compiler_text(decision.origin),
-                        decision.own.name());
+    text += fmt::format("  the compile policies 'exact' and 'background' would have {} build {}\n",
+                        compiler_text(decision.origin), decision.own.name());
   }
   return text;
 }

@@ -32,8 +32,8 @@ std::string launch_text(const Decision& decision) {
   }
   text += decision.tuned.text();
   if (decision.own.columns() < decision.serving.columns() && !decision.tuned.applies) {
-    text += fmt::format("  the compile policy 'exact' would have {} build {} instead\n", compiler_text(decision.origin),
-                        decision.own.name());
+    text += fmt::format("  the compile policies 'exact' and 'background' would have {} build {}\n",
+                        compiler_text(decision.origin), decision.own.name());
   }
   return text;
 }

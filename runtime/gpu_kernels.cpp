@@ -140,7 +140,6 @@ GpuKernels::Serving GpuKernels::serve(const AnyProblem& problem, const Device& d
   }
 }
 
-/// Of exactly this variant, from the disk, as nothing that is ready serves.
 template <class AnyProblem>
 const LoadedKernel& GpuKernels::load_frozen(const AnyProblem& problem, const Variant& own, const Device& device) {
   std::string disk = fmt::format("{} is not in the cache ({}) either", own.name(), cache_.root().string());
@@ -154,7 +153,6 @@ const LoadedKernel& GpuKernels::load_frozen(const AnyProblem& problem, const Var
                                                nearest_text(ready_, problem, device), disk));
 }
 
-/// The best of what is ready or loaded, whatever it pads; null when there is none.
 template <class AnyProblem>
 const LoadedKernel* GpuKernels::stand_in(const AnyProblem& problem, const Device& device) {
   const std::vector<Variant> loaded = loader_.loaded_variants(AnyProblem::operation, device.ordinal);

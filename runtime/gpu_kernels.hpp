@@ -89,11 +89,15 @@ class GpuKernels {
   const KernelTable::Row& load(const AnyProblem& problem, const Place& place, Wait wait);
   template <class AnyProblem>
   Serving serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned, Wait wait);
+  /// Of exactly this variant, from the disk. Throws Error naming the nearest that is ready.
   template <class AnyProblem>
   const LoadedKernel& load_frozen(const AnyProblem& problem, const Variant& own, const Device& device);
+  /// The best of what is ready or loaded, whatever it pads; null when there is none.
   template <class AnyProblem>
   const LoadedKernel* stand_in(const AnyProblem& problem, const Device& device);
 
+  // Of a row for which something is coming: has that compiled in the background, in this thread's context; compiles it
+  // now and puts it there; leaves the row as it is for good; take_over() within a call.
   void compile_later(Operation operation, const KernelTable::Row& row, const Device& device);
   void take_over(Operation operation, const KernelTable::Row& row, const Device& device);
   void give_up(Operation operation, const KernelTable::Row& row, const Device& device, const std::string& reason);

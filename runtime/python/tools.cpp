@@ -190,6 +190,25 @@ std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<
   return decision.serving.name();
 }
 
+nb::dict counters(bool emulator) {
+  attune_counters counted{};
+  counted.struct_size = sizeof(counted);
+  check(attune_registry_counters(registry_of(emulator), &counted));
+  nb::dict result;
+  result["hits"] = counted.hits;
+  result["misses"] = counted.misses;
+  result["ready_loads"] = counted.ready_loads;
+  result["disk_loads"] = counted.disk_loads;
+  result["compiles"] = counted.compiles;
+  result["compile_ms"] = counted.compile_ms;
+  result["bytes_loaded"] = counted.bytes_loaded;
+  result["fallbacks"] = counted.fallbacks;
+  result["swaps"] = counted.swaps;
+  result["failures"] = counted.failures;
+  result["pending"] = counted.pending;
+  return result;
+}
+
 nb::list cache_list() {
   std::vector<CacheEntry> entries;
   {
@@ -210,6 +229,8 @@ void bind_tools(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("explain", &explain, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
   module.def("jit", &jit, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
+  module.def("counters", &counters, "emulator"_a);
+  module.def("stop_background", &stop_background, nb::call_guard<nb::gil_scoped_release>());
   module.def("cache_root", [] { return default_cache_root().string(); });
   module.def("cache_list", &cache_list);
   module.def("cache_clear", [] { return Cache(default_cache_root()).clear(); });

@@ -153,6 +153,13 @@ class TimedRegistry {
   void prepare(const attune_prefill_args& args) const { check(attune_prefill_prepare(registry_, &args)); }
   void prefill(const attune_prefill_args& args) const { check(attune_prefill(registry_, &args, nullptr)); }
 
+  [[nodiscard]] attune_counters counters() const {
+    attune_counters result{};
+    result.struct_size = sizeof(result);
+    check(attune_registry_counters(registry_, &result));
+    return result;
+  }
+
  private:
   static void check(attune_status status) {
     if (status != ATTUNE_OK) throw std::runtime_error(attune_last_error());
@@ -181,6 +188,48 @@ void print_run_time_kernel_times(const cli::Gpu& gpu) {
   std::filesystem::remove_all(folder);
   fmt::print("a kernel of head_dim 40, ready to launch: {:.0f} ms when compiled, {:.2f} ms from the disk cache\n",
              compiled, cached);
+}
+
+/// What calls cost while the kernel made for them is compiled in the background, and when it takes over.
+void print_background_times(const cli::Gpu& gpu) {
+  constexpr int most_queued = 200;  // few enough that the queue never makes the host wait for the GPU
+  const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
+  const attune_prefill_args padded = small_call(memory, {.seqlen_q = 16, .seqlen_k = 16, .head_dim = 40});
+  const attune_prefill_args plain = small_call(memory, {.seqlen_q = 16, .seqlen_k = 16, .head_dim = 64});
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
+  const std::string cache_dir = folder.string();
+  attune_options options{};
+  options.struct_size = sizeof(options);
+  options.compile_policy = ATTUNE_COMPILE_BACKGROUND;
+  options.cache_dir = cache_dir.c_str();
+  const TimedRegistry registry(&options);
+  registry.prefill(plain);
+  const auto time_calls = [&](const attune_prefill_args& args, const std::function<bool(std::size_t)>& more) {
+    std::vector<double> times;
+    for (std::size_t i = 0; more(i); ++i) {
+      times.push_back(ms_of([&] { registry.prefill(args); }) * 1e3);
+      if (i % most_queued == 0) gpu.driver.synchronize();
+    }
+    std::ranges::sort(times);
+    return times;
+  };
+  const std::vector<double> alone = time_calls(plain, [](std::size_t i) { return i < 20'000; });
+  const auto start = std::chrono::steady_clock::now();
+  const double first_us = ms_of([&] { registry.prefill(padded); }) * 1e3;
+  const std::vector<double> meanwhile = time_calls(
+      padded, [&](std::size_t) { return registry.counters().swaps == 0 && registry.counters().pending > 0; });
+  const double swap_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  std::filesystem::remove_all(folder);
+  fmt::print("in the background: first call of head_dim 40 {:.0f} us, swapped after {:.0f} ms ({:.0f} ms of NVRTC)\n",
+             first_us, swap_ms, registry.counters().compile_ms);
+  if (meanwhile.empty()) return;
+  for (const double quantile : {0.5, 0.99, 0.999, 1.0}) {
+    const auto at = [quantile](const std::vector<double>& sorted) {
+      return sorted[static_cast<std::size_t>(quantile * static_cast<double>(sorted.size() - 1))];
+    };
+    fmt::print("  host time of a call, quantile {}: {:.2f} us before, {:.2f} us meanwhile\n", quantile, at(alone),
+               at(meanwhile));
+  }
 }
 
 void print_launch_times(const cli::Gpu& gpu, const EmbeddedKernel& embedded) {
@@ -250,6 +299,7 @@ int main(int argc, char** argv) {
     }
     print_load_times(*gpu);
     print_run_time_kernel_times(*gpu);
+    print_background_times(*gpu);
     for (const int family : {prefill_sm80, prefill_sm90}) {
       const auto embedded = std::ranges::find_if(embedded_kernels(), [&](const EmbeddedKernel& kernel) {
         return kernel.variant.family == family && check_arch(kernel.variant, arch_of(gpu->device)).empty();

@@ -1,8 +1,11 @@
 """explain, jit and cache: in the emulator, for GPUs that are not here, where PyTorch finds one."""
 
 import dataclasses
+import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import typing
 from pathlib import Path
@@ -311,3 +314,31 @@ def test_jit_on_another_gpu_leaves_the_current_one():
     assert attune.jit(q, q, q) == attune.explain(q, q, q).variant
     assert torch.cuda.current_device() == 0
     assert attune.flash_attn_func(q, q, q).device == q.device
+
+
+def test_counters_say_how_calls_were_served():
+    before = attune.counters(emulator=True)
+    attune.jit(Q, K, K)
+    attune.jit(Q, K, K)
+    after = attune.counters(emulator=True)
+    assert after.hits + after.misses == before.hits + before.misses + 2
+    assert after.hits > before.hits
+    assert after.failures == before.failures
+    assert attune.counters().pending == 0
+
+
+def test_the_environment_says_when_to_compile(tmp_path):
+    def run(policy):
+        code = "import attune; attune.jit(head_dim=16, seqlen_q=8, arch='emulator')"
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"ATTUNE_COMPILE": policy, "ATTUNE_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+
+    assert "ATTUNE_COMPILE_FROZEN" in run("frozen").stderr
+    assert run("background").returncode == 0
+    assert run("frozen").returncode == 0
+    wrong = run("never").stderr
+    assert 'ATTUNE_COMPILE is "never"; it must be missing, frozen, exact or background' in wrong

@@ -24,7 +24,8 @@ An argument that no kernel serves yet raises NotImplementedError and names it; w
 TypeError or ValueError and say what came and what is accepted.
 
 Of the attune tool there are explain (which kernel serves a problem, and why), jit (have that kernel
-ready before it is needed) and cache (the kernels that were compiled and kept on disk).
+ready before it is needed) and cache (the kernels that were compiled and kept on disk); counters
+says how calls were served so far, and the environment variable ATTUNE_COMPILE when to compile.
 
 attune.torch has the same functions for torch.compile and torch.export, and registers Attune with
 Hugging Face transformers. `python -m attune.bench` times Attune beside its peers on this machine.
@@ -40,14 +41,16 @@ from ._attention import (
 )
 from ._attune import version as __version__
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
-from ._tools import CacheEntry, Explanation, KernelCache, cache, explain, jit
+from ._tools import CacheEntry, Counters, Explanation, KernelCache, cache, counters, explain, jit
 
 __all__ = [
     "CacheEntry",
+    "Counters",
     "Explanation",
     "KernelCache",
     "__version__",
     "cache",
+    "counters",
     "explain",
     "flash_attn_func",
     "flash_attn_kvpacked_func",

@@ -1,7 +1,8 @@
-"""explain, jit and cache: what the attune tool does, from Python."""
+"""explain, jit and cache: what the attune tool does, from Python; and counters."""
 
 from __future__ import annotations
 
+import atexit
 import operator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,38 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.text.rstrip("\n")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What has been done for this process's calls so far.
+
+    Attributes:
+        hits: Look-ups that found their kernel loaded: one for each kernel of a call.
+        misses: Look-ups that did not, or that waited for a better one.
+        ready_loads: Kernels loaded that were embedded.
+        disk_loads: Kernels loaded from the disk.
+        compiles: Kernels compiled.
+        compile_ms: Time that compilers took, on any thread.
+        bytes_loaded: Size of the kernels' images.
+        fallbacks: Times that a more general kernel was put in a better one's place, because that is
+            compiled in the background, could not be, or because there is no compiler.
+        swaps: Times that a kernel took over from such a one.
+        failures: Look-ups and background compilations that ended in an error.
+        pending: Background compilations that wait or run, now.
+    """
+
+    hits: int
+    misses: int
+    ready_loads: int
+    disk_loads: int
+    compiles: int
+    compile_ms: float
+    bytes_loaded: int
+    fallbacks: int
+    swaps: int
+    failures: int
+    pending: int
 
 
 @dataclass(frozen=True)
@@ -97,6 +130,26 @@ class KernelCache:
 
 #: The kernels on disk.
 cache = KernelCache()
+
+# A compiler's thread must not outlive the interpreter.
+atexit.register(_attune.stop_background)
+
+
+def counters(*, emulator: bool = False) -> Counters:
+    """What has been done so far for calls on GPUs, or in the emulator.
+
+    When kernels are compiled follows from the environment variable ATTUNE_COMPILE at the first call:
+    "missing" (the default: where no embedded kernel serves), "frozen" (never: embedded kernels and
+    those on disk), "exact" (where an embedded kernel would pad head_dim) or "background" (likewise,
+    but by a thread, while the padding kernel serves).
+
+    Args:
+        emulator: Of calls with NumPy arrays.
+
+    Raises:
+        ValueError: ATTUNE_COMPILE is something else.
+    """
+    return Counters(**_attune.counters(emulator))
 
 
 def explain(

@@ -64,7 +64,7 @@ std::vector<Candidate> oldest_first(const fs::path& root) {
   return result;
 }
 
-/// Whether the entry is gone: it stays while another process makes it or removes it.
+/// Whether the entry is gone: it stays while anybody holds its lock, as who makes it does until it is entered.
 bool evict(const fs::path& folder) {
   const auto lock = FileLock::acquire(lock_path(folder), 0);
   if (!lock) return false;
@@ -73,15 +73,15 @@ bool evict(const fs::path& folder) {
   return !fs::exists(fs::symlink_status(folder, error));
 }
 
-/// Counts; beyond `limit`, evicts down to `target`, sparing the entry `kept`. For the holder of the note's lock.
-Pruned count_and_evict(const fs::path& root, long long limit, long long target, const fs::path& kept) {
+/// Counts; beyond `limit`, evicts down to `target`. For the holder of the note's lock.
+Pruned count_and_evict(const fs::path& root, long long limit, long long target) {
   Pruned pruned;
   const std::vector<Candidate> candidates = oldest_first(root);
   for (const Candidate& candidate : candidates) pruned.bytes_left += candidate.bytes;
   if (pruned.bytes_left > limit) {
     for (const Candidate& candidate : candidates) {
       if (pruned.bytes_left <= target) break;
-      if (candidate.folder == kept || !evict(candidate.folder)) continue;
+      if (!evict(candidate.folder)) continue;
       ++pruned.kernels;
       pruned.bytes += candidate.bytes;
       pruned.bytes_left -= candidate.bytes;
@@ -111,7 +111,8 @@ void enter(const fs::path& root, const fs::path& unfinished, const fs::path& fol
   fs::rename(unfinished, folder);
   if (!lock || (after && *after <= limit)) return;
   try {
-    count_and_evict(root, limit, limit - limit / slack, folder);
+    // This entry stays, however small the limit: its lock is held.
+    count_and_evict(root, limit, limit - limit / slack);
     remove_leftovers(root);
   } catch (const fs::filesystem_error&) {
     forget_bytes(root);  // the entry is there; whoever comes next tries again
@@ -120,7 +121,7 @@ void enter(const fs::path& root, const fs::path& unfinished, const fs::path& fol
 
 Pruned prune(const fs::path& root, long long bytes) {
   const auto lock = lock_note(root);
-  Pruned pruned = count_and_evict(root, bytes, bytes, {});
+  Pruned pruned = count_and_evict(root, bytes, bytes);
   remove_leftovers(root);
   return pruned;
 }

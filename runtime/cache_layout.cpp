@@ -130,14 +130,17 @@ void remove_unfinished(const fs::path& folder) {
 }
 
 void remove_entry(const fs::path& folder) {
-  std::error_code error;
+  std::error_code ignored;
   try {
     const fs::path unique = make_unique_folder(unfinished_prefix(folder));
-    fs::rename(folder, unique / "dropped");
-    fs::remove_all(unique, error);
+    std::error_code error;
+    fs::rename(folder, unique / "dropped", error);
+    fs::remove_all(unique, ignored);
+    if (!error) return;
   } catch (const fs::filesystem_error&) {
-    fs::remove_all(folder, error);
+    // No place for it to go to: it goes piece by piece.
   }
+  fs::remove_all(folder, ignored);
 }
 
 }  // namespace attune::cache

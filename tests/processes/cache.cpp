@@ -181,8 +181,8 @@ TEST_CASE("killed while kernels come and go, a cache stays within its limit and 
     long long bytes = 0;
     for (const CacheEntry& entry : entries) bytes += entry.bytes;
     MESSAGE(place.builds().size() << " builds, " << bytes << " bytes in the end");
-    // Whoever entered the last one made room; at most the kernels that others were at were spared.
-    CHECK(bytes <= limit + 8 * 45'000);
+    // Whoever entered the last one made room, but for what others held just then.
+    CHECK(bytes <= 2 * limit);
     cache.prune(limit);
     CHECK(place.hidden("").empty());
   }

@@ -108,7 +108,7 @@ std::vector<Recorded> merged(const std::vector<Recorded>& recorded) {
   }
   std::vector<Recorded> result;
   result.reserve(groups.size());
-  for (auto& [group, one] : groups) result.push_back(std::move(one));
+  for (const auto& [group, one] : groups) result.push_back(one);
   return result;
 }
 

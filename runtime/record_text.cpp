@@ -160,7 +160,7 @@ Result<std::vector<Recorded>> parse_record(std::string_view text, const std::str
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     Result<Recorded> one = LineReader(json, where).read();
     std::ranges::move(one.problems, std::back_inserter(result.problems));
-    if (one.ok()) result.value.push_back(std::move(one.value));
+    if (one.ok()) result.value.push_back(one.value);
   }
   return result;
 }

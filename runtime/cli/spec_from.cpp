@@ -251,7 +251,7 @@ Examples:
   ATTUNE_RECORD=calls.jsonl python serve.py
   attune spec-from calls.jsonl --arch sm_90 -o specs
   attune spec-from config.json --serving --arch sm_90 -o specs
-  attune generate specs/*.yaml --out kernels)");
+  attune pack specs/*.yaml -o kernels.attune)");
   return {.app = app, .run = [options] { return spec_from(*options); }};
 }
 

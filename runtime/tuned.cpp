@@ -245,8 +245,9 @@ Result<TunedTable> parse_tuned(std::string_view text, const std::string& file) {
           {line.where, fmt::format("the variant cannot serve the problem: {}", fmt::join(reasons, "; ")), ""});
       continue;
     }
-    result.value.put({*problem, std::move(line.result)});
+    result.value.rows.push_back({*problem, std::move(line.result)});
   }
+  std::ranges::stable_sort(result.value.rows, comes_before, &TunedRow::problem);
   std::ranges::stable_sort(result.problems, {}, [](const Diagnostic& one) { return one.where.line; });
   return result;
 }

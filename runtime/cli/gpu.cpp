@@ -70,7 +70,10 @@ void DeviceProblem::poison() const {
 }
 
 void DeviceProblem::launch(const LoadedKernel& kernel) const {
-  const Plan launch_plan = plan(kernel.variant(), problem_, gpu_->device);
+  launch(kernel, plan(kernel.variant(), problem_, gpu_->device));
+}
+
+void DeviceProblem::launch(const LoadedKernel& kernel, const Plan& launch_plan) const {
   if (launch_plan.grid.blocks() == 0) return;
   const attune_prefill_args args =
       contiguous_args(problem_, {.q = q_.data(),

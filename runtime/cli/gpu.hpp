@@ -86,6 +86,9 @@ class DeviceProblem {
   /// Queues one launch on the default stream; nothing when the problem has no rows.
   void launch(const LoadedKernel& kernel) const;
 
+  /// The same with a plan that was made before, for this kernel and problem.
+  void launch(const LoadedKernel& kernel, const Plan& launch_plan) const;
+
   /// Waits for the GPU and fetches O and LSE.
   [[nodiscard]] Outputs fetch() const;
 

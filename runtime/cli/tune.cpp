@@ -382,7 +382,7 @@ void add_race_options(CLI::App& app, Options& options) {
   app.add_option("--seed", rules.race.seed, "Of the inputs and of the order of launches")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--jobs", rules.jobs, "Compilations at a time [default: one for each core]")
+  app.add_option("--jobs", rules.jobs, "Compilations at a time [default: one for each core, but for one a GPU]")
       ->check(CLI::PositiveNumber)
       ->option_text("N")
       ->group(group);

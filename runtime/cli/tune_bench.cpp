@@ -90,7 +90,8 @@ std::string GpuBench::check(const Variant& variant) {
   } else {
     for (const Problem& problem : small_problems(variant)) {
       const KnownProblem& known = lab_->known(problem);
-      const DeviceProblem on_device(gpu_, problem, known.inputs);
+      const DeviceProblem& on_device = small_.try_emplace(problem.text(), gpu_, problem, known.inputs).first->second;
+      on_device.poison();
       on_device.launch(kernel);
       add_outcome(verdict, problem.text(), problem, {.outputs = on_device.fetch(), .fault = {}},
                   [&] { return known.expected; });
@@ -108,7 +109,7 @@ void GpuBench::open(const tune::AnyProblem& problem, std::span<const Variant> ca
   merge_.reset();
   problem_ = problem;
   turn_ = 0;
-  for (const Variant& variant : candidates) contestants_.push_back({load(variant), std::nullopt});
+  for (const Variant& variant : candidates) contestants_.push_back({load(variant), {}, {}});
   while (events_.size() < 2 * candidates.size()) events_.emplace_back(gpu_.driver);
   if (const auto* const prefill = std::get_if<Problem>(&problem)) {
     open_prefill(*prefill);
@@ -121,13 +122,14 @@ void GpuBench::open_prefill(const Problem& problem) {
   const HostInputs inputs(problem, lab_->seed());
   const std::size_t copies = copies_of(DeviceProblem::bytes(problem), gpu_.device);
   for (std::size_t i = 0; i < copies; ++i) problems_.emplace_back(gpu_, problem, inputs);
+  for (Contestant& one : contestants_) one.prefill = plan(one.kernel.variant(), problem, gpu_.device);
 }
 
 void GpuBench::open_decode(const DecodeProblem& problem) {
   std::size_t workspace = 0;
-  for (Contestant& contestant : contestants_) {
-    contestant.planned = plan(contestant.kernel.variant(), problem, gpu_.device);
-    workspace = std::max(workspace, contestant.planned->workspace_bytes);
+  for (Contestant& one : contestants_) {
+    one.decode = plan(one.kernel.variant(), problem, gpu_.device);
+    workspace = std::max(workspace, one.decode->workspace_bytes);
   }
   merge_.emplace(load(merging_variant(contestants_.front().kernel.variant(), gpu_.device)));
   const DecodeTrial trial{problem,
@@ -138,10 +140,10 @@ void GpuBench::open_decode(const DecodeProblem& problem) {
 }
 
 void GpuBench::launch(const Contestant& contestant, std::size_t copy) const {
-  if (contestant.planned) {
-    trials_[copy].launch(contestant.kernel, *merge_, *contestant.planned);
+  if (contestant.decode) {
+    trials_[copy].launch(contestant.kernel, *merge_, *contestant.decode);
   } else {
-    problems_[copy].launch(contestant.kernel);
+    problems_[copy].launch(contestant.kernel, *contestant.prefill);
   }
 }
 
@@ -165,13 +167,13 @@ std::vector<double> GpuBench::time(int /*round*/, std::span<const int> order) {
 }
 
 Outputs GpuBench::result_of(const Contestant& contestant) const {
-  if (contestant.planned) {
+  if (contestant.decode) {
     trials_.front().poison();
   } else {
     problems_.front().poison();
   }
   launch(contestant, 0);
-  return contestant.planned ? trials_.front().fetch() : problems_.front().fetch();
+  return contestant.decode ? trials_.front().fetch() : problems_.front().fetch();
 }
 
 std::string GpuBench::compare(int candidate, int trusted) {

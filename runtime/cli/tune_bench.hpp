@@ -1,6 +1,7 @@
 // One GPU of the tuner's laboratory.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,10 +32,11 @@ class GpuBench final : public tune::Bench {
   std::string compare(int candidate, int trusted) override;
 
  private:
-  /// A candidate and, of decode, what its launches need.
+  /// A candidate and how it is launched, planned before anything is timed.
   struct Contestant {
     LoadedKernel kernel;
-    std::optional<DecodePlan> planned;
+    std::optional<Plan> prefill;
+    std::optional<DecodePlan> decode;
   };
 
   [[nodiscard]] LoadedKernel load(const Variant& variant) const;
@@ -48,8 +50,9 @@ class GpuBench final : public tune::Bench {
   tune::AnyProblem problem_;
   std::vector<Contestant> contestants_;
   std::optional<LoadedKernel> merge_;
-  std::vector<DeviceProblem> problems_;  ///< copies, of prefill
-  std::vector<DeviceTrial> trials_;      ///< of decode
+  std::map<std::string, DeviceProblem> small_;  ///< what check() launches, by text
+  std::vector<DeviceProblem> problems_;         ///< copies, of prefill
+  std::vector<DeviceTrial> trials_;             ///< of decode
   std::vector<DeviceEvent> events_;
   std::size_t turn_ = 0;
 };

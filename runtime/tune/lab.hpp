@@ -15,7 +15,7 @@ struct BuildReport {
   std::string error;    ///< empty when it compiled
   int spill_bytes = 0;  ///< stores and loads together
   int registers = 0;
-  double seconds = 0;  ///< of compilation; of an earlier one where the cache had it
+  double seconds = 0;  ///< of compilation; 0 where a cache had it
 };
 
 /// One GPU with one problem at a time; of one thread.

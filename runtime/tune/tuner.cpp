@@ -49,7 +49,8 @@ class Run {
   TuneResult run() && {
     {
       std::vector<std::jthread> threads;
-      const int jobs = rules_->jobs > 0 ? rules_->jobs : static_cast<int>(std::thread::hardware_concurrency());
+      const int cores = static_cast<int>(std::thread::hardware_concurrency());
+      const int jobs = rules_->jobs > 0 ? rules_->jobs : cores - lab_->gpus();  // launches must not wait for compilers
       for (int i = 0; i < std::max(1, std::min(jobs, status_.to_build)); ++i) {
         threads.emplace_back([this] { guard([this] { build_all(); }); });
       }
@@ -227,8 +228,6 @@ class Run {
 
   void measure(Bench& bench, std::size_t index) {
     const Task& task = tasks_[index];
-    const double share = share_of(task);
-    const double begin = lab_->now();
     std::vector<Variant> racing;
     for (const Variant& variant : task.candidates.variants) {
       if (is_fit(bench, variant, &variant == &task.candidates.variants.front())) {
@@ -241,6 +240,8 @@ class Run {
     const std::string id = race_id(record, rules_text(*rules_));
     journal_->add_race(id, record);
     bench.open(task.problem, racing);
+    const double share = share_of(task);
+    const double begin = lab_->now();
 
     const RaceTrack track{
         .round = [&](int number, std::span<const int> order) { return round(bench, id, number, order); },

@@ -16,7 +16,7 @@ struct TunerRules {
   RaceRules race;
   double budget = 540;  ///< seconds, of everything
   int spill_limit = 0;  ///< bytes of stores and loads that a candidate may spill
-  int jobs = 0;         ///< compilations at a time; 0: one for each core
+  int jobs = 0;         ///< compilations at a time; 0: one for each core that no GPU's thread needs
   std::string date;     ///< of the outcomes
 };
 

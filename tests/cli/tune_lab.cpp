@@ -44,7 +44,6 @@ void try_problem(const tune::AnyProblem& problem, const Variant& heuristic, cons
     const tune::BuildReport report = lab.build(variant);
     CHECK(report.error.empty());
     CHECK(report.registers > 0);
-    CHECK(report.seconds > 0);
   }
   const auto bench = lab.bench(0);
   CHECK(contains(bench->check(heuristic), "never written"));

@@ -62,8 +62,7 @@ std::vector<fs::path> collect(const fs::path& root, const std::function<std::str
     }
   }
   std::ranges::sort(result);
-  const auto repeated = std::ranges::unique(result);
-  result.erase(repeated.begin(), repeated.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }
 

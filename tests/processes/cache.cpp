@@ -85,9 +85,9 @@ TEST_CASE("32 processes that begin at once on an empty folder build each of 20 k
   std::map<int, int> built;
   for (const Workplace::Build& build : place.builds()) ++built[build.kernel];
   CHECK(built.size() == kernel_count);
-  for (const auto& [kernel, times] : built) {
-    CAPTURE(kernel);
-    CHECK(times == 1);
+  for (const auto& one : built) {
+    CAPTURE(one.first);
+    CHECK(one.second == 1);
   }
   CHECK(place.said() == "");  // no checksum failed, nothing partial was read
   const auto entries = Cache(place.root()).list();
@@ -144,12 +144,13 @@ TEST_CASE("builders that are killed cost at most one more build each, and leave 
       if (result.killed.contains(build.process)) last_of_killed[build.process] = build.kernel;
     }
     CHECK(built.size() == kernel_count);
-    for (const auto& [kernel, times] : built) {
-      CAPTURE(kernel);
+    for (const auto& one : built) {
+      CAPTURE(one.first);
       // Who was killed had at most one build under way: the last that it began.
-      const auto under_way = std::ranges::count(last_of_killed, kernel, [](const auto& one) { return one.second; });
-      CHECK(times <= 1 + under_way);
-      lost += static_cast<std::size_t>(times - 1);
+      const auto under_way =
+          std::ranges::count(last_of_killed, one.first, [](const auto& last) { return last.second; });
+      CHECK(one.second <= 1 + under_way);
+      lost += static_cast<std::size_t>(one.second - 1);
     }
     CHECK(place.said() == "");
     const Cache cache(place.root());

@@ -162,6 +162,7 @@ TEST_CASE("what cannot be compiled in the background is logged once, not tried a
   counters = settled(registry);
   CHECK(counters.failures == 1);
   CHECK(counters.compiles == 1);
+  CHECK(counters.swaps == 0);
   CHECK(counters.fallbacks == 2);
   const std::vector<std::string> warnings = bench.lines.of(ATTUNE_LOG_WARNING);
   REQUIRE(warnings.size() == 1);

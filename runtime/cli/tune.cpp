@@ -95,7 +95,7 @@ std::string today() {
 /// Of all that a kernel is made from.
 std::string sources_hash() {
   std::string all = fmt::format("{}", fmt::join(compile_flags(), " "));
-  for (const auto& [path, text] : embedded_templates()) all += "\n" + path + "\n" + text;
+  for (const auto& [path, text] : embedded_templates()) all.append("\n").append(path).append("\n").append(text);
   return xxh3_hex(all);
 }
 

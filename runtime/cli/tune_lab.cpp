@@ -21,7 +21,7 @@ Device first_device(const Driver& driver, const std::vector<int>& ordinals) {
                   fmt::format("there is no GPU {}; this machine has 0 to {}", ordinal, count - 1));
     }
   }
-  const Device first = driver.device(ordinals.front());
+  Device first = driver.device(ordinals.front());
   for (const int ordinal : ordinals) {
     const Device other = driver.device(ordinal);
     if (other.name == first.name && other.multiprocessors == first.multiprocessors) continue;

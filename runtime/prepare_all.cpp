@@ -7,11 +7,11 @@
 #include <mutex>
 #include <vector>
 
+#include "generator/parallel.hpp"
 #include "runtime/arguments.hpp"
 #include "runtime/decode_arguments.hpp"
 #include "runtime/error.hpp"
 #include "runtime/merge_arguments.hpp"
-#include "runtime/parallel.hpp"
 #include "runtime/store_arguments.hpp"
 
 namespace attune {

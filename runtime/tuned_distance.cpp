@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "generator/hash.hpp"
 #include "runtime/decode_plan.hpp"
-#include "runtime/hash.hpp"
 #include "runtime/plan.hpp"
 
 namespace attune {

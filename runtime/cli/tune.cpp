@@ -9,6 +9,7 @@
 
 #include "generator/cost.hpp"
 #include "generator/expand.hpp"
+#include "generator/hash.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/tune_lab.hpp"
@@ -16,7 +17,6 @@
 #include "runtime/cli/tune_progress.hpp"
 #include "runtime/embedded.hpp"
 #include "runtime/error.hpp"
-#include "runtime/hash.hpp"
 #include "runtime/text.hpp"
 #include "runtime/tune/report.hpp"
 #include "runtime/tune/tables.hpp"

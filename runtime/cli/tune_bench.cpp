@@ -6,9 +6,9 @@
 #include <atomic>
 #include <cmath>
 
+#include "generator/parallel.hpp"
 #include "runtime/choice.hpp"
 #include "runtime/cli/verify.hpp"
-#include "runtime/parallel.hpp"
 
 namespace attune::cli {
 namespace {

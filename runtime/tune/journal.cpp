@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "generator/hash.hpp"
 #include "runtime/error.hpp"
-#include "runtime/hash.hpp"
 
 namespace attune::tune {
 namespace {

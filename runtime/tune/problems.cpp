@@ -1,6 +1,6 @@
 #include "runtime/tune/problems.hpp"
 
-#include "runtime/hash.hpp"
+#include "generator/hash.hpp"
 
 namespace attune::tune {
 namespace {

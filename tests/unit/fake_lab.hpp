@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/error.hpp"
-#include "runtime/hash.hpp"
+#include "generator/hash.hpp"
 #include "runtime/random.hpp"
 #include "runtime/tune/lab.hpp"
 

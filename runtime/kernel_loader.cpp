@@ -50,7 +50,7 @@ const LoadedKernel* KernelLoader::load_cached(const Variant& variant, const Devi
   return kernels_.get({device.ordinal, variant}, [&]() -> std::unique_ptr<const LoadedKernel> {
     const Source source = generate(variant);
     std::optional<Compiled> found = find_noted(source, device.capability);
-    if (!found) found = cache_.find(cache_key(source, device.capability, open_compiler().identity()));
+    if (!found) found = cache_.find(cache_key(source, device.capability, open_compiler(Note::no).identity()));
     if (!found) return nullptr;
     auto loaded = load(variant, device, found->image, source.name);
     ++counters_.disk_loads;
@@ -64,7 +64,7 @@ const LoadedKernel& KernelLoader::load_generated(const Variant& variant, const D
     bool built = false;
     std::optional<Compiled> compiled = find_noted(source, device.capability);
     if (!compiled) {
-      const Compiler& nvrtc = open_compiler();
+      const Compiler& nvrtc = open_compiler(Note::yes);
       const CacheKey key = cache_key(source, device.capability, nvrtc.identity());
       compiled = cache_.find_or_build(key, source, [&] {
         Compiled result = nvrtc.compile(source, device.capability);
@@ -88,11 +88,11 @@ std::optional<Compiled> KernelLoader::find_noted(const Source& source, int capab
   return noted ? cache_.find(cache_key(source, capability, *noted)) : std::nullopt;
 }
 
-const Compiler& KernelLoader::open_compiler() {
+const Compiler& KernelLoader::open_compiler(Note note) {
   const std::lock_guard lock(compiler_mutex_);
   if (compiler_ == nullptr) {
     compiler_ = std::make_unique<Compiler>();
-    note_compiler(cache_, *compiler_);
+    if (note == Note::yes) note_compiler(cache_, *compiler_);
   }
   return *compiler_;
 }

@@ -63,7 +63,9 @@ class KernelLoader {
  private:
   /// From the disk without libnvrtc, where an earlier process has noted which one this machine has.
   std::optional<Compiled> find_noted(const Source& source, int capability);
-  const Compiler& open_compiler();
+  /// Whether the next process may look kernels up without libnvrtc.
+  enum class Note { no, yes };
+  const Compiler& open_compiler(Note note);
   std::unique_ptr<const LoadedKernel> load(const Variant& variant, const Device& device, std::string_view image,
                                            const std::string& name);
 

@@ -175,13 +175,10 @@ void print_run_time_kernel_times(const cli::Gpu& gpu) {
   const attune_prefill_args args = small_call(memory, problem);
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
   const std::string cache_dir = folder.string();
-  const attune_options options{.struct_size = sizeof(attune_options),
-                               .compile_policy = ATTUNE_COMPILE_EXACT,
-                               .cache_dir = cache_dir.c_str(),
-                               .device = ATTUNE_DEVICE_CUDA,
-                               .emulator_seed = 1,
-                               .log = nullptr,
-                               .log_user = nullptr};
+  attune_options options{};
+  options.struct_size = sizeof(attune_options);
+  options.compile_policy = ATTUNE_COMPILE_EXACT;
+  options.cache_dir = cache_dir.c_str();
   const auto prepare = [&] { TimedRegistry(&options).prepare(args); };
   const double compiled = ms_of(prepare);
   const double cached = median_ms(9, prepare);

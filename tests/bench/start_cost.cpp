@@ -70,11 +70,10 @@ void open_fake_driver() {
 }
 
 void first_call(const std::string& folder) {
-  const attune_options options{.struct_size = sizeof(attune_options),
-                               .compile_policy = ATTUNE_COMPILE_EXACT,
-                               .cache_dir = folder.c_str(),
-                               .device = ATTUNE_DEVICE_CUDA,
-                               .emulator_seed = 1};
+  attune_options options{};
+  options.struct_size = sizeof(attune_options);
+  options.compile_policy = ATTUNE_COMPILE_EXACT;
+  options.cache_dir = folder.c_str();
   attune_registry* registry = nullptr;
   check(attune_registry_create(&options, &registry));
   std::array<std::uint16_t, 16 * 40> memory{};
@@ -98,8 +97,7 @@ void print(const char* name, const Times& times) { fmt::print("{}\t{}\t{}\n", na
 void print_parts(const std::string& folder) {
   const Device device = device_of(*find_arch("sm_90"));
   Source source;
-  print("generating the source",
-        times_of([&] { source = generate(variant_to_generate(problem, device)); }));
+  print("generating the source", times_of([&] { source = generate(variant_to_generate(problem, device)); }));
   std::optional<std::string> identity;
   const Cache cache(folder);
   print("NVRTC's identity, noted", times_of([&] { identity = noted_compiler(cache); }));

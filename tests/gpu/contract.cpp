@@ -100,13 +100,10 @@ TEST_CASE("a kernel compiled for exactly this head_dim agrees, and its second us
   std::filesystem::remove_all(cache);
   const std::string folder = cache.string();
   for (int use = 0; use < 2; ++use) {
-    const attune_options options{.struct_size = sizeof(attune_options),
-                                 .compile_policy = ATTUNE_COMPILE_EXACT,
-                                 .cache_dir = folder.c_str(),
-                                 .device = ATTUNE_DEVICE_CUDA,
-                                 .emulator_seed = 1,
-                                 .log = nullptr,
-                                 .log_user = nullptr};
+    attune_options options{};
+    options.struct_size = sizeof(attune_options);
+    options.compile_policy = ATTUNE_COMPILE_EXACT;
+    options.cache_dir = folder.c_str();
     attune_registry* registry = nullptr;
     REQUIRE(attune_registry_create(&options, &registry) == ATTUNE_OK);
     Problem problem = typical;

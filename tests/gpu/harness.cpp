@@ -21,13 +21,11 @@ const cli::Gpu& gpu() {
 }
 
 TestRegistry::TestRegistry(attune_compile_policy policy, attune_device device) {
-  const attune_options options{.struct_size = sizeof(attune_options),
-                               .compile_policy = policy,
-                               .cache_dir = nullptr,
-                               .device = device,
-                               .emulator_seed = 1,
-                               .log = nullptr,
-                               .log_user = nullptr};
+  attune_options options{};
+  options.struct_size = sizeof(attune_options);
+  options.compile_policy = policy;
+  options.device = device;
+  options.emulator_seed = 1;
   REQUIRE(attune_registry_create(&options, &registry_) == ATTUNE_OK);
 }
 

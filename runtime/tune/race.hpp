@@ -46,10 +46,10 @@ struct RaceResult {
 
 /// Successive halving (Karnin, Koren, Somekh 2013), then a duel. A round times each candidate once, in shuffled order,
 /// so that drift of the clock meets all alike. After a stage the slower half by median leaves, save the heuristic's
-/// choice, and so do the hopeless; the rest runs twice as many rounds. The last one duels with the heuristic's choice over fresh rounds:
-/// the measurements that chose it flatter it. It wins where confidence_that_second_is_smaller() and the median of the
-/// gains reach what the rules ask for; then equal kernels are confused at most once in 1 / (1 - confidence) races.
-/// Stages take three quarters of the time at most, the rest is for the duel.
+/// choice, and so do the hopeless; the rest runs twice as many rounds. The last one duels with the heuristic's choice
+/// over fresh rounds: the measurements that chose it flatter it. It wins where confidence_that_second_is_smaller() and
+/// the median of the gains reach what the rules ask for; then equal kernels are confused at most once in 1 / (1 -
+/// confidence) races. Stages take three quarters of the time at most, the rest is for the duel.
 RaceResult race(int candidates, const RaceRules& rules, const RaceTrack& track);
 
 }  // namespace attune::tune

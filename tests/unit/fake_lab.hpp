@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.hpp"
 #include "generator/hash.hpp"
+#include "runtime/error.hpp"
 #include "runtime/random.hpp"
 #include "runtime/tune/lab.hpp"
 

@@ -6,7 +6,6 @@
 #include <bit>
 #include <filesystem>
 #include <memory>
-#include <ranges>
 #include <span>
 
 #include "generator/check.hpp"
@@ -219,7 +218,8 @@ Exit spec_from(const Options& options) {
                  counted(static_cast<long long>(spec.variants), "kernel"));
     }
   }
-  for (const UnservedProblem& one : needed.unserved | std::views::take(listed_problems)) {
+  const std::size_t listed = std::min(needed.unserved.size(), listed_problems);
+  for (const UnservedProblem& one : std::span(needed.unserved).first(listed)) {
     fmt::print(stderr, "attune: no kernel can serve {} on {}: {}\n", one.problem, one.device,
                fmt::join(one.reasons, "; "));
   }

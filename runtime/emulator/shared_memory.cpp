@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace attune::emulator {
@@ -41,7 +42,7 @@ void SharedMemory::reset() {
     granule.bytes.reset();
   }
   // What a kernel reads by mistake should not look like what it expects.
-  std::memset(data_.data(), 0xff, data_.size());
+  std::ranges::fill(data_, std::byte{0xff});
 }
 
 std::optional<SharedMemory::Problem> SharedMemory::misplaced(unsigned address, unsigned bytes) const {

@@ -132,16 +132,18 @@ TEST_CASE("run holds decode kernels to the reference, on small problems or on th
                          "paged: [false, true]\nsoftcap: [false, true]\nrotary: [none, halves]\n";
   const ToolResult small = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
   CHECK(small.exit_code == 0);
-  for (const json& check : json::parse(small.out)["checks"]) {
+  const json report = json::parse(small.out);
+  for (const json& check : report["checks"]) {
     CHECK(check["ok"] == true);
     CHECK(check["problems"] == 5);
     CHECK(check["error_over_tolerance"] > 0);
   }
-  CHECK(json::parse(small.out)["checks"].size() == 8);
+  CHECK(report["checks"].size() == 8);
   const ToolResult one = attune_tool({"run", spec.string(), "--device", "emulator", "--heads-q", "4", "--heads-kv", "2",
                                       "--seqlen-k", "100", "--json"});
   CHECK(one.exit_code == 0);
-  for (const json& check : json::parse(one.out)["checks"]) CHECK(check["problems"] == 1);
+  const json of_one = json::parse(one.out);
+  for (const json& check : of_one["checks"]) CHECK(check["problems"] == 1);
   const ToolResult unsound = attune_tool({"run", spec.string(), "--device", "emulator", "--seqlen-q", "17"});
   CHECK(unsound.exit_code == 2);
   CHECK(contains(unsound.err, "seqlen_q is 17"));

@@ -13,6 +13,7 @@
 #include "generator/check.hpp"
 #include "generator/json_fields.hpp"
 #include "generator/template_file.hpp"
+#include "generator/variant_json.hpp"
 
 namespace attune {
 namespace {
@@ -179,17 +180,6 @@ class TunedReader {
   Result<TunedFile> result_;
 };
 
-Json json_of(const Variant& variant) {
-  const Family& family = family_of(variant);
-  Json object{{"template", family.name}};
-  for (const std::string_view key : family.keys) {
-    const Field& field = *find_field(key);
-    const int value = variant.*field.member;
-    if (value != family.defaults.*field.member) object[std::string(key)] = json_value(field, value);
-  }
-  return object;
-}
-
 Result<std::string> whole_file_problem(const std::string& file, std::string what, std::string fix) {
   return {.value = {}, .problems = {{{file, 0, 0}, std::move(what), std::move(fix)}}};
 }
@@ -234,7 +224,7 @@ std::string tuned_file_text(const TunedFile& file) {
       json_line(gpu), file.rows.empty() ? " []" : "");
   for (const TunedLine& row : file.rows) {
     const TunedResult& result = row.result;
-    const Json rest{{"variant", json_of(result.variant)},
+    const Json rest{{"variant", variant_json(result.variant)},
                     {"microseconds", result.microseconds},
                     {"default_microseconds", result.default_microseconds},
                     {"confidence", result.confidence},

@@ -4,8 +4,8 @@
 
 namespace attune {
 
-nlohmann::ordered_json values_json(const Variant& variant) {
-  auto values = nlohmann::ordered_json::object();
+Json values_json(const Variant& variant) {
+  auto values = Json::object();
   for (const std::string_view key : family_of(variant).keys) {
     const Field& field = *find_field(key);
     values[std::string{key}] = value_text(field, variant.*field.member);
@@ -13,7 +13,7 @@ nlohmann::ordered_json values_json(const Variant& variant) {
   return values;
 }
 
-std::optional<Variant> variant_of(int family, const nlohmann::ordered_json& values, std::string& problem) {
+std::optional<Variant> variant_of(int family, const Json& values, std::string& problem) {
   const Family& known = families()[static_cast<std::size_t>(family)];
   const auto refuse = [&](std::string what) {
     problem = std::move(what);
@@ -37,6 +37,17 @@ std::optional<Variant> variant_of(int family, const nlohmann::ordered_json& valu
         fmt::format("the kernel has {} of the {} keys of template {}", values.size(), known.keys.size(), known.name));
   }
   return variant;
+}
+
+Json variant_json(const Variant& variant) {
+  const Family& family = family_of(variant);
+  Json object{{"template", family.name}};
+  for (const std::string_view key : family.keys) {
+    const Field& field = *find_field(key);
+    const int value = variant.*field.member;
+    if (value != family.defaults.*field.member) object[std::string(key)] = json_value(field, value);
+  }
+  return object;
 }
 
 }  // namespace attune

@@ -52,19 +52,12 @@ void print_decision_json(const Decision& decision) {
 Exit explain(const Options& options, const CLI::App& app) {
   const Problem problem = options.problem.problem();
   if (!options.decode.decode && !report_unsound(problem)) return Exit::bad_usage;
-  Device device;
-  if (!options.arch.empty()) {
-    device = device_of(*find_arch(options.arch));
-  } else if (const Found<Gpu> gpu = find_gpu()) {
-    device = gpu->device;
-  } else {
-    fmt::print(stderr, "attune: no GPU to explain for ({}); name one with --arch, sm_90 say\n", gpu.problem);
-    return Exit::machine_lacks;
-  }
+  const std::optional<Device> device = device_for(options.arch, "explain for");
+  if (!device) return Exit::machine_lacks;
   if (options.decode.decode) {
-    return explain_decode(options.decode.problem(options.problem, app), device, options.json);
+    return explain_decode(options.decode.problem(options.problem, app), *device, options.json);
   }
-  const Decision decision = decide(problem, device, ReadyKernels(), default_tuned_tables());
+  const Decision decision = decide(problem, *device, ReadyKernels(), default_tuned_tables());
   if (options.json) {
     print_decision_json(decision);
   } else {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 
@@ -92,6 +93,14 @@ std::vector<Arch> resolve_archs(const std::vector<std::string>& names) {
   const Found<Gpu> gpu = find_gpu();
   if (gpu) return {arch_of(gpu->device)};
   return {*find_arch("sm_80"), *find_arch("sm_90")};
+}
+
+std::optional<Device> device_for(const std::string& arch, std::string_view purpose) {
+  if (!arch.empty()) return device_of(*find_arch(arch));
+  const Found<Gpu> gpu = find_gpu();
+  if (gpu) return gpu->device;
+  fmt::print(stderr, "attune: no GPU to {} ({}); name one with --arch, sm_90 say\n", purpose, gpu.problem);
+  return std::nullopt;
 }
 
 Arch emulated_arch() {

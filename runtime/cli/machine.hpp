@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generator/arch.hpp"
@@ -41,6 +42,10 @@ Found<Disassembler> find_disassembler();
 /// A program of the CUDA toolkit, looked for where the build looks for nvcc: in cuda_tool_places.
 std::optional<std::filesystem::path> find_cuda_tool(const std::string& name);
 inline constexpr const char* cuda_tool_places = "PATH, $CUDA_HOME/bin, $CUDA_PATH/bin or /usr/local/cuda/bin";
+
+/// The GPU that --arch names, else that of this machine; where there is neither, that is said, with what it was for
+/// ("explain for").
+std::optional<Device> device_for(const std::string& arch, std::string_view purpose);
 
 /// Adds --arch, once or (for a list) any number of times; an unknown name is bad usage.
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description);

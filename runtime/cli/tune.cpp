@@ -318,16 +318,9 @@ Exit tune_command_main(const Options& options) {
     return Exit::bad_usage;
   }
   if (!options.dry_run) return run(options, *specs, *problems);
-  Device device;
-  if (!options.arch.empty()) {
-    device = device_of(*find_arch(options.arch));
-  } else if (const Found<Gpu> gpu = find_gpu()) {
-    device = gpu->device;
-  } else {
-    fmt::print(stderr, "attune: no GPU to plan for ({}); name one with --arch, sm_90 say\n", gpu.problem);
-    return Exit::machine_lacks;
-  }
-  return plan(options, device, tasks_for(*problems, device, *specs));
+  const std::optional<Device> device = device_for(options.arch, "plan for");
+  if (!device) return Exit::machine_lacks;
+  return plan(options, *device, tasks_for(*problems, *device, *specs));
 }
 
 /// "0/4"

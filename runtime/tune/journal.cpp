@@ -6,30 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "generator/hash.hpp"
+#include "generator/variant_json.hpp"
 #include "runtime/error.hpp"
 
 namespace attune::tune {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int format = 1;
 constexpr std::size_t most_bytes = std::size_t{1} << 30;
-
-Json json_of(const Variant& variant) {
-  const Family& family = family_of(variant);
-  Json object{{"template", family.name}};
-  for (const std::string_view key : family.keys) {
-    const Field& field = *find_field(key);
-    const int value = variant.*field.member;
-    if (value != family.defaults.*field.member) object[std::string(key)] = value_text(field, value);
-  }
-  return object;
-}
 
 /// Throws what nlohmann throws, or std::out_of_range, where the object is not a variant.
 Variant variant_of(const Json& object) {
@@ -38,7 +25,8 @@ Variant variant_of(const Json& object) {
     Variant variant = family.defaults;
     for (const auto& [key, value] : object.items()) {
       const Field* field = find_field(key);
-      if (field != nullptr) variant.*field->member = parse_value(*field, value.get<std::string>()).value();
+      if (field == nullptr) continue;
+      variant.*field->member = parse_value(*field, value.is_string() ? value.get<std::string>() : value.dump()).value();
     }
     return variant;
   }
@@ -241,7 +229,7 @@ void Journal::add_race(const std::string& race, const RaceRecord& record) {
   const std::scoped_lock lock(mutex_);
   if (contents_.races.contains(race)) return;
   Json candidates = Json::array();
-  for (const Variant& variant : record.candidates) candidates.push_back(json_of(variant));
+  for (const Variant& variant : record.candidates) candidates.push_back(variant_json(variant));
   append(Json{{"race", race},
               {"problem", record.problem},
               {"work", record.work},
@@ -264,7 +252,7 @@ void Journal::add_outcome(const std::string& race, const Outcome& outcome) {
   const std::scoped_lock lock(mutex_);
   append(Json{{"outcome", race},
               {"complete", outcome.complete},
-              {"heuristic", json_of(outcome.heuristic)},
+              {"heuristic", variant_json(outcome.heuristic)},
               {"table", tuned_text({.gpu = contents_.identity.gpu, .rows = {outcome.row}})}}
              .dump(),
          true);

@@ -54,7 +54,7 @@ std::shared_ptr<const LoadedBundle> LoadedBundle::from_memory(std::string_view b
   return std::shared_ptr<const LoadedBundle>(new LoadedBundle({}, read(bytes, where)));
 }
 
-Bundles environment_bundles(const std::function<void(const std::string&)>& log) {
+Bundles environment_bundles(const LineLog& log) {
   const char* const value = std::getenv("ATTUNE_BUNDLES");  // NOLINT(concurrency-mt-unsafe): only read here
   Bundles bundles;
   std::string_view left = value != nullptr ? value : "";

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include "generator/bundle.hpp"
 #include "runtime/embedded.hpp"
+#include "runtime/log.hpp"
 
 namespace attune {
 
@@ -37,7 +37,7 @@ using Bundles = std::vector<std::shared_ptr<const LoadedBundle>>;
 
 /// What $ATTUNE_BUNDLES names: files with colons between them, first come first. One that is refused is left out, with
 /// a line to `log`.
-Bundles environment_bundles(const std::function<void(const std::string&)>& log);
+Bundles environment_bundles(const LineLog& log);
 
 /// Adds a bundle in memory that stays: every registry created from now on has its kernels. Throws as from_memory().
 /// Thread-safe.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <system_error>
 
@@ -24,7 +23,7 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-CacheLog or_silence(CacheLog log) {
+LineLog or_silence(LineLog log) {
   return log ? std::move(log) : [](const std::string&) {};
 }
 
@@ -38,15 +37,13 @@ fs::path default_cache_root() {
   return {};
 }
 
-void log_to_stderr(const std::string& line) { fmt::print(stderr, "attune: {}\n", line); }
-
-Cache::Cache(fs::path root, CacheLog log, long long limit)
+Cache::Cache(fs::path root, LineLog log, long long limit)
     : root_(std::move(root)),
       log_(or_silence(std::move(log))),
       limit_(limit),
       said_not_kept_(std::make_shared<std::atomic<bool>>(false)) {}
 
-Cache::Cache(fs::path root, CacheLog log) : Cache(std::move(root), std::move(log), 0) { limit_ = cache_limit(log_); }
+Cache::Cache(fs::path root, LineLog log) : Cache(std::move(root), std::move(log), 0) { limit_ = cache_limit(log_); }
 
 void Cache::say_not_kept(const std::string& reason) const {
   if (!said_not_kept_->exchange(true)) log_("kernels are not kept on disk: " + reason);

@@ -13,6 +13,7 @@
 
 #include "runtime/compile.hpp"
 #include "runtime/files.hpp"
+#include "runtime/log.hpp"
 
 namespace attune {
 
@@ -54,22 +55,16 @@ struct Pruned {
   long long bytes_left = 0;
 };
 
-/// Where a cache says, in one line, what it dropped or could not do.
-using CacheLog = std::function<void(const std::string&)>;
-
-/// Writes the line to stderr after "attune: ".
-void log_to_stderr(const std::string& line);
-
 /// One cache folder, shared by any number of threads and processes. An empty root means no caching, and so does a
 /// folder that another user than root and the effective one may write to: what lies in it is executed. A folder that
 /// cannot be written still serves what it holds.
 class Cache {
  public:
   /// Holds at most as much as $ATTUNE_CACHE_BYTES says, else 1 GiB.
-  explicit Cache(std::filesystem::path root, CacheLog log = log_to_stderr);
+  explicit Cache(std::filesystem::path root, LineLog log = log_to_stderr);
 
   /// Holds at most `limit` bytes; 0: as many as there are.
-  Cache(std::filesystem::path root, CacheLog log, long long limit);
+  Cache(std::filesystem::path root, LineLog log, long long limit);
 
   /// The kernel if the cache holds it whole. An altered or cut entry is dropped, said once through `log`.
   std::optional<Compiled> find(const CacheKey& key) const;
@@ -100,7 +95,7 @@ class Cache {
   void say_not_kept(const std::string& reason) const;
 
   std::filesystem::path root_;
-  CacheLog log_;
+  LineLog log_;
   long long limit_;
   std::shared_ptr<std::atomic<bool>> said_not_kept_;  ///< shared by copies: said once
 };

@@ -29,7 +29,7 @@ std::optional<long long> parse_bytes(std::string_view text) {
   return count << shift;
 }
 
-long long cache_limit(const std::function<void(const std::string&)>& log) {
+long long cache_limit(const LineLog& log) {
   const char* value = std::getenv("ATTUNE_CACHE_BYTES");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
   if (value == nullptr || *value == '\0') return default_cache_bytes;
   if (const auto bytes = parse_bytes(value)) return *bytes;

@@ -1,10 +1,11 @@
 // How much a cache folder may hold.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "runtime/log.hpp"
 
 namespace attune {
 
@@ -15,6 +16,6 @@ inline constexpr long long default_cache_bytes = 1LL << 30;
 std::optional<long long> parse_bytes(std::string_view text);
 
 /// What $ATTUNE_CACHE_BYTES says, 0 for no limit, else the default. A value that is no size is said through `log`.
-long long cache_limit(const std::function<void(const std::string&)>& log);
+long long cache_limit(const LineLog& log);
 
 }  // namespace attune

@@ -142,6 +142,14 @@ void sync_folder(const std::filesystem::path& path) {
   if (fd.open()) ::fsync(fd.get());
 }
 
+ScratchFolder::ScratchFolder(std::string_view prefix)
+    : path_(make_unique_folder(std::filesystem::temp_directory_path() / prefix)) {}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
 std::filesystem::path make_unique_folder(const std::filesystem::path& prefix) {
   std::string name = prefix.string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) fail("cannot create a folder", prefix);

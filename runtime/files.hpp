@@ -63,6 +63,21 @@ void sync_folder(const std::filesystem::path& path);
 /// std::filesystem::filesystem_error.
 std::filesystem::path make_unique_folder(const std::filesystem::path& prefix);
 
+/// A new folder for this user alone that goes with everything in it.
+class ScratchFolder {
+ public:
+  /// In the system's folder for temporary files. Throws std::filesystem::filesystem_error.
+  explicit ScratchFolder(std::string_view prefix = "attune-");
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 /// Holds a lock file exclusively, between threads and processes alike. The kernel of the operating system
 /// frees it when its holder dies; the file is removed when its holder is done, and a waiter that then has the lock of
 /// a file without a name, or with another one behind it, asks again.

@@ -13,11 +13,11 @@
 
 namespace attune {
 
-GpuKernels::GpuKernels(attune_compile_policy policy, const ReadyKernels& ready, std::vector<TunedTable> tuned,
-                       const Cache& cache, Counters& counters, Log log)
+GpuKernels::GpuKernels(attune_compile_policy policy, const ReadyKernels& ready, TunedDevices& tuned, const Cache& cache,
+                       Counters& counters, Log log)
     : policy_(policy),
       ready_(ready),
-      tuned_(std::move(tuned)),
+      tuned_(tuned),
       cache_(cache),
       counters_(counters),
       log_(std::move(log)),

@@ -28,8 +28,8 @@ namespace attune {
 /// Thread-safe. Once a problem's kernel is loaded, finding it takes no lock and allocates nothing.
 class GpuKernels {
  public:
-  /// What is ready, the cache and the counters outlive it. Throws Error{ATTUNE_NO_DEVICE} without a driver.
-  GpuKernels(attune_compile_policy policy, const ReadyKernels& ready, std::vector<TunedTable> tuned, const Cache& cache,
+  /// What is ready, the tables, the cache and the counters outlive it. Throws Error{ATTUNE_NO_DEVICE} without a driver.
+  GpuKernels(attune_compile_policy policy, const ReadyKernels& ready, TunedDevices& tuned, const Cache& cache,
              Counters& counters, Log log);
 
   [[nodiscard]] const Driver& driver() const { return driver_; }
@@ -106,7 +106,7 @@ class GpuKernels {
 
   const attune_compile_policy policy_;
   const ReadyKernels& ready_;
-  TunedDevices tuned_;
+  TunedDevices& tuned_;
   const Cache& cache_;
   Counters& counters_;
   const Log log_;

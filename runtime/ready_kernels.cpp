@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "runtime/cache.hpp"
-
 namespace attune {
 
-ReadyKernels::ReadyKernels(std::span<const std::filesystem::path> bundles) {
+ReadyKernels::ReadyKernels(std::span<const std::filesystem::path> bundles, const LineLog& log) {
   for (const std::filesystem::path& file : bundles) bundles_.push_back(LoadedBundle::from_file(file));
-  std::ranges::copy(environment_bundles(log_to_stderr), std::back_inserter(bundles_));
+  std::ranges::copy(environment_bundles(log), std::back_inserter(bundles_));
   std::ranges::copy(registered_bundles(), std::back_inserter(bundles_));
   for (const auto& bundle : bundles_) add(bundle->kernels());
   add(embedded_kernels());

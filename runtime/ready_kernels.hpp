@@ -8,16 +8,17 @@
 
 #include "runtime/bundle.hpp"
 #include "runtime/embedded.hpp"
+#include "runtime/log.hpp"
 
 namespace attune {
 
 /// What a registry can load as it is.
 class ReadyKernels {
  public:
-  /// Of these bundles, then of those that $ATTUNE_BUNDLES names (refused ones are left out, with a line on stderr), of
-  /// those that the process has added, and of the library. Throws Error{ATTUNE_INVALID_ARGUMENT} when one of `bundles`
-  /// is refused.
-  explicit ReadyKernels(std::span<const std::filesystem::path> bundles = {});
+  /// Of these bundles, then of those that $ATTUNE_BUNDLES names (refused ones are left out, which is said through
+  /// `log`), of those that the process has added, and of the library. Throws Error{ATTUNE_INVALID_ARGUMENT} when one of
+  /// `bundles` is refused.
+  explicit ReadyKernels(std::span<const std::filesystem::path> bundles = {}, const LineLog& log = log_to_stderr);
 
   /// These alone, in the order of preference; of two of the same variant only the first counts. They outlive it.
   explicit ReadyKernels(std::span<const EmbeddedKernel> kernels) { add(kernels); }

@@ -60,7 +60,7 @@ std::filesystem::path default_record_path() {
   return value == nullptr ? "" : value;
 }
 
-Recorder::Recorder(const std::filesystem::path& path, CacheLog log) : path_(expanded(path)), log_(std::move(log)) {
+Recorder::Recorder(const std::filesystem::path& path, LineLog log) : path_(expanded(path)), log_(std::move(log)) {
   append("");
 }
 
@@ -93,8 +93,8 @@ void Recorder::append(std::string_view line) {
                    std::error_code(errno, std::generic_category()).message()));
 }
 
-std::unique_ptr<Recorder> open_recorder(const std::filesystem::path& path) {
-  return path.empty() ? nullptr : std::make_unique<Recorder>(path);
+std::unique_ptr<Recorder> open_recorder(const std::filesystem::path& path, LineLog log) {
+  return path.empty() ? nullptr : std::make_unique<Recorder>(path, std::move(log));
 }
 
 std::vector<Recorded> merged(const std::vector<Recorded>& recorded) {

@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,8 +27,8 @@
 #include <vector>
 
 #include "generator/diagnostic.hpp"
-#include "runtime/cache.hpp"
 #include "runtime/decode_problem.hpp"
+#include "runtime/log.hpp"
 #include "runtime/problem.hpp"
 #include "runtime/store_problem.hpp"
 #include "runtime/table_check.hpp"
@@ -58,7 +57,7 @@ class Recorder {
  public:
   /// Makes the file where there is none; %p in its name is the process's id. A file that cannot be written is said once
   /// through `log` and costs nothing but the record.
-  explicit Recorder(const std::filesystem::path& path, CacheLog log = log_to_stderr);
+  explicit Recorder(const std::filesystem::path& path, LineLog log = log_to_stderr);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -77,14 +76,14 @@ class Recorder {
   void append(std::string_view line);
 
   std::filesystem::path path_;
-  CacheLog log_;
+  LineLog log_;
   std::mutex mutex_;
   std::map<RecordGroup, Entry> met_;
   bool broken_ = false;  ///< writing failed, which was said
 };
 
 /// Null where the path is empty.
-std::unique_ptr<Recorder> open_recorder(const std::filesystem::path& path);
+std::unique_ptr<Recorder> open_recorder(const std::filesystem::path& path, LineLog log = log_to_stderr);
 
 /// One line of a record, with a newline.
 std::string record_line(const Recorded& recorded);

@@ -26,20 +26,25 @@ namespace attune {
 struct Registry::State {
   explicit State(RegistryOptions options)
       : policy(options.policy),
-        ready(options.ready ? std::move(*options.ready) : ReadyKernels(options.bundles)),
-        tuned(std::move(options.tuned)),
         log(std::move(options.log)),
-        cache(std::move(options.cache_root), [this](const std::string& line) { log(ATTUNE_LOG_WARNING, line); }),
-        recorder(open_recorder(options.record)) {
+        ready(options.ready ? std::move(*options.ready) : ReadyKernels(options.bundles, warnings())),
+        cache(std::move(options.cache_root), warnings()),
+        recorder(open_recorder(options.record, warnings())) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) {
       emulated.emplace(policy, ready, cache, counters, options.emulator_seed);
+    } else {
+      tuned.emplace(options.tuned ? std::move(*options.tuned) : default_tuned_tables(warnings()));
     }
   }
 
+  [[nodiscard]] LineLog warnings() const {
+    return [this](const std::string& line) { log(ATTUNE_LOG_WARNING, line); };
+  }
+
   const attune_compile_policy policy;
-  const ReadyKernels ready;
-  std::vector<TunedTable> tuned;  ///< until a driver takes them
   const Log log;
+  const ReadyKernels ready;
+  std::optional<TunedDevices> tuned;  ///< none for the emulator: nobody times its kernels
   const Cache cache;
   Counters counters;
   const std::unique_ptr<Recorder> recorder;  ///< null: nothing is recorded
@@ -73,8 +78,7 @@ struct Registry::State {
 GpuKernels& Registry::State::gpu() {
   if (GpuKernels* kernels = opened.load(std::memory_order_acquire)) return *kernels;
   const std::lock_guard lock(opening);
-  if (gpu_owner == nullptr)
-    gpu_owner = std::make_unique<GpuKernels>(policy, ready, std::move(tuned), cache, counters, log);
+  if (gpu_owner == nullptr) gpu_owner = std::make_unique<GpuKernels>(policy, ready, *tuned, cache, counters, log);
   opened.store(gpu_owner.get(), std::memory_order_release);
   return *gpu_owner;
 }

@@ -22,9 +22,9 @@ struct RegistryOptions {
   std::uint64_t emulator_seed = 1;
   attune_compile_policy policy = ATTUNE_COMPILE_MISSING;
   std::filesystem::path cache_root = default_cache_root();
-  std::vector<std::filesystem::path> bundles = {};  ///< files whose kernels come before all others
-  std::optional<ReadyKernels> ready = {};           ///< in place of theirs and of all others
-  std::vector<TunedTable> tuned = default_tuned_tables();
+  std::vector<std::filesystem::path> bundles = {};    ///< files whose kernels come before all others
+  std::optional<ReadyKernels> ready = {};             ///< in place of theirs and of all others
+  std::optional<std::vector<TunedTable>> tuned = {};  ///< in place of default_tuned_tables(); the emulator has none
   Log log = warn_on_stderr;
   std::filesystem::path record = default_record_path();  ///< where to record calls (record.hpp); empty: nowhere
 };

@@ -13,7 +13,7 @@ namespace attune {
 namespace {
 
 /// The table of a text; where it cannot be used, that is said.
-void take_table(std::vector<TunedTable>& tables, Result<TunedTable> read, const CacheLog& log) {
+void take_table(std::vector<TunedTable>& tables, Result<TunedTable> read, const LineLog& log) {
   if (read.ok()) {
     tables.push_back(std::move(read.value));
     return;
@@ -27,7 +27,7 @@ std::string capability_text(int capability) { return fmt::format("{}.{}", capabi
 
 }  // namespace
 
-std::vector<TunedTable> default_tuned_tables(const CacheLog& log) {
+std::vector<TunedTable> default_tuned_tables(const LineLog& log) {
   const char* variable = std::getenv("ATTUNE_TUNED");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
   const std::string_view wanted = variable == nullptr ? "" : variable;
   std::vector<TunedTable> tables;

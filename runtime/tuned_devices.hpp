@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cache.hpp"
+#include "runtime/log.hpp"
 #include "runtime/tuned_distance.hpp"
 
 namespace attune {
 
 /// The tables in the order of preference. ATTUNE_TUNED says which: the path of one file, or `off` for none; unset or
 /// empty, those that are built in. A file that cannot be used is said once through `log`, and is not used.
-std::vector<TunedTable> default_tuned_tables(const CacheLog& log = log_to_stderr);
+std::vector<TunedTable> default_tuned_tables(const LineLog& log = log_to_stderr);
 
 /// The first table that was measured on such a GPU, or why there is none.
 struct TunedSource {

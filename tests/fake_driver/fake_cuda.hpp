@@ -47,6 +47,7 @@ static_assert(sizeof(FakeTensorMap) <= sizeof(AttuneTensorMap));
 struct FakeCuda {
   // How it behaves.
   std::atomic<int> current_device{-1};      ///< of threads that have set no context themselves; -1: no context
+  std::atomic<bool> too_old{false};         ///< a driver that has none of the functions asked of it
   std::atomic<bool> refuse_fatbins{false};  ///< as a GPU for which they hold no code
   std::atomic<int> capability{90};
   std::atomic<int> fail_load{0};    ///< CUresult of the next load, once
@@ -73,6 +74,7 @@ struct FakeCuda {
   void reset() {
     ++resets;  // and no thread has a context of its own any more
     current_device = -1;
+    too_old = false;
     refuse_fatbins = false;
     capability = 90;
     fail_load = 0;

@@ -292,7 +292,7 @@ extern "C" {
                                                           unsigned long long, int*) {
   *address = nullptr;
   for (const Entry& candidate : entries()) {
-    if (candidate.name == name && version >= candidate.introduced) *address = candidate.address;
+    if (!state().too_old && candidate.name == name && version >= candidate.introduced) *address = candidate.address;
   }
   return success;
 }

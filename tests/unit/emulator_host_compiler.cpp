@@ -11,57 +11,22 @@
 #include "runtime/emulator/seam.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
+#include "tests/unit/environment.hpp"
 
 using namespace attune;
 using emulator::HostCompiler;
+using testing::EnvironmentVariable;
 namespace fs = std::filesystem;
 
 namespace {
 
-/// An environment variable with another value while this lives.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Setting() {
-    if (before_) {
-      ::setenv(name_, before_->c_str(), 1);
-    } else {
-      ::unsetenv(name_);
-    }
-  }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
-class Folder {
- public:
-  Folder() : path_(make_unique_folder(fs::temp_directory_path() / "attune-test-")) {}
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
-  /// A program that a shell runs.
-  [[nodiscard]] fs::path script(const std::string& name, const std::string& body) const {
-    std::ofstream(path_ / name) << "#!/bin/sh\n" << body << "\n";
-    fs::permissions(path_ / name, fs::perms::owner_all);
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
+/// A program that a shell runs.
+fs::path script(const ScratchFolder& folder, const std::string& name, const std::string& body) {
+  fs::path file = folder.path() / name;
+  std::ofstream(file) << "#!/bin/sh\n" << body << "\n";
+  fs::permissions(file, fs::perms::owner_all);
+  return file;
+}
 
 std::string text_of(const fs::path& path) { return read_file(path, 1 << 20).value_or(""); }
 
@@ -121,8 +86,8 @@ TEST_CASE("what does not compile is said in the compiler's words, with the emitt
 }
 
 TEST_CASE("a compilation leaves nothing behind, whether it succeeds or not") {
-  const Folder temporary;
-  const Setting setting("TMPDIR", temporary.path());
+  const ScratchFolder temporary;
+  const EnvironmentVariable setting("TMPDIR", temporary.path());
   const HostCompiler compiler;
   CHECK_FALSE(compiler.compile(small_kernel("")).image.empty());
   CHECK_THROWS_AS((void)compiler.compile(small_kernel("?")), Error);
@@ -130,11 +95,11 @@ TEST_CASE("a compilation leaves nothing behind, whether it succeeds or not") {
 }
 
 TEST_CASE("CXX may bring arguments, which compilations get too") {
-  const Folder folder;
+  const ScratchFolder folder;
   const std::string real = HostCompiler().path();
   const fs::path wrapper =
-      folder.script("wrapper", "echo \"$@\" >>" + folder.path().string() + "/log\nshift\nexec " + real + " \"$@\"");
-  const Setting setting("CXX", "  " + wrapper.string() + "  --first ");
+      script(folder, "wrapper", "echo \"$@\" >>" + folder.path().string() + "/log\nshift\nexec " + real + " \"$@\"");
+  const EnvironmentVariable setting("CXX", "  " + wrapper.string() + "  --first ");
   const HostCompiler compiler;
   CHECK(compiler.path() == wrapper.string() + " --first");
   CHECK(contains(compiler.identity(), compiler.path()));
@@ -149,25 +114,26 @@ TEST_CASE("CXX may bring arguments, which compilations get too") {
 
 TEST_CASE("without a compiler the message says where it looked") {
   {
-    const Setting setting("CXX", "/nowhere/g++ -m32");
+    const EnvironmentVariable setting("CXX", "/nowhere/g++ -m32");
     CHECK(contains(message_of(ATTUNE_NOT_COMPILED, [] { const HostCompiler compiler; }), "CXX names /nowhere/g++"));
   }
-  const Folder folder;
-  const Setting none("CXX", "");
-  const Setting path("PATH", folder.path());
+  const ScratchFolder folder;
+  const EnvironmentVariable none("CXX", "");
+  const EnvironmentVariable path("PATH", folder.path());
   CHECK(contains(message_of(ATTUNE_NOT_COMPILED, [] { const HostCompiler compiler; }), "PATH"));
 }
 
 TEST_CASE("a compiler that fails, dies or leaves nothing is an error that says so") {
-  const Folder folder;
+  const ScratchFolder folder;
   const auto compile_with = [&](const std::string& body) {
-    const Setting setting("CXX", folder.script("cxx", "[ \"$1\" = --version ] && echo fake && exit 0\n" + body));
+    const EnvironmentVariable setting("CXX",
+                                      script(folder, "cxx", "[ \"$1\" = --version ] && echo fake && exit 0\n" + body));
     return message_of(ATTUNE_COMPILE_ERROR, [] { (void)HostCompiler().compile(small_kernel("")); });
   };
   CHECK(contains(compile_with("echo no licence; exit 4"), "exit code 4"));
   CHECK(contains(compile_with("echo no licence >&2; exit 4"), "no licence"));
   CHECK(contains(compile_with("kill -9 $$"), "signal 9"));
   CHECK(contains(compile_with("exit 0"), "left no kernel.so"));
-  const Setting setting("CXX", folder.script("broken", "exit 1"));
+  const EnvironmentVariable setting("CXX", script(folder, "broken", "exit 1"));
   CHECK(contains(message_of(ATTUNE_NOT_COMPILED, [] { const HostCompiler compiler; }), "--version"));
 }

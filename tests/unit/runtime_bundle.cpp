@@ -13,9 +13,11 @@
 #include "generator/check.hpp"
 #include "runtime/choice.hpp"
 #include "runtime/ready_kernels.hpp"
+#include "tests/unit/environment.hpp"
 #include "tests/unit/registry_bench.hpp"
 
 using namespace attune;
+using testing::EnvironmentVariable;
 using namespace attune::registry_tests;
 
 namespace {
@@ -55,15 +57,6 @@ attune_prefill_args some_args() {
   return call.args();
 }
 
-/// $ATTUNE_BUNDLES as long as it lives.
-class Environment {
- public:
-  explicit Environment(const std::string& value) { setenv("ATTUNE_BUNDLES", value.c_str(), 1); }
-  ~Environment() { unsetenv("ATTUNE_BUNDLES"); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-};
-
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
@@ -84,7 +77,7 @@ TEST_CASE(
   const Variant variant = own_variant_of_a_program();
   const std::string first = written(bench, "first.attune", bundle_of(variant, "first"));
   const std::string second = written(bench, "second.attune", bundle_of(variant, "second"));
-  const Environment environment(second);
+  const EnvironmentVariable environment("ATTUNE_BUNDLES", second);
   CHECK(ReadyKernels().find(variant)->fatbin == "second");
   const std::vector<std::filesystem::path> files{first};
   const ReadyKernels ready(files);
@@ -146,7 +139,7 @@ TEST_CASE("a bundle of the environment that does not fit is left out with a line
   const Bench bench;
   const std::string good = written(bench, "good.attune", bundle_of(own_variant_of_a_program()));
   const std::string bad = written(bench, "bad.attune", "no bundle");
-  const Environment environment(bad + "::" + good + ":");
+  const EnvironmentVariable environment("ATTUNE_BUNDLES", bad + "::" + good + ":");
   std::vector<std::string> lines;
   const Bundles bundles = environment_bundles([&](const std::string& line) { lines.push_back(line); });
   REQUIRE(bundles.size() == 1);

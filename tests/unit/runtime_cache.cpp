@@ -11,8 +11,10 @@
 
 #include "runtime/error.hpp"
 #include "tests/unit/cache_bench.hpp"
+#include "tests/unit/environment.hpp"
 
 using namespace attune;
+using testing::EnvironmentVariable;
 using namespace attune::cache_tests;
 
 TEST_CASE("a kernel is built once, then found whole") {
@@ -399,29 +401,16 @@ TEST_CASE("a lock file that is removed when its holder is done still has one hol
 }
 
 TEST_CASE("the root follows the environment") {
-  const char* names[] = {"ATTUNE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"};
-  std::vector<std::optional<std::string>> before;
-  for (const char* name : names) {
-    const char* value = std::getenv(name);
-    before.push_back(value != nullptr ? std::optional<std::string>(value) : std::nullopt);
-  }
-  ::setenv("ATTUNE_CACHE_DIR", "/a", 1);
-  ::setenv("XDG_CACHE_HOME", "/x", 1);
-  ::setenv("HOME", "/h", 1);
+  const EnvironmentVariable own("ATTUNE_CACHE_DIR", "/a");
+  const EnvironmentVariable xdg("XDG_CACHE_HOME", "/x");
+  const EnvironmentVariable home("HOME", "/h");
   CHECK(default_cache_root() == "/a");
-  ::unsetenv("ATTUNE_CACHE_DIR");
+  own.set({});
   CHECK(default_cache_root() == "/x/attune");
-  ::setenv("XDG_CACHE_HOME", "relative", 1);
+  xdg.set("relative");
   CHECK(default_cache_root() == "/h/.cache/attune");
-  ::unsetenv("XDG_CACHE_HOME");
+  xdg.set({});
   CHECK(default_cache_root() == "/h/.cache/attune");
-  ::unsetenv("HOME");
+  home.set({});
   CHECK(default_cache_root().empty());
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (before[i]) {
-      ::setenv(names[i], before[i]->c_str(), 1);
-    } else {
-      ::unsetenv(names[i]);
-    }
-  }
 }

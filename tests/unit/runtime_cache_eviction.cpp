@@ -8,8 +8,10 @@
 
 #include "runtime/cache_limit.hpp"
 #include "tests/unit/cache_bench.hpp"
+#include "tests/unit/environment.hpp"
 
 using namespace attune;
+using testing::EnvironmentVariable;
 using namespace attune::cache_tests;
 using namespace std::chrono_literals;
 
@@ -92,12 +94,10 @@ TEST_CASE("sizes are read as people write them") {
 }
 
 TEST_CASE("the limit follows the environment; a bad one is said, and 1 GiB it is") {
-  const char* const name = "ATTUNE_CACHE_BYTES";
-  const char* const value = std::getenv(name);
-  const std::optional<std::string> before = value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+  const EnvironmentVariable variable("ATTUNE_CACHE_BYTES", {});
   std::vector<std::string> log;
   const auto limit = [&](const char* text) {
-    ::setenv(name, text, 1);
+    variable.set(text);
     log.clear();
     return Cache("/nowhere", [&](const std::string& line) { log.push_back(line); }).limit();
   };
@@ -108,9 +108,8 @@ TEST_CASE("the limit follows the environment; a bad one is said, and 1 GiB it is
   CHECK(limit("lots") == 1LL << 30);
   REQUIRE(log.size() == 1);
   CHECK(log[0].find("ATTUNE_CACHE_BYTES is lots") != std::string::npos);
-  ::unsetenv(name);
+  variable.set({});
   CHECK(Cache("/nowhere").limit() == 1LL << 30);
-  if (before) ::setenv(name, before->c_str(), 1);
 }
 
 TEST_CASE("a kernel too many makes those go that were not used for the longest time") {

@@ -12,27 +12,21 @@
 
 #include "runtime/files.hpp"
 #include "runtime/record.hpp"
+#include "tests/unit/environment.hpp"
 
 using namespace attune;
+using testing::EnvironmentVariable;
 namespace fs = std::filesystem;
 
 namespace {
 
 class RecordFolder {
  public:
-  RecordFolder() : path_(make_unique_folder(fs::temp_directory_path() / "attune-record-")) {}
-  ~RecordFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  RecordFolder(const RecordFolder&) = delete;
-  RecordFolder& operator=(const RecordFolder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-  [[nodiscard]] fs::path file() const { return path_ / "calls.jsonl"; }
+  [[nodiscard]] const fs::path& path() const { return folder_.path(); }
+  [[nodiscard]] fs::path file() const { return path() / "calls.jsonl"; }
 
  private:
-  fs::path path_;
+  ScratchFolder folder_;
 };
 
 std::string text_of(const fs::path& path) {
@@ -240,13 +234,11 @@ TEST_CASE("%p in the name is the process's id, and the environment names the fil
   const auto pid = std::to_string(::getpid());
   { const Recorder recorder(folder.path() / "calls.%p.of-%p.jsonl"); }
   CHECK(fs::exists(folder.path() / ("calls." + pid + ".of-" + pid + ".jsonl")));
-  const char* const before = std::getenv("ATTUNE_RECORD");
-  ::setenv("ATTUNE_RECORD", "/tmp/%p.jsonl", 1);
+  const EnvironmentVariable variable("ATTUNE_RECORD", "/tmp/%p.jsonl");
   CHECK(default_record_path() == "/tmp/%p.jsonl");
-  ::unsetenv("ATTUNE_RECORD");
+  variable.set({});
   CHECK(default_record_path().empty());
   CHECK(open_recorder({}) == nullptr);
-  if (before != nullptr) ::setenv("ATTUNE_RECORD", before, 1);
 }
 
 TEST_CASE("a line that is no problem is named by its place, and the last one is left out until it is whole") {

@@ -63,7 +63,7 @@ TEST_CASE("each problem is served by its row's kernel, those that share a key to
   const TunedTable table = two_rows(tuned_gpu(Driver().device(0)));
   REQUIRE(prefill(2, 4096).key() == prefill(2, 16384).key());
   RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
-  options.tuned = {table};
+  options.tuned = std::vector{table};
   Registry registry(std::move(options));
   const auto threads_for = [&](int seqlen) {
     fake.launches = 0;  // the first from here on is noted
@@ -90,7 +90,8 @@ TEST_CASE("decode is served by its row's kernel") {
   Variant variant = decode_variant(64);
   variant.warps = 2;
   RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
-  options.tuned = {{.gpu = tuned_gpu(Driver().device(0)), .rows = {{problem, result_of(variant)}}}};
+  options.tuned =
+      std::vector{TunedTable{.gpu = tuned_gpu(Driver().device(0)), .rows = {{problem, result_of(variant)}}}};
   Registry registry(std::move(options));
   const api::Decode call{.shape = {.batch = 8,
                                    .seqlen_q = 1,
@@ -113,6 +114,22 @@ TEST_CASE("decode is served by its row's kernel") {
   CHECK(fake.last_launch.block == 2 * threads_of_warp);
 }
 
+TEST_CASE("a registry that found no driver at first has its tables once there is one") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+  options.tuned = std::vector{two_rows(tuned_gpu(Driver().device(0)))};
+  Registry registry(std::move(options));
+  const attune_prefill_args args = args_of(prefill(2, 4096));
+  fake.too_old = true;
+  CHECK(status_of([&] { registry.prefill(args, nullptr); }) == ATTUNE_NO_DEVICE);
+  fake.too_old = false;
+  registry.prefill(args, nullptr);
+  CHECK(fake.last_launch.block == 2 * threads_of_warp);
+}
+
 TEST_CASE("a table of another GPU changes nothing") {
   if (!can_serve()) return;
   const Bench bench;
@@ -121,7 +138,7 @@ TEST_CASE("a table of another GPU changes nothing") {
   TunedGpu gpu = tuned_gpu(Driver().device(0));
   ++gpu.multiprocessors;
   RegistryOptions options = bench.options();
-  options.tuned = {two_rows(gpu)};
+  options.tuned = std::vector{two_rows(gpu)};
   Registry registry(std::move(options));
   registry.prefill(args_of(prefill(2, 4096)), nullptr);
   CHECK(fake.last_launch.block != 2 * threads_of_warp);
@@ -134,7 +151,7 @@ TEST_CASE("a repeated call with a tuned table allocates nothing, loads nothing a
   fake.capability = 80;
   const auto median_ns = [&](const TunedTable& table) {
     RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
-    options.tuned = {table};
+    options.tuned = std::vector{table};
     Registry registry(std::move(options));
     const attune_prefill_args args = args_of(prefill(2, 4096));
     registry.prefill(args, nullptr);

@@ -12,42 +12,16 @@
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
 #include "runtime/tuned_devices.hpp"
+#include "tests/unit/environment.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
 namespace {
 
 using namespace attune;
+using testing::EnvironmentVariable;
 using namespace attune::tuned_tests;
 
 EmbeddedKernel ready_kernel(const Variant& variant) { return {.variant = variant, .name = "kernel", .fatbin = ""}; }
-
-/// ATTUNE_TUNED of this value for as long as it lives.
-class TunedVariable {
- public:
-  explicit TunedVariable(const std::string& value) { setenv("ATTUNE_TUNED", value.c_str(), 1); }
-  ~TunedVariable() { unsetenv("ATTUNE_TUNED"); }
-  TunedVariable(const TunedVariable&) = delete;
-  TunedVariable& operator=(const TunedVariable&) = delete;
-};
-
-class Folder {
- public:
-  Folder() : path_(make_unique_folder(std::filesystem::temp_directory_path() / "attune-tuned-")) {}
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  [[nodiscard]] std::filesystem::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name) << text;
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 const Problem problem = prefill(4, 4096);
 const TunedRow row{problem, result_of(sm80(64, 32))};
@@ -83,19 +57,19 @@ TEST_CASE("what is generated for a tuned problem is the row's variant") {
 }
 
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {
-  const Folder folder;
+  const ScratchFolder folder;
   std::vector<std::string> said;
-  const CacheLog log = [&](const std::string& line) { said.push_back(line); };
+  const LineLog log = [&](const std::string& line) { said.push_back(line); };
   {
-    const TunedVariable variable(folder.write("h200.yaml", tuned_text(table_of())).string());
+    const EnvironmentVariable variable("ATTUNE_TUNED", written(folder, "h200.yaml", tuned_text(table_of())).string());
     CHECK(default_tuned_tables(log) == std::vector<TunedTable>{table_of()});
   }
   {
-    const TunedVariable off("off");
+    const EnvironmentVariable off("ATTUNE_TUNED", "off");
     CHECK(default_tuned_tables(log).empty());
   }
   CHECK(said.empty());
-  const TunedVariable bad(folder.write("bad.yaml", "rows:\n- {}\n- {}\n").string());
+  const EnvironmentVariable bad("ATTUNE_TUNED", written(folder, "bad.yaml", "rows:\n- {}\n- {}\n").string());
   CHECK(default_tuned_tables(log).empty());
   REQUIRE(said.size() == 1);
   CHECK(said[0].find("bad.yaml:2:1: a row stands before gpu: and rows:") != std::string::npos);

@@ -1,9 +1,11 @@
 // Tables of tuned problems for tests; nobody measured them.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "generator/check.hpp"
+#include "runtime/files.hpp"
 #include "runtime/tuned.hpp"
 
 namespace attune::tuned_tests {
@@ -72,6 +74,13 @@ inline TunedTable table_of(const TunedGpu& gpu = h200) {
   table.put({tuned_problem(window), result_of(windowed)});
   table.put({decode(8, 32768), result_of(decode_variant(64))});
   return table;
+}
+
+/// A file of this text in a folder.
+inline std::filesystem::path written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
+  std::filesystem::path file = folder.path() / name;
+  write_file(file, text);
+  return file;
 }
 
 }  // namespace attune::tuned_tests

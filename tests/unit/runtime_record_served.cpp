@@ -162,8 +162,9 @@ TEST_CASE("record, spec, bundle, run: what failed for want of kernels is served,
   std::ofstream(bundle, std::ios::binary) << write_bundle(kernels);
 
   options.bundles = {bundle};
-  // The one forbids to compile, for the other a kernel that pads would not do.
-  for (const attune_compile_policy policy : {ATTUNE_COMPILE_FROZEN, ATTUNE_COMPILE_EXACT}) {
+  for (const attune_compile_policy policy :
+       {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_FROZEN, ATTUNE_COMPILE_EXACT, ATTUNE_COMPILE_BACKGROUND}) {
+    CAPTURE(policy);
     Bench::fake().reset();
     Bench::fake().current_device = 0;
     options.policy = policy;
@@ -172,6 +173,12 @@ TEST_CASE("record, spec, bundle, run: what failed for want of kernels is served,
     CHECK(call_everything(registry, memory) == 3);
     CHECK(Bench::fake().launches == 5);
     CHECK(Bench::fake().loads == 5);
+    const attune_counters counted = registry.counters();
+    CHECK(counted.ready_loads == 5);
+    CHECK(counted.disk_loads == 0);
+    CHECK(counted.compiles == 0);
+    CHECK(counted.fallbacks == 0);
+    CHECK(counted.pending == 0);
     CHECK(Cache(options.cache_root).list().empty());
   }
 }
@@ -204,6 +211,8 @@ TEST_CASE("record, spec, build, run: the emulator compiles nothing that was not 
   {
     Registry registry(options);
     CHECK(call_everything(registry, memory) == 3);
+    CHECK(registry.counters().disk_loads == variants.size());
+    CHECK(registry.counters().compiles == 0);
   }
   CHECK(cache.list().size() == variants.size());
   for (const Recorded& one : read_all(options.record)) CHECK(one.calls == 2);

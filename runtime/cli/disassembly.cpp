@@ -76,14 +76,12 @@ Disassembler::Disassembler() {
 }
 
 InstructionCounts Disassembler::count(std::string_view cubin) const {
-  const fs::path folder = make_unique_folder(fs::temp_directory_path() / "attune-disassembly-");
-  const fs::path file = folder / "kernel.cubin";
-  write_file_durably(file, cubin);
+  const ScratchFolder folder;
+  const fs::path file = folder.path() / "kernel.cubin";
+  write_file(file, cubin);
   const std::string option = path_.filename() == "cuobjdump" ? " -sass" : "";
   const auto text =
       output_of(fmt::format("{}{} {} 2>/dev/null", shell_word(path_.string()), option, shell_word(file.string())));
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
   if (!text) throw Error(ATTUNE_INTERNAL_ERROR, fmt::format("{} cannot read what NVRTC made", path_.string()));
   return count_instructions(*text);
 }

@@ -32,23 +32,6 @@ struct Options {
   bool json = false;
 };
 
-/// A folder that goes with everything in it.
-class WorkFolder {
- public:
-  WorkFolder() : path_(make_unique_folder(fs::temp_directory_path() / "attune-pack-")) {}
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 /// Kernels and the compiler that made them, or why there are none.
 struct Packed {
   std::string bundle;
@@ -62,7 +45,7 @@ Packed failed(Exit exit, const std::string& problem) {
 }
 
 Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const Options& options) {
-  const WorkFolder folder;
+  const ScratchFolder folder;
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const Result<Fatbins> fatbins =
       build_fatbins(sources, {.nvcc = nvcc, .folder = folder.path(), .jobs = options.jobs, .say = say});

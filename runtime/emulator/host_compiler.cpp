@@ -32,32 +32,6 @@ constexpr const char* messages_file = "messages.txt";
 constexpr const char* main_file = "main.cpp";
 constexpr const char* image_file = "kernel.so";
 
-/// A folder of its own that goes with everything in it.
-class WorkFolder {
- public:
-  WorkFolder() : path_(make_unique_folder(fs::temp_directory_path() / "attune-host-")) {}
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
-  void write(const std::string& name, std::string_view text) const {
-    std::ofstream stream(path_ / name, std::ios::binary);
-    stream << text;
-    stream.close();
-    if (!stream) {
-      throw fs::filesystem_error("cannot write", path_ / name, std::make_error_code(std::errc::io_error));
-    }
-  }
-
- private:
-  fs::path path_;
-};
-
 struct Finished {
   int status = 0;        ///< of waitpid
   std::string messages;  ///< stdout and stderr
@@ -150,7 +124,7 @@ HostCompiler::HostCompiler() : command_(find_command()), path_(fmt::format("{}",
   command.emplace_back("--version");
   Finished finished;
   try {
-    const WorkFolder folder;
+    const ScratchFolder folder;
     finished = run(std::move(command), folder.path());
   } catch (const std::system_error& error) {  // std::filesystem::filesystem_error among them
     throw Error(ATTUNE_NOT_COMPILED, fmt::format("no host compiler: {}", error.what()));
@@ -168,12 +142,12 @@ Compiled HostCompiler::compile(const Source& source) const {
   for (std::string& option : host_options()) command.push_back(std::move(option));
   command.insert(command.end(), {"-DATTUNE_KERNEL=" + source.name, main_file, "-o", image_file});
   try {
-    const WorkFolder folder;
+    const ScratchFolder folder;
     const std::string source_file = source.name + ".cu";
-    for (const auto& [name, text] : embedded_seam()) folder.write(name, text);
-    folder.write(source_file, source.text);
-    folder.write(main_file,
-                 fmt::format("#include \"declarations.hpp\"\n#include \"{}\"\n#include \"bodies.hpp\"\n", source_file));
+    for (const auto& [name, text] : embedded_seam()) write_file(folder.path() / name, text);
+    write_file(folder.path() / source_file, source.text);
+    write_file(folder.path() / main_file,
+               fmt::format("#include \"declarations.hpp\"\n#include \"{}\"\n#include \"bodies.hpp\"\n", source_file));
     const Finished finished = run(std::move(command), folder.path());
     if (!finished.ok()) {
       throw Error(ATTUNE_COMPILE_ERROR,

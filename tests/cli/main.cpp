@@ -25,20 +25,9 @@ std::string read(const std::filesystem::path& path) {
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "attune-cli-XXXXXX").string();
-  REQUIRE(mkdtemp(pattern.data()) != nullptr);
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 std::string TemporaryFolder::file(const std::string& name, const std::string& text) const {
-  std::ofstream(path_ / name, std::ios::binary) << text;
-  return (path_ / name).string();
+  std::ofstream(path() / name, std::ios::binary) << text;
+  return (path() / name).string();
 }
 
 ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {

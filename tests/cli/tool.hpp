@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/files.hpp"
+
 namespace attune::testing {
 
 struct ToolResult {
@@ -16,18 +18,13 @@ struct ToolResult {
 /// A new folder that goes with everything in it.
 class TemporaryFolder {
  public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return folder_.path(); }
 
   /// Writes a file below it and returns its path.
   [[nodiscard]] std::string file(const std::string& name, const std::string& text) const;
 
  private:
-  std::filesystem::path path_;
+  ScratchFolder folder_{"attune-cli-"};
 };
 
 /// Runs `attune arguments...` with these environment settings ("NAME=value") on top of the test's own.

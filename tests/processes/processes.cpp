@@ -28,13 +28,6 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 }  // namespace
 
-Workplace::Workplace() : folder_(make_unique_folder(fs::temp_directory_path() / "attune-processes-")) {}
-
-Workplace::~Workplace() {
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
-}
-
 std::vector<Workplace::Build> Workplace::builds() const {
   std::vector<Build> result;
   std::ifstream file(tally());

@@ -7,20 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "runtime/files.hpp"
+
 namespace attune::process_tests {
 
 /// A folder for a cache and for what its users tell, that goes with everything in it.
 class Workplace {
  public:
-  Workplace();
-  ~Workplace();
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
-  [[nodiscard]] std::filesystem::path root() const { return folder_ / "cache"; }
-  [[nodiscard]] std::filesystem::path tally() const { return folder_ / "tally"; }
-  [[nodiscard]] std::filesystem::path messages() const { return folder_ / "messages"; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
+  [[nodiscard]] std::filesystem::path root() const { return folder() / "cache"; }
+  [[nodiscard]] std::filesystem::path tally() const { return folder() / "tally"; }
+  [[nodiscard]] std::filesystem::path messages() const { return folder() / "messages"; }
 
   /// One for each build: which kernel, and in which process.
   struct Build {
@@ -36,7 +33,7 @@ class Workplace {
   [[nodiscard]] std::vector<std::string> hidden(const std::string& part) const;
 
  private:
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 /// What processes that were started wait for.

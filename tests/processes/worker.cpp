@@ -104,14 +104,32 @@ bool serve(Registry& registry, const Problem& problem) {
       .agrees;
 }
 
-bool serve_all(const std::string& root) {
-  Registry registry({.device = ATTUNE_DEVICE_EMULATOR, .cache_root = root});
-  const Problem full{.dtype = Dtype::fp16, .heads_q = 2, .heads_kv = 1, .seqlen_q = 5, .seqlen_k = 9, .head_dim = 16};
-  Problem causal = full;
-  causal.causal = true;
-  Problem bf16 = full;
-  bf16.dtype = Dtype::bf16;
-  return std::ranges::all_of(std::array{full, causal, bf16}, [&](const Problem& p) { return serve(registry, p); });
+/// Problems of as many kernels.
+std::vector<Problem> problems() {
+  std::vector<Problem> result;
+  for (const int head_dim : {16, 32, 48, 64, 80}) {
+    for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
+      for (const bool causal : {false, true}) {
+        result.push_back({.dtype = dtype,
+                          .heads_q = 2,
+                          .heads_kv = 1,
+                          .seqlen_q = 5,
+                          .seqlen_k = 9,
+                          .head_dim = head_dim,
+                          .causal = causal});
+      }
+    }
+  }
+  return result;
+}
+
+/// In an order that the seed decides.
+bool serve_all(const std::string& root, unsigned seed) {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR, .policy = ATTUNE_COMPILE_EXACT, .cache_root = root});
+  std::vector<Problem> all = problems();
+  std::ranges::shuffle(all, std::mt19937(seed));
+  return all.size() == kernel_count &&
+         std::ranges::all_of(all, [&](const Problem& problem) { return serve(registry, problem); });
 }
 
 void become(uid_t user) {
@@ -162,14 +180,15 @@ int main(int argc, char** argv) {
     bool right = false;
     if (words.size() == 5 && words[0] == "keys") {
       right = fetch_all(words[1], words[2], static_cast<unsigned>(std::stoul(words[3])), std::stoll(words[4]));
-    } else if (words.size() == 2 && words[0] == "serve") {
-      right = serve_all(words[1]);
+    } else if (words.size() == 3 && words[0] == "serve") {
+      right = serve_all(words[1], static_cast<unsigned>(std::stoul(words[2])));
     } else if (words.size() == 4 && words[0] == "read") {
       right = read_only(words[1], words[2], static_cast<uid_t>(std::stoul(words[3])));
     } else if (words.size() == 2 && words[0] == "load") {
       right = load_without_nvrtc(words[1]);
     } else {
-      throw std::runtime_error("usage: keys ROOT TALLY SEED LIMIT | serve ROOT | read ROOT TALLY USER | load ROOT");
+      throw std::runtime_error(
+          "usage: keys ROOT TALLY SEED LIMIT | serve ROOT SEED | read ROOT TALLY USER | load ROOT");
     }
     return right ? 0 : 1;
   } catch (const std::exception& error) {

@@ -20,14 +20,6 @@ namespace fs = std::filesystem;
 /// A cache in a folder of its own that goes when the test ends, with its log kept.
 class TemporaryCache {
  public:
-  TemporaryCache() : folder_(make_unique_folder(fs::temp_directory_path() / "attune-cache-")) {}
-  ~TemporaryCache() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  TemporaryCache(const TemporaryCache&) = delete;
-  TemporaryCache& operator=(const TemporaryCache&) = delete;
-
   [[nodiscard]] Cache open(long long limit = 0) {
     const auto keep = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
@@ -35,11 +27,11 @@ class TemporaryCache {
     };
     return Cache(root(), keep, limit);
   }
-  [[nodiscard]] fs::path root() const { return folder_ / "attune"; }
+  [[nodiscard]] fs::path root() const { return folder_.path() / "attune"; }
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
 
  private:
-  fs::path folder_;
+  ScratchFolder folder_;
   std::mutex mutex_;
   std::vector<std::string> log_;
 };

@@ -54,13 +54,7 @@ TEST_CASE("variants are narrowed to the GPUs asked for, and those for none of th
 /// A folder with a script that does as nvcc does, as far as the build sees, and counts its compilations.
 class Workshop {
  public:
-  Workshop() : path_(make_unique_folder(fs::temp_directory_path() / "attune it's a test-")) { write_compiler("1"); }
-  ~Workshop() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  Workshop() { write_compiler("1"); }
 
   void write_compiler(const std::string& version) const {
     std::ofstream(nvcc()) << "#!/bin/sh\n"
@@ -75,21 +69,22 @@ class Workshop {
   }
 
   [[nodiscard]] Result<Fatbins> build(const std::vector<Source>& sources) const {
-    return build_fatbins(sources, {.nvcc = nvcc(), .folder = path_ / "kernels", .say = [](const std::string&) {}});
+    return build_fatbins(sources,
+                         {.nvcc = nvcc(), .folder = folder_.path() / "kernels", .say = [](const std::string&) {}});
   }
 
   [[nodiscard]] std::vector<std::string> fatbins() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path_ / "kernels")) {
+    for (const auto& entry : fs::directory_iterator(folder_.path() / "kernels")) {
       if (entry.path().extension() != ".cu") names.push_back(entry.path().filename().string());
     }
     return names;
   }
 
  private:
-  [[nodiscard]] fs::path nvcc() const { return path_ / "nvcc"; }
+  [[nodiscard]] fs::path nvcc() const { return folder_.path() / "nvcc"; }
 
-  fs::path path_;
+  ScratchFolder folder_{"attune it's a test-"};
 };
 
 Source source_of(int head_dim, const std::string& text) {

@@ -115,25 +115,6 @@ std::string mutated(std::string text, std::mt19937& random) {
   return text;
 }
 
-class Folder {
- public:
-  Folder() : path_(make_unique_folder(std::filesystem::temp_directory_path() / "attune-tuned-")) {}
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  [[nodiscard]] std::filesystem::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name) << text;
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace
 
 TEST_CASE("mutated tables are either right or have problems inside the file") {
@@ -174,12 +155,12 @@ TEST_CASE("a table is YAML, too") {
 }
 
 TEST_CASE("the variants of a table are wanted beside those of specs, once, for the table's architecture") {
-  const Folder folder;
+  const ScratchFolder folder;
   TunedTable table = table_of();
   table.put({prefill(2, 4096), result_of(sm80(128, 64))});
-  const std::vector<std::filesystem::path> tuned{folder.write("h200.yaml", tuned_text(table))};
+  const std::vector<std::filesystem::path> tuned{written(folder, "h200.yaml", tuned_text(table))};
   const std::vector<std::filesystem::path> specs{
-      folder.write("s.yaml", "template: prefill_sm80\narch: sm_80\ncausal: true\nB_c: 64\n")};
+      written(folder, "s.yaml", "template: prefill_sm80\narch: sm_80\ncausal: true\nB_c: 64\n")};
   const Result<Collection> collected = collect(specs, tuned);
   REQUIRE(collected.ok());
   REQUIRE(collected.value.wanted.size() == 4);
@@ -189,6 +170,6 @@ TEST_CASE("the variants of a table are wanted beside those of specs, once, for t
     CHECK(collected.value.wanted[i].variant.arch == 1U << 4U);
     CHECK(collected.value.wanted[i].spec == "tuned/h200");
   }
-  const std::vector<std::filesystem::path> broken{folder.write("x.yaml", "rows: []\n")};
+  const std::vector<std::filesystem::path> broken{written(folder, "x.yaml", "rows: []\n")};
   CHECK_FALSE(collect(specs, broken).ok());
 }

@@ -42,26 +42,22 @@ inline int capture_mode() {
 /// A fake driver in its first state, a cache folder of its own, and device 0 current.
 class Bench {
  public:
-  Bench() : folder_(make_unique_folder(std::filesystem::temp_directory_path() / "attune-registry-")) {
+  Bench() {
     fake().reset();
     fake().current_device = 0;
   }
-  ~Bench() {
-    fake().reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
+  ~Bench() { fake().reset(); }
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
   [[nodiscard]] static testing::FakeCuda& fake() { return fake_cuda(); }
   [[nodiscard]] RegistryOptions options(attune_compile_policy policy = ATTUNE_COMPILE_MISSING) const {
-    return {.policy = policy, .cache_root = folder_};
+    return {.policy = policy, .cache_root = folder()};
   }
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 inline void* address(std::uintptr_t value) { return reinterpret_cast<void*>(value); }

@@ -20,22 +20,14 @@ namespace {
 
 class CacheFolder {
  public:
-  CacheFolder() : path_(make_unique_folder(fs::temp_directory_path() / "attune-emulated-")) {}
-  ~CacheFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  CacheFolder(const CacheFolder&) = delete;
-  CacheFolder& operator=(const CacheFolder&) = delete;
-
   [[nodiscard]] api::Options options(api::Compile compile = api::Compile::missing) const {
-    return {.compile = compile, .cache_dir = path_.string(), .device = api::Device::emulator};
+    return {.compile = compile, .cache_dir = folder_.path().string(), .device = api::Device::emulator};
   }
-  [[nodiscard]] Cache open() const { return Cache(path_); }
+  [[nodiscard]] Cache open() const { return Cache(folder_.path()); }
   [[nodiscard]] std::vector<CacheEntry> entries() const { return open().list(); }
 
  private:
-  fs::path path_;
+  ScratchFolder folder_;
 };
 
 const Problem small{.dtype = Dtype::fp16,

@@ -22,19 +22,12 @@ tune::Identity identity() {
 
 class JournalFile {
  public:
-  JournalFile() : folder_(make_unique_folder(std::filesystem::temp_directory_path() / "attune-journal-")) {}
-  ~JournalFile() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  JournalFile(const JournalFile&) = delete;
-  JournalFile& operator=(const JournalFile&) = delete;
-  [[nodiscard]] std::filesystem::path path() const { return folder_ / "journal.jsonl"; }
+  [[nodiscard]] std::filesystem::path path() const { return folder_.path() / "journal.jsonl"; }
   [[nodiscard]] std::string text() const { return read_file(path(), 1 << 20).value(); }
   void append(const std::string& text) const { std::ofstream(path(), std::ios::app) << text; }
 
  private:
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 std::string error_of(const auto& action) {

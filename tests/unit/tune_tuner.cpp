@@ -81,22 +81,6 @@ std::string table_text(const std::vector<tune::Outcome>& outcomes) {
   return tuned_text(table);
 }
 
-/// A journal's path that is new, and goes.
-class Folder {
- public:
-  Folder() : path_(make_unique_folder(std::filesystem::temp_directory_path() / "attune-tune-")) {}
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::filesystem::path file(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
 TEST_CASE("each problem gets its fastest variant, and each distinct variant is built and checked once") {
   FakeLab lab;
   tune::Journal journal(here());
@@ -170,16 +154,16 @@ TEST_CASE("the heuristic's choice may spill, but without it there is no race") {
 }
 
 TEST_CASE("a second run with the journal builds, checks and measures nothing") {
-  const Folder folder;
+  const ScratchFolder folder;
   const std::vector<tune::Task> tasks = tasks_of(some_problems());
   std::string first;
   {
     FakeLab lab;
-    tune::Journal journal(folder.file("j.jsonl"), here());
+    tune::Journal journal(folder.path() / "j.jsonl", here());
     first = table_text(tune::tune(tasks, lab, journal, rules(), {}).outcomes);
   }
   FakeLab lab;
-  tune::Journal journal(folder.file("j.jsonl"), here());
+  tune::Journal journal(folder.path() / "j.jsonl", here());
   const tune::TuneResult result = tune::tune(tasks, lab, journal, rules(), {});
   CHECK(table_text(result.outcomes) == first);
   CHECK(lab.builds == 0);
@@ -194,16 +178,16 @@ TEST_CASE("a run that dies anywhere and goes on measures nothing twice and ends 
   const std::string expected = table_text(tune::tune(tasks, whole, unbroken, rules(), {}).outcomes);
   for (const int rounds : {0, 1, 57, 130, 333}) {
     CAPTURE(rounds);
-    const Folder folder;
+    const ScratchFolder folder;
     {
       FakeLab lab;
       lab.rounds_until_death = rounds;
-      tune::Journal journal(folder.file("j.jsonl"), here());
+      tune::Journal journal(folder.path() / "j.jsonl", here());
       CHECK_THROWS_AS(tune::tune(tasks, lab, journal, rules(), {}), Error);
     }
-    std::ofstream(folder.file("j.jsonl"), std::ios::app) << R"({"round":"torn","num)";
+    std::ofstream(folder.path() / "j.jsonl", std::ios::app) << R"({"round":"torn","num)";
     FakeLab lab;
-    tune::Journal journal(folder.file("j.jsonl"), here());
+    tune::Journal journal(folder.path() / "j.jsonl", here());
     const tune::TuneResult result = tune::tune(tasks, lab, journal, rules(), {});
     CHECK(table_text(result.outcomes) == expected);
     CHECK(lab.rounds + rounds == whole.rounds);
@@ -211,14 +195,14 @@ TEST_CASE("a run that dies anywhere and goes on measures nothing twice and ends 
 }
 
 TEST_CASE("an interrupted run keeps what is known and goes on later") {
-  const Folder folder;
+  const ScratchFolder folder;
   const std::vector<tune::Task> tasks = tasks_of(some_problems());
   FakeLab whole;
   tune::Journal unbroken(here());
   const std::string expected = table_text(tune::tune(tasks, whole, unbroken, rules(), {}).outcomes);
   {
     FakeLab lab;
-    tune::Journal journal(folder.file("j.jsonl"), here());
+    tune::Journal journal(folder.path() / "j.jsonl", here());
     const tune::TuneResult result =
         tune::tune(tasks, lab, journal, rules(), {.progress = {}, .interrupted = [&] { return lab.rounds >= 250; }});
     CHECK(result.interrupted);
@@ -227,12 +211,12 @@ TEST_CASE("an interrupted run keeps what is known and goes on later") {
     CHECK(lab.rounds <= 251);
   }
   FakeLab lab;
-  tune::Journal journal(folder.file("j.jsonl"), here());
+  tune::Journal journal(folder.path() / "j.jsonl", here());
   CHECK(table_text(tune::tune(tasks, lab, journal, rules(), {}).outcomes) == expected);
 }
 
 TEST_CASE("a variant that stopped the GPU is known to the next run") {
-  const Folder folder;
+  const ScratchFolder folder;
   const std::vector<tune::Task> tasks = tasks_of({some_problems().front()});
   const Variant bad = tasks[0].candidates.variants[1];
   {
@@ -241,11 +225,11 @@ TEST_CASE("a variant that stopped the GPU is known to the next run") {
       if (variant == bad) throw Error(ATTUNE_DRIVER_ERROR, "an illegal address");
       return "";
     };
-    tune::Journal journal(folder.file("j.jsonl"), here());
+    tune::Journal journal(folder.path() / "j.jsonl", here());
     CHECK_THROWS_AS(tune::tune(tasks, lab, journal, rules(), {}), Error);
   }
   FakeLab lab;
-  tune::Journal journal(folder.file("j.jsonl"), here());
+  tune::Journal journal(folder.path() / "j.jsonl", here());
   const tune::TuneResult result = tune::tune(tasks, lab, journal, rules(), {});
   REQUIRE(result.rejected.size() == 1);
   CHECK(result.rejected[0].variant == bad.name());
@@ -259,15 +243,15 @@ TEST_CASE("shards and devices change nothing: merged in any order they are the w
   whole.gpu_count = 3;
   tune::Journal unbroken(here());
   const std::string expected = table_text(tune::tune(tasks_of(problems), whole, unbroken, rules(), {}).outcomes);
-  const Folder folder;
+  const ScratchFolder folder;
   std::vector<std::filesystem::path> files;
   constexpr int shards = 3;
   for (int shard = 0; shard < shards; ++shard) {
     std::vector<AnyProblem> own = problems;
     std::erase_if(own, [&](const AnyProblem& one) { return tune::shard_of(one, shards) != shard; });
-    files.push_back(folder.file(std::to_string(shard) + (shard == 1 ? ".yaml" : ".jsonl")));
+    files.push_back(folder.path() / (std::to_string(shard) + (shard == 1 ? ".yaml" : ".jsonl")));
     FakeLab lab;
-    tune::Journal journal(folder.file(std::to_string(shard) + ".jsonl"), here());
+    tune::Journal journal(folder.path() / (std::to_string(shard) + ".jsonl"), here());
     const tune::TuneResult result = tune::tune(tasks_of(own), lab, journal, rules(), {});
     if (shard == 1) std::ofstream(files.back()) << table_text(result.outcomes);
   }
@@ -298,12 +282,12 @@ TEST_CASE("adding a problem moves no other one to another shard and changes no o
 }
 
 TEST_CASE("of rows for one problem the newest counts, whatever the order of the files") {
-  const Folder folder;
+  const ScratchFolder folder;
   const std::vector<tune::Task> tasks = tasks_of({some_problems().front()});
   std::vector<std::filesystem::path> files;
   for (const std::string date : {"2026-11-20", "2026-11-22", "2026-11-21"}) {
     FakeLab lab;
-    files.push_back(folder.file(date + ".jsonl"));
+    files.push_back(folder.path() / (std::string(date) + ".jsonl"));
     tune::Journal journal(files.back(), here());
     tune::TunerRules own = rules();
     own.date = date;

@@ -1,8 +1,25 @@
 #include "runtime/background.hpp"
 
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace attune {
+namespace {
+
+/// Leaves the processor to whoever serves calls: a batch thread that wakes up displaces nobody, and where there are
+/// more threads than processors this one gets a tenth of another's share. Neither needs a privilege.
+void yield_to_others() {
+  constexpr int niceness = 10;
+  const sched_param none{};
+  ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), niceness);
+}
+
+}  // namespace
 
 BackgroundThread::BackgroundThread() : thread_([this] { work(); }) {}
 
@@ -28,6 +45,7 @@ void BackgroundThread::stop() {
 }
 
 void BackgroundThread::work() {
+  yield_to_others();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopped_ || !jobs_.empty(); });

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <tuple>
 
@@ -95,6 +96,14 @@ void Recorder::append(std::string_view line) {
 
 std::unique_ptr<Recorder> open_recorder(const std::filesystem::path& path, LineLog log) {
   return path.empty() ? nullptr : std::make_unique<Recorder>(path, std::move(log));
+}
+
+bool is_record(std::string_view text) {
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos) return true;
+  const std::string_view line = text.substr(start, text.find('\n', start) - start);
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("operation");
 }
 
 std::vector<Recorded> merged(const std::vector<Recorded>& recorded) {

@@ -15,6 +15,7 @@
 // long a server runs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -91,6 +92,12 @@ std::string record_line(const Recorded& recorded);
 /// The lines of a record, each with the place of what is wrong. A last line without a newline is being written by
 /// someone, and left out.
 Result<std::vector<Recorded>> parse_record(std::string_view text, const std::string& file);
+
+/// What is read of a record at most.
+inline constexpr std::size_t largest_record = std::size_t{1} << 30;  // bytes
+
+/// Whether a file's text is meant as a record: its first line is an object with an operation, or it is blank.
+bool is_record(std::string_view text);
 
 /// Problems that count as one together, their calls added up, in an order that depends on the problems alone.
 std::vector<Recorded> merged(const std::vector<Recorded>& recorded);

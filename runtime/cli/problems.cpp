@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -144,19 +145,43 @@ std::vector<std::uint16_t> random_values(Dtype dtype, std::size_t count, std::ui
 
 namespace {
 
-/// The lengths of the sequences that make_ragged() makes of one length, each the end of the one before.
-std::vector<std::int32_t> cumulative_lengths(int batch, int seqlen) {
+/// The i-th of a batch's lengths where they fall off as 1 / i, from `scale` times `longest` on; the first is `longest`.
+int length_of(int i, int longest, double scale) {
+  return i == 0 ? longest : static_cast<int>(std::min<double>(longest, scale * longest / (i + 1)));
+}
+
+/// Where the sequences of a ragged batch begin and end: the longest has `most` rows or all, together they have at most
+/// `total`, and they fall off as 1 / i as steeply as that takes.
+std::vector<std::int32_t> cumulative_lengths(int batch, int most, int total) {
+  const int longest = std::min(most, total);
+  const auto rows = [&](double scale) {
+    long long sum = 0;
+    for (int i = 0; i < batch; ++i) sum += length_of(i, longest, scale);
+    return sum;
+  };
+  constexpr double least_step = 0x1p-30;
+  double scale = 0;
+  for (double step = std::bit_ceil(static_cast<unsigned>(batch)); step > least_step; step /= 2) {
+    if (rows(scale + step) <= total) scale += step;
+  }
   std::vector<std::int32_t> result{0};
-  for (int i = 0; i < batch; ++i) result.push_back(result.back() + seqlen / (i + 1));
+  for (int i = 0; i < batch; ++i) result.push_back(result.back() + length_of(i, longest, scale));
   return result;
+}
+
+/// Of the usual ragged batch: as steeply as 1 / i.
+int usual_total(int batch, int longest) {
+  int total = 0;
+  for (int i = 0; i < batch; ++i) total += length_of(i, longest, 1);
+  return total;
 }
 
 }  // namespace
 
 void make_ragged(Problem& problem) {
   problem.ragged = true;
-  problem.total_q = cumulative_lengths(problem.batch, problem.seqlen_q).back();
-  problem.total_k = cumulative_lengths(problem.batch, problem.seqlen_k).back();
+  problem.total_q = usual_total(problem.batch, problem.seqlen_q);
+  problem.total_k = usual_total(problem.batch, problem.seqlen_k);
 }
 
 void make_paged(Problem& problem) {
@@ -171,8 +196,10 @@ HostInputs::HostInputs(const Problem& problem, std::uint64_t seed)
     : q(random_values(problem.dtype, query_elements(problem), 3 * seed)),
       k(random_values(problem.dtype, key_elements(problem), 3 * seed + 1)),
       v(random_values(problem.dtype, value_elements(problem), 3 * seed + 2)) {
-  if (problem.ragged) sequences.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q);
-  if (problem.ragged && !problem.paged) sequences.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k);
+  if (problem.ragged) sequences.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q, problem.total_q);
+  if (problem.ragged && !problem.paged) {
+    sequences.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k, problem.total_k);
+  }
   if (!problem.paged) return;
   for (int i = 0; i < problem.batch; ++i) sequences.seqused_k.push_back(problem.seqlen_k / (i + 1));
   for (int page = problem.pages - 1; page >= 0; --page) sequences.block_table.push_back(page);

@@ -76,8 +76,8 @@ struct Angles {
 Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed);
 
 /// Q, K and V of a problem in host memory, batch x seqlen x heads x head_dim; of a ragged one total x heads x head_dim,
-/// in pages pages x page_size x heads x head_dim; and where its sequences are: their lengths differ, and the longest
-/// has seqlen_q queries and seqlen_k keys.
+/// in pages pages x page_size x heads x head_dim; and where its sequences are: their lengths fall off, the longest
+/// has seqlen_q queries and seqlen_k keys, and together a ragged batch has as many as it says, or hardly fewer.
 struct HostInputs {
   std::vector<std::uint16_t> q;
   std::vector<std::uint16_t> k;

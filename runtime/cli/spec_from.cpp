@@ -23,8 +23,6 @@
 namespace attune::cli {
 namespace {
 
-constexpr std::size_t largest_input = std::size_t{1} << 30;
-
 /// Of the problems that no kernel serves; those of a model are alike.
 constexpr std::size_t listed_problems = 5;
 
@@ -45,19 +43,10 @@ struct Input {
   bool calls = false;                ///< there is a record among them
 };
 
-/// A record's first line has an operation, which no config has.
-bool is_record(std::string_view text) {
-  const std::size_t start = text.find_first_not_of(" \t\r\n");
-  if (start == std::string_view::npos) return true;
-  const std::string_view line = text.substr(start, text.find('\n', start) - start);
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.contains("operation");
-}
-
 Result<std::string> read_text(const std::string& file) {
-  std::optional<std::string> text = read_file(file, largest_input);
+  std::optional<std::string> text = read_file(file, largest_record);
   if (text) return {.value = std::move(*text), .problems = {}};
-  const std::string limit = bytes_text(static_cast<double>(largest_input));
+  const std::string limit = bytes_text(static_cast<double>(largest_record));
   return {.value = {},
           .problems = {{{.file = file},
                         "there is no such file that can be read",

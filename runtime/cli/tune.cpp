@@ -347,7 +347,9 @@ void add_problem_options(CLI::App& app, Options& options) {
   app.add_option("--cases", options.cases, "quick, prefill (36 shapes of 16K tokens), gqa (4) or decode (11)")
       ->check(CLI::IsMember({"quick", "prefill", "gqa", "decode"}))
       ->group(group);
-  app.add_option("--problems", options.problems, "YAML lists of problems")->option_text("FILE ...")->group(group);
+  app.add_option("--problems", options.problems, "YAML lists of problems, or what a program recorded in $ATTUNE_RECORD")
+      ->option_text("FILE ...")
+      ->group(group);
   app.add_option("--only", options.only, "Leave out problems whose text does not contain this")
       ->option_text("TEXT")
       ->group(group);
@@ -409,6 +411,7 @@ Ctrl-C keeps what is known, and another run with the same journal goes on from t
 Examples:
   attune tune specs/tune/prefill_sm90.yaml --cases prefill gqa --dry-run --arch sm_90
   attune tune specs/tune/prefill_sm90.yaml specs/tune/decode.yaml --cases prefill gqa decode --budget 540
+  attune tune specs/tune/*.yaml --problems calls.jsonl --out mine.yaml
   attune tune specs/tune/decode.yaml --problems mine.yaml --shard 0/2 --out part0.yaml
   attune tune --merge part0.yaml part1.yaml --out specs/tuned/h200.yaml
   attune tune --report h200.svg --journal specs/tuned/h200.jsonl --only "d128 b4")");

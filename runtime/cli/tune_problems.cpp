@@ -5,17 +5,18 @@
 
 #include <array>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "generator/yaml_tree.hpp"
 #include "runtime/cli/benchmark.hpp"
 #include "runtime/files.hpp"
+#include "runtime/record.hpp"
 
 namespace attune::cli {
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{1} << 20;
 constexpr int most_depth = 4;
 
 DecodeProblem decode_case(int head_dim, int batch, int heads_q, int heads_kv, int seqlen_k) {
@@ -194,11 +195,34 @@ Result<std::vector<tune::AnyProblem>> parse_problems(std::string_view text, cons
   return result;
 }
 
+namespace {
+
+/// Those of a record that a kernel can be chosen for, the most often called first.
+Result<std::vector<tune::AnyProblem>> recorded_problems(std::string_view text, const std::string& file) {
+  Result<std::vector<Recorded>> record = parse_record(text, file);
+  Result<std::vector<tune::AnyProblem>> result{.value = {}, .problems = std::move(record.problems)};
+  if (!result.ok()) return result;
+  std::vector<Recorded> met = merged(record.value);
+  std::ranges::stable_sort(met, std::greater(), &Recorded::calls);
+  for (const Recorded& one : met) {
+    if (const auto* const prefill = std::get_if<Problem>(&one.problem)) {
+      result.value.emplace_back(tuned_problem(*prefill));
+    } else if (const auto* const decode = std::get_if<DecodeProblem>(&one.problem)) {
+      result.value.emplace_back(tuned_problem(*decode));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 Result<std::vector<tune::AnyProblem>> read_problems(const std::filesystem::path& path) {
-  const std::optional<std::string> text = read_file(path, most_bytes);
-  if (!text)
-    return {.value = {}, .problems = {{{path.string(), 0, 0}, "the file cannot be read", "a YAML list of problems"}}};
-  return parse_problems(*text, path.string());
+  const std::optional<std::string> text = read_file(path, largest_record);
+  if (!text) {
+    return {.value = {},
+            .problems = {{{path.string(), 0, 0}, "the file cannot be read", "a YAML list of problems, or a record"}}};
+  }
+  return is_record(*text) ? recorded_problems(*text, path.string()) : parse_problems(*text, path.string());
 }
 
 }  // namespace attune::cli

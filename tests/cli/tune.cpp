@@ -49,6 +49,69 @@ TEST_CASE("the plan of all 51 problems fits the time that a GPU is there for") {
   CHECK(plan["refused"]["B_c"]["count"].get<int>() > 0);
 }
 
+TEST_CASE("a record gives the problems it has: the most called first, each once, and none of what has but one kernel") {
+  const TemporaryFolder folder;
+  const std::string prefill =
+      R"({"operation":"prefill","dtype":"bf16","batch":4,"heads_q":32,"heads_kv":8,"seqlen_q":900,"seqlen_k":900,)"
+      R"("head_dim":128,"causal":true,"ragged":true,"total_q":2000,"total_k":2000,"calls":)";
+  const std::string decode =
+      R"({"operation":"decode","dtype":"bf16","batch":8,"seqlen_q":1,"heads_q":32,"heads_kv":8,"head_dim":128,"max_seqlen_k":4096,)"
+      R"("page_size":64,"pages":512,"table_width":64,"calls":)";
+  const std::string record = folder.file(
+      "calls.jsonl",
+      prefill + "3}\n" + decode + "7}\n" + prefill + "2}\n" +
+          R"({"operation":"merge_states","dtype":"bf16","batch":2,"seqlen":3,"heads":2,"head_dim":128,"calls":9})" +
+          "\n");
+  const ToolResult result =
+      attune_tool({"tune", source_file("specs/tune/prefill_sm90.yaml"), source_file("specs/tune/decode.yaml"),
+                   "--problems", record, "--dry-run", "--arch", "sm_90", "--json"});
+  CHECK(result.err == "");
+  REQUIRE(result.exit_code == 0);
+  const auto plan = nlohmann::json::parse(result.out);
+  REQUIRE(plan["problems"].size() == 2);
+  CHECK(contains(plan["problems"][0]["problem"].get<std::string>(), "decode bf16 d128 b8 hq32 hk8 lq1 lk4096"));
+  CHECK(contains(plan["problems"][1]["problem"].get<std::string>(), "lq900 lk900 causal ragged tq2000 tk2000"));
+  for (const auto& problem : plan["problems"]) CHECK(problem["candidates"].get<int>() >= 5);
+}
+
+TEST_CASE("a record that has a bad line is refused with its place") {
+  const TemporaryFolder folder;
+  const std::string record = folder.file("calls.jsonl", "{\"operation\":\"dance\",\"calls\":1}\n");
+  const ToolResult result = attune_tool(
+      {"tune", source_file("specs/tune/decode.yaml"), "--problems", record, "--dry-run", "--arch", "sm_90"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "calls.jsonl:1:"));
+}
+
+TEST_CASE("inputs of a ragged problem have its longest sequence, and as many rows as it says") {
+  for (const int total : {1000, 1700, 2083, 2500, 3999, 4000, 9000}) {
+    CAPTURE(total);
+    const Problem problem{.batch = 4,
+                          .heads_q = 1,
+                          .heads_kv = 1,
+                          .seqlen_q = 1000,
+                          .seqlen_k = 1000,
+                          .head_dim = 16,
+                          .ragged = true,
+                          .total_q = total,
+                          .total_k = total};
+    const cli::HostInputs inputs(problem, 1);
+    const std::vector<std::int32_t>& starts = inputs.sequences.cu_seqlens_q;
+    REQUIRE(starts.size() == 5);
+    CHECK(starts == inputs.sequences.cu_seqlens_k);
+    CHECK(starts[0] == 0);
+    CHECK(starts[1] == 1000);
+    for (std::size_t i = 1; i < 4; ++i) CHECK(starts[i + 1] - starts[i] <= starts[i] - starts[i - 1]);
+    CHECK(starts[4] <= total);
+    CHECK(starts[4] >= std::min(total, 4000) - 4);
+  }
+  // A maximum that is looser than the total.
+  const Problem loose{
+      .batch = 2, .seqlen_q = 500, .seqlen_k = 500, .head_dim = 16, .ragged = true, .total_q = 30, .total_k = 40};
+  const cli::HostInputs inputs(loose, 1);
+  CHECK(inputs.sequences.cu_seqlens_q == std::vector<std::int32_t>{0, 30, 30});
+}
+
 TEST_CASE("shards divide the problems without a rest") {
   std::size_t all = 0;
   for (const char* shard : {"0/3", "1/3", "2/3"}) {

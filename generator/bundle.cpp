@@ -14,8 +14,6 @@
 namespace attune {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // The last bytes tell a file that went through a conversion of line ends.
 constexpr std::string_view magic{"ATTUNE\r\n", 8};
 constexpr std::uint32_t format_version = 1;
@@ -66,14 +64,16 @@ Json row_of(const BundledKernel& kernel, std::size_t offset) {
 }
 
 /// Offsets count from the first image, which lies behind the manifest that states them.
-std::string manifest_of(std::span<const BundledKernel> kernels) {
+std::string manifest_of(const Bundle& bundle) {
   Json rows = Json::array();
   std::size_t offset = 0;
-  for (const BundledKernel& kernel : kernels) {
+  for (const BundledKernel& kernel : bundle.kernels) {
     rows.push_back(row_of(kernel, offset));
     offset = aligned(offset + kernel.image.size());
   }
-  return Json{{"kernels", rows}}.dump();
+  Json tables = Json::array();
+  for (const BundledTable& table : bundle.tables) tables.push_back({{"file", table.file}, {"text", table.text}});
+  return Json{{"kernels", rows}, {"tuned", tables}}.dump();
 }
 
 /// What a bundle is refused for.
@@ -141,6 +141,12 @@ std::string text_of(const Json& row, const char* key) {
   return text != nullptr ? *text : std::string{};
 }
 
+/// Null where there is none.
+const Json* list_of(const Json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_array() ? &*found : nullptr;
+}
+
 std::optional<int> family_named(std::string_view name) {
   const auto found = std::ranges::find(families(), name, &Family::name);
   if (found == families().end()) return std::nullopt;
@@ -203,8 +209,8 @@ std::optional<BundledKernel> read_row(const Json& row, std::string_view images, 
 
 }  // namespace
 
-std::string write_bundle(std::span<const BundledKernel> kernels) {
-  const std::string manifest = manifest_of(kernels);
+std::string write_bundle(const Bundle& bundle) {
+  const std::string manifest = manifest_of(bundle);
   std::string bytes(header_bytes, '\0');
   std::ranges::copy(magic, bytes.begin());
   put(bytes, format_offset, format_version);
@@ -212,7 +218,7 @@ std::string write_bundle(std::span<const BundledKernel> kernels) {
   put<std::uint64_t>(bytes, manifest_size_offset, manifest.size());
   std::ranges::copy(attune_version, bytes.begin() + version_offset);
   bytes += manifest;
-  for (const BundledKernel& kernel : kernels) {
+  for (const BundledKernel& kernel : bundle.kernels) {
     bytes.resize(aligned(bytes.size()), '\0');
     bytes += kernel.image;
   }
@@ -220,21 +226,20 @@ std::string write_bundle(std::span<const BundledKernel> kernels) {
   return bytes + xxh3_hex(bytes);
 }
 
-Result<std::vector<BundledKernel>> read_bundle(std::string_view bytes, const std::string& where) {
-  Result<std::vector<BundledKernel>> result;
+Result<Bundle> read_bundle(std::string_view bytes, const std::string& where) {
+  Result<Bundle> result;
   const auto refuse = [&](std::string what, std::string fix) {
-    result.value.clear();
+    result.value = {};
     result.problems.push_back({{.file = where}, std::move(what), std::move(fix)});
     return result;
   };
   if (const auto refused = check_header(bytes)) return refuse(refused->what, refused->fix);
   const std::string_view body = bytes.substr(0, bytes.size() - checksum_bytes);
   const auto manifest_bytes = static_cast<std::size_t>(get<std::uint64_t>(bytes, manifest_size_offset));
-  const Json manifest = Json::parse(body.substr(header_bytes, manifest_bytes), nullptr, false);
-  const auto rows = manifest.is_object() ? manifest.find("kernels") : manifest.end();
-  if (manifest.is_discarded() || rows == manifest.end() || !rows->is_array()) {
-    return refuse("the bundle's manifest is not what Attune writes", rebuild);
-  }
+  const Json manifest = parse_json(body.substr(header_bytes, manifest_bytes));
+  const Json* const rows = list_of(manifest, "kernels");
+  const Json* const tables = list_of(manifest, "tuned");
+  if (rows == nullptr || tables == nullptr) return refuse("the bundle's manifest is not what Attune writes", rebuild);
   const std::string_view images = body.substr(std::min(aligned(header_bytes + manifest_bytes), body.size()));
   for (const Json& row : *rows) {
     std::string problem;
@@ -243,7 +248,11 @@ Result<std::vector<BundledKernel>> read_bundle(std::string_view bytes, const std
       const std::string name = row.is_object() ? printable(text_of(row, "name")) : std::string{};
       return refuse(fmt::format("kernel {}: {}", name.empty() ? "without a name" : name, printable(problem)), rebuild);
     }
-    result.value.push_back(std::move(*kernel));
+    result.value.kernels.push_back(std::move(*kernel));
+  }
+  for (const Json& table : *tables) {
+    if (!table.is_object()) return refuse("an entry is no table of tuned problems", rebuild);
+    result.value.tables.push_back({text_of(table, "file"), text_of(table, "text")});
   }
   return result;
 }

@@ -1,4 +1,5 @@
-// A bundle: compiled kernels of any number of variants in one file, kernels.attune, which may lie anywhere.
+// A bundle: compiled kernels of any number of variants, and tables of tuned problems, in one file, kernels.attune,
+// which may lie anywhere.
 //
 //   bytes  what                                  integers are little-endian
 //   0      magic, 8 bytes
@@ -7,12 +8,12 @@
 //   16     bytes of the file, 64 bits
 //   24     bytes of the manifest, 64 bits
 //   32     version of Attune, text, zeros behind it, 32 bytes
-//   64     manifest, JSON: of each kernel its template, values, GPUs, threads and shared memory, and its image's place
+//   64     manifest, JSON: of each kernel its template, values, GPUs, threads and shared memory, and its image's place;
+//          the tables, each file's name and text
 //   ...    images, each from a multiple of 64 bytes on
 //   end    XXH3 (128 bits) of all before it, 32 hex digits
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,12 +30,25 @@ struct BundledKernel {
   std::string_view image;  ///< a fatbin or a cubin; not owned
 };
 
-/// The file that holds these kernels: the same bytes for the same kernels. A variant may come several times, each time
-/// for other GPUs.
-std::string write_bundle(std::span<const BundledKernel> kernels);
+/// A table of tuned problems (generator/tuned_file.hpp).
+struct BundledTable {
+  std::string file;  ///< its name, without a folder
+  std::string text;
 
-/// The kernels of a bundle, whose images lie within `bytes`. Refuses a file that is no bundle or is damaged, and one of
-/// another version of Attune, whose kernels may want other launches; `where` names it in messages. Any bytes may come.
-Result<std::vector<BundledKernel>> read_bundle(std::string_view bytes, const std::string& where);
+  bool operator==(const BundledTable&) const = default;
+};
+
+struct Bundle {
+  std::vector<BundledKernel> kernels;  ///< a variant may come several times, each time for other GPUs
+  std::vector<BundledTable> tables;
+};
+
+/// The file that holds these: the same bytes for the same kernels and tables.
+std::string write_bundle(const Bundle& bundle);
+
+/// What a bundle holds; images lie within `bytes`. What tables say is not looked at. Refuses a file that is no bundle
+/// or is damaged, and one of another version of Attune, whose kernels may want other launches; `where` names it in
+/// messages. Any bytes may come.
+Result<Bundle> read_bundle(std::string_view bytes, const std::string& where);
 
 }  // namespace attune

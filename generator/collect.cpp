@@ -53,9 +53,13 @@ Result<Collection> collect(std::span<const std::filesystem::path> specs, std::sp
     std::ranges::move(expansion.value.refused, std::back_inserter(result.value.refused));
   }
   for (const std::filesystem::path& path : tuned) {
-    Result<TunedFile> table = read_tuned_file(path);
+    Result<std::string> text = read_tuned_text(path);
+    take_problems(result.problems, text);
+    if (!text.ok()) continue;
+    Result<TunedFile> table = parse_tuned_file(text.value, path.string());
     take_problems(result.problems, table);
     if (!table.ok()) continue;
+    result.value.tables.push_back({path.filename().string(), std::move(text.value)});
     for (const Variant& variant : tuned_variants(table.value)) merge.add(variant, "tuned/" + path.stem().string());
   }
   return result;

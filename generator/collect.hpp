@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "generator/bundle.hpp"
 #include "generator/emit.hpp"
 #include "generator/expand.hpp"
 
@@ -17,10 +18,11 @@ struct Wanted {
   std::string spec;
 };
 
-/// What several specs come to.
+/// What several specs, and tables of tuned problems, come to.
 struct Collection {
   std::vector<Wanted> wanted;           ///< each variant once
   std::vector<RefusedVariant> refused;  ///< combinations that a rule refuses
+  std::vector<BundledTable> tables;     ///< as they were read
 };
 
 /// Reads and expands every spec, in order, and behind them the variants of tables of tuned problems, each for the

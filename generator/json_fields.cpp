@@ -26,6 +26,17 @@ std::string shown_as(const Json& value) {
   return text.size() <= shown ? text : text.substr(0, shown) + "...";
 }
 
+Json parse_json(std::string_view text) {
+  constexpr int deepest = 8;
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t /*event*/, const Json& /*parsed*/) {
+    too_deep = too_deep || depth > deepest;
+    return !too_deep;
+  };
+  Json result = Json::parse(text, watch, /*allow_exceptions=*/false);
+  return too_deep ? Json(Json::value_t::discarded) : result;
+}
+
 std::optional<Json> parse_json_object(std::string_view text, const Location& where, std::vector<Diagnostic>& problems) {
   std::vector<std::set<std::string>> keys;
   std::string twice;

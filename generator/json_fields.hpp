@@ -18,6 +18,10 @@ using Json = nlohmann::ordered_json;
 /// A JSON value of a file as a message shows it: on one line, and short.
 std::string shown_as(const Json& value);
 
+/// What this text says; discarded (is_discarded()) where it is no JSON or is nested deeper than eight levels. Those
+/// that anyone may have written are to be read so: an ordered object copies what it holds, level by level, as it grows.
+Json parse_json(std::string_view text);
+
 /// The object that this text of one line is. Adds a problem, and returns nothing, where it is none, where it is nested
 /// deeper than four levels, or where an object has a key twice. `where` is the text's first character.
 std::optional<Json> parse_json_object(std::string_view text, const Location& where, std::vector<Diagnostic>& problems);

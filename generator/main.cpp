@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <set>
 
 #include "generator/bundle.hpp"
@@ -16,7 +15,6 @@
 #include "generator/fatbin.hpp"
 #include "generator/files.hpp"
 #include "generator/schema.hpp"
-#include "generator/tuned_file.hpp"
 
 namespace attune {
 namespace {
@@ -54,16 +52,16 @@ Exit kernels(const Options& options) {
     fmt::print("{}: left out, for none of {}\n", name, fmt::join(options.archs, ", "));
   }
   std::vector<Source> sources;
-  if (!wanted.empty()) {
+  if (!options.nvcc.empty() && !wanted.empty()) {
     const Result<TemplateFiles> templates = read_templates(options.templates);
     if (report(templates)) return Exit::bad_input;
     Result<std::vector<Source>> emitted = emit_all(wanted, templates.value);
     if (report(emitted)) return Exit::bad_input;
     sources = std::move(emitted.value);
   }
-  std::vector<BundledKernel> kernels;
+  Bundle bundle{.kernels = {}, .tables = std::move(collected.value.tables)};
   Result<Fatbins> fatbins;
-  // Without a compiler there is nothing to embed.
+  // Without a compiler there are no kernels to embed.
   if (options.nvcc.empty()) {
     write_sources(options.out, sources);
   } else {
@@ -71,15 +69,15 @@ Exit kernels(const Options& options) {
     fatbins = build_fatbins(sources, {.nvcc = options.nvcc, .folder = options.out, .say = say});
     if (report(fatbins)) return Exit::bad_input;
     for (std::size_t i = 0; i < sources.size(); ++i) {
-      kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
+      bundle.kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
     }
   }
-  const std::string bundle = write_bundle(kernels);
+  const std::string bytes = write_bundle(bundle);
   // Written in any case: the build looks at its time.
-  write_bytes(options.out / "kernels.attune", bundle);
+  write_bytes(options.out / "kernels.attune", bytes);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("kernels.attune: {} kernels, {} of them compiled, {} bytes, in {:.1f} s\n", kernels.size(),
-             fatbins.value.compiled, bundle.size(), seconds);
+  fmt::print("kernels.attune: {} kernels, {} of them compiled, {} bytes, in {:.1f} s\n", bundle.kernels.size(),
+             fatbins.value.compiled, bytes.size(), seconds);
   return Exit::done;
 }
 
@@ -87,25 +85,6 @@ Exit texts(const Options& options) {
   const Result<TemplateFiles> files = read_templates(options.templates);
   if (report(files)) return Exit::bad_input;
   write_if_changed(options.out, text_table(files.value, options.function, options.header));
-  return Exit::done;
-}
-
-Exit tables(const Options& options) {
-  TemplateFiles texts;
-  std::map<std::string, path> gpus;
-  for (const path& file : options.tuned) {
-    const Result<std::string> text = read_tuned_text(file);
-    if (report(text)) return Exit::bad_input;
-    const Result<TunedFile> table = parse_tuned_file(text.value, file.string());
-    if (report(table)) return Exit::bad_input;
-    const auto [first, is_new] = gpus.emplace(table.value.gpu.name, file);
-    if (!is_new || !texts.emplace(file.filename().string(), text.value).second) {
-      fmt::print(stderr, "{}: this table is for {}, as {} is; embed one\n", file.string(), first->first,
-                 first->second.string());
-      return Exit::bad_input;
-    }
-  }
-  write_if_changed(options.out, text_table(texts, options.function, options.header));
   return Exit::done;
 }
 
@@ -154,24 +133,18 @@ int run(int argc, char** argv) {
   CLI::App* sub = add("kernels", "Compile the kernels of specs, those alone that changed, and bundle them", kernels);
   add_templates(sub);
   add_out(sub, "Folder for kernels.attune, and for the sources and fatbins that the next build starts from");
-  sub->add_option("--nvcc", options.nvcc, "The compiler; without one the bundle is empty");
+  sub->add_option("--nvcc", options.nvcc, "The compiler; without one the bundle has no kernels");
   std::vector<std::string> known;
   for (const Arch& arch : all_archs()) known.emplace_back(arch.name);
   sub->add_option("--arch", options.archs, "GPUs to make machine code for [default: 8.0 and 9.0, and PTX for others]")
       ->check(CLI::IsMember(known));
   sub->add_option("--tuned", options.tuned,
-                  "A table of tuned problems whose variants are wanted too; any number of times")
+                  "A table of tuned problems to bundle, with the variants that it names; any number of times")
       ->allow_extra_args(false);
   sub->add_option("specs", options.specs, "Spec files");
 
   sub = add("texts", "Write the sources of a folder as a C++ function that returns them", texts);
   sub->add_option("folder", options.templates, "The folder: templates/, say")->required();
-  sub->add_option("--function", options.function, "The function's qualified name")->required();
-  sub->add_option("--header", options.header, "The header that declares it")->required();
-  add_out(sub, "The C++ file");
-
-  sub = add("tables", "Write tables of tuned problems as a C++ function that returns their text", tables);
-  sub->add_option("files", options.tuned, "The tables: specs/tuned/*.yaml");
   sub->add_option("--function", options.function, "The function's qualified name")->required();
   sub->add_option("--header", options.header, "The header that declares it")->required();
   add_out(sub, "The C++ file");

@@ -207,12 +207,6 @@ Result<std::string> read_tuned_text(const std::filesystem::path& path) {
   return {.value = std::move(text), .problems = {}};
 }
 
-Result<TunedFile> read_tuned_file(const std::filesystem::path& path) {
-  Result<std::string> text = read_tuned_text(path);
-  if (!text.ok()) return {.value = {}, .problems = std::move(text.problems)};
-  return parse_tuned_file(text.value, path.string());
-}
-
 std::string tuned_file_text(const TunedFile& file) {
   const Json gpu{{"name", file.gpu.name},
                  {"capability", capability_text(file.gpu.capability)},

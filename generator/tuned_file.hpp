@@ -66,9 +66,6 @@ Result<TunedFile> parse_tuned_file(std::string_view text, const std::string& fil
 /// parse_tuned_file() needs to say so.
 Result<std::string> read_tuned_text(const std::filesystem::path& path);
 
-/// Reads and parses a file.
-Result<TunedFile> read_tuned_file(const std::filesystem::path& path);
-
 /// The file's text: its rows in the order given, each on a line of its own. Parsed it is the same again, but for
 /// `where`.
 std::string tuned_file_text(const TunedFile& file);

@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::size_t max_bundle_bytes = std::size_t{1} << 32;
 
-std::vector<BundledKernel> read(std::string_view bytes, const std::string& where) {
-  Result<std::vector<BundledKernel>> kernels = read_bundle(bytes, where);
-  if (!kernels.ok()) throw Error(ATTUNE_INVALID_ARGUMENT, kernels.problems.front().text());
-  return std::move(kernels.value);
+Bundle read(std::string_view bytes, const std::string& where) {
+  Result<Bundle> bundle = read_bundle(bytes, where);
+  if (!bundle.ok()) throw Error(ATTUNE_INVALID_ARGUMENT, bundle.problems.front().text());
+  return std::move(bundle.value);
 }
 
 struct Registered {
@@ -33,10 +33,9 @@ Registered& registered() {
 
 }  // namespace
 
-LoadedBundle::LoadedBundle(std::string bytes, std::vector<BundledKernel> bundled)
-    : bytes_(std::move(bytes)), bundled_(std::move(bundled)) {
-  kernels_.reserve(bundled_.size());
-  for (const BundledKernel& kernel : bundled_) kernels_.push_back({kernel.variant, kernel.name, kernel.image});
+LoadedBundle::LoadedBundle(std::string bytes, Bundle bundled) : bytes_(std::move(bytes)), bundled_(std::move(bundled)) {
+  kernels_.reserve(bundled_.kernels.size());
+  for (const BundledKernel& kernel : bundled_.kernels) kernels_.push_back({kernel.variant, kernel.name, kernel.image});
 }
 
 std::shared_ptr<const LoadedBundle> LoadedBundle::from_file(const std::filesystem::path& file) {
@@ -46,8 +45,8 @@ std::shared_ptr<const LoadedBundle> LoadedBundle::from_file(const std::filesyste
                 fmt::format("{}: the bundle is missing or cannot be read; attune pack makes one", file.string()));
   }
   // More bytes than a string holds within itself, or refused: moving it does not move them.
-  std::vector<BundledKernel> kernels = read(*bytes, file.string());
-  return std::shared_ptr<const LoadedBundle>(new LoadedBundle(std::move(*bytes), std::move(kernels)));
+  Bundle bundled = read(*bytes, file.string());
+  return std::shared_ptr<const LoadedBundle>(new LoadedBundle(std::move(*bytes), std::move(bundled)));
 }
 
 std::shared_ptr<const LoadedBundle> LoadedBundle::from_memory(std::string_view bytes, const std::string& where) {

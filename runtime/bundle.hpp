@@ -1,4 +1,5 @@
-// Bundles (generator/bundle.hpp) that a registry takes kernels from: files, and what a program has in its own image.
+// Bundles (generator/bundle.hpp) that a registry takes kernels and tables of tuned problems from: files, and what a
+// program has in its own image.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +14,7 @@
 
 namespace attune {
 
-/// The kernels of one bundle, and the bytes that their images lie in.
+/// What one bundle holds, and the bytes that its images lie in.
 class LoadedBundle {
  public:
   /// Reads a file as a whole. Throws Error{ATTUNE_INVALID_ARGUMENT} with the reason for which it is refused.
@@ -24,12 +25,13 @@ class LoadedBundle {
 
   /// In the bundle's order; what they point to lives as long as this object.
   [[nodiscard]] const std::vector<EmbeddedKernel>& kernels() const { return kernels_; }
+  [[nodiscard]] const std::vector<BundledTable>& tables() const { return bundled_.tables; }
 
  private:
-  LoadedBundle(std::string bytes, std::vector<BundledKernel> bundled);
+  LoadedBundle(std::string bytes, Bundle bundled);
 
-  std::string bytes_;                   ///< of a file; else empty
-  std::vector<BundledKernel> bundled_;  ///< has the names
+  std::string bytes_;  ///< of a file; else empty
+  Bundle bundled_;     ///< has the names
   std::vector<EmbeddedKernel> kernels_;
 };
 

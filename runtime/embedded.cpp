@@ -9,11 +9,18 @@ extern const char attune_embedded_bundle_end[];
 }
 
 namespace attune {
+namespace {
 
-std::span<const EmbeddedKernel> embedded_kernels() {
-  static const std::shared_ptr<const LoadedBundle> bundle = LoadedBundle::from_memory(
+const LoadedBundle& bundle() {
+  static const std::shared_ptr<const LoadedBundle> embedded = LoadedBundle::from_memory(
       {attune_embedded_bundle_begin, attune_embedded_bundle_end}, "the bundle inside the library");
-  return bundle->kernels();
+  return *embedded;
 }
+
+}  // namespace
+
+std::span<const EmbeddedKernel> embedded_kernels() { return bundle().kernels(); }
+
+std::span<const BundledTable> embedded_tables() { return bundle().tables(); }
 
 }  // namespace attune

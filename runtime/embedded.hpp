@@ -1,9 +1,10 @@
-// What the build put into the library: kernels, templates and tables of tuned problems.
+// What the build put into the library: a bundle and templates.
 #pragma once
 
 #include <span>
 #include <string_view>
 
+#include "generator/bundle.hpp"
 #include "generator/emit.hpp"
 
 namespace attune {
@@ -21,7 +22,7 @@ std::span<const EmbeddedKernel> embedded_kernels();
 /// The templates the library carries for run-time generation.
 const TemplateFiles& embedded_templates();
 
-/// The tables of tuned problems, each file's text by its name.
-const TemplateFiles& embedded_tuned();
+/// The tables of tuned problems.
+std::span<const BundledTable> embedded_tables();
 
 }  // namespace attune

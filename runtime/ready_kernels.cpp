@@ -9,8 +9,12 @@ ReadyKernels::ReadyKernels(std::span<const std::filesystem::path> bundles, const
   for (const std::filesystem::path& file : bundles) bundles_.push_back(LoadedBundle::from_file(file));
   std::ranges::copy(environment_bundles(log), std::back_inserter(bundles_));
   std::ranges::copy(registered_bundles(), std::back_inserter(bundles_));
-  for (const auto& bundle : bundles_) add(bundle->kernels());
+  for (const auto& bundle : bundles_) {
+    add(bundle->kernels());
+    std::ranges::copy(bundle->tables(), std::back_inserter(tables_));
+  }
   add(embedded_kernels());
+  std::ranges::copy(embedded_tables(), std::back_inserter(tables_));
 }
 
 void ReadyKernels::add(std::span<const EmbeddedKernel> kernels) {

@@ -26,6 +26,9 @@ class ReadyKernels {
   /// Every variant of an operation, in the order of preference.
   [[nodiscard]] std::span<const Variant> variants(Operation operation) const;
 
+  /// The tables of tuned problems that came with them, in the order of preference.
+  [[nodiscard]] const std::vector<BundledTable>& tables() const { return tables_; }
+
   /// The kernel of this variant; null where there is none.
   [[nodiscard]] const EmbeddedKernel* find(const Variant& variant) const;
 
@@ -34,6 +37,7 @@ class ReadyKernels {
 
   Bundles bundles_;  ///< whose images they are, the library's apart
   std::vector<EmbeddedKernel> kernels_;
+  std::vector<BundledTable> tables_;
   std::array<std::vector<Variant>, operation_count> variants_;
 };
 

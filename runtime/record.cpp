@@ -8,10 +8,10 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <tuple>
 
+#include "generator/json_fields.hpp"
 #include "runtime/files.hpp"
 #include "runtime/record_fields.hpp"
 
@@ -102,7 +102,7 @@ bool is_record(std::string_view text) {
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string_view::npos) return true;
   const std::string_view line = text.substr(start, text.find('\n', start) - start);
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_json(line);
   return json.is_object() && json.contains("operation");
 }
 

@@ -4,19 +4,17 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "generator/json_fields.hpp"
 #include "runtime/record.hpp"
 #include "runtime/record_fields.hpp"
 
 namespace attune {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json json_of(int value) { return value; }
 Json json_of(bool value) { return value; }
@@ -157,7 +155,7 @@ Result<std::vector<Recorded>> parse_record(std::string_view text, const std::str
     text.remove_prefix(end + 1);
     ++where.line;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json json = parse_json(line);
     Result<Recorded> one = LineReader(json, where).read();
     std::ranges::move(one.problems, std::back_inserter(result.problems));
     if (one.ok()) result.value.push_back(one.value);

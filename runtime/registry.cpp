@@ -33,7 +33,7 @@ struct Registry::State {
     if (options.device == ATTUNE_DEVICE_EMULATOR) {
       emulated.emplace(policy, ready, cache, counters, options.emulator_seed);
     } else {
-      tuned.emplace(options.tuned ? std::move(*options.tuned) : default_tuned_tables(warnings()));
+      tuned.emplace(options.tuned ? std::move(*options.tuned) : default_tuned_tables(ready, warnings()));
     }
   }
 

@@ -7,15 +7,20 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/embedded.hpp"
-
 namespace attune {
 namespace {
 
-/// The table of a text; where it cannot be used, that is said.
+/// Adds what a table knows of problems that those before it do not; where it cannot be used, that is said.
 void take_table(std::vector<TunedTable>& tables, Result<TunedTable> read, const LineLog& log) {
   if (read.ok()) {
-    tables.push_back(std::move(read.value));
+    const auto same = std::ranges::find(tables, read.value.gpu, &TunedTable::gpu);
+    if (same == tables.end()) {
+      tables.push_back(std::move(read.value));
+      return;
+    }
+    for (TunedRow& row : read.value.rows) {
+      if (same->find(row.problem) == nullptr) same->put(std::move(row));
+    }
     return;
   }
   const std::size_t more = read.problems.size() - 1;
@@ -27,7 +32,7 @@ std::string capability_text(int capability) { return fmt::format("{}.{}", capabi
 
 }  // namespace
 
-std::vector<TunedTable> default_tuned_tables(const LineLog& log) {
+std::vector<TunedTable> default_tuned_tables(const ReadyKernels& ready, const LineLog& log) {
   const char* variable = std::getenv("ATTUNE_TUNED");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
   const std::string_view wanted = variable == nullptr ? "" : variable;
   std::vector<TunedTable> tables;
@@ -36,7 +41,7 @@ std::vector<TunedTable> default_tuned_tables(const LineLog& log) {
     take_table(tables, read_tuned(wanted), log);
     return tables;
   }
-  for (const auto& [file, text] : embedded_tuned()) take_table(tables, parse_tuned(text, file), log);
+  for (const BundledTable& table : ready.tables()) take_table(tables, parse_tuned(table.text, table.file), log);
   return tables;
 }
 

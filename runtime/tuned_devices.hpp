@@ -10,15 +10,17 @@
 #include <vector>
 
 #include "runtime/log.hpp"
+#include "runtime/ready_kernels.hpp"
 #include "runtime/tuned_distance.hpp"
 
 namespace attune {
 
-/// The tables in the order of preference. ATTUNE_TUNED says which: the path of one file, or `off` for none; unset or
-/// empty, those that are built in. A file that cannot be used is said once through `log`, and is not used.
-std::vector<TunedTable> default_tuned_tables(const LineLog& log = log_to_stderr);
+/// One table for each GPU. ATTUNE_TUNED says of which rows: the path of one file, or `off` for none; unset or empty, of
+/// all tables that came with the kernels, of which the first one that knows a problem counts. A table that cannot be
+/// used is said once through `log`, and is not used.
+std::vector<TunedTable> default_tuned_tables(const ReadyKernels& ready, const LineLog& log = log_to_stderr);
 
-/// The first table that was measured on such a GPU, or why there is none.
+/// The table that was measured on such a GPU, or why there is none.
 struct TunedSource {
   const TunedTable* table = nullptr;
   std::string reason;  ///< empty where there is a table

@@ -57,7 +57,8 @@ Exit explain(const Options& options, const CLI::App& app) {
   if (options.decode.decode) {
     return explain_decode(options.decode.problem(options.problem, app), *device, options.json);
   }
-  const Decision decision = decide(problem, *device, ReadyKernels(), default_tuned_tables());
+  const ReadyKernels ready;
+  const Decision decision = decide(problem, *device, ready, default_tuned_tables(ready));
   if (options.json) {
     print_decision_json(decision);
   } else {

@@ -157,7 +157,8 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
 
 Exit explain_decode(const DecodeProblem& problem, const Device& device, bool json) {
   if (!report_unsound(problem)) return Exit::bad_usage;
-  const Served kernel = serve(ReadyKernels(), default_tuned_tables(), problem, device);
+  const ReadyKernels ready;
+  const Served kernel = serve(ready, default_tuned_tables(ready), problem, device);
   if (const std::vector<std::string> reasons = refusals(kernel.variant, problem, device); !reasons.empty()) {
     if (json) {
       print_json({{"problem", problem.text()}, {"device", device.name}, {"served", false}, {"refusals", reasons}});

@@ -39,7 +39,7 @@ std::string head_dims_text(const Variant& variant) {
 
 }  // namespace
 
-std::string kernel_table(std::span<const EmbeddedKernel> kernels) {
+std::string kernel_table(std::span<const EmbeddedKernel> kernels, std::span<const BundledTable> tables) {
   Table table({{"name"},
                {"dtype"},
                {"head_dim", Align::right},
@@ -59,8 +59,15 @@ std::string kernel_table(std::span<const EmbeddedKernel> kernels) {
                bytes_text(static_cast<double>(kernel.fatbin.size())), archs_text(variant)});
     total += static_cast<double>(kernel.fatbin.size());
   }
-  return fmt::format("{}{}, {} of images\n", table.text(), counted(static_cast<long long>(kernels.size()), "kernel"),
-                     bytes_text(total));
+  return fmt::format("{}{}, {} of images{}\n", table.text(), counted(static_cast<long long>(kernels.size()), "kernel"),
+                     bytes_text(total),
+                     tables.empty() ? "" : fmt::format("; tuned: {}", fmt::join(names_of(tables), ", ")));
+}
+
+std::vector<std::string> names_of(std::span<const BundledTable> tables) {
+  std::vector<std::string> names;
+  for (const BundledTable& table : tables) names.push_back(table.file);
+  return names;
 }
 
 nlohmann::ordered_json kernels_json(std::span<const EmbeddedKernel> kernels) {

@@ -4,14 +4,19 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/embedded.hpp"
 
 namespace attune::cli {
 
-/// A row for each kernel, and a last line with their number and the bytes of their images.
-std::string kernel_table(std::span<const EmbeddedKernel> kernels);
+/// A row for each kernel, and a last line with their number, the bytes of their images, and the tables of tuned
+/// problems.
+std::string kernel_table(std::span<const EmbeddedKernel> kernels, std::span<const BundledTable> tables);
 
 nlohmann::ordered_json kernels_json(std::span<const EmbeddedKernel> kernels);
+
+/// The names of their files.
+std::vector<std::string> names_of(std::span<const BundledTable> tables);
 
 }  // namespace attune::cli

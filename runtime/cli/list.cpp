@@ -19,14 +19,15 @@ struct Options {
 Exit list(const Options& options) {
   const auto bundle = options.bundle.empty() ? nullptr : LoadedBundle::from_file(options.bundle);
   const std::span<const EmbeddedKernel> kernels = bundle ? std::span(bundle->kernels()) : embedded_kernels();
+  const std::span<const BundledTable> tables = bundle ? std::span(bundle->tables()) : embedded_tables();
   if (options.json) {
-    print_json({{"kernels", kernels_json(kernels)}});
+    print_json({{"kernels", kernels_json(kernels)}, {"tables", names_of(tables)}});
   } else if (kernels.empty() && !bundle) {
     fmt::print(
         "No kernels are embedded: this attune was built without nvcc. Kernels are compiled by NVRTC when first "
         "needed.\n");
   } else {
-    fmt::print("{}", kernel_table(kernels));
+    fmt::print("{}", kernel_table(kernels, tables));
   }
   return Exit::done;
 }

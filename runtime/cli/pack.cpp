@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::vector<std::string> specs;
+  std::vector<std::string> tuned;
   std::vector<std::string> archs;
   std::string compiler;
   std::string out;
@@ -44,7 +45,8 @@ Packed failed(Exit exit, const std::string& problem) {
   return {.bundle = {}, .compiler = {}, .exit = exit};
 }
 
-Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const Options& options) {
+Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const std::vector<BundledTable>& tables,
+                      const Options& options) {
   const ScratchFolder folder;
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const Result<Fatbins> fatbins =
@@ -53,32 +55,36 @@ Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, 
     for (const Diagnostic& problem : fatbins.problems) fmt::print(stderr, "{}\n", problem.text());
     return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
   }
-  std::vector<BundledKernel> kernels;
+  Bundle bundle{.kernels = {}, .tables = tables};
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
+    bundle.kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
   }
-  return {.bundle = write_bundle(kernels), .compiler = nvcc.string()};
+  return {.bundle = write_bundle(bundle), .compiler = nvcc.string()};
 }
 
 /// A cubin for each kernel and architecture.
-Packed pack_with_nvrtc(const std::vector<Source>& sources, const Options& options) {
+Packed pack_with_nvrtc(const std::vector<Source>& sources, const std::vector<BundledTable>& tables,
+                       const Options& options) {
   const Found<Compiler> compiler = find_compiler();
   if (!compiler) return failed(Exit::machine_lacks, compiler.problem);
   const std::vector<Built> built = build(*compiler, sources, resolve_archs(options.archs), options.jobs);
   if (!report_failures(built)) return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
-  std::vector<BundledKernel> kernels;
+  Bundle bundle{.kernels = {}, .tables = tables};
   for (const Built& one : built) {
     BundledKernel kernel{one.source->variant, one.source->name, one.compiled.image};
     kernel.variant.arch = set_of(one.arch);
-    kernels.push_back(std::move(kernel));
+    bundle.kernels.push_back(std::move(kernel));
   }
-  return {.bundle = write_bundle(kernels), .compiler = "NVRTC " + compiler->version()};
+  return {.bundle = write_bundle(bundle), .compiler = "NVRTC " + compiler->version()};
 }
 
-Packed pack_sources(const std::vector<Source>& sources, const Options& options) {
-  if (options.compiler == "nvrtc") return pack_with_nvrtc(sources, options);
-  if (const std::optional<fs::path> nvcc = find_cuda_tool("nvcc")) return pack_with_nvcc(*nvcc, sources, options);
-  if (options.compiler.empty()) return pack_with_nvrtc(sources, options);
+Packed pack_sources(const std::vector<Source>& sources, const std::vector<BundledTable>& tables,
+                    const Options& options) {
+  if (options.compiler == "nvrtc") return pack_with_nvrtc(sources, tables, options);
+  if (const std::optional<fs::path> nvcc = find_cuda_tool("nvcc")) {
+    return pack_with_nvcc(*nvcc, sources, tables, options);
+  }
+  if (options.compiler.empty()) return pack_with_nvrtc(sources, tables, options);
   return failed(Exit::machine_lacks, fmt::format("nvcc is not in {}; install the CUDA toolkit, or pack with "
                                                  "--compiler nvrtc",
                                                  cuda_tool_places));
@@ -86,7 +92,7 @@ Packed pack_sources(const std::vector<Source>& sources, const Options& options) 
 
 Exit pack(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
-  std::optional<Collection> request = load_specs(options.specs);
+  std::optional<Collection> request = load_specs(options.specs, options.tuned);
   if (!request) return Exit::bad_usage;
   ArchSet archs = 0;
   for (const std::string& name : options.archs) archs |= set_of(*find_arch(name));
@@ -101,7 +107,7 @@ Exit pack(const Options& options) {
   if (!sources) return Exit::bad_usage;
   if (!options.json) fmt::print("{}", cost_report(*request));
 
-  const Packed packed = pack_sources(*sources, options);
+  const Packed packed = pack_sources(*sources, request->tables, options);
   if (packed.exit != Exit::done) return packed.exit;
   const auto bundle = LoadedBundle::from_memory(packed.bundle, options.out);
   write_output(options.out, packed.bundle);
@@ -111,9 +117,10 @@ Exit pack(const Options& options) {
                 {"compiler", packed.compiler},
                 {"seconds", seconds},
                 {"bytes", packed.bundle.size()},
+                {"tables", names_of(bundle->tables())},
                 {"kernels", kernels_json(bundle->kernels())}});
   } else {
-    fmt::print("\n{}wrote {} to {} in {}, compiled by {}\n", kernel_table(bundle->kernels()),
+    fmt::print("\n{}wrote {} to {} in {}, compiled by {}\n", kernel_table(bundle->kernels(), bundle->tables()),
                bytes_text(static_cast<double>(packed.bundle.size())), options.out, seconds_text(seconds),
                packed.compiler);
   }
@@ -126,6 +133,10 @@ Command pack_command(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("pack", "Compile a spec into a bundle, for machines without a compiler");
   add_spec_argument(*app, options->specs);
+  app->add_option("--tuned", options->tuned,
+                  "A table of tuned problems to pack, with the variants that it names; any number of times")
+      ->allow_extra_args(false)
+      ->option_text("FILE");
   app->add_option("-o,--out", options->out, "The bundle: kernels.attune, say")
       ->required()
       ->option_text("FILE REQUIRED");
@@ -144,6 +155,7 @@ Command pack_command(CLI::App& root) {
 version of Attune that made it.
 Examples:
   attune pack specs/quickstart.yaml -o kernels.attune --arch sm_90
+  attune pack model.yaml --tuned model_h200.yaml -o kernels.attune
   ATTUNE_BUNDLES=kernels.attune ./program
   attune list --bundle kernels.attune)");
   return {.app = app, .run = [options] { return pack(*options); }};

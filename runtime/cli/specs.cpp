@@ -30,8 +30,9 @@ void add_spec_argument(CLI::App& app, std::vector<std::string>& specs, bool requ
   app.add_option("SPEC", specs, "Spec files (YAML)")->required(required)->option_text(required ? "REQUIRED" : " ");
 }
 
-std::optional<Collection> load_specs(const std::vector<std::string>& files) {
-  Result<Collection> collected = collect(std::vector<std::filesystem::path>(files.begin(), files.end()));
+std::optional<Collection> load_specs(const std::vector<std::string>& files, const std::vector<std::string>& tuned) {
+  using Paths = std::vector<std::filesystem::path>;
+  Result<Collection> collected = collect(Paths(files.begin(), files.end()), Paths(tuned.begin(), tuned.end()));
   print_problems(collected.problems);
   if (!collected.ok()) return std::nullopt;
   return std::move(collected.value);

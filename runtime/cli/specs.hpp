@@ -17,9 +17,9 @@ std::vector<Variant> variants_of(const Collection& collection);
 /// Adds the positional SPEC... argument.
 void add_spec_argument(CLI::App& app, std::vector<std::string>& specs, bool required = true);
 
-/// Reads and expands every file. Prints all problems of all files to stderr as file:line:column and returns
-/// nothing if there are any.
-std::optional<Collection> load_specs(const std::vector<std::string>& files);
+/// Reads and expands every spec, and tables of tuned problems. Prints all problems of all files to stderr as
+/// file:line:column and returns nothing if there are any.
+std::optional<Collection> load_specs(const std::vector<std::string>& files, const std::vector<std::string>& tuned = {});
 
 /// The same for a command that launches kernels of these operations alone: a variant of another one is a problem too.
 std::optional<Collection> load_specs_of(const std::vector<Operation>& operations,

@@ -7,14 +7,14 @@ macro(attune_find_nvcc)
                DOC "nvcc of the CUDA toolkit")
 endmacro()
 
-# Adds the command that makes FOLDER/kernels.attune of the specs, and of the variants that tables of tuned problems name:
-# sources are emitted at build time, and nvcc compiles those alone that changed, on all cores. Without any the bundle is
-# empty.
+# Adds the command that makes FOLDER/kernels.attune of the specs, and of tables of tuned problems with the variants that
+# they name: sources are emitted at build time, and nvcc compiles those alone that changed, on all cores. Without NVCC the
+# bundle has the tables, and no kernels.
 function(attune_bundle_command folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SPECS;TUNED;ARCHS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "NVCC" "SPECS;TUNED;ARCHS")
   set(options)
-  if(arg_SPECS OR arg_TUNED)
-    list(APPEND options --nvcc ${ATTUNE_NVCC})
+  if(arg_NVCC)
+    list(APPEND options --nvcc ${arg_NVCC})
   endif()
   foreach(table IN LISTS arg_TUNED)
     list(APPEND options --tuned ${table})
@@ -34,28 +34,32 @@ function(attune_bundle_command folder)
     VERBATIM)
 endfunction()
 
-# attune_add_kernels(<target> SPECS <file>... [ARCHS sm_80 sm_90 ...])
+# attune_add_kernels(<target> SPECS <file>... [ARCHS sm_80 sm_90 ...] [TUNED <table>...])
 #
 # Compiles the kernels of the specs with nvcc as the target is built, puts them into it, and has them registered as it is
 # loaded: every registry of the process prefers them to the library's own. ARCHS are the GPUs to make machine code for;
-# without it kernels have code for 8.0 and 9.0 and PTX for newer GPUs. Links the target to attune::attune. Where there is
-# no nvcc the target is built without kernels, which are then compiled at run time. ATTUNE_NVCC names another nvcc.
+# without it kernels have code for 8.0 and 9.0 and PTX for newer GPUs. TUNED are tables that attune tune wrote: the target
+# carries them and the kernels that they name, and registries choose by them. Links the target to attune::attune. Where
+# there is no nvcc the target is built without kernels, which are then compiled at run time. ATTUNE_NVCC names another
+# nvcc.
 function(attune_add_kernels target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SPECS;ARCHS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SPECS;ARCHS;TUNED")
   if(NOT TARGET ${target})
     message(FATAL_ERROR "attune_add_kernels: there is no target ${target}; add it before this call")
   elseif(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "attune_add_kernels(${target}): unexpected ${arg_UNPARSED_ARGUMENTS}; "
-      "attune_add_kernels(<target> SPECS <file>... [ARCHS sm_80 ...])")
+      "attune_add_kernels(<target> SPECS <file>... [ARCHS sm_80 ...] [TUNED <table>...])")
   elseif(NOT arg_SPECS)
     message(FATAL_ERROR "attune_add_kernels(${target}): SPECS names no file")
   elseif(TARGET ${target}_attune_kernels)
     message(FATAL_ERROR "attune_add_kernels(${target}) was called before; name all specs in one call")
   endif()
-  set(specs)
-  foreach(spec IN LISTS arg_SPECS)
-    cmake_path(ABSOLUTE_PATH spec BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
-    list(APPEND specs ${spec})
+  foreach(kind SPECS TUNED)
+    set(files_${kind})
+    foreach(file IN LISTS arg_${kind})
+      cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+      list(APPEND files_${kind} ${file})
+    endforeach()
   endforeach()
 
   # Whatever comes of the kernels, the target calls the library. As a property: target_link_libraries() would have to
@@ -71,11 +75,17 @@ function(attune_add_kernels target)
     message(WARNING "attune_add_kernels(${target}): nvcc was not found (looked in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin "
       "and /usr/local/cuda/bin), so ${target} carries no kernels: they are compiled at run time, by NVRTC. Install the "
       "CUDA toolkit, or pass -DATTUNE_NVCC=<path of nvcc>.")
-    return()
+    if(NOT files_TUNED)
+      return()
+    endif()
   endif()
 
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}_attune_kernels)
-  attune_bundle_command(${folder} SPECS ${specs} ARCHS ${arg_ARCHS})
+  set(nvcc)
+  if(ATTUNE_NVCC)
+    set(nvcc NVCC ${ATTUNE_NVCC})
+  endif()
+  attune_bundle_command(${folder} ${nvcc} SPECS ${files_SPECS} TUNED ${files_TUNED} ARCHS ${arg_ARCHS})
 
   # The source that holds and registers the bundle is C and C++ alike: a project may have only one of them.
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)

@@ -1,5 +1,5 @@
-# What is generated into the library: the kernels of ATTUNE_SPECS and of the tables of ATTUNE_TUNED as a bundle, and as
-# text these tables, the templates and the files that the emulator compiles around a kernel.
+# What is generated into the library: a bundle of the kernels of ATTUNE_SPECS, the tables of ATTUNE_TUNED and their
+# kernels, and as text the templates and the files that the emulator compiles around a kernel.
 
 # Adds the command that writes the sources of a folder as a C++ function of this name, which a header declares.
 function(attune_embed_texts folder function header out)
@@ -12,31 +12,25 @@ function(attune_embed_texts folder function header out)
     VERBATIM)
 endfunction()
 
-# Adds the command that writes the tables of ATTUNE_TUNED as a C++ function, and returns the tables' full paths.
-function(attune_embed_tables result out)
-  set(tables)
-  foreach(table IN LISTS ATTUNE_TUNED)
-    cmake_path(ABSOLUTE_PATH table BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
-    if(NOT EXISTS ${table})
-      message(FATAL_ERROR "ATTUNE_TUNED names ${table}, which does not exist")
+# Returns the full paths of the files that a list names, which a variable of this name holds.
+function(attune_full_paths result variable)
+  set(paths)
+  foreach(file IN LISTS ${variable})
+    cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    if(NOT EXISTS ${file})
+      message(FATAL_ERROR "${variable} names ${file}, which does not exist")
     endif()
-    list(APPEND tables ${table})
+    list(APPEND paths ${file})
   endforeach()
-  add_custom_command(
-    OUTPUT ${out}
-    COMMAND attune-gen tables ${tables} --function attune::embedded_tuned --header runtime/embedded.hpp --out ${out}
-    DEPENDS attune-gen ${tables}
-    COMMENT "Embedding the tables of tuned problems"
-    VERBATIM)
-  set(${result} ${tables} PARENT_SCOPE)
+  set(${result} ${paths} PARENT_SCOPE)
 endfunction()
 
 # Adds the commands that generate and compile, a target attune_embedded that runs them, and returns the source files
 # to link in.
 function(attune_embed result)
-  attune_embed_tables(tables ${PROJECT_BINARY_DIR}/embedded_tuned.cpp)
-  set(specs)
-  set(tuned)
+  attune_full_paths(specs ATTUNE_SPECS)
+  attune_full_paths(tuned ATTUNE_TUNED)
+  set(nvcc)
   if(NOT ATTUNE_EMBED)
     message(STATUS "ATTUNE_EMBED is off: no kernels are embedded")
   elseif(NOT ATTUNE_NVCC)
@@ -46,24 +40,16 @@ function(attune_embed result)
       "builds and works. To use one elsewhere, pass -DATTUNE_NVCC=<path of nvcc>.")
   else()
     message(STATUS "nvcc: ${ATTUNE_NVCC}")
-    foreach(spec IN LISTS ATTUNE_SPECS)
-      cmake_path(ABSOLUTE_PATH spec BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
-      if(NOT EXISTS ${spec})
-        message(FATAL_ERROR "ATTUNE_SPECS names ${spec}, which does not exist")
-      endif()
-      list(APPEND specs ${spec})
-    endforeach()
-    set(tuned ${tables})
+    set(nvcc NVCC ${ATTUNE_NVCC})
   endif()
   set(kernels ${PROJECT_BINARY_DIR}/kernels)
-  attune_bundle_command(${kernels} SPECS ${specs} TUNED ${tuned})
+  attune_bundle_command(${kernels} ${nvcc} SPECS ${specs} TUNED ${tuned})
 
   attune_embed_texts(${PROJECT_SOURCE_DIR}/templates attune::embedded_templates runtime/embedded.hpp
                      ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
   attune_embed_texts(${PROJECT_SOURCE_DIR}/runtime/emulator/kernel attune::emulator::embedded_seam
                      runtime/emulator/seam.hpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
-  set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp
-      ${PROJECT_BINARY_DIR}/embedded_tuned.cpp)
+  set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
 
   set(bundle ${PROJECT_SOURCE_DIR}/runtime/embedded_bundle.S)
   set_source_files_properties(${bundle} PROPERTIES COMPILE_OPTIONS "-I${kernels}"

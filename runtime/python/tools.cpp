@@ -86,8 +86,9 @@ Place place_of(const std::optional<std::string>& name, std::optional<int> ordina
 
 Decision decide_at(const Place& place, const Problem& problem) {
   if (place.emulator) return decide_emulated(problem);
-  return decide(problem, place.arch != nullptr ? device_of(*place.arch) : driver().device(place.ordinal),
-                ReadyKernels(), default_tuned_tables());
+  const ReadyKernels ready;
+  return decide(problem, place.arch != nullptr ? device_of(*place.arch) : driver().device(place.ordinal), ready,
+                default_tuned_tables(ready));
 }
 
 nb::tuple texts(const std::vector<std::string>& lines) {

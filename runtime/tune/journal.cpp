@@ -112,8 +112,7 @@ JournalContents read_journal(const std::filesystem::path& path) {
     if (end == std::string::npos) break;  // torn
     ++number;
     try {
-      const Json line = Json::parse(text->begin() + static_cast<std::ptrdiff_t>(begin),
-                                    text->begin() + static_cast<std::ptrdiff_t>(end));
+      const Json line = parse_json(std::string_view(*text).substr(begin, end - begin));
       if (number == 1) {
         contents.identity = identity_of(line);
       } else if (!line.is_object() || line.empty()) {

@@ -51,6 +51,22 @@ TEST_CASE("pack with NVRTC makes a cubin for each kernel and architecture, and l
   CHECK(list["kernels"][1]["bytes"] > 1000);
 }
 
+TEST_CASE("pack --tuned puts a table into the bundle, and the kernels that it names") {
+  if (!has_nvrtc) return;
+  const TemporaryFolder folder;
+  const std::string spec = folder.file("quick.yaml", "template: combine\nhead_dim: 64\n");
+  const std::string bundle = (folder.path() / "kernels.attune").string();
+  const ToolResult packed = attune_tool({"pack", spec, "--tuned", source_file("tests/consumer/tuned.yaml"), "-o",
+                                         bundle, "--compiler", "nvrtc", "--arch", "sm_90"});
+  CHECK(packed.exit_code == 0);
+  CHECK(contains(packed.out, "2 kernels, "));
+  CHECK(contains(packed.out, "; tuned: tuned.yaml"));
+  const json list = json::parse(attune_tool({"list", "--bundle", bundle, "--json"}).out);
+  CHECK(list["tables"] == json{"tuned.yaml"});
+  CHECK(list["kernels"].size() == 2);
+  CHECK(attune_tool({"pack", spec, "--tuned", spec, "-o", bundle}).exit_code == 2);
+}
+
 TEST_CASE("pack with nvcc makes a fatbin for each kernel, the same bytes each time") {
   const TemporaryFolder folder;
   const std::string spec = folder.file("quick.yaml", "template: combine\nhead_dim: 64\n");

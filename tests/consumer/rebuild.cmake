@@ -1,4 +1,4 @@
-# In the consumer's build BUILD: the size of the kernels, and what is compiled again after a change.
+# In the consumer's build BUILD: the size of the kernels, the table beside them, and what is compiled again after a change.
 set(bundle ${BUILD}/consumer_kernels_attune_kernels/kernels.attune)
 if(NOT EXISTS ${bundle})
   message("skipped: without nvcc there are no kernels")
@@ -8,6 +8,10 @@ file(SIZE ${bundle} bytes)
 message("kernels of the consumer: ${bytes} bytes")
 if(bytes GREATER 1000000)
   message(FATAL_ERROR "more than 1 MB")
+endif()
+file(STRINGS ${bundle} tables REGEX "\"file\":\"tuned.yaml\"")
+if(NOT tables)
+  message(FATAL_ERROR "the table is not in the bundle")
 endif()
 
 # Builds, and holds the number of times that nvcc ran against what is expected.

@@ -29,8 +29,10 @@ std::vector<BundledKernel> some_kernels() {
   return kernels;
 }
 
+const std::vector<BundledTable> some_tables{{"h200.yaml", "gpu: {}\nrows: []\n"}, {"empty.yaml", ""}};
+
 std::string problem_of(std::string_view bytes) {
-  const Result<std::vector<BundledKernel>> read = read_bundle(bytes, "some.attune");
+  const Result<Bundle> read = read_bundle(bytes, "some.attune");
   return read.ok() ? "" : read.problems.front().text();
 }
 
@@ -53,26 +55,28 @@ std::string reworded(std::string bytes, const std::string& from, std::string to)
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST_CASE("a bundle gives back the kernels that it was made of") {
+TEST_CASE("a bundle gives back the kernels and tables that it was made of") {
   const std::vector<BundledKernel> kernels = some_kernels();
-  const std::string bytes = write_bundle(kernels);
-  CHECK(bytes == write_bundle(kernels));
-  const Result<std::vector<BundledKernel>> read = read_bundle(bytes, "some.attune");
+  const std::string bytes = write_bundle({.kernels = kernels, .tables = some_tables});
+  CHECK(bytes == write_bundle({.kernels = kernels, .tables = some_tables}));
+  const Result<Bundle> read = read_bundle(bytes, "some.attune");
   REQUIRE(read.ok());
-  REQUIRE(read.value.size() == kernels.size());
+  REQUIRE(read.value.kernels.size() == kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     CAPTURE(kernels[i].name);
-    CHECK(read.value[i].variant == kernels[i].variant);
-    CHECK(read.value[i].name == kernels[i].name);
-    CHECK(read.value[i].image == kernels[i].image);
-    CHECK((read.value[i].image.data() - bytes.data()) % 64 == 0);
+    CHECK(read.value.kernels[i].variant == kernels[i].variant);
+    CHECK(read.value.kernels[i].name == kernels[i].name);
+    CHECK(read.value.kernels[i].image == kernels[i].image);
+    CHECK((read.value.kernels[i].image.data() - bytes.data()) % 64 == 0);
   }
+  CHECK(read.value.tables == some_tables);
 }
 
 TEST_CASE("a bundle may be empty") {
-  const Result<std::vector<BundledKernel>> read = read_bundle(write_bundle({}), "some.attune");
+  const Result<Bundle> read = read_bundle(write_bundle({}), "some.attune");
   CHECK(read.ok());
-  CHECK(read.value.empty());
+  CHECK(read.value.kernels.empty());
+  CHECK(read.value.tables.empty());
 }
 
 TEST_CASE("what is no bundle is refused with the file's name and what would be right") {
@@ -82,7 +86,7 @@ TEST_CASE("what is no bundle is refused with the file's name and what would be r
 }
 
 TEST_CASE("a bundle that was cut or altered is refused") {
-  const std::string bytes = write_bundle(some_kernels());
+  const std::string bytes = write_bundle({.kernels = some_kernels(), .tables = some_tables});
   CHECK(contains(problem_of(bytes.substr(0, bytes.size() - 1)), "bytes instead of the"));
   CHECK(contains(problem_of(bytes + "x"), "bytes instead of the"));
   for (const std::size_t at :
@@ -94,7 +98,7 @@ TEST_CASE("a bundle that was cut or altered is refused") {
 }
 
 TEST_CASE("a bundle of another version is refused, and it is to be made again") {
-  const std::string bytes = write_bundle(some_kernels());
+  const std::string bytes = write_bundle({.kernels = some_kernels(), .tables = some_tables});
   const auto with = [&](std::size_t offset, char value) {
     std::string altered = bytes;
     altered[offset] = value;
@@ -110,7 +114,7 @@ TEST_CASE("a bundle of another version is refused, and it is to be made again") 
 }
 
 TEST_CASE("a kernel that this version would not make is refused by its name") {
-  const std::string bytes = write_bundle(some_kernels());
+  const std::string bytes = write_bundle({.kernels = some_kernels(), .tables = some_tables});
   const struct {
     const char* from;
     const char* to;
@@ -128,6 +132,7 @@ TEST_CASE("a kernel that this version would not make is refused by its name") {
       {R"("bytes":100})", R"("bytes":999})", "image is not inside the bundle"},
       {R"("bytes":100})", R"("bytes":0})", "image is not inside the bundle"},
       {R"({"kernels":)", R"({"colonel":)", "manifest is not what Attune writes"},
+      {R"("tuned":)", R"("tunes":)", "manifest is not what Attune writes"},
   };
   for (const auto& [from, to, says] : cases) {
     CAPTURE(to);
@@ -140,13 +145,13 @@ TEST_CASE("a kernel that this version would not make is refused by its name") {
 /// Reads the bytes from memory that ends where they end, and every image in it; empty when all went as promised.
 std::string broken_promise(const std::string& bytes) {
   const std::vector<char> exact(bytes.begin(), bytes.end());
-  const Result<std::vector<BundledKernel>> read = read_bundle({exact.data(), exact.size()}, "fuzz.attune");
+  const Result<Bundle> read = read_bundle({exact.data(), exact.size()}, "fuzz.attune");
   if (!read.ok()) {
     if (read.problems.front().text().find('\n') != std::string::npos) return "a message of several lines";
-    return read.value.empty() ? "" : "kernels of a refused bundle";
+    return read.value.kernels.empty() && read.value.tables.empty() ? "" : "what a refused bundle holds";
   }
   unsigned sum = 0;
-  for (const BundledKernel& kernel : read.value) {
+  for (const BundledKernel& kernel : read.value.kernels) {
     if (!check(kernel.variant).empty()) return "a kernel that cannot be";
     for (const char c : kernel.image) sum += static_cast<unsigned char>(c);
   }
@@ -154,13 +159,13 @@ std::string broken_promise(const std::string& bytes) {
 }
 
 TEST_CASE("no bytes make reading fail in another way, with a right checksum or a wrong one") {
-  const std::string bytes = write_bundle(some_kernels());
+  const std::string bytes = write_bundle({.kernels = some_kernels(), .tables = some_tables});
   std::mt19937 random(1);
   const auto below = [&](std::size_t limit) {
     return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
   };
   // Where the header and the manifest are: nothing else is looked into.
-  const std::size_t read_bytes = bytes.find("]}", header_bytes) + 2;
+  const std::size_t read_bytes = bytes.find(R"("text":""}]})", header_bytes) + 12;
   for (int round = 0; round < 4000; ++round) {
     std::string altered = bytes;
     if (below(8) == 0) altered.resize(header_bytes + checksum_bytes + below(altered.size() - header_bytes));
@@ -179,11 +184,12 @@ TEST_CASE("no bytes make reading fail in another way, with a right checksum or a
 TEST_CASE("a manifest of deep brackets is refused, not followed") {
   std::string bytes = write_bundle({}).substr(0, header_bytes);
   const std::string rows(200000, '[');
-  const std::string manifest =
-      R"({"kernels":[{"name":"x","template":"combine","values":)" + rows + std::string(rows.size(), ']') + "}]}";
+  const std::string manifest = R"({"kernels":[{"name":"x","template":"combine","values":)" + rows +
+                               std::string(rows.size(), ']') + R"(}],"tuned":[]})";
   const std::uint64_t size = manifest.size();
   std::memcpy(bytes.data() + 24, &size, sizeof(size));
-  CHECK(contains(problem_of(sealed(bytes + manifest + std::string(checksum_bytes, ' '))), "has no values"));
+  CHECK(contains(problem_of(sealed(bytes + manifest + std::string(checksum_bytes, ' '))),
+                 "manifest is not what Attune writes"));
 }
 
 }  // namespace

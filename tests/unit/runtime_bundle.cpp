@@ -33,7 +33,7 @@ Variant own_variant_of_a_program() {
 }
 
 std::string bundle_of(const Variant& variant, const std::string& image = "an image") {
-  return write_bundle(std::vector<BundledKernel>{{variant, variant.name(), image}});
+  return write_bundle({.kernels = {{variant, variant.name(), image}}, .tables = {}});
 }
 
 std::string written(const Bench& bench, const std::string& name, const std::string& bytes) {

@@ -265,4 +265,7 @@ TEST_CASE("a line that is no problem is named by its place, and the last one is 
   }
   CHECK(problems(R"({"operation":"merge_states","dtype":"fp16","batch":1,"seqlen":1,"heads":1,"head_dim":7,"calls":1})"
                  "\n") == "calls.jsonl:1:1: head_dim is 7; it must be a multiple of 8 from 8 to 256\n");
+  const std::string brackets(200000, '[');
+  CHECK(problems(R"({"operation":)" + brackets + std::string(brackets.size(), ']') + R"(,"calls":1})" + "\n")
+            .starts_with("calls.jsonl:1:1: "));
 }

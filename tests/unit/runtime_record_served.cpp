@@ -159,7 +159,7 @@ TEST_CASE("record, spec, bundle, run: what failed for want of kernels is served,
   std::vector<BundledKernel> kernels;
   for (std::size_t i = 0; i < variants.size(); ++i) kernels.push_back({variants[i], variants[i].name(), images[i]});
   const std::filesystem::path bundle = bench.folder() / "kernels.attune";
-  std::ofstream(bundle, std::ios::binary) << write_bundle(kernels);
+  std::ofstream(bundle, std::ios::binary) << write_bundle({.kernels = kernels, .tables = {}});
 
   options.bundles = {bundle};
   for (const attune_compile_policy policy :

@@ -10,6 +10,7 @@
 #include "attune/attune.hpp"
 #include "runtime/driver.hpp"
 #include "runtime/registry.hpp"
+#include "tests/unit/environment.hpp"
 #include "tests/unit/registry_bench.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
@@ -128,6 +129,28 @@ TEST_CASE("a registry that found no driver at first has its tables once there is
   fake.too_old = false;
   registry.prefill(args, nullptr);
   CHECK(fake.last_launch.block == 2 * threads_of_warp);
+}
+
+TEST_CASE("a table that a bundle brings is read; ATTUNE_TUNED=off turns it off") {
+  if (!can_serve()) return;
+  const testing::EnvironmentVariable variable("ATTUNE_TUNED", {});
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
+  const std::filesystem::path file = bench.folder() / "tables.attune";
+  write_file(
+      file, write_bundle({.kernels = {}, .tables = {{"a.yaml", tuned_text(two_rows(tuned_gpu(Driver().device(0))))}}}));
+  const auto threads = [&] {
+    RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+    options.bundles = {file};
+    Registry registry(std::move(options));
+    fake.launches = 0;
+    registry.prefill(args_of(prefill(2, 16384)), nullptr);
+    return static_cast<int>(fake.last_launch.block);
+  };
+  CHECK(threads() == 3 * threads_of_warp);
+  variable.set("off");
+  CHECK(threads() != 3 * threads_of_warp);
 }
 
 TEST_CASE("a table of another GPU changes nothing") {

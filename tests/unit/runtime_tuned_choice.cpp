@@ -58,22 +58,49 @@ TEST_CASE("what is generated for a tuned problem is the row's variant") {
 
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {
   const ScratchFolder folder;
+  const ReadyKernels nothing{std::span<const EmbeddedKernel>()};
   std::vector<std::string> said;
   const LineLog log = [&](const std::string& line) { said.push_back(line); };
   {
     const EnvironmentVariable variable("ATTUNE_TUNED", written(folder, "h200.yaml", tuned_text(table_of())).string());
-    CHECK(default_tuned_tables(log) == std::vector<TunedTable>{table_of()});
+    CHECK(default_tuned_tables(nothing, log) == std::vector<TunedTable>{table_of()});
   }
   {
     const EnvironmentVariable off("ATTUNE_TUNED", "off");
-    CHECK(default_tuned_tables(log).empty());
+    CHECK(default_tuned_tables(nothing, log).empty());
   }
   CHECK(said.empty());
   const EnvironmentVariable bad("ATTUNE_TUNED", written(folder, "bad.yaml", "rows:\n- {}\n- {}\n").string());
-  CHECK(default_tuned_tables(log).empty());
+  CHECK(default_tuned_tables(nothing, log).empty());
   REQUIRE(said.size() == 1);
   CHECK(said[0].find("bad.yaml:2:1: a row stands before gpu: and rows:") != std::string::npos);
   CHECK(said[0].find("(and 2 more)") != std::string::npos);
+}
+
+TEST_CASE("of tables for one GPU the first that knows a problem counts, and one that is wrong takes no other along") {
+  const EnvironmentVariable unset("ATTUNE_TUNED", {});
+  const ScratchFolder folder;
+  TunedTable own{.gpu = h200, .rows = {}};
+  own.put({problem, result_of(sm80(64, 32))});
+  TunedTable others = table_of();
+  REQUIRE(others.find(problem) != nullptr);
+  REQUIRE(others.find(problem)->result.variant != sm80(64, 32));
+  const TunedTable elsewhere = table_of({.name = "NVIDIA A100", .capability = 80, .multiprocessors = 108});
+  const auto bundle = [&](const std::string& name, const std::vector<BundledTable>& tables) {
+    return written(folder, name, write_bundle({.kernels = {}, .tables = tables}));
+  };
+  const std::vector<std::filesystem::path> bundles{
+      bundle("1.attune", {{"own.yaml", tuned_text(own)}, {"bad.yaml", "rows"}}),
+      bundle("2.attune", {{"elsewhere.yaml", tuned_text(elsewhere)}, {"others.yaml", tuned_text(others)}})};
+  std::vector<std::string> said;
+  const std::vector<TunedTable> tables =
+      default_tuned_tables(ReadyKernels(bundles), [&](const std::string& line) { said.push_back(line); });
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("bad.yaml:") != std::string::npos);
+  others.put(own.rows.front());
+  REQUIRE(tables.size() >= 2);
+  CHECK(tables[0] == others);
+  CHECK(tables[1] == elsewhere);
 }
 
 TEST_CASE("a registry asks for each device once, and for none where it has no tables") {

@@ -69,9 +69,10 @@ typedef struct attune_options {
   uint64_t emulator_seed; /* of the emulator's schedule */
   attune_log log;         /* null: warnings to stderr */
   void* log_user;
-  /* Files of kernels that `attune pack` has made: they come before those that $ATTUNE_BUNDLES names (files with colons
-   * between them), those of attune_add_bundle, and the library's own. A file that does not fit is an error here; one of
-   * $ATTUNE_BUNDLES is ignored, with a line on stderr. The emulator takes their variants and compiles them anew. */
+  /* Files that `attune pack` has made, of kernels and tables of tuned problems: they come before those that
+   * $ATTUNE_BUNDLES names (files with colons between them), those of attune_add_bundle, and the library's own. A file
+   * that does not fit is an error here; one of $ATTUNE_BUNDLES is ignored, with a line to the log. The emulator takes
+   * their variants and compiles them anew. */
   const char* const* bundles; /* bundle_count paths; null when there are none */
   size_t bundle_count;
 } attune_options;
@@ -294,8 +295,8 @@ ATTUNE_API const char* attune_version(void);
 /* The last failure of this thread, naming the argument, its value and what is accepted; "" if none. */
 ATTUNE_API const char* attune_last_error(void);
 
-/* Adds the bytes of a bundle to the process: every registry created afterwards has its kernels. They are not copied,
- * and must stay as they are until the process ends. Thread-safe; may be called before main(). */
+/* Adds the bytes of a bundle to the process: every registry created afterwards has its kernels and tables of tuned
+ * problems. The bytes are not copied, and must stay as they are until the process ends. Thread-safe; may be called before main(). */
 ATTUNE_API attune_status attune_add_bundle(const void* data, size_t bytes);
 
 /* `options` may be null for the defaults. Needs no GPU: the driver is opened on first need. */

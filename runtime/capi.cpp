@@ -177,10 +177,10 @@ attune_status attune_registry_counters(const attune_registry* registry, attune_c
   });
 }
 
-attune_status attune_registry_stop_background(attune_registry* registry) {
+attune_status attune_registry_finish(attune_registry* registry) {
   return guarded([&] {
     require(registry, "registry");
-    registry->registry.stop_background();
+    registry->registry.finish();
   });
 }
 

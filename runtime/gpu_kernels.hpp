@@ -50,7 +50,7 @@ class GpuKernels {
   template <class AnyProblem>
   const LoadedKernel& prepare(const AnyProblem& problem);
 
-  /// attune_registry_stop_background()
+  /// The background's part of attune_registry_finish().
   void stop_background();
 
  private:

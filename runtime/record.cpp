@@ -65,7 +65,10 @@ Recorder::Recorder(const std::filesystem::path& path, LineLog log) : path_(expan
   append("");
 }
 
-Recorder::~Recorder() {
+Recorder::~Recorder() { write_all(); }
+
+void Recorder::write_all() {
+  const std::lock_guard lock(mutex_);
   for (auto& [group, entry] : met_) {
     if (entry.calls > entry.written) write(entry);
   }

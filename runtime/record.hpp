@@ -66,6 +66,9 @@ class Recorder {
   /// Counts calls of a sound problem; 0 for one that was only prepared.
   void note(const MetProblem& problem, long long calls);
 
+  /// Writes all counts that the file does not have yet.
+  void write_all();
+
  private:
   struct Entry {
     MetProblem first;

@@ -235,7 +235,8 @@ std::function<void()> Registry::share_context() {
   return [&driver, context] { driver.use_context(context); };
 }
 
-void Registry::stop_background() {
+void Registry::finish() {
+  if (state_->recorder != nullptr) state_->recorder->write_all();
   if (GpuKernels* gpu = state_->opened.load(std::memory_order_acquire)) gpu->stop_background();
 }
 

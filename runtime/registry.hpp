@@ -60,8 +60,8 @@ class Registry {
   /// Makes the CUDA context that is current here current on whichever thread calls the result.
   [[nodiscard]] std::function<void()> share_context();
 
-  /// attune_registry_stop_background()
-  void stop_background();
+  /// attune_registry_finish()
+  void finish();
 
   [[nodiscard]] attune_counters counters() const;
 

@@ -41,29 +41,27 @@ attune_registry* open_registry(attune_device device) {
   return registry;
 }
 
-/// The GPU's registry once it is open.
-std::atomic<attune_registry*>& opened_on_gpu() {
-  static std::atomic<attune_registry*> registry = nullptr;
-  return registry;
+/// The registries that are open: of the GPUs, of the emulator.
+std::array<std::atomic<attune_registry*>, 2>& opened() {
+  static std::array<std::atomic<attune_registry*>, 2> registries{};
+  return registries;
 }
 
 }  // namespace
 
 attune_registry* registry_of(bool emulator) {
   if (emulator) {
-    static attune_registry* const registry = open_registry(ATTUNE_DEVICE_EMULATOR);
+    static attune_registry* const registry = opened()[1] = open_registry(ATTUNE_DEVICE_EMULATOR);
     return registry;
   }
-  static attune_registry* const registry = [] {
-    attune_registry* opened = open_registry(ATTUNE_DEVICE_CUDA);
-    opened_on_gpu() = opened;
-    return opened;
-  }();
+  static attune_registry* const registry = opened()[0] = open_registry(ATTUNE_DEVICE_CUDA);
   return registry;
 }
 
-void stop_background() {
-  if (attune_registry* registry = opened_on_gpu()) check(attune_registry_stop_background(registry));
+void finish() {
+  for (attune_registry* registry : opened()) {
+    if (registry != nullptr) check(attune_registry_finish(registry));
+  }
 }
 
 }  // namespace attune::python

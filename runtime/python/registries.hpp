@@ -9,7 +9,7 @@ namespace attune::python {
 /// never destroyed: work that it launched may still run when the process ends. Throws Error.
 attune_registry* registry_of(bool emulator);
 
-/// Ends what is compiled in the background, before the process does. Throws Error.
-void stop_background();
+/// attune_registry_finish() of those that are open. Throws Error.
+void finish();
 
 }  // namespace attune::python

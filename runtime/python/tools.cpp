@@ -231,7 +231,7 @@ void bind_tools(nb::module_& module) {
   module.def("explain", &explain, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
   module.def("jit", &jit, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
   module.def("counters", &counters, "emulator"_a);
-  module.def("stop_background", &stop_background, nb::call_guard<nb::gil_scoped_release>());
+  module.def("finish", &finish, nb::call_guard<nb::gil_scoped_release>());
   module.def("cache_root", [] { return default_cache_root().string(); });
   module.def("cache_list", &cache_list);
   module.def("cache_clear", [] { return Cache(default_cache_root()).clear(); });

@@ -1,6 +1,7 @@
 """explain, jit and cache: in the emulator, for GPUs that are not here, where PyTorch finds one."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -344,3 +345,17 @@ def test_the_environment_says_when_to_compile(tmp_path):
     assert run("background").returncode == 0
     wrong = run("never").stderr
     assert 'ATTUNE_COMPILE is "never"; it must be missing, frozen, exact or background' in wrong
+
+
+def test_a_record_has_every_call_of_a_process_that_has_ended(tmp_path):
+    record = tmp_path / "calls.jsonl"
+    code = """
+import numpy as np
+import attune
+q = np.zeros((1, 3, 1, 64), "float16")
+for _ in range(3):
+    attune.flash_attn_func(q, q, q)
+"""
+    environment = {**os.environ, "ATTUNE_RECORD": str(record)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert sum(json.loads(line)["calls"] for line in record.read_text().splitlines()) == 3

@@ -222,13 +222,13 @@ TEST_CASE("to stop the background leaves what serves in place; a registry that g
   if (!can_compile()) return;
   BackgroundBench bench;
   Registry& registry = *bench.registry;
-  registry.stop_background();  // nothing is open yet
+  registry.finish();  // nothing is open yet
   for (const int head_dim : {16, 32, 48, 64, 80}) registry.prefill(prefill_args(head_dim), nullptr);
-  registry.stop_background();
+  registry.finish();
   const attune_counters counters = registry.counters();
   CHECK(counters.pending == 0);
   CHECK(counters.compiles <= 1);
-  registry.stop_background();
+  registry.finish();
   registry.prefill(prefill_args(96), nullptr);
   CHECK(registry.counters().pending == 0);
   CHECK(registry.counters().compiles == counters.compiles);

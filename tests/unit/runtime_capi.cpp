@@ -173,8 +173,8 @@ TEST_CASE("counters fill what the caller has room for, and no more") {
   CHECK(attune_registry_counters(nullptr, &larger.counters) == ATTUNE_INVALID_ARGUMENT);
   CHECK(attune_registry_counters(registry.get(), nullptr) == ATTUNE_INVALID_ARGUMENT);
   CHECK(last_error_has("counters is null"));
-  CHECK(attune_registry_stop_background(registry.get()) == ATTUNE_OK);
-  CHECK(attune_registry_stop_background(nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_registry_finish(registry.get()) == ATTUNE_OK);
+  CHECK(attune_registry_finish(nullptr) == ATTUNE_INVALID_ARGUMENT);
 }
 
 TEST_CASE("items to prepare are checked before any is tried") {

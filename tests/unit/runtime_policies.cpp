@@ -235,7 +235,7 @@ TEST_CASE("the C++ API prepares many calls, counts and logs") {
   wrong.shape.head_dim = 3;
   CHECK_THROWS_AS(attention.prepare_all({call, wrong}), api::Error);
   CHECK_NOTHROW(attention.prepare_all({}));
-  CHECK_NOTHROW(attention.stop_background());
+  CHECK_NOTHROW(attention.finish());
 }
 
 #else

@@ -134,11 +134,15 @@ TEST_CASE("a problem is on the disk as soon as it is met, its calls whenever the
     CHECK(written() == std::vector<long long>{1});
     for (int i = 0; i < 10; ++i) recorder.note(merge, 1);
     CHECK(written() == std::vector<long long>{1, 1, 2, 4});
+    recorder.write_all();
+    recorder.write_all();
+    CHECK(written() == std::vector<long long>{1, 1, 2, 4, 3});
+    recorder.note(merge, 2);
   }
-  CHECK(written() == std::vector<long long>{1, 1, 2, 4, 3});
+  CHECK(written() == std::vector<long long>{1, 1, 2, 4, 3, 2});
   const std::vector<Recorded> met = merged(read_all(folder.file()));
   REQUIRE(met.size() == 1);
-  CHECK(met.front() == Recorded{.problem = merge, .calls = 11});
+  CHECK(met.front() == Recorded{.problem = merge, .calls = 13});
 }
 
 TEST_CASE("what was prepared and not called is recorded without calls") {

@@ -41,7 +41,7 @@ typedef enum attune_compile_policy {
    * already: that one serves until the other, compiled by a thread of the registry, takes over. Results may differ in
    * their last bits from then on. A compilation that fails is logged and not tried again. attune_*_prepare waits. So
    * does the emulator, always. The CUDA context of such a launch must live until the registry goes, and the registry
-   * must go, or attune_registry_stop_background be called, before the process exits. */
+   * must go, or attune_registry_finish be called, before the process exits. */
   ATTUNE_COMPILE_BACKGROUND = 3
 } attune_compile_policy;
 
@@ -296,7 +296,8 @@ ATTUNE_API const char* attune_version(void);
 ATTUNE_API const char* attune_last_error(void);
 
 /* Adds the bytes of a bundle to the process: every registry created afterwards has its kernels and tables of tuned
- * problems. The bytes are not copied, and must stay as they are until the process ends. Thread-safe; may be called before main(). */
+ * problems. The bytes are not copied, and must stay as they are until the process ends. Thread-safe; may be called
+ * before main(). */
 ATTUNE_API attune_status attune_add_bundle(const void* data, size_t bytes);
 
 /* `options` may be null for the defaults. Needs no GPU: the driver is opened on first need. */
@@ -309,9 +310,9 @@ ATTUNE_API void attune_registry_destroy(attune_registry* registry);
 /* Fills in `counters`, whose struct_size the caller sets. */
 ATTUNE_API attune_status attune_registry_counters(const attune_registry* registry, attune_counters* counters);
 
-/* Drops what is to be compiled in the background and waits for the one kernel that is being compiled; what serves then
- * serves on. Without ATTUNE_COMPILE_BACKGROUND it does nothing. */
-ATTUNE_API attune_status attune_registry_stop_background(attune_registry* registry);
+/* For a process that keeps its registry until it exits: drops what is to be compiled in the background, waits for the
+ * one kernel that is being compiled, and brings the record of $ATTUNE_RECORD up to date. What serves then serves on. */
+ATTUNE_API attune_status attune_registry_finish(attune_registry* registry);
 
 /* Prepares calls of any operations, as their own attune_*_prepare do, on up to `threads` threads (0: one for each core)
  * in the caller's CUDA context. `callback`, which may be null, is told of each. All are tried: the status, and

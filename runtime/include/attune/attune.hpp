@@ -501,7 +501,7 @@ class Attention {
   }
 
   /// Drops what is to be compiled in the background and waits for the kernel that is being compiled.
-  void stop_background() const { check(attune_registry_stop_background(registry_.get())); }
+  void finish() const { check(attune_registry_finish(registry_.get())); }
 
   /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.
   [[nodiscard]] std::size_t workspace(const Decode& call) const {

@@ -131,8 +131,8 @@ class KernelCache:
 #: The kernels on disk.
 cache = KernelCache()
 
-# A compiler's thread must not outlive the interpreter.
-atexit.register(_attune.stop_background)
+# A compiler's thread must not outlive the interpreter, and a record is to have all calls.
+atexit.register(_attune.finish)
 
 
 def counters(*, emulator: bool = False) -> Counters:

@@ -1,5 +1,5 @@
 // specs/tuned/<gpu>.yaml as text: which variant was found fastest for which problem on one GPU. What a problem is, only
-// the runtime knows (runtime/tuned.hpp); here it stays text.
+// the runtime knows (runtime/choice/tuned.hpp); here it stays text.
 //
 //   gpu: {"name": "NVIDIA H200", "capability": "9.0", "multiprocessors": 132}
 //   rows:

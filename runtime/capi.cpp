@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/arguments.hpp"
-#include "runtime/bundle.hpp"
+#include "runtime/arguments/arguments.hpp"
+#include "runtime/bundle/bundle.hpp"
 #include "runtime/error.hpp"
-#include "runtime/prepare_all.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/registry/prepare_all.hpp"
+#include "runtime/registry/registry.hpp"
 
 struct attune_registry {
   attune::Registry registry;

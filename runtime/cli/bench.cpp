@@ -4,12 +4,12 @@
 #include <memory>
 
 #include "generator/check.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/benchmark.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/specs.hpp"
-#include "runtime/embedded.hpp"
 #include "runtime/text.hpp"
 
 namespace attune::cli {

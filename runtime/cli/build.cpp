@@ -9,9 +9,9 @@
 #include "generator/check.hpp"
 #include "generator/parallel.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/emulated.hpp"
+#include "runtime/emulated/emulated.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/plan/plan.hpp"
 
 namespace attune::cli {
 

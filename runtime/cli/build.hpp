@@ -8,7 +8,7 @@
 
 #include "generator/arch.hpp"
 #include "runtime/cli/disassembly.hpp"
-#include "runtime/compile.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/text.hpp"
 

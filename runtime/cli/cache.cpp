@@ -5,8 +5,8 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/cache.hpp"
-#include "runtime/cache_limit.hpp"
+#include "runtime/cache/cache.hpp"
+#include "runtime/cache/limit.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/text.hpp"

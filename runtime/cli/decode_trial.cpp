@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/reference_rotation.hpp"
+#include "runtime/reference/reference_rotation.hpp"
 
 namespace attune::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/decode_arguments.hpp"
+#include "runtime/arguments/decode_arguments.hpp"
 
 namespace attune::cli {
 

@@ -5,7 +5,7 @@
 
 #include "runtime/cli/decode_trial.hpp"
 #include "runtime/cli/gpu.hpp"
-#include "runtime/decode_plan.hpp"
+#include "runtime/plan/decode_plan.hpp"
 
 namespace attune::cli {
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/cache.hpp"
+#include "runtime/bundle/embedded.hpp"
+#include "runtime/cache/cache.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/embedded.hpp"
 #include "runtime/error.hpp"
 #include "runtime/text.hpp"
 

@@ -3,14 +3,14 @@
 
 #include <memory>
 
+#include "runtime/choice/decision.hpp"
+#include "runtime/choice/tuned_devices.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/explain_decode.hpp"
 #include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
-#include "runtime/decision.hpp"
-#include "runtime/tuned_devices.hpp"
 
 namespace attune::cli {
 namespace {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/chunk_plan.hpp"
+#include "runtime/choice/tuned_devices.hpp"
 #include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/decode_plan.hpp"
+#include "runtime/plan/chunk_plan.hpp"
+#include "runtime/plan/decode_plan.hpp"
 #include "runtime/text.hpp"
-#include "runtime/tuned_devices.hpp"
 
 namespace attune::cli {
 namespace {

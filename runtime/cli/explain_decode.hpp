@@ -5,8 +5,8 @@
 
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/problems.hpp"
-#include "runtime/decode_problem.hpp"
-#include "runtime/device.hpp"
+#include "runtime/problem/decode_problem.hpp"
+#include "runtime/problem/device.hpp"
 
 namespace attune::cli {
 

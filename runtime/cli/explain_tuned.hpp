@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/tuned_verdict.hpp"
+#include "runtime/choice/tuned_verdict.hpp"
 
 namespace attune::cli {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "generator/check.hpp"
-#include "runtime/arguments.hpp"
-#include "runtime/launch.hpp"
+#include "runtime/arguments/arguments.hpp"
+#include "runtime/gpu/launch.hpp"
 
 namespace attune::cli {
 DeviceBuffer::DeviceBuffer(const Driver& driver, std::size_t bytes)

@@ -10,7 +10,7 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/outputs.hpp"
 #include "runtime/cli/problems.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/plan/plan.hpp"
 
 namespace attune::cli {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/embedded.hpp"
+#include "runtime/bundle/embedded.hpp"
 
 namespace attune::cli {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "runtime/bundle.hpp"
+#include "runtime/bundle/bundle.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/output.hpp"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "runtime/cache.hpp"
+#include "runtime/cache/cache.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 

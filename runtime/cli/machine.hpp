@@ -11,9 +11,9 @@
 
 #include "generator/arch.hpp"
 #include "runtime/cli/disassembly.hpp"
-#include "runtime/compile.hpp"
-#include "runtime/driver.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "runtime/emulator/host_compiler.hpp"
+#include "runtime/gpu/driver.hpp"
 
 namespace attune::cli {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/diagnostic.hpp"
-#include "runtime/record.hpp"
+#include "runtime/record/record.hpp"
 
 namespace attune::cli {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/problem.hpp"
+#include "runtime/problem/problem.hpp"
 
 namespace attune::cli {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "generator/fatbin.hpp"
-#include "runtime/bundle.hpp"
+#include "runtime/bundle/bundle.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/kernel_table.hpp"

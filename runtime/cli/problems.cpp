@@ -159,9 +159,10 @@ std::vector<std::int32_t> cumulative_lengths(int batch, int most, int total) {
     for (int i = 0; i < batch; ++i) sum += length_of(i, longest, scale);
     return sum;
   };
-  constexpr double least_step = 0x1p-30;
+  constexpr int finest = -30;
   double scale = 0;
-  for (double step = std::bit_ceil(static_cast<unsigned>(batch)); step > least_step; step /= 2) {
+  for (int exponent = std::bit_width(static_cast<unsigned>(batch)); exponent >= finest; --exponent) {
+    const double step = std::ldexp(1.0, exponent);
     if (rows(scale + step) <= total) scale += step;
   }
   std::vector<std::int32_t> result{0};

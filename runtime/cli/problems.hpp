@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/decode_problem.hpp"
-#include "runtime/problem.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/problem/decode_problem.hpp"
+#include "runtime/problem/problem.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::cli {
 

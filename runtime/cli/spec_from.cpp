@@ -15,10 +15,10 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/model_config.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/device.hpp"
 #include "runtime/files.hpp"
+#include "runtime/problem/device.hpp"
+#include "runtime/record/workload.hpp"
 #include "runtime/text.hpp"
-#include "runtime/workload.hpp"
 
 namespace attune::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "generator/cost.hpp"
-#include "runtime/embedded.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/text.hpp"
 
 namespace attune::cli {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "generator/parallel.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/cli/verify.hpp"
 
 namespace attune::cli {

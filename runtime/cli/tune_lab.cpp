@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/cli/tune_bench.hpp"
 #include "runtime/error.hpp"
 

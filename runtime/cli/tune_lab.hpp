@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cache.hpp"
+#include "runtime/cache/cache.hpp"
 #include "runtime/cli/decode_trial.hpp"
 #include "runtime/cli/gpu.hpp"
 #include "runtime/tune/lab.hpp"

@@ -12,7 +12,7 @@
 #include "generator/yaml_tree.hpp"
 #include "runtime/cli/benchmark.hpp"
 #include "runtime/files.hpp"
-#include "runtime/record.hpp"
+#include "runtime/record/record.hpp"
 
 namespace attune::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/gpu.hpp"
-#include "runtime/emulated.hpp"
+#include "runtime/emulated/emulated.hpp"
 
 namespace attune::cli {
 

@@ -7,11 +7,11 @@
 #include <functional>
 #include <limits>
 
-#include "runtime/choice.hpp"
+#include "runtime/arguments/decode_arguments.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/device_trial.hpp"
-#include "runtime/decode_arguments.hpp"
-#include "runtime/decode_emulated.hpp"
+#include "runtime/emulated/decode_emulated.hpp"
 
 namespace attune::cli {
 namespace {

@@ -45,13 +45,13 @@ function(attune_embed result)
   set(kernels ${PROJECT_BINARY_DIR}/kernels)
   attune_bundle_command(${kernels} ${nvcc} SPECS ${specs} TUNED ${tuned})
 
-  attune_embed_texts(${PROJECT_SOURCE_DIR}/templates attune::embedded_templates runtime/embedded.hpp
+  attune_embed_texts(${PROJECT_SOURCE_DIR}/templates attune::embedded_templates runtime/bundle/embedded.hpp
                      ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
   attune_embed_texts(${PROJECT_SOURCE_DIR}/runtime/emulator/kernel attune::emulator::embedded_seam
                      runtime/emulator/seam.hpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
   set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
 
-  set(bundle ${PROJECT_SOURCE_DIR}/runtime/embedded_bundle.S)
+  set(bundle ${PROJECT_SOURCE_DIR}/runtime/bundle/embedded_bundle.S)
   set_source_files_properties(${bundle} PROPERTIES COMPILE_OPTIONS "-I${kernels}"
                               OBJECT_DEPENDS ${kernels}/kernels.attune)
   set_source_files_properties(${texts} PROPERTIES GENERATED TRUE)

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "runtime/emulator/block.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::emulator {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/device.hpp"
 #include "runtime/emulator/global_memory.hpp"
 #include "runtime/files.hpp"
+#include "runtime/problem/device.hpp"
 
 namespace attune::emulator {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::emulator {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/compile.hpp"
+#include "runtime/compiler/compile.hpp"
 
 namespace attune::emulator {
 

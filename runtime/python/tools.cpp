@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/cache.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/compile.hpp"
-#include "runtime/decision.hpp"
-#include "runtime/driver.hpp"
+#include "runtime/cache/cache.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/choice/decision.hpp"
+#include "runtime/choice/tuned_devices.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "runtime/error.hpp"
+#include "runtime/gpu/driver.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/registries.hpp"
-#include "runtime/tuned_devices.hpp"
 
 namespace nb = nanobind;
 

@@ -7,7 +7,7 @@
 
 #include "generator/check.hpp"
 #include "generator/expand.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/error.hpp"
 
 namespace attune::tune {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/tuned.hpp"
+#include "runtime/choice/tuned.hpp"
 
 namespace attune::tune {
 

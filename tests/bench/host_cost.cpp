@@ -16,13 +16,13 @@
 #include "attune/attune.h"
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
-#include "runtime/arguments.hpp"
-#include "runtime/cache.hpp"
+#include "runtime/arguments/arguments.hpp"
+#include "runtime/bundle/embedded.hpp"
+#include "runtime/cache/cache.hpp"
 #include "runtime/cli/gpu.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/embedded.hpp"
-#include "runtime/plan.hpp"
-#include "runtime/tensor_params.hpp"
+#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/plan/plan.hpp"
 
 namespace {
 

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/cache.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/compile.hpp"
-#include "runtime/compiler_note.hpp"
+#include "runtime/cache/cache.hpp"
+#include "runtime/cache/compiler_note.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "runtime/files.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 

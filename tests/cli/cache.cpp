@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "runtime/cache.hpp"
+#include "runtime/cache/cache.hpp"
 #include "tests/cli/tool.hpp"
 
 using namespace attune;

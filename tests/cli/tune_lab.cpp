@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/cli/tune_bench.hpp"
 #include "runtime/cli/tune_progress.hpp"
 #include "runtime/error.hpp"

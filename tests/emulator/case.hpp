@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/emulated.hpp"
+#include "runtime/emulated/emulated.hpp"
 #include "tests/harness/call_image.hpp"
 
 namespace attune::emulator_tests {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "generator/collect.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/decode_emulated.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/emulated/decode_emulated.hpp"
 #include "runtime/error.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/harness/decode_image.hpp"
 
 namespace attune::emulator_tests {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "generator/check.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "tests/emulator/case.hpp"
 #include "tests/harness/random_prefill.hpp"

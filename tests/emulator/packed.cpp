@@ -6,7 +6,7 @@
 
 #include "generator/check.hpp"
 #include "generator/parallel.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "tests/emulator/case.hpp"
 
 namespace attune::emulator_tests {

@@ -13,7 +13,7 @@
 #include "runtime/emulator/global_memory.hpp"
 #include "runtime/emulator/matrix_descriptor.hpp"
 #include "runtime/error.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::emulator {
 namespace {

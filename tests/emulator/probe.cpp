@@ -11,10 +11,10 @@
 #include <limits>
 #include <sstream>
 
-#include "runtime/embedded.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/emulator/tensor_map.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::emulator_tests {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "generator/collect.hpp"
 #include "generator/parallel.hpp"
-#include "runtime/embedded.hpp"
-#include "runtime/emulated.hpp"
+#include "runtime/bundle/embedded.hpp"
+#include "runtime/emulated/emulated.hpp"
 #include "tests/emulator/case.hpp"
 
 namespace attune::emulator_tests {

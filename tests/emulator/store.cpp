@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "generator/collect.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/chunk_emulated.hpp"
-#include "runtime/emulated.hpp"
-#include "runtime/merge_arguments.hpp"
-#include "runtime/reference.hpp"
-#include "runtime/registry.hpp"
-#include "runtime/store_arguments.hpp"
+#include "runtime/arguments/merge_arguments.hpp"
+#include "runtime/arguments/store_arguments.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/emulated/chunk_emulated.hpp"
+#include "runtime/emulated/emulated.hpp"
+#include "runtime/reference/reference.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/harness/merge_image.hpp"
 #include "tests/harness/store_image.hpp"
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/chunk_emulated.hpp"
-#include "runtime/store_arguments.hpp"
+#include "runtime/arguments/store_arguments.hpp"
+#include "runtime/emulated/chunk_emulated.hpp"
 #include "tests/emulator/experiment.hpp"
 #include "tests/emulator/mutate.hpp"
 #include "tests/harness/store_image.hpp"

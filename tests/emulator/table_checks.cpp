@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/decode_arguments.hpp"
+#include "runtime/arguments/decode_arguments.hpp"
+#include "runtime/arguments/store_arguments.hpp"
+#include "runtime/arguments/table_check.hpp"
 #include "runtime/error.hpp"
-#include "runtime/registry.hpp"
-#include "runtime/store_arguments.hpp"
-#include "runtime/table_check.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/harness/decode_image.hpp"
 #include "tests/harness/store_image.hpp"
 #include "tests/harness/table_faults.hpp"

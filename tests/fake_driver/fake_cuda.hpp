@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "runtime/device.hpp"
-#include "runtime/tensor_params.hpp"
+#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/problem/device.hpp"
 #include "templates/check_params.h"
 #include "templates/decode_params.h"
 #include "templates/store_params.h"

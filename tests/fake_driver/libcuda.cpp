@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "runtime/driver_abi.hpp"
+#include "runtime/gpu/driver_abi.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "runtime/decision.hpp"
+#include "runtime/choice/decision.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {

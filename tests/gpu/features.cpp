@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "generator/parallel.hpp"
-#include "runtime/cache.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/compile.hpp"
+#include "runtime/cache/cache.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/random_prefill.hpp"
 

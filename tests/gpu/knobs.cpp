@@ -7,9 +7,9 @@
 
 #include "generator/check.hpp"
 #include "generator/emit.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/verify.hpp"
-#include "runtime/embedded.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/embedded.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/bundle/embedded.hpp"
+#include "runtime/plan/plan.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {

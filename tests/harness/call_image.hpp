@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/problem.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/problem/problem.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::testing {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/decode_problem.hpp"
+#include "runtime/problem/decode_problem.hpp"
 #include "runtime/random.hpp"
-#include "runtime/reference.hpp"
-#include "runtime/reference_rotation.hpp"
+#include "runtime/reference/reference.hpp"
+#include "runtime/reference/reference_rotation.hpp"
 
 namespace attune::testing {
 

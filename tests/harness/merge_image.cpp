@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "runtime/cli/problems.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::testing {
 namespace {

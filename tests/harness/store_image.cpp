@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "runtime/cli/problems.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 namespace attune::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/problem/store_problem.hpp"
 #include "runtime/random.hpp"
-#include "runtime/store_problem.hpp"
 
 namespace attune::testing {
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/compile.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "runtime/error.hpp"
 #include "tests/processes/kernels.hpp"
 #include "tests/processes/processes.hpp"

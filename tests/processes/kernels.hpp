@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/cache.hpp"
+#include "runtime/cache/cache.hpp"
 
 namespace attune::process_tests {
 

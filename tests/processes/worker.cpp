@@ -21,10 +21,10 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cache.hpp"
-#include "runtime/nvrtc_abi.hpp"
-#include "runtime/reference.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/cache/cache.hpp"
+#include "runtime/compiler/nvrtc_abi.hpp"
+#include "runtime/reference/reference.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 #include "tests/processes/kernels.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cache.hpp"
+#include "runtime/cache/cache.hpp"
 #include "runtime/files.hpp"
 
 namespace attune::cache_tests {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <optional>
 
-#include "runtime/embedded.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/emulator/seam.hpp"
 #include "runtime/error.hpp"

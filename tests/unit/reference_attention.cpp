@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 using namespace attune;
 

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/embedded.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 
 namespace attune::registry_tests {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/decode_plan.hpp"
+#include "runtime/plan/decode_plan.hpp"
 #include "tests/unit/ready_set.hpp"
 
 namespace {

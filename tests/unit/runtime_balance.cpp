@@ -1,5 +1,5 @@
 // Groups of heads for blocks that stay: finishing together, and keys and values in L2.
-#include "runtime/balance.hpp"
+#include "runtime/plan/balance.hpp"
 
 #include <doctest/doctest.h>
 

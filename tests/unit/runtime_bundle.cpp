@@ -1,5 +1,5 @@
 // Registries that take kernels from bundles: files of the options and of the environment, and the process's own.
-#include "runtime/bundle.hpp"
+#include "runtime/bundle/bundle.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,8 +11,8 @@
 
 #include "attune/attune.hpp"
 #include "generator/check.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/ready_kernels.hpp"
+#include "runtime/bundle/ready_kernels.hpp"
+#include "runtime/choice/choice.hpp"
 #include "tests/unit/environment.hpp"
 #include "tests/unit/registry_bench.hpp"
 

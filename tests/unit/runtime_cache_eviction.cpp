@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "runtime/cache_limit.hpp"
+#include "runtime/cache/limit.hpp"
 #include "tests/unit/cache_bench.hpp"
 #include "tests/unit/environment.hpp"
 

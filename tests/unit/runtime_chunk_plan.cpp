@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/collect.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 

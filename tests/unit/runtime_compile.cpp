@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "generator/check.hpp"
-#include "runtime/compile.hpp"
-#include "runtime/embedded.hpp"
+#include "runtime/bundle/embedded.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "runtime/error.hpp"
 
 using namespace attune;

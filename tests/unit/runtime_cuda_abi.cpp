@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "runtime/driver_abi.hpp"
-#include "runtime/nvrtc_abi.hpp"
+#include "runtime/compiler/nvrtc_abi.hpp"
+#include "runtime/gpu/driver_abi.hpp"
 #include "templates/tensor_params.h"
 
 #if __has_include(<cuda.h>)

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "generator/check.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/decision.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/choice/decision.hpp"
 #include "runtime/emulator/emulator.hpp"
 
 using namespace attune;

@@ -9,7 +9,7 @@
 
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 #include "runtime/random.hpp"

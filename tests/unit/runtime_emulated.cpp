@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/arguments.hpp"
-#include "runtime/emulated.hpp"
+#include "runtime/arguments/arguments.hpp"
+#include "runtime/emulated/emulated.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
-#include "runtime/reference.hpp"
+#include "runtime/reference/reference.hpp"
 
 using namespace attune;
 namespace fs = std::filesystem;

@@ -14,11 +14,11 @@
 
 #include "attune/attune.hpp"
 #include "generator/check.hpp"
-#include "runtime/arguments.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/decision.hpp"
-#include "runtime/embedded.hpp"
-#include "runtime/emulated.hpp"
+#include "runtime/arguments/arguments.hpp"
+#include "runtime/bundle/embedded.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/choice/decision.hpp"
+#include "runtime/emulated/emulated.hpp"
 #include "runtime/error.hpp"
 
 using namespace attune;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/unit/environment.hpp"
 
 using namespace attune;

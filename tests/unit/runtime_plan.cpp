@@ -5,7 +5,7 @@
 
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/plan/plan.hpp"
 
 using namespace attune;
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/balance.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/plan/balance.hpp"
+#include "runtime/plan/plan.hpp"
 
 using namespace attune;
 

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "generator/check.hpp"
-#include "runtime/balance.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
+#include "runtime/plan/balance.hpp"
 
 using namespace attune;
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/driver.hpp"
-#include "runtime/prepare_all.hpp"
+#include "runtime/gpu/driver.hpp"
+#include "runtime/registry/prepare_all.hpp"
 #include "tests/unit/ready_set.hpp"
 
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/files.hpp"
-#include "runtime/record.hpp"
+#include "runtime/record/record.hpp"
 #include "tests/unit/environment.hpp"
 
 using namespace attune;

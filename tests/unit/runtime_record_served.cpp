@@ -13,11 +13,11 @@
 #include "generator/bundle.hpp"
 #include "generator/expand.hpp"
 #include "generator/spec_text.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/compile.hpp"
-#include "runtime/driver.hpp"
-#include "runtime/emulated.hpp"
-#include "runtime/workload.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/compiler/compile.hpp"
+#include "runtime/emulated/emulated.hpp"
+#include "runtime/gpu/driver.hpp"
+#include "runtime/record/workload.hpp"
 #include "tests/unit/registry_bench.hpp"
 
 namespace {

@@ -10,8 +10,8 @@
 #include "generator/check.hpp"
 #include "generator/expand.hpp"
 #include "generator/spec_text.hpp"
-#include "runtime/choice.hpp"
-#include "runtime/workload.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/record/workload.hpp"
 
 using namespace attune;
 

@@ -19,10 +19,10 @@
 
 #include "attune/attune.hpp"
 #include "generator/check.hpp"
-#include "runtime/driver.hpp"
-#include "runtime/embedded.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/error.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/gpu/driver.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/unit/registry_bench.hpp"
 
 using namespace attune;

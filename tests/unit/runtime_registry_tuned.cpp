@@ -8,8 +8,8 @@
 #include <chrono>
 
 #include "attune/attune.hpp"
-#include "runtime/driver.hpp"
-#include "runtime/registry.hpp"
+#include "runtime/gpu/driver.hpp"
+#include "runtime/registry/registry.hpp"
 #include "tests/unit/environment.hpp"
 #include "tests/unit/registry_bench.hpp"
 #include "tests/unit/tuned_tables.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/tensor_params.hpp"
+#include "runtime/gpu/tensor_params.hpp"
 
 using namespace attune;
 

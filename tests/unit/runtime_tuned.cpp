@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/decode_plan.hpp"
+#include "runtime/choice/tuned.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan.hpp"
-#include "runtime/tuned.hpp"
+#include "runtime/plan/decode_plan.hpp"
+#include "runtime/plan/plan.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
 namespace {

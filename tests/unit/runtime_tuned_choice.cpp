@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/choice/tuned_devices.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
-#include "runtime/tuned_devices.hpp"
 #include "tests/unit/environment.hpp"
 #include "tests/unit/tuned_tables.hpp"
 

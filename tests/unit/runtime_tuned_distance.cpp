@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tuned_devices.hpp"
-#include "runtime/tuned_distance.hpp"
-#include "runtime/tuned_verdict.hpp"
+#include "runtime/choice/tuned_devices.hpp"
+#include "runtime/choice/tuned_distance.hpp"
+#include "runtime/choice/tuned_verdict.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include "generator/collect.hpp"
 #include "generator/parallel.hpp"
-#include "runtime/compile.hpp"
+#include "runtime/compiler/compile.hpp"
 #include "runtime/error.hpp"
 
 namespace attune {

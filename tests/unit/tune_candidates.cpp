@@ -9,7 +9,7 @@
 #include "generator/check.hpp"
 #include "generator/expand.hpp"
 #include "generator/spec.hpp"
-#include "runtime/choice.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/tune/candidates.hpp"
 
 namespace {

@@ -1,0 +1,182 @@
+#include "runtime/arguments/decode_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/arguments/arguments.hpp"
+#include "runtime/arguments/table_check.hpp"
+#include "runtime/arguments/tensor_arguments.hpp"
+
+namespace attune {
+namespace {
+
+constexpr std::size_t workspace_alignment = 16;
+
+/// Of attune_decode_args before it had a softcap.
+constexpr std::size_t oldest_args_size = offsetof(attune_decode_args, splits) + sizeof(attune_decode_args::splits);
+
+/// Whether the caller knows of the fields behind splits.
+bool has_features(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, check_tables) + sizeof(args.check_tables);
+}
+
+Extents queries_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_q, problem.heads_q}; }
+
+Extents cache_of(const DecodeProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
+
+Extents new_keys_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_new, problem.heads_kv}; }
+
+DecodeProblem problem_of(const attune_decode_args& args) {
+  check_struct_size("attune_decode_args", args.struct_size, oldest_args_size);
+  DecodeProblem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
+                        .batch = args.batch,
+                        .seqlen_q = args.seqlen_q,
+                        .heads_q = args.heads_q,
+                        .heads_kv = args.heads_kv,
+                        .head_dim = args.head_dim,
+                        .max_seqlen_k = args.max_seqlen_k,
+                        .equal_lengths = args.seqlens_k == nullptr,
+                        .page_size = args.page_size,
+                        .pages = args.pages,
+                        .table_width = args.table_width,
+                        .splits = args.splits,
+                        .window_left = args.window_left,
+                        .window_right = args.window_right};
+  if (!has_features(args)) return problem;
+  problem.softcap = args.softcap;
+  problem.seqlen_new = args.seqlen_new;
+  problem.rotary = static_cast<Rotary>(raw(args.rotary));
+  problem.rotary_dim = args.rotary_dim;
+  problem.rotations = args.rotations;
+  return problem;
+}
+
+void check_new_keys(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
+  check_tensor(found, "k_new", args.k_new, new_keys_of(problem), problem.head_dim, Access::read);
+  check_tensor(found, "v_new", args.v_new, new_keys_of(problem), problem.head_dim, Access::read);
+  if (args.seqlens_k == nullptr && problem.batch > 0) {
+    found.emplace_back("seqlens_k is null; it must say how many keys each sequence has before the new ones");
+  }
+  if (!problem.rotates()) return;
+  check_angles(found, "rotary_cos", args.rotary_cos);
+  check_angles(found, "rotary_sin", args.rotary_sin);
+}
+
+void check_memory(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
+  const bool has_keys = problem.batch > 0 && (problem.seqlen_q > 0 || problem.appends()) && problem.max_seqlen_k > 0;
+  const Access access = problem.appends() ? Access::write : Access::read;
+  const Extents cache = has_keys ? cache_of(problem) : Extents{};
+  check_tensor(found, "q", args.q, queries_of(problem), problem.head_dim, Access::read);
+  check_tensor(found, "k", args.k, cache, problem.head_dim, access);
+  check_tensor(found, "v", args.v, cache, problem.head_dim, access);
+  check_tensor(found, "o", args.o, queries_of(problem), problem.head_dim, Access::write);
+  check_alignment(found, "lse", args.lse, alignof(float));
+  check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
+  check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
+  check_alignment(found, "workspace", args.workspace, workspace_alignment);
+  if (problem.appends()) check_new_keys(found, args, problem);
+  if (has_keys) check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
+}
+
+}  // namespace
+
+DecodeProblem check_shapes(const attune_decode_args& args) {
+  const DecodeProblem problem = problem_of(args);
+  throw_if_any(problems_of(problem));
+  return problem;
+}
+
+DecodeProblem check_arguments(const attune_decode_args& args) {
+  const DecodeProblem problem = problem_of(args);
+  std::vector<std::string> found = problems_of(problem);
+  const bool shapes_ok = found.empty();
+  check_softmax_scale(found, args.softmax_scale);
+  if (has_features(args)) check_flag(found, args.check_tables);
+  if (shapes_ok) check_memory(found, args, problem);
+  throw_if_any(found);
+  return problem;
+}
+
+void check_workspace(const attune_decode_args& args, const DecodePlan& plan) {
+  if (plan.workspace_bytes == 0) return;
+  std::vector<std::string> found;
+  if (args.workspace == nullptr) {
+    found.push_back(
+        fmt::format("workspace is null; it must point to {} bytes of device memory, as "
+                    "attune_decode_workspace says",
+                    plan.workspace_bytes));
+  } else if (args.workspace_bytes < plan.workspace_bytes) {
+    found.push_back(fmt::format("workspace_bytes is {}; it must be at least {}, as attune_decode_workspace says",
+                                args.workspace_bytes, plan.workspace_bytes));
+  }
+  throw_if_any(found);
+}
+
+attune_store_kv_args store_args(const attune_decode_args& args, const DecodeProblem& problem) {
+  attune_store_kv_args result{};
+  result.struct_size = sizeof(result);
+  result.dtype = args.dtype;
+  result.batch = problem.batch;
+  result.tokens = problem.seqlen_new;
+  result.heads_kv = problem.heads_kv;
+  result.head_dim = problem.head_dim;
+  result.page_size = problem.page_size;
+  result.pages = problem.pages;
+  result.table_width = problem.table_width;
+  result.k = args.k;
+  result.v = args.v;
+  result.seqlens_k = args.seqlens_k;
+  result.block_table = args.block_table;
+  if (!problem.appends()) return result;
+  result.k_new = args.k_new;
+  result.v_new = args.v_new;
+  result.rotary = args.rotary;
+  result.rotary_cos = args.rotary_cos;
+  result.rotary_sin = args.rotary_sin;
+  result.rotary_dim = args.rotary_dim;
+  result.rotations = args.rotations;
+  return result;
+}
+
+bool is_empty(const DecodeProblem& problem) { return problem.batch == 0 || problem.seqlen_q == 0; }
+
+AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan) {
+  const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
+  auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
+  return {.q = tensor_params(args.q, queries_of(problem)),
+          .k = tensor_params(args.k, cache_of(problem)),
+          .v = tensor_params(args.v, cache_of(problem)),
+          .o = tensor_params(args.o, queries_of(problem)),
+          .lse = args.lse,
+          .partial_o = partial_o,
+          .partial_lse = partial_o != nullptr ? partial_o + partial_rows * problem.head_dim : nullptr,
+          .seqlens_k = args.seqlens_k,
+          .block_table = args.block_table,
+          .scale_log2 = scales.scale_log2,
+          .batch = problem.batch,
+          .seqlen_q = problem.seqlen_q,
+          .heads_kv = problem.heads_kv,
+          .gqa_ratio = problem.heads_q / problem.heads_kv,
+          .head_dim = problem.head_dim,
+          .max_seqlen_k = problem.max_seqlen_k,
+          .page_size = problem.page_size,
+          .pages = problem.pages,
+          .table_width = problem.table_width,
+          .window_left = problem.window_left,
+          .window_right = problem.window_right,
+          .block_keys = plan.variant.B_c,
+          .evict_first = plan.evict_first ? 1 : 0,
+          .splits = plan.splits,
+          .parts = plan.parts,
+          .cap_scale = scales.cap_scale,
+          .seqlen_new = problem.seqlen_new,
+          .rotary_dim = problem.rotates() ? problem.rotary_dim : 0,
+          .rotations = problem.rotates() ? problem.rotations : 0,
+          .cos = problem.rotates() ? args.rotary_cos : nullptr,
+          .sin = problem.rotates() ? args.rotary_sin : nullptr};
+}
+
+}  // namespace attune

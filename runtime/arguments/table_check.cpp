@@ -1,0 +1,114 @@
+#include "runtime/arguments/table_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "generator/check.hpp"
+#include "runtime/error.hpp"
+#include "runtime/plan/refusals.hpp"
+#include "runtime/problem/problem.hpp"
+
+namespace attune {
+namespace {
+
+template <class Args>
+bool asks(const Args& args) {
+  return args.struct_size >= offsetof(Args, check_tables) + sizeof(args.check_tables) && args.check_tables != 0;
+}
+
+template <class Integer>
+long long value_at(const Integer* table, long long index, const ReadTable& read) {
+  Integer value = 0;
+  read(&value, table + index, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+std::vector<std::string> refusals(const Variant& variant, const CheckProblem& /*problem*/, const Device& device) {
+  return common_refusals(variant, CheckProblem::operation, static_cast<Dtype>(variant.dtype), device);
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const CheckProblem& problem, const Device& device) {
+  const auto found = std::ranges::find_if(
+      candidates, [&](const Variant& variant) { return refusals(variant, problem, device).empty(); });
+  return found == candidates.end() ? std::nullopt : std::optional(*found);
+}
+
+Variant own_variant(const CheckProblem& /*problem*/, const Device& /*device*/) {
+  return families()[check_tables].defaults;
+}
+
+bool checks_tables(const attune_decode_args& args) { return asks(args); }
+
+bool checks_tables(const attune_store_kv_args& args) { return asks(args); }
+
+void check_flag(std::vector<std::string>& found, int check_tables) {
+  if (check_tables != 0 && check_tables != 1) {
+    found.push_back(fmt::format("check_tables is {}; it must be 0 or 1", check_tables));
+  }
+}
+
+AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProblem& problem) {
+  return {.seqlens_k = args.seqlens_k,
+          .block_table = args.block_table,
+          .slots = nullptr,
+          .fault = nullptr,
+          .batch = problem.batch,
+          .seqlen_q = problem.seqlen_q,
+          .seqlen_new = problem.seqlen_new,
+          .max_seqlen_k = problem.max_seqlen_k,
+          .window_left = problem.window_left,
+          .page_size = problem.page_size,
+          .pages = problem.pages,
+          .table_width = problem.table_width};
+}
+
+AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProblem& problem) {
+  const bool by_slots = args.slot_mapping != nullptr;
+  const long long room = static_cast<long long>(problem.table_width) * problem.page_size;
+  if (!by_slots && problem.tokens > room) {
+    throw Error(ATTUNE_INVALID_ARGUMENT,
+                fmt::format("tokens is {}; with check_tables it must be at most table_width {} x page_size {}",
+                            problem.tokens, problem.table_width, problem.page_size));
+  }
+  const bool has_lengths = !by_slots && args.seqlens_k != nullptr;
+  return {.seqlens_k = has_lengths ? args.seqlens_k : nullptr,
+          .block_table = by_slots ? nullptr : args.block_table,
+          .slots = reinterpret_cast<const long long*>(args.slot_mapping),
+          .fault = nullptr,
+          .batch = problem.batch,
+          .seqlen_q = problem.tokens,
+          .seqlen_new = problem.tokens,
+          .max_seqlen_k = has_lengths ? static_cast<int>(std::min<long long>(room, most_rows)) : problem.tokens,
+          .window_left = 0,  // the table's entries for the new keys alone
+          .page_size = problem.page_size,
+          .pages = problem.pages,
+          .table_width = problem.table_width};
+}
+
+void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const ReadTable& read) {
+  const auto fail = [&](const char* table, long long value, const std::string& accepted) {
+    throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}: batch {}, position {} is {}; it must be {}", table,
+                                                     fault.batch, fault.position, value, accepted));
+  };
+  const auto index = [&](long long width) { return fault.batch * width + fault.position; };
+  switch (fault.kind) {
+    case 1:
+      return fail("seqlens_k", value_at(params.seqlens_k, fault.batch, read),
+                  fmt::format("from 0 to {}", params.max_seqlen_k - params.seqlen_new));
+    case 2:
+      return fail("block_table", value_at(params.block_table, index(params.table_width), read),
+                  fmt::format("from 0 to {}", params.pages - 1));
+    case 3:
+      return fail("slot_mapping", value_at(params.slots, index(params.seqlen_new), read),
+                  fmt::format("-1, or from 0 to {}", static_cast<long long>(params.pages) * params.page_size - 1));
+    default:
+      return;
+  }
+}
+
+}  // namespace attune

@@ -1,0 +1,34 @@
+// What a compiled kernel is found again by.
+#include "generator/hash.hpp"
+#include "runtime/cache/cache.hpp"
+#include "templates/params.h"
+
+namespace attune {
+namespace {
+
+/// Appends a part in a form that no other sequence of parts shares.
+void append_part(std::string& message, std::string_view part) {
+  message += std::to_string(part.size());
+  message += ':';
+  message += part;
+}
+
+}  // namespace
+
+CacheKey cache_key(const Source& source, const std::string& arch, const std::vector<std::string>& options,
+                   const std::string& compiler) {
+  std::string message;
+  append_part(message, source.text);
+  append_part(message, source.name);
+  for (const std::string& option : options) append_part(message, option);
+  append_part(message, arch);
+  append_part(message, compiler);
+  append_part(message, std::to_string(ATTUNE_PARAMS_ABI));
+  return {source.name, arch, xxh3_hex(message)};
+}
+
+CacheKey cache_key(const Source& source, int capability, const std::string& compiler) {
+  return cache_key(source, arch_name(capability), compile_options(family_of(source.variant), capability), compiler);
+}
+
+}  // namespace attune

@@ -1,0 +1,129 @@
+#include "runtime/choice/choice.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/error.hpp"
+
+namespace attune {
+namespace {
+
+std::string lines_of(const std::vector<Diagnostic>& problems) {
+  std::vector<std::string> lines;
+  lines.reserve(problems.size());
+  for (const Diagnostic& problem : problems) lines.push_back(problem.text());
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+template <class AnyProblem>
+OwnChoice only_choice(const AnyProblem& problem, const Device& device) {
+  OwnChoice choice;
+  choice.variant = own_variant(problem, device);
+  choice.refusals = refusals(choice.variant, problem, device);
+  return choice;
+}
+
+}  // namespace
+
+template <class AnyProblem>
+const EmbeddedKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+                                 const Device& device) {
+  for (Variant candidate : ready.variants(AnyProblem::operation)) {
+    const Variant embedded = candidate;
+    candidate.arch = variant.arch;
+    if (candidate == variant && refusals(embedded, problem, device).empty()) return ready.find(embedded);
+  }
+  return nullptr;
+}
+
+template <class AnyProblem>
+ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
+                         attune_compile_policy policy, const TunedRow* tuned) {
+  if (tuned != nullptr) {
+    const EmbeddedKernel* kernel = find_ready(ready, tuned->result.variant, problem, device);
+    if (kernel != nullptr) return {.kernel = kernel, .preferred = true};
+  }
+  const auto best = choose(ready.variants(AnyProblem::operation), problem, device);
+  if (!best) return {};
+  const bool padded = best->columns() > choose_own(problem, device).variant.columns();
+  const bool exact = policy == ATTUNE_COMPILE_EXACT || policy == ATTUNE_COMPILE_BACKGROUND;
+  return {.kernel = ready.find(*best), .preferred = !((padded || tuned != nullptr) && exact)};
+}
+
+template const EmbeddedKernel* find_ready(const ReadyKernels&, const Variant&, const Problem&, const Device&);
+template const EmbeddedKernel* find_ready(const ReadyKernels&, const Variant&, const DecodeProblem&, const Device&);
+template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const DecodeProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const CombineProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const StoreProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const MergeProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+template ReadyChoice choose_ready(const ReadyKernels&, const CheckProblem&, const Device&, attune_compile_policy,
+                                  const TunedRow*);
+
+OwnChoice choose_own(const Problem& problem, const Device& device) {
+  OwnChoice choice;
+  const Features features{
+      .window = problem.has_window(), .softcap = problem.softcap > 0, .ragged = problem.ragged, .paged = problem.paged};
+  for (const int family : {prefill_sm90, prefill_sm80}) {
+    choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
+                                     problem.best_tile(), problem.head_dim_of_v(), features);
+    choice.refusals = refusals(choice.variant, problem, device);
+    const bool newer = family != prefill_sm80;
+    if (newer && wastes_padding(choice.variant, problem)) {
+      choice.refusals.push_back(fmt::format("head_dim: padding {} to {} costs more than this family gains",
+                                            problem.head_dim, choice.variant.head_dim));
+    }
+    if (!newer || choice.refusals.empty()) break;
+    if (family_of(choice.variant).runs_on(device.capability)) {
+      choice.passed_over.push_back({choice.variant, choice.refusals});
+    }
+  }
+  return choice;
+}
+
+OwnChoice choose_own(const DecodeProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+OwnChoice choose_own(const CombineProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+OwnChoice choose_own(const StoreProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+OwnChoice choose_own(const CheckProblem& problem, const Device& device) { return only_choice(problem, device); }
+
+template <class AnyProblem>
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, const TunedRow* tuned) {
+  const OwnChoice own = choose_own(problem, device);
+  if (!own.refusals.empty() && tuned == nullptr) {
+    throw Error(ATTUNE_UNSUPPORTED,
+                fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
+                            device.capability / 10, device.capability % 10, fmt::join(own.refusals, "; ")));
+  }
+  return tuned != nullptr ? tuned->result.variant : own.variant;
+}
+
+template Variant variant_to_generate(const Problem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const DecodeProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const CombineProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const StoreProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const MergeProblem&, const Device&, const TunedRow*);
+template Variant variant_to_generate(const CheckProblem&, const Device&, const TunedRow*);
+
+Source generate(const Variant& variant) {
+  Result<Source> source = emit(variant, embedded_templates(), "made at run time");
+  if (!source.ok()) throw Error(ATTUNE_INTERNAL_ERROR, lines_of(source.problems));
+  return std::move(source.value);
+}
+
+}  // namespace attune

@@ -1,0 +1,61 @@
+// Which variant serves a problem: an embedded one, or one made at run time. The same for GPUs and for the emulator, and
+// for every operation: a problem type has an `operation`, a key(), a text(), and the overloads below.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/arguments/table_check.hpp"
+#include "runtime/bundle/ready_kernels.hpp"
+#include "runtime/choice/tuned.hpp"
+#include "runtime/plan/chunk_plan.hpp"
+#include "runtime/plan/decode_plan.hpp"
+#include "runtime/plan/plan.hpp"
+
+namespace attune {
+
+/// The best kernel that is ready, and whether the policy prefers it to one made for the problem's head dimensions.
+struct ReadyChoice {
+  const EmbeddedKernel* kernel = nullptr;  ///< null when none serves
+  bool preferred = false;
+};
+
+/// The kernel of a variant that is ready and serves the problem there, for whichever GPUs it was made; null where there
+/// is none.
+template <class AnyProblem>
+const EmbeddedKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+                                 const Device& device);
+
+/// For a problem of any operation. `tuned` is the row that answers for it, or null: its variant goes before what the
+/// heuristic chooses where it is ready or the policy would have it compiled.
+template <class AnyProblem>
+ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
+                         attune_compile_policy policy, const TunedRow* tuned = nullptr);
+
+/// What would be generated for a problem.
+struct OwnChoice {
+  Variant variant;
+  std::vector<std::string> refusals;    ///< why not even this serves; empty when it does
+  std::vector<Considered> passed_over;  ///< of newer families that this GPU runs
+};
+
+/// The default variant of the newest family that serves the problem without wasting padding, else the oldest's.
+OwnChoice choose_own(const Problem& problem, const Device& device);
+
+/// The one family's own tile.
+OwnChoice choose_own(const DecodeProblem& problem, const Device& device);
+OwnChoice choose_own(const CombineProblem& problem, const Device& device);
+OwnChoice choose_own(const StoreProblem& problem, const Device& device);
+OwnChoice choose_own(const MergeProblem& problem, const Device& device);
+OwnChoice choose_own(const CheckProblem& problem, const Device& device);
+
+/// The variant to generate for a problem of any operation: that of the row that answers for it, if there is one. Throws
+/// Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there.
+template <class AnyProblem>
+Variant variant_to_generate(const AnyProblem& problem, const Device& device, const TunedRow* tuned = nullptr);
+
+/// The source of a variant, from the templates of the library.
+Source generate(const Variant& variant);
+
+}  // namespace attune

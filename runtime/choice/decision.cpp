@@ -1,0 +1,125 @@
+#include "runtime/choice/decision.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/choice/choice.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/text.hpp"
+
+namespace attune {
+namespace {
+
+std::string compiler_text(Origin origin) { return origin == Origin::host_compiler ? "the host's compiler" : "NVRTC"; }
+
+std::string launch_text(const Decision& decision) {
+  const Plan& launch = *decision.launch;
+  std::string text =
+      fmt::format("  {} {}\n",
+                  decision.origin == Origin::embedded ? "served by embedded"
+                                                      : compiler_text(decision.origin) + " would build at first use",
+                  decision.serving.name());
+  text += fmt::format("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
+                      launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
+  if (decision.problem.head_dim < decision.serving.head_dim) {
+    text +=
+        fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim, decision.serving.head_dim);
+  }
+  if (decision.problem.head_dim_of_v() < decision.serving.head_dim_of_v() &&
+      decision.problem.head_dim_of_v() != decision.problem.head_dim) {
+    text += fmt::format("  head_dim_v {} is padded to {} with zeros\n", decision.problem.head_dim_of_v(),
+                        decision.serving.head_dim_of_v());
+  }
+  text += decision.tuned.text();
+  if (decision.own.columns() < decision.serving.columns() && !decision.tuned.applies) {
+    text += fmt::format("  the compile policies 'exact' and 'background' would have {} build {}\n",
+                        compiler_text(decision.origin), decision.own.name());
+  }
+  return text;
+}
+
+std::string could_serve_text(const Decision& decision, const Considered& one) {
+  if (!wastes_padding(one.variant, decision.problem)) return "could serve";
+  return fmt::format("could serve, but padding head_dim to {} costs more than its family gains", one.variant.head_dim);
+}
+
+/// What newer families lack, where none of theirs serves.
+std::string passed_over_text(const Decision& decision) {
+  std::string text;
+  for (const Considered& one : decision.passed_over) {
+    if (one.variant.family <= decision.serving.family) continue;
+    text += fmt::format("  not by {}: {}\n", family_of(one.variant).name, fmt::join(one.refusals, "; "));
+  }
+  return text;
+}
+
+std::string considered_text(const Decision& decision, std::string_view rest) {
+  Table table({{"embedded variant"}, {"verdict"}});
+  std::size_t left_out = 0;
+  for (const Considered& one : decision.considered) {
+    if (one.refusals.empty()) {
+      table.add({one.variant.name(), one.variant == decision.serving ? "serves" : could_serve_text(decision, one)});
+    } else if (rest.empty() || one.refusals.size() == 1) {
+      table.add({one.variant.name(), fmt::format("{}", fmt::join(one.refusals, "; "))});
+    } else {
+      ++left_out;
+    }
+  }
+  std::string text = table.empty() ? "" : "\n" + table.text();
+  if (left_out > 0) {
+    text += fmt::format("and {} refused for more than one reason ({})\n",
+                        counted(static_cast<long long>(left_out), "variant"), rest);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view origin_text(Origin origin) {
+  switch (origin) {
+    case Origin::embedded:
+      return "embedded";
+    case Origin::nvrtc:
+      return "nvrtc";
+    case Origin::host_compiler:
+      break;
+  }
+  return "host compiler";
+}
+
+Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready,
+                std::span<const TunedTable> tables) {
+  const std::span<const Variant> candidates = ready.variants(Operation::prefill);
+  Served served = serve(ready, tables, problem, device);
+  OwnChoice own = choose_own(problem, device);
+  Decision decision{.problem = problem,
+                    .device = device,
+                    .considered = consider(candidates, problem, device),
+                    .origin = served.embedded ? Origin::embedded : Origin::nvrtc,
+                    .own = own.variant,
+                    .passed_over = std::move(own.passed_over),
+                    .tuned = std::move(served.tuned),
+                    .serving = served.variant,
+                    .launch = {},
+                    .refusals = {}};
+  decision.refusals = refusals(decision.serving, problem, device);
+  if (decision.refusals.empty()) decision.launch = plan(decision.serving, problem, device);
+  return decision;
+}
+
+Decision decide_emulated(const Problem& problem) {
+  Decision decision = decide(problem, emulator::device());
+  decision.tuned = {};  // nobody times its kernels
+  decision.origin = Origin::host_compiler;
+  return decision;
+}
+
+std::string decision_text(const Decision& decision, std::string_view rest) {
+  const std::string verdict = decision.served()
+                                  ? launch_text(decision) + passed_over_text(decision)
+                                  : fmt::format("  no kernel can serve it: {}\n", fmt::join(decision.refusals, "; "));
+  return fmt::format("{} on {}\n{}{}", decision.problem.text(), decision.device.name, verdict,
+                     considered_text(decision, rest));
+}
+
+}  // namespace attune

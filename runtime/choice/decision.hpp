@@ -1,0 +1,48 @@
+// Which kernel serves a problem, which were refused and why, without loading anything.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/bundle/ready_kernels.hpp"
+#include "runtime/choice/tuned_verdict.hpp"
+#include "runtime/plan/plan.hpp"
+
+namespace attune {
+
+/// Where the serving kernel comes from.
+enum class Origin { embedded, nvrtc, host_compiler };
+
+/// "embedded", "nvrtc" or "host compiler"
+std::string_view origin_text(Origin origin);
+
+struct Decision {
+  Problem problem;
+  Device device;
+  std::vector<Considered> considered;  ///< every kernel that is ready
+  Origin origin = Origin::embedded;
+  Variant own;                          ///< what would be generated for these head dimensions
+  std::vector<Considered> passed_over;  ///< what newer families would have for it, were they not refused
+  TunedVerdict tuned;                   ///< of the table for this GPU
+  Variant serving;                      ///< that of the tuned row, else the best embedded one, else `own`
+  std::optional<Plan> launch;           ///< of `serving`; nothing when it is refused
+  std::vector<std::string> refusals;    ///< why no kernel can serve; empty when one does
+
+  [[nodiscard]] bool served() const { return launch.has_value(); }
+};
+
+/// What a registry with the default compile policy and these tuned tables does about a sound problem on this GPU.
+Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready = ReadyKernels(),
+                std::span<const TunedTable> tables = {});
+
+/// The same in the emulator, for which the host's compiler makes every kernel.
+Decision decide_emulated(const Problem& problem);
+
+/// The decision as a few lines for a person. Embedded kernels that were refused for several reasons are counted, and
+/// `rest` says where to see them ("--all shows them"); they are listed where it is empty.
+std::string decision_text(const Decision& decision, std::string_view rest);
+
+}  // namespace attune

@@ -1,0 +1,87 @@
+#include "runtime/choice/tuned_verdict.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "runtime/choice/choice.hpp"
+#include "runtime/choice/tuned_devices.hpp"
+#include "runtime/text.hpp"
+
+namespace attune {
+namespace {
+
+std::string problem_text(const TunedRow& row) {
+  return std::visit([](const auto& problem) { return problem.text(); }, row.problem);
+}
+
+template <class AnyProblem>
+TunedVerdict verdict_on(std::span<const TunedTable> tables, const AnyProblem& problem, const Device& device) {
+  const TunedSource source = tuned_table_for(tables, device);
+  if (source.table == nullptr) return {.row = {}, .distance = 0, .applies = false, .reason = source.reason};
+  TunedMatch match = TunedRows(*source.table, device).match(problem);
+  TunedVerdict verdict{.row = {}, .distance = match.distance, .applies = match.applies(), .reason = {}};
+  if (match.row == nullptr) {
+    verdict.reason = "the table has no row of this element type, head dimensions, mask and features";
+    return verdict;
+  }
+  verdict.row = *match.row;
+  if (match.distance > tuned_limit) {
+    verdict.reason =
+        fmt::format("nearest row {} is {:.1f} away, limit {}", problem_text(*match.row), match.distance, tuned_limit);
+  } else if (!match.applies()) {
+    verdict.reason = fmt::format("nearest row {}: its variant is refused: {}", problem_text(*match.row),
+                                 fmt::join(match.refusals, "; "));
+  }
+  return verdict;
+}
+
+}  // namespace
+
+std::string TunedVerdict::text() const {
+  if (!reason.empty()) return fmt::format("  untuned: {}\n", reason);
+  if (!row) return {};
+  const TunedResult& result = row->result;
+  constexpr double microsecond = 1e-6;
+  return fmt::format("  tuned by the row {}, {:.1f} away: {} instead of the heuristic's {} ({:.2f} x), {}\n",
+                     problem_text(*row), distance, seconds_text(result.microseconds * microsecond),
+                     seconds_text(result.default_microseconds * microsecond),
+                     result.default_microseconds / result.microseconds, result.date);
+}
+
+template <class AnyProblem>
+Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const AnyProblem& problem,
+             const Device& device) {
+  Served served{.variant = {}, .embedded = true, .tuned = {}};
+  if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
+    served.tuned = verdict_on(tables, problem, device);
+  }
+  if (served.tuned.applies) {
+    const Variant& tuned = served.tuned.row->result.variant;
+    if (const EmbeddedKernel* kernel = find_ready(ready, tuned, problem, device)) {
+      served.variant = kernel->variant;
+      return served;
+    }
+  }
+  if (const std::optional<Variant> embedded = choose(ready.variants(AnyProblem::operation), problem, device)) {
+    served.variant = *embedded;
+    if (served.tuned.applies) {
+      const TunedRow& row = *served.tuned.row;
+      served.tuned.reason =
+          fmt::format("nearest row {}: its variant {} is not embedded; ATTUNE_COMPILE_EXACT would build it",
+                      problem_text(row), row.result.variant.name());
+    }
+    return served;
+  }
+  served.embedded = false;
+  served.variant = served.tuned.applies ? served.tuned.row->result.variant : choose_own(problem, device).variant;
+  return served;
+}
+
+template Served serve(const ReadyKernels&, std::span<const TunedTable>, const Problem&, const Device&);
+template Served serve(const ReadyKernels&, std::span<const TunedTable>, const DecodeProblem&, const Device&);
+template Served serve(const ReadyKernels&, std::span<const TunedTable>, const CombineProblem&, const Device&);
+template Served serve(const ReadyKernels&, std::span<const TunedTable>, const StoreProblem&, const Device&);
+
+}  // namespace attune

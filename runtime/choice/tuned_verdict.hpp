@@ -1,0 +1,34 @@
+// What a table of tuned problems says about one problem, for people: the row that decides, or why none does.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runtime/bundle/ready_kernels.hpp"
+#include "runtime/choice/tuned.hpp"
+
+namespace attune {
+
+struct TunedVerdict {
+  std::optional<TunedRow> row;  ///< the one that applies, else the nearest; nothing where none is of the problem's kind
+  double distance = 0;
+  bool applies = false;  ///< nothing stands against the row
+  std::string reason;    ///< why its variant does not serve; empty where it does
+
+  /// A line of explanation for a person; empty where nobody asked.
+  [[nodiscard]] std::string text() const;
+};
+
+/// What a registry with the default compile policy would have serve a problem.
+struct Served {
+  Variant variant;
+  bool embedded = false;
+  TunedVerdict tuned;
+};
+
+template <class AnyProblem>
+Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const AnyProblem& problem,
+             const Device& device);
+
+}  // namespace attune

@@ -1,0 +1,166 @@
+#include "runtime/compiler/compile.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "runtime/compiler/nvrtc_abi.hpp"
+#include "runtime/error.hpp"
+
+namespace attune {
+namespace {
+
+/// Where libnvrtc may be, in the order to try: the loader's own paths first, then the usual toolkit folders.
+std::vector<std::string> candidates() {
+  std::vector<std::string> roots;
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && *value != '\0') roots.emplace_back(value);
+  }
+  roots.emplace_back("/usr/local/cuda");
+
+  std::vector<std::string> result(std::begin(nvrtc::sonames), std::end(nvrtc::sonames));
+  for (const std::string& root : roots) {
+    for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib"}) {
+      for (const char* soname : nvrtc::sonames) result.push_back(fmt::format("{}/{}/{}", root, folder, soname));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+struct Compiler::Library {
+  nvrtc::Version* version = nullptr;
+  nvrtc::GetErrorString* error_string = nullptr;
+  nvrtc::CreateProgram* create = nullptr;
+  nvrtc::DestroyProgram* destroy = nullptr;
+  nvrtc::CompileProgram* compile = nullptr;
+  nvrtc::GetSize* log_size = nullptr;
+  nvrtc::GetText* log = nullptr;
+  nvrtc::GetSize* cubin_size = nullptr;
+  nvrtc::GetText* cubin = nullptr;
+  std::string path;
+  int major = 0;
+  std::string version_text;
+  std::string identity;
+
+  template <class Function>
+  void require(void* library, Function*& slot, const char* name) const {
+    slot = reinterpret_cast<Function*>(dlsym(library, name));
+    if (slot == nullptr) {
+      throw Error(ATTUNE_NOT_COMPILED, fmt::format("{} has no {}; Attune needs NVRTC of CUDA 12 or newer", path, name));
+    }
+  }
+
+  void resolve(void* library) {
+    require(library, version, "nvrtcVersion");
+    require(library, error_string, "nvrtcGetErrorString");
+    require(library, create, "nvrtcCreateProgram");
+    require(library, destroy, "nvrtcDestroyProgram");
+    require(library, compile, "nvrtcCompileProgram");
+    require(library, log_size, "nvrtcGetProgramLogSize");
+    require(library, log, "nvrtcGetProgramLog");
+    require(library, cubin_size, "nvrtcGetCUBINSize");
+    require(library, cubin, "nvrtcGetCUBIN");
+  }
+
+  void check(nvrtc::Result result, const char* call) const {
+    if (result != nvrtc::success) {
+      throw Error(ATTUNE_COMPILE_ERROR, fmt::format("{} failed: {}", call, error_string(result)));
+    }
+  }
+
+  /// A text or image of the program: its size, then its bytes.
+  std::string read(nvrtc::Program program, nvrtc::GetSize* get_size, nvrtc::GetText* get, const char* call) const {
+    std::size_t size = 0;
+    check(get_size(program, &size), call);
+    std::string bytes(size, '\0');
+    if (size != 0) check(get(program, bytes.data()), call);
+    return bytes;
+  }
+};
+
+Compiler::Compiler() : library_(std::make_unique<Library>()) {
+  void* library = nullptr;
+  for (const std::string& name : candidates()) {
+    // Never closed again: loading it costs more than a small kernel's compilation.
+    library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    library_->path = name;
+    break;
+  }
+  if (library == nullptr) {
+    throw Error(
+        ATTUNE_NOT_COMPILED,
+        "no NVRTC to compile kernels with: libnvrtc is neither in the loader's path nor in $CUDA_HOME, $CUDA_PATH or "
+        "/usr/local/cuda; install the CUDA toolkit or its libnvrtc (12 or 13), or set CUDA_HOME");
+  }
+  const link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && *map->l_name != '\0')
+    library_->path = map->l_name;
+
+  library_->resolve(library);
+  int major = 0;
+  int minor = 0;
+  library_->check(library_->version(&major, &minor), "nvrtcVersion");
+  library_->major = major;
+  library_->version_text = fmt::format("{}.{}", major, minor);
+  // Updates of one version differ in what they generate and in their size, not in what they report.
+  std::error_code ignored;
+  const auto bytes = std::filesystem::file_size(library_->path, ignored);
+  library_->identity = ignored ? library_->version_text : fmt::format("{}+{}", library_->version_text, bytes);
+}
+
+Compiler::~Compiler() = default;
+
+std::string Compiler::version() const { return library_->version_text; }
+
+std::string Compiler::identity() const { return library_->identity; }
+
+std::string Compiler::path() const { return library_->path; }
+
+std::string arch_name(int capability) { return fmt::format("sm_{}", capability); }
+
+std::vector<std::string> compile_options(const Family& family, int capability) {
+  std::vector<std::string> options = compile_flags();
+  options.push_back("--gpu-architecture=sm_" + family.target(capability));
+  options.emplace_back("--ptxas-options=-v");
+  return options;
+}
+
+Compiled Compiler::compile(const Source& source, int capability) const {
+  std::vector<std::string> options = compile_options(family_of(source.variant), capability);
+  // Next to a driver NVRTC 13 keeps a cache of its own, and says nothing of registers and spills on a hit.
+  if (library_->major >= 13) options.emplace_back("--no-cache");
+  std::vector<const char*> arguments;
+  arguments.reserve(options.size());
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+
+  const Library& api = *library_;
+  const auto start = std::chrono::steady_clock::now();
+  nvrtc::Program created = nullptr;
+  api.check(api.create(&created, source.text.c_str(), (source.name + ".cu").c_str(), 0, nullptr, nullptr),
+            "nvrtcCreateProgram");
+  const auto destroy = [&api](nvrtc::Program program) { api.destroy(&program); };
+  const std::unique_ptr<void, decltype(destroy)> program(created, destroy);
+
+  const nvrtc::Result result = api.compile(program.get(), static_cast<int>(arguments.size()), arguments.data());
+  const std::string log = api.read(program.get(), api.log_size, api.log, "nvrtcGetProgramLog");
+  if (result != nvrtc::success) {
+    throw Error(ATTUNE_COMPILE_ERROR,
+                fmt::format("NVRTC {} cannot compile {} for {} ({}):\n{}", api.version_text, source.name,
+                            arch_name(capability), api.error_string(result), log.c_str()));
+  }
+  Compiled compiled;
+  compiled.image = api.read(program.get(), api.cubin_size, api.cubin, "nvrtcGetCUBIN");
+  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  compiled.usage = parse_usage(log, compiled.image);
+  return compiled;
+}
+
+}  // namespace attune

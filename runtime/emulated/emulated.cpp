@@ -1,0 +1,216 @@
+#include "runtime/emulated/emulated.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "runtime/arguments/arguments.hpp"
+#include "runtime/arguments/decode_arguments.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/emulated/chunk_emulated.hpp"
+#include "runtime/emulated/decode_emulated.hpp"
+#include "runtime/emulator/tensor_map.hpp"
+#include "runtime/error.hpp"
+#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/plan/plan.hpp"
+
+namespace attune {
+
+std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem) {
+  const AttunePrefillParams params = make_params(args, problem);  // strides of single elements are 0 there
+  std::vector<emulator::Buffer> buffers;
+  const auto add = [&](const char* name, const AttuneTensor& tensor, int sequences, int seqlen, int heads, int head_dim,
+                       bool writable) {
+    if (tensor.data == nullptr) return;
+    buffers.push_back({.name = name,
+                       .data = tensor.data,
+                       .element_bytes = sizeof(std::uint16_t),
+                       .extents = {sequences, seqlen, heads, head_dim},
+                       .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
+                       .writable = writable});
+  };
+  const int sequences = problem.stored_sequences();
+  const int key_sequences = problem.stored_key_sequences();
+  add("q", params.q, sequences, problem.stored_rows(), problem.heads_q, problem.head_dim, false);
+  add("k", params.k, key_sequences, problem.stored_keys(), problem.heads_kv, problem.head_dim, false);
+  add("v", params.v, key_sequences, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v(), false);
+  add("o", params.o, sequences, problem.stored_rows(), problem.heads_q, problem.head_dim_of_v(), true);
+  if (params.lse != nullptr) {
+    const long long rows = problem.stored_rows();
+    const long long per_sequence = problem.heads_q * rows;
+    buffers.push_back({.name = "lse",
+                       .data = params.lse,
+                       .element_bytes = sizeof(float),
+                       .extents = {1, problem.stored_sequences(), problem.heads_q, rows},
+                       .strides = {per_sequence * problem.stored_sequences(), per_sequence, rows},
+                       .writable = true});
+  }
+  const auto add_array = [&](const char* name, const int* data, long long count) {
+    if (data == nullptr) return;
+    // A launch does not write to what it may only read.
+    buffers.push_back({.name = name,
+                       .data = const_cast<int*>(data),
+                       .element_bytes = sizeof(int),
+                       .extents = {1, 1, 1, count},
+                       .strides = {count, count, count},
+                       .writable = false});
+  };
+  add_array("cu_seqlens_q", params.cu_seqlens_q, problem.batch + 1LL);
+  add_array("cu_seqlens_k", params.cu_seqlens_k, problem.batch + 1LL);
+  add_array("seqused_k", params.seqused_k, problem.batch);
+  add_array("block_table", params.block_table, static_cast<long long>(problem.batch) * problem.table_width);
+  return buffers;
+}
+
+EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& problem, const Plan& plan)
+    : tensor_maps_(family_of(plan.variant).tensor_maps) {
+  params_ = make_params(args, problem);
+  if (!tensor_maps_) return;
+  tensor_params_ = make_tensor_params(params_, plan, [](const TensorDescription& tensor) {
+    return emulator::emulated_map(
+        {.base = tensor.base, .extents = tensor.extents, .strides = tensor.strides, .box = tensor.box});
+  });
+}
+
+const void* EmulatedParams::get() const {
+  return tensor_maps_ ? static_cast<const void*>(&tensor_params_) : static_cast<const void*>(&params_);
+}
+
+emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_prefill_args& args,
+                              const Problem& problem, const EmulatedRun& how) {
+  const Plan launch = plan(variant, problem, emulator::device());
+  if (launch.grid.blocks() == 0) return {};
+  const EmulatedParams params(args, problem, launch);
+  return kernel.run({.grid = launch.grid,
+                     .threads = launch.threads,
+                     .shared_bytes = launch.shared_bytes,
+                     .params = params.get(),
+                     .memory = buffers_of(args, problem),
+                     .seed = how.seed,
+                     .jobs = how.jobs,
+                     .count_banks = how.count_banks});
+}
+
+CacheKey emulator_key(const emulator::HostCompiler& compiler, const Source& source) {
+  return cache_key(source, emulator_arch, emulator::host_options(), compiler.identity() + "\n" + emulator::seam_text());
+}
+
+Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& source, const Cache& cache) {
+  return cache.find_or_build(emulator_key(compiler, source), source, [&] { return compiler.compile(source); });
+}
+
+const emulator::HostCompiler& EmulatedKernels::open_compiler() {
+  const std::lock_guard lock(compiler_mutex_);
+  if (compiler_ == nullptr) compiler_ = std::make_unique<emulator::HostCompiler>();
+  return *compiler_;
+}
+
+std::unique_ptr<const EmulatedKernels::Made> EmulatedKernels::make(const Variant& variant) {
+  const Source source = generate(variant);
+  const emulator::HostCompiler& compiler = open_compiler();
+  const CacheKey key = emulator_key(compiler, source);
+  std::optional<Compiled> compiled;
+  bool built = false;
+  if (policy_ == ATTUNE_COMPILE_FROZEN) {
+    compiled = cache_.find(key);
+    if (!compiled) {
+      throw Error(ATTUNE_NOT_COMPILED, fmt::format("the compile policy is ATTUNE_COMPILE_FROZEN, and {} is not in the "
+                                                   "cache ({}), the emulator's only source of kernels then",
+                                                   variant.name(), cache_.root().string()));
+    }
+  } else {
+    compiled = cache_.find_or_build(key, source, [&] {
+      Compiled result = compiler.compile(source);
+      counters_.count_compile(result.seconds);
+      built = true;
+      return result;
+    });
+  }
+  auto made = std::make_unique<const Made>(Made{variant, emulator::Kernel(compiled->image, source.name)});
+  counters_.bytes_loaded += compiled->image.size();
+  if (!built) ++counters_.disk_loads;
+  return made;
+}
+
+template <class AnyProblem>
+const EmulatedKernels::Made& EmulatedKernels::kernel_for(const AnyProblem& problem) {
+  const Device device = emulator::device();
+  const ReadyChoice choice = choose_ready(ready_, problem, device, policy_);
+  const Variant variant = choice.preferred ? choice.kernel->variant : variant_to_generate(problem, device);
+  if (const Made* made = kernels_.find(variant)) {
+    counters_.hit();
+    return *made;
+  }
+  ++counters_.misses;
+  try {
+    return *kernels_.get(variant, [&] { return make(variant); });
+  } catch (...) {
+    ++counters_.failures;
+    throw;
+  }
+}
+
+void EmulatedKernels::prepare(const Problem& problem) { kernel_for(problem); }
+
+DecodePlan EmulatedKernels::decode_plan(const DecodeProblem& problem) {
+  return plan(kernel_for(problem).variant, problem, emulator::device());
+}
+
+void EmulatedKernels::prepare(const DecodeProblem& problem) {
+  const DecodePlan planned = decode_plan(problem);
+  if (planned.combines()) kernel_for(problem.merge());
+  if (problem.appends()) kernel_for(problem.store());
+}
+
+void EmulatedKernels::decode(const attune_decode_args& args, const DecodeProblem& problem) {
+  const DecodePlan planned = decode_plan(problem);
+  check_workspace(args, planned);
+  DecodeKernels kernels;
+  kernels.decode = &kernel_for(problem).kernel;
+  if (!is_empty(problem.store())) {
+    const auto& [variant, kernel] = kernel_for(problem.store());
+    kernels.store = &kernel;
+    kernels.store_variant = variant;
+  }
+  if (planned.combines()) {
+    const auto& [variant, kernel] = kernel_for(problem.merge());
+    kernels.combine = &kernel;
+    kernels.combine_variant = variant;
+  }
+  const emulator::Report report = run_emulated(kernels, args, problem, planned, {.seed = seed_});
+  if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
+}
+
+void EmulatedKernels::prepare(const StoreProblem& problem) { kernel_for(problem); }
+
+void EmulatedKernels::prepare(const MergeProblem& problem) { kernel_for(problem); }
+
+void EmulatedKernels::prepare(const CheckProblem& problem) { kernel_for(problem); }
+
+void EmulatedKernels::check(const AttuneCheckParams& params) {
+  const auto& [variant, kernel] = kernel_for(CheckProblem{});
+  AttuneTableFault fault{};
+  const emulator::Report report = run_emulated(kernel, variant, params, fault, {.seed = seed_});
+  if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
+  throw_fault(params, fault, [](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+}
+
+template <class Args, class AnyProblem>
+void EmulatedKernels::run(const Args& args, const AnyProblem& problem) {
+  const auto& [variant, kernel] = kernel_for(problem);
+  const emulator::Report report = run_emulated(kernel, variant, args, problem, {.seed = seed_});
+  if (!report.ok()) throw Error(ATTUNE_KERNEL_FAULT, report.fault);
+}
+
+void EmulatedKernels::prefill(const attune_prefill_args& args, const Problem& problem) { run(args, problem); }
+
+void EmulatedKernels::store_kv(const attune_store_kv_args& args, const StoreProblem& problem) { run(args, problem); }
+
+void EmulatedKernels::merge_states(const attune_merge_states_args& args, const MergeProblem& problem) {
+  run(args, problem);
+}
+
+}  // namespace attune

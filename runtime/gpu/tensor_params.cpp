@@ -1,0 +1,54 @@
+#include "runtime/gpu/tensor_params.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+namespace attune {
+namespace {
+
+constexpr int bytes_per_element = 2;              // fp16 and bf16
+constexpr std::int64_t stride_limit = 1LL << 40;  // bytes
+constexpr std::uint32_t panel_columns = 64;       // 128 bytes (templates/blocks/panels.cuh)
+
+}  // namespace
+
+bool is_mappable(std::int64_t stride, int head_dim) {
+  return stride >= head_dim && stride < stride_limit / bytes_per_element;
+}
+
+TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
+  // The stride of a single element is never used, but has to be a valid one.
+  const auto bytes = [&](std::int64_t stride, int extent) {
+    return static_cast<std::uint64_t>(extent > 1 ? stride : extents.head_dim) * bytes_per_element;
+  };
+  return {.base = tensor.data,
+          .dtype = dtype,
+          .extents = {static_cast<std::uint64_t>(extents.head_dim), static_cast<std::uint64_t>(extents.seqlen),
+                      static_cast<std::uint64_t>(extents.heads), static_cast<std::uint64_t>(extents.batch)},
+          .strides = {bytes(tensor.stride_seq, extents.seqlen), bytes(tensor.stride_head, extents.heads),
+                      bytes(tensor.stride_batch, extents.batch)},
+          .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1}};
+}
+
+TensorDescription spread(const TensorDescription& tensor, int longest) {
+  TensorDescription ragged = tensor;
+  const std::uint64_t stride = tensor.strides[0];
+  ragged.extents[1] = static_cast<std::uint64_t>(longest);
+  ragged.extents[3] = tensor.extents[1] + 1;
+  ragged.strides[2] = stride;
+  // Only a number: nothing there is ever read.
+  ragged.base = std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(tensor.base) - ragged.extents[1] * stride);
+  return ragged;
+}
+
+TensorDescription pack(const TensorDescription& tensor, int ratio) {
+  TensorDescription packed = tensor;
+  std::swap(packed.extents[1], packed.extents[2]);
+  std::swap(packed.strides[0], packed.strides[1]);
+  const auto heads = static_cast<std::uint32_t>(ratio);
+  packed.box = {tensor.box[0], heads, tensor.box[1] / heads, tensor.box[3]};
+  return packed;
+}
+
+}  // namespace attune

@@ -1,0 +1,101 @@
+// The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine: their tensors as
+// tensor maps need them, and the block from the maps.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "runtime/plan/plan.hpp"
+#include "templates/params.h"
+#include "templates/tensor_params.h"
+
+namespace attune {
+
+/// What cuTensorMapEncodeTiled is told of one tensor of 16-bit elements, swizzled by 128 bytes; elements beyond the
+/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch, or as pack() has them.
+struct TensorDescription {
+  const void* base = nullptr;
+  Dtype dtype = Dtype::bf16;
+  std::array<std::uint64_t, 4> extents{};  ///< elements
+  std::array<std::uint64_t, 3> strides{};  ///< bytes, of the outer three
+  std::array<std::uint32_t, 4> box{};      ///< elements that one copy moves
+
+  bool operator==(const TensorDescription&) const = default;
+};
+
+/// Whether a tensor map takes this stride of a dimension of more than one element: at least a row, so that rows do not
+/// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
+bool is_mappable(std::int64_t stride, int head_dim);
+
+/// Rows of O that one copy writes: those of a warpgroup.
+constexpr int output_box_rows = 64;
+
+/// The extents of one tensor, innermost first.
+struct TensorExtents {
+  int head_dim;
+  int seqlen;
+  int heads;
+  int batch;
+};
+
+/// One of a call's tensors (strides of single elements are 0 there), moved in boxes of `rows` rows.
+TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows);
+
+/// The same rows as pack_gqa has them (templates/blocks/packed_rows.cuh): dimensions in the order head_dim, heads,
+/// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
+TensorDescription pack(const TensorDescription& tensor, int ratio);
+
+/// The rows of a ragged batch, of which up to `longest` count in a sequence, as its kernels have them
+/// (templates/blocks/ragged_tiles.cuh): dimensions head_dim, seqlen, heads and, with the stride of seqlen, all rows and
+/// one more, from `longest` rows before the tensor on. The tensor is that of one sequence of all rows.
+TensorDescription spread(const TensorDescription& tensor, int longest);
+
+/// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
+template <class Encode>
+AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const Plan& plan,
+                                             const Encode& encode) {
+  const auto dtype = static_cast<Dtype>(plan.variant.dtype);
+  const bool ragged = plan.variant.ragged != 0;
+  // No sequence has more rows than there are, whatever the longest is said to be.
+  const int seqlen_q = ragged ? std::min(params.seqlen_q, params.total_q) : params.seqlen_q;
+  const int seqlen_k = ragged ? std::min(params.seqlen_k, params.total_k) : params.seqlen_k;
+  const int sequences = ragged ? 1 : params.batch;
+  const TensorExtents q{params.head_dim, ragged ? params.total_q : seqlen_q, params.heads_q, sequences};
+  const TensorExtents k{params.head_dim, ragged ? params.total_k : seqlen_k, params.heads_q / params.gqa_ratio,
+                        sequences};
+  const TensorExtents v{plan.head_dim_v, k.seqlen, k.heads, k.batch};
+  const TensorExtents o{plan.head_dim_v, q.seqlen, q.heads, q.batch};
+  const auto of_queries = [&](const AttuneTensor& tensor, const TensorExtents& extents, int rows) {
+    const TensorDescription plain = describe(tensor, extents, dtype, rows);
+    if (ragged) return encode(spread(plain, seqlen_q));
+    return encode(plan.variant.pack_gqa != 0 ? pack(plain, params.gqa_ratio) : plain);
+  };
+  const auto of_keys = [&](const AttuneTensor& tensor, const TensorExtents& extents) {
+    const TensorDescription plain = describe(tensor, extents, dtype, plan.variant.B_c);
+    return encode(ragged ? spread(plain, seqlen_k) : plain);
+  };
+  return {.q = of_queries(params.q, q, plan.variant.B_r),
+          .k = of_keys(params.k, k),
+          .v = of_keys(params.v, v),
+          .o = of_queries(params.o, o, output_box_rows),
+          .lse = params.lse,
+          .scale_log2 = params.scale_log2,
+          .batch = params.batch,
+          .heads_q = params.heads_q,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k,
+          .gqa_ratio = params.gqa_ratio,
+          .q_blocks = plan.q_blocks,
+          .group_heads = plan.group_heads,
+          .window_left = params.window_left,
+          .window_right = params.window_right,
+          .cap_scale = params.cap_scale,
+          .total_q = params.total_q,
+          .total_k = params.total_k,
+          .cu_seqlens_q = params.cu_seqlens_q,
+          .cu_seqlens_k = params.cu_seqlens_k,
+          .seqused_k = params.seqused_k};
+}
+
+}  // namespace attune

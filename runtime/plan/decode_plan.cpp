@@ -1,0 +1,192 @@
+#include "runtime/plan/decode_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "generator/check.hpp"
+#include "runtime/error.hpp"
+#include "runtime/plan/refusals.hpp"
+
+namespace attune {
+namespace {
+
+// Of a grid and of a multiprocessor (CUDA programming guide 13, "Compute Capabilities").
+constexpr long long max_grid_x = std::numeric_limits<int>::max();
+constexpr long long max_grid_yz = 65535;
+constexpr int reserved_shared_bytes = 1024;  // of each block
+constexpr int multiprocessor_registers = 65536;
+constexpr int most_threads = 1536;  // that every compute capability from 8.0 on holds
+
+/// Registers of a thread beside its accumulators, as ptxas needs them for addresses, fragments and the softmax.
+constexpr int working_registers = 55;
+
+long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+/// The reasons that both kernels share.
+std::vector<std::string> shared_refusals(const Variant& variant, Operation operation, Dtype dtype, int head_dim,
+                                         const Device& device) {
+  std::vector<std::string> result = common_refusals(variant, operation, dtype, device);
+  if (head_dim > variant.head_dim) {
+    result.push_back(
+        fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, head_dim));
+  }
+  return result;
+}
+
+template <class AnyProblem>
+std::optional<Variant> choose_nearest(std::span<const Variant> candidates, const AnyProblem& problem,
+                                      const Device& device, int best_B_r) {
+  const auto rank = [&](const Variant& variant) {
+    return std::pair(variant.head_dim, std::abs(variant.B_r - best_B_r));
+  };
+  std::optional<Variant> best;
+  for (const Variant& variant : candidates) {
+    const bool better = !best || rank(variant) < rank(*best);
+    if (better && refusals(variant, problem, device).empty()) best = variant;
+  }
+  return best;
+}
+
+void require_fits(const char* what, long long value, long long most) {
+  if (value > most) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("grid: {} are {}; a launch takes up to {}", what, value, most));
+  }
+}
+
+/// Thread blocks that run side by side.
+long long blocks_at_once(const Variant& variant, const Device& device) {
+  return static_cast<long long>(device.multiprocessors) * blocks_per_multiprocessor(variant, device);
+}
+
+/// Parts of a sequence that are worth a thread block: a few steps each.
+long long most_splits(const Variant& variant, const DecodeProblem& problem) {
+  constexpr long long fewest_steps = 4;
+  return ceil_div(problem.max_seqlen_k, fewest_steps * variant.B_c);
+}
+
+/// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or with one on each multiprocessor:
+/// then more parts gain nothing, and are to be combined. A block that looks up pages has too much to do between its
+/// requests to be alone on a multiprocessor (84 us instead of 79 at head_dim 64 on an H200).
+bool fills(long long rows, long long blocks, const Variant& variant, const Device& device) {
+  const long long round = rows > blocks || variant.paged != 0 ? blocks : device.multiprocessors;
+  return rows * 8 >= ceil_div(rows, round) * round * 7;
+}
+
+/// For sequences of one length: as many splits as the GPU holds at once, or one where that is enough. Else 0, parts of
+/// the whole batch.
+int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long blocks = blocks_at_once(variant, device);
+  const long long rows = tiles * problem.batch;
+  if (fills(rows, blocks, variant, device)) return 1;
+  if (rows > blocks) return 0;
+  return static_cast<int>(
+      std::max(1LL, std::min({blocks / std::max(1LL, rows), most_splits(variant, problem), 256LL})));
+}
+
+/// As many parts of the whole batch as keep the GPU full. Where there are more parts than sequences each sequence has
+/// as many, so that those of one length end where parts do.
+long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long batch = std::max(1, problem.batch);
+  const long long blocks = blocks_at_once(variant, device);
+  if (batch * tiles <= blocks && fills(batch * tiles, blocks, variant, device)) return batch;
+  const long long parts = std::max(1LL, std::min({blocks / tiles, most_splits(variant, problem) * batch, max_grid_yz}));
+  return parts > batch ? parts / batch * batch : parts;
+}
+
+/// Whether one thread block alone reads a key and L2 would not keep all of them anyway. Measured on an H200: it spares
+/// what L2 has to write back (3 of 48 us at 134 MB), but a long stream of such lines is 4% slower (from 500 MB on).
+bool reads_once(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  constexpr long long bytes_per_column = 2 * 2;  // of K and of V
+  const long long rows = static_cast<long long>(problem.batch) * problem.max_seqlen_k * problem.heads_kv;
+  const long long rows_in_L2 = device.l2_bytes / (bytes_per_column * problem.head_dim);
+  return problem.rows() <= variant.B_r && rows > rows_in_L2 && rows < 4 * rows_in_L2;
+}
+
+}  // namespace
+
+std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  std::vector<std::string> result =
+      shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
+  check_knob(result, variant, "paged", problem.paged());
+  check_knob(result, variant, "softcap", problem.softcap > 0);
+  check_rotary(result, variant, problem.rotary);
+  return result;
+}
+
+std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device) {
+  return shared_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device) {
+  return choose_nearest(candidates, problem, device, problem.best_B_r());
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const CombineProblem& problem,
+                              const Device& device) {
+  return choose_nearest(candidates, problem, device, families()[combine].defaults.B_r);
+}
+
+Variant own_variant(const DecodeProblem& problem, const Device& device) {
+  Variant variant = default_variant(decode_sm80, problem.dtype, problem.head_dim, false, device.shared_per_block,
+                                    {.B_r = problem.best_B_r(), .B_c = 64});
+  variant.paged = problem.paged() ? 1 : 0;
+  variant.softcap = problem.softcap > 0 ? 1 : 0;
+  variant.rotary = static_cast<int>(problem.rotary);
+  return variant;
+}
+
+Variant own_variant(const CombineProblem& problem, const Device& device) {
+  return default_variant(combine, problem.dtype, problem.head_dim, false, device.shared_per_block);
+}
+
+int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
+  const Resources needs = resources(variant);
+  const int by_shared_memory = device.shared_per_sm / (needs.shared_bytes + reserved_shared_bytes);
+  const int by_threads = most_threads / needs.threads;
+  const int by_registers =
+      multiprocessor_registers / ((needs.accumulator_registers + working_registers) * needs.threads);
+  return std::max(1, std::min({by_shared_memory, by_threads, by_registers}));
+}
+
+std::size_t workspace_bytes(const DecodeProblem& problem, long long slots) {
+  const long long rows = slots * problem.heads_kv * problem.rows();
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(problem.head_dim + 1) * sizeof(float);
+}
+
+DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  const long long tiles = ceil_div(problem.rows(), variant.B_r) * problem.heads_kv;
+  require_fits("the tiles of all K/V heads", tiles, max_grid_x);
+  int splits = problem.splits;
+  if (splits == 0 && problem.equal_lengths) splits = equal_splits(variant, problem, device, std::max(1LL, tiles));
+  const long long parts = splits == 0 ? parts_of_batch(variant, problem, device, std::max(1LL, tiles))
+                                      : static_cast<long long>(problem.batch) * splits;
+  require_fits("batch x splits", parts, max_grid_yz);
+  const Resources needs = resources(variant);
+  DecodePlan result{.variant = variant,
+                    .grid = {.x = static_cast<unsigned>(tiles), .y = static_cast<unsigned>(parts), .z = 1},
+                    .threads = needs.threads,
+                    .shared_bytes = needs.shared_bytes,
+                    .splits = splits,
+                    .parts = static_cast<int>(parts),
+                    .slots = static_cast<int>(splits == 0 ? 2 * parts : parts),
+                    .evict_first = reads_once(variant, problem, device),
+                    .workspace_bytes = 0,
+                    .combine_grid = {}};
+  // Sequences or, where they are fewer, borders between the parts of the whole batch.
+  const long long merges = splits == 0   ? std::min<long long>(parts - 1, problem.batch)
+                           : splits == 1 ? 0
+                                         : problem.batch;
+  if (merges == 0) return result;
+  require_fits("K/V heads", problem.heads_kv, max_grid_yz);
+  result.workspace_bytes = workspace_bytes(problem, result.slots);
+  result.combine_grid = {.x = static_cast<unsigned>(merges),
+                         .y = static_cast<unsigned>(problem.heads_kv),
+                         .z = static_cast<unsigned>(problem.rows())};
+  return result;
+}
+
+}  // namespace attune

@@ -1,0 +1,54 @@
+// Which kernels serve a decode problem, and the two launches that follow. The same for GPUs and for the emulator.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/problem/decode_problem.hpp"
+#include "runtime/problem/device.hpp"
+
+namespace attune {
+
+/// Everything the launches need besides pointers.
+struct DecodePlan {
+  Variant variant;
+  Grid grid;  ///< tiles of all K/V heads x parts
+  int threads = 0;
+  int shared_bytes = 0;
+  int splits = 0;                   ///< parts of each sequence; 0: parts of the whole batch, whatever the lengths
+  int parts = 0;                    ///< of the keys, for each K/V head
+  int slots = 0;                    ///< places for the results of parts, for each K/V head
+  bool evict_first = false;         ///< L2 had best give up keys and values before anything else
+  std::size_t workspace_bytes = 0;  ///< for them all
+  Grid combine_grid;                ///< of the kernel that merges them; empty: no launch
+
+  [[nodiscard]] bool combines() const { return combine_grid.blocks() > 0; }
+};
+
+/// Why this variant cannot serve this problem on this device; empty when it can.
+std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device);
+std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device);
+
+/// The best of the candidates: of those that serve, by least padding of head_dim, then by B_r nearest to the problem's
+/// best, then by the order given.
+std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device);
+std::optional<Variant> choose(std::span<const Variant> candidates, const CombineProblem& problem, const Device& device);
+
+/// The family's own tile for a problem.
+Variant own_variant(const DecodeProblem& problem, const Device& device);
+Variant own_variant(const CombineProblem& problem, const Device& device);
+
+/// Thread blocks of a variant that a multiprocessor holds at a time, as far as shared memory, threads and an estimate
+/// of registers decide.
+int blocks_per_multiprocessor(const Variant& variant, const Device& device);
+
+/// What the results of so many parts take.
+std::size_t workspace_bytes(const DecodeProblem& problem, long long slots);
+
+/// The launch facts of one variant for one problem. Throws Error{ATTUNE_UNSUPPORTED} when no grid can hold it.
+DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device);
+
+}  // namespace attune

@@ -1,0 +1,292 @@
+#include "runtime/plan/plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "generator/check.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/error.hpp"
+#include "runtime/plan/balance.hpp"
+#include "runtime/plan/refusals.hpp"
+
+namespace attune {
+namespace {
+
+// Of a grid (CUDA programming guide 13, "Compute Capabilities").
+constexpr long long max_grid_x = std::numeric_limits<int>::max();
+constexpr long long max_grid_yz = 65535;
+constexpr int bytes_per_element = 2;  // fp16 and bf16
+
+long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+bool packs(const Variant& variant) { return variant.pack_gqa != 0; }
+
+/// (batch, head) pairs: of query heads or, packed, of K/V heads.
+long long heads_of(const Variant& variant, const Problem& problem) {
+  return static_cast<long long>(packs(variant) ? problem.heads_kv : problem.heads_q) * problem.batch;
+}
+
+/// How many of those heads share keys and values.
+long long sharers_of(const Variant& variant, const Problem& problem) {
+  return packs(variant) ? 1 : problem.heads_q / problem.heads_kv;
+}
+
+long long q_blocks_of(const Variant& variant, const Problem& problem) {
+  return ceil_div(problem.rows(packs(variant)), variant.B_r);
+}
+
+/// What no grid can hold; empty when one can.
+std::vector<std::string> grid_refusals(const Variant& variant, const Problem& problem) {
+  std::vector<std::string> result;
+  if (family_of(variant).tensor_maps) {
+    // Blocks that stay count tiles in an int, and a round beyond the last.
+    constexpr long long most_tiles = max_grid_x / 2;
+    const long long heads = heads_of(variant, problem);
+    const long long q_blocks = q_blocks_of(variant, problem);
+    if (heads > 0 && q_blocks > most_tiles / heads) {
+      result.push_back(
+          fmt::format("grid: {} heads of {} tiles are more than {}; split the batch", heads, q_blocks, most_tiles));
+    }
+    if (packs(variant) && problem.rows(true) > most_rows) {
+      result.push_back(fmt::format("grid: seqlen_q is {}; kernels with pack_gqa take up to {} of {} heads",
+                                   problem.seqlen_q, most_rows / variant.gqa_ratio, variant.gqa_ratio));
+    }
+    return result;
+  }
+  if (q_blocks_of(variant, problem) > max_grid_yz) {
+    result.push_back(fmt::format("grid: seqlen_q is {}; a kernel of B_r {} takes up to {}", problem.seqlen_q,
+                                 variant.B_r, max_grid_yz * variant.B_r));
+  }
+  if (heads_of(variant, problem) > max_grid_x) {
+    result.push_back(fmt::format("grid: batch {} x heads_q {} is more than {}; split the batch", problem.batch,
+                                 problem.heads_q, max_grid_x));
+  }
+  return result;
+}
+
+/// Of the keys and values of one head.
+long long bytes_of_kv_head(const Problem& problem) {
+  return static_cast<long long>(problem.seqlen_k) * (problem.head_dim + problem.head_dim_of_v()) * bytes_per_element;
+}
+
+/// How many (batch, query head) pairs run side by side, whole K/V heads at a time. Measured on an H200: with the full
+/// mask all tiles are equal, and the fewer K/V heads share L2 the better, down to a quarter of it. With the causal mask
+/// tiles shrink from the last to the first, and a group must be wide enough that short ones fill its tail: as many K/V
+/// heads as fit three quarters of L2, and never fewer than half the multiprocessors.
+long long heads_per_group(const Variant& variant, const Problem& problem, const Device& device) {
+  const long long ratio = sharers_of(variant, problem);
+  const long long heads = heads_of(variant, problem);
+  const long long bytes_per_kv_head = bytes_of_kv_head(problem);
+  if (bytes_per_kv_head == 0) return heads;
+  const long long kv_heads =
+      problem.causal ? std::max<long long>(device.l2_bytes * 3 / 4 / bytes_per_kv_head, device.multiprocessors / 2)
+                     : device.l2_bytes / 4 / bytes_per_kv_head;
+  const long long fewest = ceil_div(ceil_div(heads, max_grid_yz), ratio);  // more groups than that no grid can hold
+  return std::min(heads, std::max({kv_heads, fewest, 1LL}) * ratio);
+}
+
+/// choose_group_heads() for what this thread met last: a launch must not wait for it.
+int remembered_group_heads(const TileWork& work) {
+  struct Entry {
+    TileWork work;
+    int group_heads;
+  };
+  thread_local std::array<Entry, 16> met{};
+  const auto key = static_cast<std::size_t>(work.seqlen_q) * 31 + static_cast<std::size_t>(work.seqlen_k) * 7 +
+                   static_cast<std::size_t>(work.heads);
+  Entry& entry = met[key % met.size()];
+  if (entry.work != work) entry = {work, choose_group_heads(work)};
+  return entry.group_heads;
+}
+
+/// The same for blocks that stay. With the full mask all tiles are alike, and K and V of a group fill half of L2 at
+/// most; with the causal mask their lengths have to even out too.
+long long heads_per_round_group(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
+                                int blocks) {
+  const long long ratio = sharers_of(variant, problem);
+  const long long heads = heads_of(variant, problem);
+  const long long bytes_per_head = std::max(1LL, bytes_of_kv_head(problem) / ratio);
+  if (variant.causal == 0 || q_blocks == 1) {
+    const long long fitting = std::max(1LL, device.l2_bytes * 12 / 25 / bytes_per_head);
+    return std::min(heads, fitting < ratio ? fitting : fitting / ratio * ratio);
+  }
+  return remembered_group_heads({.q_blocks = q_blocks,
+                                 .heads = static_cast<int>(heads),
+                                 .gqa_ratio = static_cast<int>(ratio),
+                                 .B_r = variant.B_r,
+                                 .rows_per_query = packs(variant) ? variant.gqa_ratio : 1,
+                                 .B_c = variant.B_c,
+                                 .seqlen_q = problem.seqlen_q,
+                                 .seqlen_k = problem.seqlen_k,
+                                 .causal = problem.causal,
+                                 .multiprocessors = blocks,
+                                 .bytes_per_head = bytes_per_head,
+                                 .l2_bytes = device.l2_bytes});
+}
+
+/// What groups of heads are chosen for: of a ragged batch its mean lengths, as only the device knows the others. Where
+/// all are equal they are its own.
+Problem mean_problem(const Problem& problem) {
+  if (!problem.ragged) return problem;
+  const auto mean = [&](int total, int longest) {
+    return std::clamp(static_cast<int>(ceil_div(total, problem.batch)), 1, std::max(1, longest));
+  };
+  Problem result = problem;
+  result.seqlen_q = mean(problem.total_q, problem.seqlen_q);
+  result.seqlen_k = mean(problem.total_k, problem.seqlen_k);
+  return result;
+}
+
+/// Sets how the tiles are laid out over blocks.
+void lay_out(Plan& plan, const Problem& problem, const Device& device) {
+  const long long heads = heads_of(plan.variant, problem);
+  const long long q_blocks = q_blocks_of(plan.variant, problem);
+  if (heads == 0 || q_blocks == 0) return;
+  plan.q_blocks = static_cast<int>(q_blocks);
+  if (family_of(plan.variant).tensor_maps) {
+    const long long blocks = std::min<long long>(device.multiprocessors, q_blocks * heads);
+    const Problem mean = mean_problem(problem);
+    plan.group_heads = static_cast<int>(heads_per_round_group(
+        plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)), static_cast<int>(blocks)));
+    plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
+  } else {
+    const long long group = heads_per_group(plan.variant, problem, device);
+    plan.group_heads = static_cast<int>(group);
+    plan.grid = {.x = static_cast<unsigned>(group),
+                 .y = static_cast<unsigned>(q_blocks),
+                 .z = static_cast<unsigned>(ceil_div(heads, group))};
+  }
+}
+
+/// What comes before the size of tiles, the smaller the better.
+auto rank_of(const Variant& variant, const Problem& problem) {
+  const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
+  const bool spare_window = variant.window != 0 && !problem.has_window();
+  return std::tuple(-newness, variant.columns(), spare_window);
+}
+
+/// choose() among those with pack_gqa, or among those without.
+std::optional<Variant> choose_alike(std::span<const Variant> candidates, bool packed, const Problem& problem,
+                                    const Device& device) {
+  const TileShape best_tile = problem.best_tile(packed);
+  const auto rank = [&](const Variant& variant) {
+    return std::pair(rank_of(variant, problem), best_tile.distance(variant.tile()));
+  };
+  std::optional<Variant> best;
+  for (const Variant& variant : candidates) {
+    const bool better = packs(variant) == packed && (!best || rank(variant) < rank(*best));
+    if (better && refusals(variant, problem, device).empty()) best = variant;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool meant_for(const Variant& variant, int capability) {
+  const auto archs = all_archs();
+  const auto known = std::ranges::find(archs, capability, &Arch::capability);
+  if (variant.arch == 0 || known == archs.end()) return true;
+  return (variant.arch >> (known - archs.begin()) & 1U) != 0;
+}
+
+std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device) {
+  if (family_of(variant).operation != Operation::prefill) return {"template: it computes something else"};
+  std::vector<std::string> result;
+  const auto choice = [](const char* key, int value) { return value_text(*find_field(key), value); };
+  if (variant.dtype != static_cast<int>(problem.dtype)) {
+    result.push_back(fmt::format("dtype: the kernel takes {}, the problem has {}", choice("dtype", variant.dtype),
+                                 choice("dtype", static_cast<int>(problem.dtype))));
+  }
+  check_knob(result, variant, "softcap", problem.softcap > 0);
+  check_knob(result, variant, "ragged", problem.ragged);
+  check_knob(result, variant, "paged", problem.paged);
+  // A window has the causal mask, and no mask at all, among its bounds.
+  if (variant.window == 0) {
+    check_knob(result, variant, "window", problem.has_window());
+    if (!problem.has_window()) check_knob(result, variant, "causal", problem.causal);
+  }
+  if (problem.head_dim > variant.head_dim) {
+    result.push_back(
+        fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, problem.head_dim));
+  }
+  const int V_columns = problem.head_dim_of_v();
+  if (!family_of(variant).tensor_maps && V_columns != problem.head_dim) {
+    result.push_back(fmt::format("head_dim_v: {} has one head_dim for Q, K and V, the problem has {} and {} for V",
+                                 family_of(variant).name, problem.head_dim, V_columns));
+  } else if (V_columns > variant.head_dim_of_v() && problem.head_dim <= variant.head_dim) {
+    result.push_back(
+        fmt::format("head_dim_v: the kernel serves up to {}, the problem has {}", variant.head_dim_of_v(), V_columns));
+  }
+  if (variant.gqa_ratio != 0 && problem.heads_q != static_cast<long long>(variant.gqa_ratio) * problem.heads_kv) {
+    result.push_back(fmt::format("gqa_ratio: the kernel is for {}, the problem has {} query and {} K/V heads",
+                                 variant.gqa_ratio, problem.heads_q, problem.heads_kv));
+  }
+  if (!meant_for(variant, device.capability)) {
+    result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
+                                 device.capability % 10));
+  }
+  if (family_of(variant).tensor_maps) {
+    if (problem.seqlen_k == 0) result.emplace_back("seqlen_k: it is 0, and a tensor map holds at least one key");
+    if (problem.stored_keys() == 0 && problem.ragged) {
+      result.emplace_back("total_k: it is 0, and a tensor map holds at least one key");
+    }
+    if (!problem.mappable_strides) {
+      result.emplace_back(
+          "strides: one of Q, K, V or O is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");
+    }
+    if (!can_emulate(variant) && device.name == emulator::device().name) {
+      result.emplace_back("template: the emulator lacks the instructions of this family");
+    }
+  }
+  for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
+    result.push_back(refusal.field + ": " + refusal.message);
+  }
+  for (std::string& refusal : grid_refusals(variant, problem)) result.push_back(std::move(refusal));
+  return result;
+}
+
+std::vector<Considered> consider(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
+  std::vector<Considered> result;
+  result.reserve(candidates.size());
+  for (const Variant& variant : candidates) result.push_back({variant, refusals(variant, problem, device)});
+  return result;
+}
+
+bool can_emulate(const Variant& variant) { return !family_of(variant).tensor_maps; }
+
+bool wastes_padding(const Variant& variant, const Problem& problem) {
+  return family_of(variant).architecture_specific && problem.head_dim_of_v() == problem.head_dim &&
+         2 * variant.head_dim > 3 * problem.head_dim;
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
+  const std::optional<Variant> plain = choose_alike(candidates, false, problem, device);
+  const std::optional<Variant> packed = choose_alike(candidates, true, problem, device);
+  if (!plain || !packed) return plain ? plain : packed;
+  const auto plain_rank = rank_of(*plain, problem);
+  const auto packed_rank = rank_of(*packed, problem);
+  if (packed_rank != plain_rank) return packed_rank < plain_rank ? packed : plain;
+  return problem.packing_saves_rows(packed->B_r, plain->B_r) ? packed : plain;
+}
+
+Plan plan(const Variant& variant, const Problem& problem, const Device& device) {
+  if (const auto reasons = grid_refusals(variant, problem); !reasons.empty()) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}", fmt::join(reasons, "; ")));
+  }
+  const Resources needs = resources(variant);
+  Plan result{.variant = variant,
+              .grid = {},
+              .threads = needs.threads,
+              .shared_bytes = needs.shared_bytes,
+              .head_dim_v = problem.head_dim_of_v()};
+  lay_out(result, problem, device);
+  return result;
+}
+
+}  // namespace attune

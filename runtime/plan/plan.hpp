@@ -1,0 +1,59 @@
+// From a problem to the one variant that serves it, and the launch facts that follow.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/problem/device.hpp"
+#include "runtime/problem/problem.hpp"
+
+namespace attune {
+
+/// Everything a launch needs besides pointers; decided once per problem.
+struct Plan {
+  Variant variant;
+  /// Heads of a group x tiles of B_r rows x groups (templates/blocks/schedule.cuh), or as many blocks as stay on the
+  /// GPU (templates/blocks/tile_order.cuh); empty: no launch.
+  Grid grid;
+  int q_blocks = 0;     ///< tiles of B_r rows in a head: a query head or, with pack_gqa, a K/V head
+  int group_heads = 0;  ///< (batch, head) pairs whose tiles run together, so that their keys and values share L2
+  int threads = 0;
+  int shared_bytes = 0;
+  int head_dim_v = 0;  ///< the problem's, of V and O
+};
+
+/// One candidate and, when it cannot serve the problem, why.
+struct Considered {
+  Variant variant;
+  std::vector<std::string> refusals;  ///< empty: it could serve
+};
+
+/// Whether the variant's set of GPUs has this one. A GPU that no table knows yet runs whatever fits it.
+bool meant_for(const Variant& variant, int capability);
+
+/// Why this variant cannot serve this problem on this device; empty when it can.
+std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device);
+
+/// Whether the emulator has the instructions of the variant's family.
+bool can_emulate(const Variant& variant);
+
+/// Whether a variant that is made for one architecture pads head_dim so far (more than half as much again) that it
+/// loses to one of an older family that pads less. Older families serve nothing whose V has a head_dim of its own.
+bool wastes_padding(const Variant& variant, const Problem& problem);
+
+/// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
+/// of head_dim and V's together, then without a window that is not needed, then by the tile nearest to the problem's
+/// best, then by the order given. Those with pack_gqa and those without are compared among themselves; of the two that
+/// are left the one with pack_gqa is better where it is newer, pads less or, both being equal, computes fewer rows
+/// (Problem::packing_saves_rows()).
+std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
+
+/// All candidates with their refusals, in the order given.
+std::vector<Considered> consider(std::span<const Variant> candidates, const Problem& problem, const Device& device);
+
+/// The launch facts of one variant for one problem.
+Plan plan(const Variant& variant, const Problem& problem, const Device& device);
+
+}  // namespace attune

@@ -1,0 +1,93 @@
+#include "runtime/problem/decode_problem.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/problem/field_checks.hpp"
+#include "runtime/problem/problem.hpp"
+
+namespace attune {
+namespace {
+
+constexpr int most_splits = 256;
+
+const char* dtype_text(Dtype dtype) { return dtype == Dtype::fp16 ? "fp16" : "bf16"; }
+
+void check_new_keys(FieldChecks& checks, const DecodeProblem& problem) {
+  checks.at_least("seqlen_new", problem.seqlen_new, 0);
+  if (problem.seqlen_new > problem.max_seqlen_k && problem.max_seqlen_k >= 0) {
+    checks.add(fmt::format("seqlen_new is {}; it must be at most max_seqlen_k, which is {}", problem.seqlen_new,
+                           problem.max_seqlen_k));
+  }
+  checks.rotation(problem.rotary, problem.rotary_dim, problem.rotations, problem.head_dim);
+  if (problem.rotates() && problem.seqlen_new == 0) {
+    checks.add("seqlen_new is 0; queries are rotated where the same call appends keys alone");
+  }
+}
+
+std::uint64_t head_dim_key(int head_dim) { return static_cast<std::uint64_t>(head_dim / head_dim_step - 1); }
+
+}  // namespace
+
+std::uint64_t CombineProblem::key() const { return static_cast<std::uint64_t>(dtype) << 6 | head_dim_key(head_dim); }
+
+std::uint64_t DecodeProblem::key() const {
+  auto key = static_cast<std::uint64_t>(dtype);
+  key = key << 1 | (paged() ? 1U : 0U);
+  key = key << 1 | (best_B_r() > 16 ? 1U : 0U);
+  key = key << 1 | (softcap > 0 ? 1U : 0U);
+  key = key << 2 | static_cast<std::uint64_t>(rotary);
+  return key << 6 | head_dim_key(head_dim);
+}
+
+StoreProblem DecodeProblem::store() const {
+  return {.dtype = dtype,
+          .batch = batch,
+          .tokens = seqlen_new,
+          .heads_kv = heads_kv,
+          .head_dim = head_dim,
+          .page_size = page_size,
+          .pages = pages,
+          .table_width = table_width,
+          .rotary = rotary,
+          .rotary_dim = rotary_dim,
+          .rotations = rotations};
+}
+
+std::string DecodeProblem::text() const {
+  std::string text = fmt::format("decode {} d{} b{} hq{} hk{} lq{} lk{}", dtype_text(dtype), head_dim, batch, heads_q,
+                                 heads_kv, seqlen_q, max_seqlen_k);
+  if (paged()) text += fmt::format(" page{}", page_size);
+  if (splits != 0) text += fmt::format(" splits{}", splits);
+  if (window_left >= 0) text += fmt::format(" left{}", window_left);
+  if (window_right >= 0) text += fmt::format(" right{}", window_right);
+  if (softcap > 0) text += fmt::format(" softcap{}", softcap);
+  if (appends()) text += fmt::format(" new{}", seqlen_new);
+  if (rotates()) text += fmt::format(" {}{}", value_text(*find_field("rotary"), static_cast<int>(rotary)), rotary_dim);
+  return text;
+}
+
+std::vector<std::string> problems_of(const DecodeProblem& problem) {
+  FieldChecks checks;
+  checks.dtype(problem.dtype);
+  checks.at_least("batch", problem.batch, 0);
+  checks.in_range("seqlen_q", problem.seqlen_q, 0, most_decode_queries);
+  checks.heads(problem.heads_q, problem.heads_kv);
+  if (checks.empty() && problem.heads_q / problem.heads_kv > most_shared_heads) {
+    checks.add(fmt::format("heads_q is {}; it must be at most {} times heads_kv, which is {}", problem.heads_q,
+                           most_shared_heads, problem.heads_kv));
+  }
+  checks.head_dim("head_dim", problem.head_dim);
+  checks.in_range("max_seqlen_k", problem.max_seqlen_k, 0, most_rows);
+  checks.cache({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
+               "max_seqlen_k", problem.max_seqlen_k);
+  checks.in_range("splits", problem.splits, 0, most_splits);
+  checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
+  checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
+  checks.softcap(problem.softcap);
+  check_new_keys(checks, problem);
+  return std::move(checks).take();
+}
+
+std::string CombineProblem::text() const { return fmt::format("combine {} d{}", dtype_text(dtype), head_dim); }
+
+}  // namespace attune

@@ -1,0 +1,108 @@
+// What a process meets: the problems of its calls, in a file from which `attune spec-from` makes specs.
+//
+// $ATTUNE_RECORD names the file, in which %p stands for the process's id. Each line is a JSON object: an operation, the
+// fields of its problem and how many calls the line stands for; fields that are left out have their usual value.
+//
+//   {"operation":"decode","dtype":"bf16","batch":8,"seqlen_q":1,"heads_q":32,...,"calls":1}
+//
+// Lines are only ever added, each by one write to the file's end, so that any number of processes and registries share
+// a file. A problem is written as soon as it is first met, and again with the calls since then whenever their number
+// has doubled and when the registry goes: a server that is killed has recorded every problem, and of its calls at least
+// half. A reader adds up what lines say of the same problem.
+//
+// Lengths hardly ever repeat, so problems that differ in nothing but sizes within a power of two, and that every
+// registry serves alike (Problem::key()), count as one: the first of them stands for all. A record stays small however
+// long a server runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "generator/diagnostic.hpp"
+#include "runtime/arguments/table_check.hpp"
+#include "runtime/log.hpp"
+#include "runtime/problem/decode_problem.hpp"
+#include "runtime/problem/problem.hpp"
+#include "runtime/problem/store_problem.hpp"
+
+namespace attune {
+
+/// A problem of any operation that callers ask for.
+using MetProblem = std::variant<Problem, DecodeProblem, StoreProblem, MergeProblem, CheckProblem>;
+
+struct Recorded {
+  MetProblem problem;
+  long long calls = 0;  ///< 0: it was only prepared
+
+  auto operator<=>(const Recorded&) const = default;
+};
+
+/// What problems that count as one have in common: the problem with sizes rounded down to powers of two, and its key.
+using RecordGroup = std::pair<MetProblem, std::uint64_t>;
+RecordGroup group_of(const MetProblem& problem);
+
+/// $ATTUNE_RECORD; empty (nothing is recorded) where it is not set.
+std::filesystem::path default_record_path();
+
+/// Writes a record. Thread-safe.
+class Recorder {
+ public:
+  /// Makes the file where there is none; %p in its name is the process's id. A file that cannot be written is said once
+  /// through `log` and costs nothing but the record.
+  explicit Recorder(const std::filesystem::path& path, LineLog log = log_to_stderr);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// Counts calls of a sound problem; 0 for one that was only prepared.
+  void note(const MetProblem& problem, long long calls);
+
+  /// Writes all counts that the file does not have yet.
+  void write_all();
+
+ private:
+  struct Entry {
+    MetProblem first;
+    long long calls = 0;
+    long long written = 0;  ///< of them
+  };
+
+  void write(Entry& entry);
+  void append(std::string_view line);
+
+  std::filesystem::path path_;
+  LineLog log_;
+  std::mutex mutex_;
+  std::map<RecordGroup, Entry> met_;
+  bool broken_ = false;  ///< writing failed, which was said
+};
+
+/// Null where the path is empty.
+std::unique_ptr<Recorder> open_recorder(const std::filesystem::path& path, LineLog log = log_to_stderr);
+
+/// One line of a record, with a newline.
+std::string record_line(const Recorded& recorded);
+
+/// The lines of a record, each with the place of what is wrong. A last line without a newline is being written by
+/// someone, and left out.
+Result<std::vector<Recorded>> parse_record(std::string_view text, const std::string& file);
+
+/// What is read of a record at most.
+inline constexpr std::size_t largest_record = std::size_t{1} << 30;  // bytes
+
+/// Whether a file's text is meant as a record: its first line is an object with an operation, or it is blank.
+bool is_record(std::string_view text);
+
+/// Problems that count as one together, their calls added up, in an order that depends on the problems alone.
+std::vector<Recorded> merged(const std::vector<Recorded>& recorded);
+
+}  // namespace attune

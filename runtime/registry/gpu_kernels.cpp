@@ -1,0 +1,243 @@
+#include "runtime/registry/gpu_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/choice/choice.hpp"
+#include "runtime/choice/nearest.hpp"
+#include "runtime/error.hpp"
+
+namespace attune {
+
+GpuKernels::GpuKernels(attune_compile_policy policy, const ReadyKernels& ready, TunedDevices& tuned, const Cache& cache,
+                       Counters& counters, Log log)
+    : policy_(policy),
+      ready_(ready),
+      tuned_(tuned),
+      cache_(cache),
+      counters_(counters),
+      log_(std::move(log)),
+      loader_(driver_, cache, counters) {
+  if (policy == ATTUNE_COMPILE_BACKGROUND) background_.emplace();
+}
+
+int GpuKernels::current_device() const {
+  const std::optional<int> ordinal = driver_.current_device();
+  if (!ordinal) {
+    throw Error(ATTUNE_NO_DEVICE,
+                "no CUDA context is current on this thread; call cudaSetDevice (and, before CUDA 12, cudaFree(0)) or "
+                "cuCtxSetCurrent first");
+  }
+  return *ordinal;
+}
+
+const Device& GpuKernels::device(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  const auto known = devices_.find(ordinal);
+  return known != devices_.end() ? known->second : devices_.emplace(ordinal, driver_.device(ordinal)).first->second;
+}
+
+template <class AnyProblem>
+GpuKernels::Tuned GpuKernels::tuned_for(const AnyProblem& problem, int ordinal) {
+  if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
+    const TunedRows* rows = tuned_.rows(ordinal, [&](int of) { return device(of); });
+    if (rows == nullptr) return {};
+    const unsigned number = rows->number(problem);
+    return {.number = number, .row = rows->row(number)};
+  } else {
+    return {};
+  }
+}
+
+template <class AnyProblem>
+GpuKernels::Place GpuKernels::place_of(const AnyProblem& problem) {
+  constexpr int row_bits = 12;
+  static_assert(max_tuned_rows < 1U << row_bits);
+  const int ordinal = current_device();
+  const Tuned tuned = tuned_for(problem, ordinal);
+  const std::uint64_t where = static_cast<std::uint64_t>(ordinal) << row_bits | tuned.number;
+  return {.ordinal = ordinal, .tuned = tuned, .key = where << AnyProblem::key_bits | problem.key()};
+}
+
+template <class AnyProblem>
+const KernelTable::Row& GpuKernels::row_for(const AnyProblem& problem) {
+  const Place place = place_of(problem);
+  const KernelTable::Row* row = table_of(AnyProblem::operation).find(place.key);
+  if (row == nullptr) return load(problem, place, Wait::no);
+  counters_.hit();
+  return *row;
+}
+
+template <class AnyProblem>
+const LoadedKernel& GpuKernels::prepare(const AnyProblem& problem) {
+  const Place place = place_of(problem);
+  const KernelTable& table = table_of(AnyProblem::operation);
+  const KernelTable::Row* row = table.find(place.key);
+  if (row == nullptr) {
+    row = &load(problem, place, Wait::yes);
+  } else if (row->coming == nullptr) {
+    counters_.hit();
+  }
+  if (row->coming != nullptr) {
+    wait_for(AnyProblem::operation, *row, device(place.ordinal));
+    row = table.find(place.key);
+  }
+  // Loaded in another context of this device before: this context still has to get its code.
+  driver_.warm(row->kernel->handle);
+  return *row->kernel;
+}
+
+template <class AnyProblem>
+const KernelTable::Row& GpuKernels::load(const AnyProblem& problem, const Place& place, Wait wait) {
+  ++counters_.misses;
+  try {
+    const Device& where = device(place.ordinal);
+    Serving serving = serve(problem, where, place.tuned.row, wait);
+    const auto [row, first] =
+        table_of(AnyProblem::operation)
+            .add({.key = place.key, .kernel = serving.kernel, .coming = std::move(serving.coming)});
+    if (first && serving.fallback) ++counters_.fallbacks;
+    if (first && row->coming != nullptr) compile_later(AnyProblem::operation, *row, where);
+    return *row;
+  } catch (...) {
+    ++counters_.failures;
+    throw;
+  }
+}
+
+template <class AnyProblem>
+GpuKernels::Serving GpuKernels::serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned,
+                                      Wait wait) {
+  const ReadyChoice choice = choose_ready(ready_, problem, device, policy_, tuned);
+  if (choice.preferred) {
+    if (const LoadedKernel* loaded = loader_.load_ready(*choice.kernel, device)) return {.kernel = loaded};
+    if (tuned != nullptr) return serve(problem, device, nullptr, wait);
+  }
+  const Variant own = variant_to_generate(problem, device, tuned);
+  if (policy_ == ATTUNE_COMPILE_FROZEN) return {.kernel = &load_frozen(problem, own, device)};
+  if (policy_ == ATTUNE_COMPILE_BACKGROUND && wait == Wait::no) {
+    if (const LoadedKernel* made = loader_.find(own, device.ordinal)) return {.kernel = made};
+    if (const LoadedKernel* meanwhile = stand_in(problem, device)) {
+      auto coming = has_failed(own, device.ordinal) ? nullptr : std::make_shared<const Variant>(own);
+      return {.kernel = meanwhile, .coming = std::move(coming), .fallback = true};
+    }
+  }
+  try {
+    return {.kernel = &loader_.load_generated(own, device)};
+  } catch (const Error& error) {
+    if (error.status() != ATTUNE_NOT_COMPILED) throw;
+    // No compiler here: a kernel that pads head_dim gives the same numbers.
+    if (choice.kernel != nullptr && !choice.preferred) {
+      if (const LoadedKernel* loaded = loader_.load_ready(*choice.kernel, device)) {
+        return {.kernel = loaded, .fallback = true};
+      }
+    }
+    throw Error(ATTUNE_NOT_COMPILED, fmt::format("{}; {}", nearest_text(ready_, problem, device), error.what()));
+  }
+}
+
+template <class AnyProblem>
+const LoadedKernel& GpuKernels::load_frozen(const AnyProblem& problem, const Variant& own, const Device& device) {
+  std::string disk = fmt::format("{} is not in the cache ({}) either", own.name(), cache_.root().string());
+  try {
+    if (const LoadedKernel* loaded = loader_.load_cached(own, device)) return *loaded;
+  } catch (const Error& error) {
+    if (error.status() != ATTUNE_NOT_COMPILED) throw;
+    disk = fmt::format("the cache cannot be searched without a compiler's version ({})", error.what());
+  }
+  throw Error(ATTUNE_NOT_COMPILED, fmt::format("the compile policy is ATTUNE_COMPILE_FROZEN, and {}; {}",
+                                               nearest_text(ready_, problem, device), disk));
+}
+
+template <class AnyProblem>
+const LoadedKernel* GpuKernels::stand_in(const AnyProblem& problem, const Device& device) {
+  const std::vector<Variant> loaded = loader_.loaded_variants(AnyProblem::operation, device.ordinal);
+  const std::span<const Variant> ready = ready_.variants(AnyProblem::operation);
+  std::vector<Variant> candidates(ready.begin(), ready.end());
+  candidates.insert(candidates.end(), loaded.begin(), loaded.end());
+  const std::optional<Variant> best = choose(candidates, problem, device);
+  if (!best) return nullptr;
+  if (const LoadedKernel* found = loader_.find(*best, device.ordinal)) return found;
+  if (const LoadedKernel* found = loader_.load_ready(*ready_.find(*best), device)) return found;
+  const std::optional<Variant> second = choose(loaded, problem, device);
+  return second ? loader_.find(*second, device.ordinal) : nullptr;
+}
+
+void GpuKernels::compile_later(Operation operation, const KernelTable::Row& row, const Device& device) {
+  void* const context = driver_.current_context();
+  ++counters_.pending;
+  const bool added = background_->add([this, operation, &row, &device, context] {
+    try {
+      driver_.use_context(context);
+      take_over(operation, row, device);
+    } catch (const std::exception& error) {
+      give_up(operation, row, device, error.what());
+    }
+    --counters_.pending;
+  });
+  if (added) return;
+  --counters_.pending;
+  table_of(operation).settle(row.key, nullptr);
+}
+
+void GpuKernels::take_over(Operation operation, const KernelTable::Row& row, const Device& device) {
+  const LoadedKernel& made = loader_.load_generated(*row.coming, device);
+  if (!table_of(operation).settle(row.key, &made)) return;
+  ++counters_.swaps;
+  log_(ATTUNE_LOG_INFO,
+       fmt::format("{} takes over from {} on {}", made.variant.name(), row.kernel->variant.name(), device.name));
+}
+
+void GpuKernels::give_up(Operation operation, const KernelTable::Row& row, const Device& device,
+                         const std::string& reason) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    first = failed_.emplace(device.ordinal, *row.coming).second;
+  }
+  ++counters_.failures;
+  table_of(operation).settle(row.key, nullptr);
+  if (!first) return;
+  log_(ATTUNE_LOG_WARNING, fmt::format("{} was not compiled in the background, {} serves on: {}", row.coming->name(),
+                                       row.kernel->variant.name(), reason));
+}
+
+void GpuKernels::wait_for(Operation operation, const KernelTable::Row& row, const Device& device) {
+  ++counters_.misses;
+  try {
+    take_over(operation, row, device);
+  } catch (const Error& error) {
+    ++counters_.failures;
+    if (error.status() != ATTUNE_NOT_COMPILED) throw;  // else there is no compiler, and what serves is all there is
+  }
+}
+
+bool GpuKernels::has_failed(const Variant& variant, int ordinal) {
+  const std::lock_guard lock(mutex_);
+  return failed_.contains({ordinal, variant});
+}
+
+void GpuKernels::stop_background() {
+  if (!background_) return;
+  background_->stop();
+  counters_.pending = 0;  // those that were dropped
+}
+
+template const KernelTable::Row& GpuKernels::row_for(const Problem&);
+template const KernelTable::Row& GpuKernels::row_for(const DecodeProblem&);
+template const KernelTable::Row& GpuKernels::row_for(const CombineProblem&);
+template const KernelTable::Row& GpuKernels::row_for(const StoreProblem&);
+template const KernelTable::Row& GpuKernels::row_for(const MergeProblem&);
+template const KernelTable::Row& GpuKernels::row_for(const CheckProblem&);
+template const LoadedKernel& GpuKernels::prepare(const Problem&);
+template const LoadedKernel& GpuKernels::prepare(const DecodeProblem&);
+template const LoadedKernel& GpuKernels::prepare(const CombineProblem&);
+template const LoadedKernel& GpuKernels::prepare(const StoreProblem&);
+template const LoadedKernel& GpuKernels::prepare(const MergeProblem&);
+template const LoadedKernel& GpuKernels::prepare(const CheckProblem&);
+
+}  // namespace attune

@@ -232,12 +232,12 @@ class SpecReader {
     }
     Choice choice;
     choice.where = key.where;
+    const bool may_range = &settings == &result_.value.tune && field->kind == FieldKind::integer;
     if (value.kind == YamlNode::Kind::scalar) {
-      read_value(*field, value, choice);
+      read_value(*field, value, choice, may_range);
     } else if (value.kind == YamlNode::Kind::list && !value.children.empty()) {
       for (const YamlNode& item : value.children) read_value(*field, item, choice);
-    } else if (value.kind == YamlNode::Kind::mapping && &settings == &result_.value.tune &&
-               field->kind == FieldKind::integer) {
+    } else if (value.kind == YamlNode::Kind::mapping && may_range) {
       read_range(*field, value, choice);
     } else {
       problem(value.where,
@@ -272,7 +272,8 @@ class SpecReader {
     for (int value = bounds["from"]; value <= bounds["to"]; value += bounds["step"]) choice.values.push_back(value);
   }
 
-  void read_value(const Field& field, const YamlNode& item, Choice& choice) {
+  /// `may_range`: a range could stand here too.
+  void read_value(const Field& field, const YamlNode& item, Choice& choice, bool may_range = false) {
     if (item.kind != YamlNode::Kind::scalar) {
       problem(item.where, fmt::format("a value of {} is {}", field.key, kind_text(item.kind)), accepted_values(field));
       return;
@@ -280,9 +281,10 @@ class SpecReader {
     const std::optional<int> value = parse_value(field, item.text);
     if (!value) {
       const std::string near = nearest_value(field, item.text);
-      problem(
-          item.where, fmt::format("{} is not a value of {}", quote(item.text), field.key),
-          near.empty() ? accepted_values(field) : fmt::format("did you mean {}? ({})", near, accepted_values(field)));
+      const std::string accepted =
+          accepted_values(field) + (may_range ? ", or a range as `{from: 64, to: 192, step: 64}`" : "");
+      problem(item.where, fmt::format("{} is not a value of {}", quote(item.text), field.key),
+              near.empty() ? accepted : fmt::format("did you mean {}? ({})", near, accepted));
     } else if (std::ranges::find(choice.values, *value) != choice.values.end()) {
       problem(item.where, fmt::format("{} stands twice in {}", item.text, field.key), "name it once");
     } else {

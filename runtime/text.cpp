@@ -39,7 +39,8 @@ std::string Table::text() const {
 std::string bytes_text(double bytes) {
   if (bytes < 1024) return fmt::format("{:.0f} B", bytes);
   if (bytes < 1024 * 1024) return fmt::format("{:.1f} KB", bytes / 1024);
-  return fmt::format("{:.1f} MB", bytes / (1024 * 1024));
+  if (bytes < 1024 * 1024 * 1024) return fmt::format("{:.1f} MB", bytes / (1024 * 1024));
+  return fmt::format("{:.1f} GB", bytes / (1024 * 1024 * 1024));
 }
 
 std::string seconds_text(double seconds) {

@@ -31,7 +31,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// "1.5 KB", "12.0 MB"; whole bytes below 1 KB (1024).
+/// "1.5 KB", "12.0 MB", "1.0 GB"; whole bytes below 1 KB (1024).
 std::string bytes_text(double bytes);
 
 /// Three digits: "420 us", "1.30 s", "2.10 min".

@@ -75,6 +75,8 @@ TEST_CASE("what is wrong below tune: is reported at its place") {
   CHECK(contains(problems_of_spec("template: prefill_sm90\ntune: {B_c: {from: 64, to: 112, stride: 16}}\n"),
                  "unknown key 'stride'"));
   CHECK(contains(problems_of_spec("template: prefill_sm90\nB_c: {from: 64, to: 112, step: 16}\n"), "B_c is a mapping"));
+  CHECK(contains(problems_of_spec("template: prefill_sm90\ntune: {B_c: 64-112}\n"),
+                 "'64-112' is not a value of B_c; a multiple of 16 from 16 to 256, or a range as `{from: "));
 }
 
 TEST_CASE("the heuristic's choice is the first candidate, each is there once, and all can serve") {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "attune/attune.h"
@@ -113,26 +114,29 @@ attune::RegistryOptions options_of(const attune_options* options) {
   return result;
 }
 
-attune::AnyArgs args_of(const attune_prepare_item& item, std::size_t index) {
-  if (item.args == nullptr) {
-    throw attune::Error(ATTUNE_INVALID_ARGUMENT, fmt::format("items[{}].args is null", index));
-  }
-  const int operation = attune::raw(item.operation);
-  switch (operation) {
+attune::AnyArgs any_args(attune_operation operation, const void* args, const std::string& name) {
+  require(args, (name + "args").c_str());
+  switch (attune::raw(operation)) {
     case ATTUNE_PREFILL:
-      return static_cast<const attune_prefill_args*>(item.args);
+      return static_cast<const attune_prefill_args*>(args);
     case ATTUNE_DECODE:
-      return static_cast<const attune_decode_args*>(item.args);
+      return static_cast<const attune_decode_args*>(args);
     case ATTUNE_STORE_KV:
-      return static_cast<const attune_store_kv_args*>(item.args);
+      return static_cast<const attune_store_kv_args*>(args);
     case ATTUNE_MERGE_STATES:
-      return static_cast<const attune_merge_states_args*>(item.args);
+      return static_cast<const attune_merge_states_args*>(args);
     default:
       throw attune::Error(ATTUNE_INVALID_ARGUMENT,
-                          fmt::format("items[{}].operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
+                          fmt::format("{}operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
                                       "3 (merge_states)",
-                                      index, operation));
+                                      name, attune::raw(operation)));
   }
+}
+
+/// As much of a name as fits.
+template <std::size_t size>
+void put(char (&to)[size], const std::string& name) {
+  to[name.copy(to, size - 1)] = '\0';
 }
 
 }  // namespace
@@ -177,6 +181,24 @@ attune_status attune_registry_counters(const attune_registry* registry, attune_c
   });
 }
 
+attune_status attune_registry_serving(attune_registry* registry, attune_operation operation, const void* args,
+                                      attune_serving* serving) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(serving, "serving");
+    if (serving->struct_size < sizeof(attune_serving)) {
+      throw attune::Error(
+          ATTUNE_INVALID_ARGUMENT,
+          fmt::format("attune_serving.struct_size is {}; it must be sizeof(attune_serving), at least {}",
+                      serving->struct_size, sizeof(attune_serving)));
+    }
+    const attune::Serving found =
+        std::visit([&](const auto* call) { return registry->registry.serving(*call); }, any_args(operation, args, ""));
+    put(serving->now, found.now);
+    put(serving->coming, found.coming);
+  });
+}
+
 attune_status attune_registry_finish(attune_registry* registry) {
   return guarded([&] {
     require(registry, "registry");
@@ -195,7 +217,8 @@ attune_status attune_prepare_all(attune_registry* registry, const attune_prepare
     }
     std::vector<attune::AnyArgs> all;
     all.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) all.push_back(args_of(items[i], i));
+    for (std::size_t i = 0; i < count; ++i)
+      all.push_back(any_args(items[i].operation, items[i].args, fmt::format("items[{}].", i)));
     attune::OnProgress tell;
     if (callback != nullptr) {
       tell = [&](const attune::PrepareProgress& progress) {

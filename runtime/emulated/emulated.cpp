@@ -136,10 +136,26 @@ std::unique_ptr<const EmulatedKernels::Made> EmulatedKernels::make(const Variant
 }
 
 template <class AnyProblem>
-const EmulatedKernels::Made& EmulatedKernels::kernel_for(const AnyProblem& problem) {
+Variant EmulatedKernels::choice(const AnyProblem& problem) const {
   const Device device = emulator::device();
   const ReadyChoice choice = choose_ready(ready_, problem, device, policy_);
-  const Variant variant = choice.preferred ? choice.kernel->variant : variant_to_generate(problem, device);
+  return choice.preferred ? choice.kernel->variant : variant_to_generate(problem, device);
+}
+
+template <class AnyProblem>
+std::string EmulatedKernels::serving(const AnyProblem& problem) const {
+  const Made* made = kernels_.find(choice(problem));
+  return made == nullptr ? "" : made->variant.name();
+}
+
+template std::string EmulatedKernels::serving(const Problem&) const;
+template std::string EmulatedKernels::serving(const DecodeProblem&) const;
+template std::string EmulatedKernels::serving(const StoreProblem&) const;
+template std::string EmulatedKernels::serving(const MergeProblem&) const;
+
+template <class AnyProblem>
+const EmulatedKernels::Made& EmulatedKernels::kernel_for(const AnyProblem& problem) {
+  const Variant variant = choice(problem);
   if (const Made* made = kernels_.find(variant)) {
     counters_.hit();
     return *made;

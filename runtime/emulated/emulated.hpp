@@ -82,6 +82,10 @@ class EmulatedKernels {
   /// Throws Error{ATTUNE_INVALID_ARGUMENT} with what a check of the caller's tables found.
   void check(const AttuneCheckParams& params);
 
+  /// The name of the kernel that serves the problem; empty before it was made.
+  template <class AnyProblem>
+  std::string serving(const AnyProblem& problem) const;
+
   /// The launches of a call. Throws Error.
   DecodePlan decode_plan(const DecodeProblem& problem);
 
@@ -91,6 +95,8 @@ class EmulatedKernels {
     emulator::Kernel kernel;
   };
 
+  template <class AnyProblem>
+  [[nodiscard]] Variant choice(const AnyProblem& problem) const;
   template <class AnyProblem>
   const Made& kernel_for(const AnyProblem& problem);
   std::unique_ptr<const Made> make(const Variant& variant);

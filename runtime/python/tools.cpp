@@ -97,33 +97,6 @@ nb::tuple texts(const std::vector<std::string>& lines) {
   return nb::tuple(list);
 }
 
-nb::dict facts(const Decision& decision) {
-  nb::dict result;
-  result["problem"] = decision.problem.text();
-  result["device"] = decision.device.name;
-  result["variant"] = decision.serving.name();
-  result["source"] = std::string(origin_text(decision.origin));
-  result["grid"] = nb::none();
-  result["threads"] = nb::none();
-  result["shared_bytes"] = nb::none();
-  if (const auto& launch = decision.launch) {
-    result["grid"] = nb::make_tuple(launch->grid.x, launch->grid.y, launch->grid.z);
-    result["threads"] = launch->threads;
-    result["shared_bytes"] = launch->shared_bytes;
-  }
-  result["refusals"] = texts(decision.refusals);
-  nb::dict considered;
-  for (const Considered& one : decision.considered) considered[one.variant.name().c_str()] = texts(one.refusals);
-  result["considered"] = considered;
-  result["text"] = decision_text(decision, "see .considered");
-  return result;
-}
-
-nb::dict explain(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
-                 std::optional<int> ordinal) {
-  return facts(decide_at(place_of(arch, ordinal), problem_of(bf16, sizes, causal)));
-}
-
 /// A call of this problem over memory that nobody reads.
 attune_prefill_args args_of(const Problem& problem) {
   const auto tensor = [](std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) -> attune_tensor {
@@ -147,6 +120,50 @@ attune_prefill_args args_of(const Problem& problem) {
   args.softmax_scale = 1;
   args.causal = problem.causal ? 1 : 0;
   return args;
+}
+
+/// What this process has loaded for the problem so far, in the emulator or in the current context.
+attune_serving serving_at(const Place& place, const Problem& problem) {
+  attune_serving serving{};
+  serving.struct_size = sizeof(serving);
+  if (!place.emulator && (place.arch != nullptr || driver().current_device() != place.ordinal)) return serving;
+  const attune_prefill_args args = args_of(problem);
+  check(attune_registry_serving(registry_of(place.emulator), ATTUNE_PREFILL, &args, &serving));
+  return serving;
+}
+
+nb::object name_or_none(const char* name) { return *name == '\0' ? nb::object(nb::none()) : nb::object(nb::str(name)); }
+
+nb::dict facts(const Decision& decision, const attune_serving& serving) {
+  nb::dict result;
+  result["problem"] = decision.problem.text();
+  result["device"] = decision.device.name;
+  result["variant"] = decision.serving.name();
+  result["source"] = std::string(origin_text(decision.origin));
+  result["grid"] = nb::none();
+  result["threads"] = nb::none();
+  result["shared_bytes"] = nb::none();
+  if (const auto& launch = decision.launch) {
+    result["grid"] = nb::make_tuple(launch->grid.x, launch->grid.y, launch->grid.z);
+    result["threads"] = launch->threads;
+    result["shared_bytes"] = launch->shared_bytes;
+  }
+  result["refusals"] = texts(decision.refusals);
+  nb::dict considered;
+  for (const Considered& one : decision.considered) considered[one.variant.name().c_str()] = texts(one.refusals);
+  result["considered"] = considered;
+  result["loaded"] = name_or_none(serving.now);
+  result["coming"] = name_or_none(serving.coming);
+  result["text"] = decision_text(decision, "see .considered");
+  return result;
+}
+
+nb::dict explain(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
+                 std::optional<int> ordinal) {
+  const Problem problem = problem_of(bf16, sizes, causal);
+  const Place place = place_of(arch, ordinal);
+  const Decision decision = decide_at(place, problem);
+  return facts(decision, decision.served() ? serving_at(place, problem) : attune_serving{});
 }
 
 /// Loads the kernel into a GPU's context. A thread that had no context keeps it, as after any first use of CUDA.

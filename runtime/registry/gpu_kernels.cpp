@@ -73,6 +73,11 @@ const KernelTable::Row& GpuKernels::row_for(const AnyProblem& problem) {
 }
 
 template <class AnyProblem>
+const KernelTable::Row* GpuKernels::find_row(const AnyProblem& problem) {
+  return table_of(AnyProblem::operation).find(place_of(problem).key);
+}
+
+template <class AnyProblem>
 const LoadedKernel& GpuKernels::prepare(const AnyProblem& problem) {
   const Place place = place_of(problem);
   const KernelTable& table = table_of(AnyProblem::operation);
@@ -233,6 +238,10 @@ template const KernelTable::Row& GpuKernels::row_for(const CombineProblem&);
 template const KernelTable::Row& GpuKernels::row_for(const StoreProblem&);
 template const KernelTable::Row& GpuKernels::row_for(const MergeProblem&);
 template const KernelTable::Row& GpuKernels::row_for(const CheckProblem&);
+template const KernelTable::Row* GpuKernels::find_row(const Problem&);
+template const KernelTable::Row* GpuKernels::find_row(const DecodeProblem&);
+template const KernelTable::Row* GpuKernels::find_row(const StoreProblem&);
+template const KernelTable::Row* GpuKernels::find_row(const MergeProblem&);
 template const LoadedKernel& GpuKernels::prepare(const Problem&);
 template const LoadedKernel& GpuKernels::prepare(const DecodeProblem&);
 template const LoadedKernel& GpuKernels::prepare(const CombineProblem&);

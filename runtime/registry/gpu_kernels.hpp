@@ -45,6 +45,10 @@ class GpuKernels {
   template <class AnyProblem>
   const KernelTable::Row& row_for(const AnyProblem& problem);
 
+  /// The row as it is now; null where the problem has not been served yet. Throws Error{ATTUNE_NO_DEVICE}.
+  template <class AnyProblem>
+  const KernelTable::Row* find_row(const AnyProblem& problem);
+
   /// The same as kernel_for(), but where another kernel is to take over it waits for that one; and the current context
   /// holds its code.
   template <class AnyProblem>

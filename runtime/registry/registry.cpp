@@ -64,6 +64,13 @@ struct Registry::State {
   template <class AnyProblem, class Params>
   void launch_chunks(const AnyProblem& problem, const Params& params, void* stream);
 
+  Serving serving(const auto& problem) {
+    if (emulated) return {.now = emulated->serving(problem), .coming = {}};
+    const KernelTable::Row* row = gpu().find_row(problem);
+    if (row == nullptr) return {};
+    return {.now = row->kernel->variant.name(), .coming = row->coming == nullptr ? "" : row->coming->name()};
+  }
+
   void record(const auto& problem, long long calls = 1) {
     if (recorder != nullptr) recorder->note(problem, calls);
   }
@@ -216,6 +223,11 @@ void Registry::merge_states(const attune_merge_states_args& args, void* stream) 
   if (state_->emulated) return state_->emulated->merge_states(args, problem);
   state_->launch_chunks(problem, make_params(args, problem), stream);
 }
+
+Serving Registry::serving(const attune_prefill_args& args) { return state_->serving(check_arguments(args)); }
+Serving Registry::serving(const attune_decode_args& args) { return state_->serving(check_arguments(args)); }
+Serving Registry::serving(const attune_store_kv_args& args) { return state_->serving(check_arguments(args)); }
+Serving Registry::serving(const attune_merge_states_args& args) { return state_->serving(check_arguments(args)); }
 
 std::size_t Registry::decode_workspace(const attune_decode_args& args) {
   const DecodeProblem problem = check_shapes(args);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "attune/attune.h"
@@ -27,6 +28,12 @@ struct RegistryOptions {
   std::optional<std::vector<TunedTable>> tuned = {};  ///< in place of default_tuned_tables(); the emulator has none
   Log log = warn_on_stderr;
   std::filesystem::path record = default_record_path();  ///< where to record calls (record.hpp); empty: nowhere
+};
+
+/// Which kernel serves a call, by name, and which is to take over; empty where there is none.
+struct Serving {
+  std::string now;
+  std::string coming;
 };
 
 /// Thread-safe; no lock and no allocation once a problem's kernel has been loaded.
@@ -53,6 +60,12 @@ class Registry {
   void decode(const attune_decode_args& args, void* stream);
   void store_kv(const attune_store_kv_args& args, void* stream);
   void merge_states(const attune_merge_states_args& args, void* stream);
+
+  /// What serves such a call now. Loads nothing. Throws Error.
+  Serving serving(const attune_prefill_args& args);
+  Serving serving(const attune_decode_args& args);
+  Serving serving(const attune_store_kv_args& args);
+  Serving serving(const attune_merge_states_args& args);
 
   /// Bytes of workspace that decode() needs, also when another kernel takes over. Throws Error.
   std::size_t decode_workspace(const attune_decode_args& args);

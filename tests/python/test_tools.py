@@ -359,3 +359,15 @@ for _ in range(3):
     environment = {**os.environ, "ATTUNE_RECORD": str(record)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     assert sum(json.loads(line)["calls"] for line in record.read_text().splitlines()) == 3
+
+
+def test_explain_says_what_this_process_has_loaded():
+    q = np.zeros((1, 2, 1, 72), "float16")
+    before = attune.explain(q, q, q, arch="emulator")
+    attune.flash_attn_func(q, q, q)
+    after = attune.explain(q, q, q, arch="emulator")
+    assert after.loaded == after.variant
+    assert after.coming is None
+    assert before.loaded in (None, after.loaded)
+    assert str(after).splitlines()[-1] == f"this process serves it with {after.variant}"
+    assert attune.explain(q, q, q, arch="sm_90").loaded is None

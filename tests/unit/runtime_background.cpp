@@ -136,6 +136,26 @@ TEST_CASE("the padding kernel serves at once and without a stall until the exact
   CHECK(bench.lines.of(ATTUNE_LOG_WARNING).empty());
 }
 
+TEST_CASE("what serves a call, and what is to take over, can be asked; asking loads nothing") {
+  if (!can_compile()) return;
+  BackgroundBench bench;
+  Registry& registry = *bench.registry;
+  const attune_prefill_args args = prefill_args(small);
+  CHECK(registry.serving(args).now.empty());
+  CHECK(Bench::fake().loads == 0);
+  registry.prefill(args, nullptr);
+  const Serving first = registry.serving(args);
+  if (registry.counters().swaps == 0) {
+    CHECK(first.now == prefill_variant(128).name());
+    CHECK(first.coming == prefill_variant(small).name());
+  }
+  REQUIRE(settled(registry).swaps == 1);
+  CHECK(registry.serving(args).now == prefill_variant(small).name());
+  CHECK(registry.serving(args).coming.empty());
+  CHECK(registry.serving(prefill_args(64)).now.empty());
+  CHECK(Bench::fake().loads == 2);
+}
+
 TEST_CASE("the background loads relaxed, in the context of the call that asked") {
   if (!can_compile()) return;
   BackgroundBench bench;

@@ -13,6 +13,7 @@
 
 #include "attune/attune.h"
 #include "attune/attune.hpp"
+#include "generator/variant.hpp"
 #include "tests/unit/closed_registry.hpp"
 
 namespace {
@@ -152,6 +153,36 @@ TEST_CASE("options are checked, and the handle is null when they are bad") {
   attune_registry_destroy(registry);
   CHECK(attune_registry_create(nullptr, &registry) == ATTUNE_OK);
   attune_registry_destroy(registry);
+}
+
+TEST_CASE("a question for what serves a call names what is wrong with it") {
+  const RegistryHandle registry;
+  const attune_prefill_args args = good_args();
+  attune_serving serving{};
+  CHECK(attune_registry_serving(registry.get(), ATTUNE_PREFILL, &args, &serving) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("attune_serving.struct_size is 0"));
+  serving.struct_size = sizeof(serving);
+  CHECK(attune_registry_serving(nullptr, ATTUNE_PREFILL, &args, &serving) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(attune_registry_serving(registry.get(), ATTUNE_PREFILL, nullptr, &serving) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("args is null"));
+  CHECK(attune_registry_serving(registry.get(), ATTUNE_PREFILL, &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  attune_prefill_args bad = args;
+  bad.head_dim = 7;
+  CHECK(attune_registry_serving(registry.get(), ATTUNE_PREFILL, &bad, &serving) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(last_error_has("head_dim is 7"));
+}
+
+TEST_CASE("no variant's name is longer than attune_serving has room for") {
+  for (const attune::Family& family : attune::families()) {
+    attune::Variant variant = family.defaults;
+    for (const std::string_view key : family.keys) {
+      const attune::Field& field = *attune::find_field(key);
+      variant.*field.member = field.kind == attune::FieldKind::integer   ? field.maximum
+                              : field.kind == attune::FieldKind::boolean ? 1
+                                                                         : static_cast<int>(field.choices.size()) - 1;
+    }
+    CHECK(variant.name().size() < sizeof(attune_serving::now));
+  }
 }
 
 TEST_CASE("counters fill what the caller has room for, and no more") {

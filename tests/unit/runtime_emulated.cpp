@@ -96,10 +96,13 @@ TEST_CASE("a call is done, and right, when it returns; the kernel is kept on dis
   const CacheFolder folder;
   HostCall host(small);
   const api::Attention attention(folder.options());
+  CHECK(attention.serving(host.call).now.empty());
   attention(host.call);
   CHECK(host.agrees(small));
   const std::vector<CacheEntry> entries = folder.entries();
   REQUIRE(entries.size() == 1);
+  CHECK(attention.serving(host.call).now == entries[0].name);
+  CHECK(attention.serving(host.call).coming.empty());
   CHECK(entries[0].valid);
   CHECK(entries[0].arch == "emulator");
   CHECK(fs::exists(entries[0].folder / "kernel.so"));

@@ -286,6 +286,13 @@ typedef struct attune_prepare_progress {
   const char* message;  /* why it failed; "" where it did not. As name, gone when the callback returns */
 } attune_prepare_progress;
 
+/* Which kernel serves a call, by name. */
+typedef struct attune_serving {
+  size_t struct_size; /* set by the caller */
+  char now[256];      /* the one that is loaded; "" before such a call was launched or prepared */
+  char coming[256];   /* the one that is being compiled in the background and is to take over; "" where none is */
+} attune_serving;
+
 /* Called from any thread, but from one at a time. */
 typedef void (*attune_prepare_callback)(void* user, const attune_prepare_progress* progress);
 
@@ -309,6 +316,11 @@ ATTUNE_API void attune_registry_destroy(attune_registry* registry);
 
 /* Fills in `counters`, whose struct_size the caller sets. */
 ATTUNE_API attune_status attune_registry_counters(const attune_registry* registry, attune_counters* counters);
+
+/* Fills in what serves such a call now, on the GPU of the current context; of decode its first kernel. Loads nothing.
+ */
+ATTUNE_API attune_status attune_registry_serving(attune_registry* registry, attune_operation operation,
+                                                 const void* args, attune_serving* serving);
 
 /* For a process that keeps its registry until it exits: drops what is to be compiled in the background, waits for the
  * one kernel that is being compiled, and brings the record of $ATTUNE_RECORD up to date. What serves then serves on. */

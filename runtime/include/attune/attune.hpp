@@ -387,6 +387,12 @@ using AnyCall = std::variant<Prefill, Decode, Store, Merge>;
 /// How far Attention::prepare_all() has come; its texts are gone when the callback returns.
 using Progress = attune_prepare_progress;
 
+/// Which kernel serves a call, by name, and which is being compiled to take over; empty where there is none.
+struct Serving {
+  std::string now;
+  std::string coming;
+};
+
 /// What an Attention has done since it was made.
 using Counters = attune_counters;
 
@@ -500,7 +506,20 @@ class Attention {
     return result;
   }
 
-  /// Drops what is to be compiled in the background and waits for the kernel that is being compiled.
+  /// What serves such a call now, on the GPU of the current context. Loads nothing. Throws Error.
+  [[nodiscard]] Serving serving(const AnyCall& call) const {
+    attune_serving found{};
+    found.struct_size = sizeof(found);
+    const auto ask = [&](const auto& one) {
+      const auto args = one.args();
+      check(attune_registry_serving(registry_.get(), static_cast<attune_operation>(call.index()), &args, &found));
+    };
+    std::visit(ask, call);
+    return {.now = found.now, .coming = found.coming};
+  }
+
+  /// Before a process exits that keeps this until then: drops what is to be compiled in the background, waits for the
+  /// kernel that is being compiled, and brings the record of $ATTUNE_RECORD up to date.
   void finish() const { check(attune_registry_finish(registry_.get())); }
 
   /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.

@@ -25,6 +25,8 @@ class Explanation:
         shared_bytes: Shared memory of a block; None likewise.
         refusals: Why no kernel serves the problem; empty where one does.
         considered: Each embedded kernel, and why it cannot serve the problem.
+        loaded: The kernel that this process serves such calls with so far; None before the first.
+        coming: The one that is being compiled in the background and is to take over from it, or None.
         text: All of it as a few lines to read.
     """
 
@@ -37,6 +39,8 @@ class Explanation:
     shared_bytes: int | None
     refusals: tuple[str, ...]
     considered: dict[str, tuple[str, ...]] = field(repr=False)
+    loaded: str | None
+    coming: str | None
     text: str = field(repr=False)
 
     @property
@@ -45,7 +49,12 @@ class Explanation:
         return not self.refusals
 
     def __str__(self) -> str:
-        return self.text.rstrip("\n")
+        lines = [self.text.rstrip("\n")]
+        if self.loaded is not None:
+            lines.append(f"this process serves it with {self.loaded}")
+        if self.coming is not None:
+            lines.append(f"{self.coming} is being compiled and takes over")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -114,9 +114,10 @@ attune::RegistryOptions options_of(const attune_options* options) {
   return result;
 }
 
-attune::AnyArgs any_args(attune_operation operation, const void* args, const std::string& name) {
+/// `operation` as a number: a caller may give any.
+attune::AnyArgs any_args(int operation, const void* args, const std::string& name) {
   require(args, (name + "args").c_str());
-  switch (attune::raw(operation)) {
+  switch (operation) {
     case ATTUNE_PREFILL:
       return static_cast<const attune_prefill_args*>(args);
     case ATTUNE_DECODE:
@@ -129,7 +130,7 @@ attune::AnyArgs any_args(attune_operation operation, const void* args, const std
       throw attune::Error(ATTUNE_INVALID_ARGUMENT,
                           fmt::format("{}operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
                                       "3 (merge_states)",
-                                      name, attune::raw(operation)));
+                                      name, operation));
   }
 }
 
@@ -192,8 +193,8 @@ attune_status attune_registry_serving(attune_registry* registry, attune_operatio
           fmt::format("attune_serving.struct_size is {}; it must be sizeof(attune_serving), at least {}",
                       serving->struct_size, sizeof(attune_serving)));
     }
-    const attune::Serving found =
-        std::visit([&](const auto* call) { return registry->registry.serving(*call); }, any_args(operation, args, ""));
+    const attune::Serving found = std::visit([&](const auto* call) { return registry->registry.serving(*call); },
+                                             any_args(attune::raw(operation), args, ""));
     put(serving->now, found.now);
     put(serving->coming, found.coming);
   });
@@ -218,7 +219,7 @@ attune_status attune_prepare_all(attune_registry* registry, const attune_prepare
     std::vector<attune::AnyArgs> all;
     all.reserve(count);
     for (std::size_t i = 0; i < count; ++i)
-      all.push_back(any_args(items[i].operation, items[i].args, fmt::format("items[{}].", i)));
+      all.push_back(any_args(attune::raw(items[i].operation), items[i].args, fmt::format("items[{}].", i)));
     attune::OnProgress tell;
     if (callback != nullptr) {
       tell = [&](const attune::PrepareProgress& progress) {

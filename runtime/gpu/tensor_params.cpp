@@ -38,7 +38,7 @@ TensorDescription spread(const TensorDescription& tensor, int longest) {
   ragged.extents[3] = tensor.extents[1] + 1;
   ragged.strides[2] = stride;
   // Only a number: nothing there is ever read.
-  ragged.base = std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(tensor.base) - ragged.extents[1] * stride);
+  ragged.base = std::bit_cast<const void*>(reinterpret_cast<std::uintptr_t>(tensor.base) - ragged.extents[1] * stride);
   return ragged;
 }
 

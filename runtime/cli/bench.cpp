@@ -1,55 +1,141 @@
 // attune bench: how fast the kernels are on this GPU.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "generator/check.hpp"
 #include "runtime/bundle/embedded.hpp"
-#include "runtime/cli/benchmark.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/contest.hpp"
+#include "runtime/cli/explain_decode.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/specs.hpp"
+#include "runtime/cli/suites.hpp"
+#include "runtime/cli/verify_decode.hpp"
 #include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {
 
+constexpr int warm_up_launches = 3;  // of each kernel
+
 struct Options {
   std::vector<std::string> specs;
   std::string cases = "quick";
-  ProblemOptions problem;
-  bool one_problem = false;
+  ProblemOptions sizes;
+  DecodeOptions decode;
+  std::optional<tune::AnyProblem> problem;  ///< that the command line describes, in place of the cases
   int launches = 30;
   std::uint64_t seed = 1;
   bool json = false;
 };
 
-/// Loads what to measure: the kernels of the specs, compiled for this GPU, or the embedded ones that fit it. Returns
-/// nothing when a spec is bad.
-std::optional<std::vector<LoadedKernel>> load_kernels(const Gpu& gpu, const std::vector<std::string>& specs) {
-  std::vector<LoadedKernel> kernels;
+/// Kernels of attention, and those that merge what decode kernels leave.
+struct Kernels {
+  std::vector<LoadedKernel> attention;
+  std::vector<LoadedKernel> merging;
+};
+
+struct Timing {
+  std::string variant;
+  double seconds = 0;  ///< median
+  double fastest = 0;
+};
+
+Kernels load_embedded(const Gpu& gpu) {
   const Arch arch = arch_of(gpu.device);
-  if (specs.empty()) {
-    for (const EmbeddedKernel& kernel : embedded_kernels()) {
-      if (family_of(kernel.variant).operation != Operation::prefill) continue;
-      if (check_arch(kernel.variant, arch).empty()) {
-        kernels.emplace_back(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name));
-      }
-    }
-    return kernels;
+  Kernels kernels;
+  for (const EmbeddedKernel& kernel : embedded_kernels()) {
+    const Operation operation = family_of(kernel.variant).operation;
+    const bool merges = operation == Operation::combine;
+    if (!merges && operation != Operation::prefill && operation != Operation::decode) continue;
+    if (!check_arch(kernel.variant, arch).empty()) continue;
+    (merges ? kernels.merging : kernels.attention)
+        .emplace_back(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name));
   }
-  const std::optional<Collection> request = load_specs_of({Operation::prefill}, specs);
-  if (!request) return std::nullopt;
-  const std::optional<std::vector<Source>> sources = emit_sources(*request);
-  if (!sources) return std::nullopt;
-  const Compiler compiler;
-  const std::vector<Built> built = build(compiler, *sources, {arch}, 0);
+  return kernels;
+}
+
+std::vector<LoadedKernel> load_all(const Gpu& gpu, const Compiler& compiler, const std::vector<Source>& sources) {
+  const std::vector<Built> built = build(compiler, sources, {arch_of(gpu.device)}, 0);
   report_failures(built);
+  std::vector<LoadedKernel> kernels;
   for (const Built& one : built) {
     if (one.ok()) kernels.emplace_back(gpu, one.compiled.image, one.source->variant, one.source->name);
   }
   return kernels;
+}
+
+/// What to measure: the kernels of the specs, compiled for this GPU, or the embedded ones that fit it. Nothing when a
+/// spec is bad.
+std::optional<Kernels> load_kernels(const Gpu& gpu, const std::vector<std::string>& specs) {
+  if (specs.empty()) return load_embedded(gpu);
+  const std::optional<Collection> request = load_specs_of({Operation::prefill, Operation::decode}, specs);
+  if (!request) return std::nullopt;
+  const std::optional<std::vector<Source>> sources = emit_sources(*request);
+  if (!sources) return std::nullopt;
+  const Compiler compiler;
+  return Kernels{.attention = load_all(gpu, compiler, *sources),
+                 .merging = load_all(gpu, compiler, merging_sources(*sources, gpu.device))};
+}
+
+/// The kernels that serve the problem and pad head_dim and V's least.
+template <class AnyProblem>
+std::vector<const LoadedKernel*> serving(const std::vector<LoadedKernel>& kernels, const AnyProblem& problem,
+                                         const Device& device) {
+  std::vector<const LoadedKernel*> chosen;
+  int least = std::numeric_limits<int>::max();
+  for (const LoadedKernel& kernel : kernels) {
+    const Variant& variant = kernel.variant();
+    if (variant.columns() > least || !refusals(variant, problem, device).empty()) continue;
+    if (variant.columns() < least) chosen.clear();
+    least = variant.columns();
+    chosen.push_back(&kernel);
+  }
+  return chosen;
+}
+
+/// What merges the parts of a problem's keys; null for prefill, or where it did not compile.
+const LoadedKernel* merging(const std::vector<LoadedKernel>& kernels, const tune::AnyProblem& problem,
+                            const Device& device) {
+  const auto* const decode = std::get_if<DecodeProblem>(&problem);
+  if (decode == nullptr) return nullptr;
+  const std::vector<const LoadedKernel*> serve = serving(kernels, decode->merge(), device);
+  return serve.empty() ? nullptr : serve.front();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Times every kernel that serves the problem with the least padding, in the order given.
+std::vector<Timing> measure(const Gpu& gpu, const Kernels& kernels, const tune::AnyProblem& problem, int launches,
+                            std::uint64_t seed) {
+  const std::vector<const LoadedKernel*> chosen =
+      std::visit([&](const auto& one) { return serving(kernels.attention, one, gpu.device); }, problem);
+  const LoadedKernel* const merge = merging(kernels.merging, problem, gpu.device);
+  if (chosen.empty() || (std::holds_alternative<DecodeProblem>(problem) && merge == nullptr)) return {};
+  std::vector<int> order;
+  for (int i = 0; i < warm_up_launches + launches; ++i) {
+    for (std::size_t which = 0; which < chosen.size(); ++which) order.push_back(static_cast<int>(which));
+  }
+  const std::vector<double> all = Contest(gpu, problem, chosen, merge, seed).time(order);
+  std::vector<Timing> timings;
+  for (std::size_t which = 0; which < chosen.size(); ++which) {
+    std::vector<double> seconds;
+    for (std::size_t i = warm_up_launches * chosen.size() + which; i < all.size(); i += chosen.size()) {
+      seconds.push_back(all[i]);
+    }
+    timings.push_back({.variant = chosen[which]->variant().name(),
+                       .seconds = median(seconds),
+                       .fastest = *std::ranges::min_element(seconds)});
+  }
+  return timings;
 }
 
 Exit bench(const Options& options) {
@@ -58,23 +144,27 @@ Exit bench(const Options& options) {
     fmt::print(stderr, "attune: bench needs a GPU: {}\n", gpu.problem);
     return Exit::machine_lacks;
   }
-  if (options.one_problem && !report_unsound(options.problem.problem())) return Exit::bad_usage;
-  const std::optional<std::vector<LoadedKernel>> kernels = load_kernels(*gpu, options.specs);
+  if (options.problem && !std::visit([](const auto& one) { return report_unsound(one); }, *options.problem)) {
+    return Exit::bad_usage;
+  }
+  const std::optional<Kernels> kernels = load_kernels(*gpu, options.specs);
   if (!kernels) return Exit::bad_usage;
 
-  const std::vector<Problem> problems =
-      options.one_problem ? std::vector{options.problem.problem()} : named_cases(options.cases);
+  const std::vector<tune::AnyProblem> problems = options.problem ? std::vector{*options.problem} : suite(options.cases);
   if (!options.json) fmt::print("{}, medians of {} launches\n", gpu->device.name, options.launches);
   auto rows = nlohmann::ordered_json::array();
-  Table table({{"problem"}, {"variant"}, {"time", Align::right}, {"TFLOP/s", Align::right}});
-  for (const Problem& problem : problems) {
+  Table table({{"problem"}, {"variant"}, {"time", Align::right}, {"speed", Align::right}});
+  for (const tune::AnyProblem& problem : problems) {
     for (const Timing& timing : measure(*gpu, *kernels, problem, options.launches, options.seed)) {
-      table.add({problem.text(), timing.variant, seconds_text(timing.seconds), fmt::format("{:.1f}", timing.tflops)});
-      rows.push_back({{"problem", problem.text()},
+      const tune::Speed speed = tune::speed_of(problem, timing.seconds);
+      table.add({tune::text_of(problem), timing.variant, seconds_text(timing.seconds),
+                 fmt::format("{:.1f} {}", speed.value, speed.unit)});
+      rows.push_back({{"problem", tune::text_of(problem)},
                       {"variant", timing.variant},
                       {"seconds", timing.seconds},
                       {"fastest_seconds", timing.fastest},
-                      {"tflops", timing.tflops}});
+                      {"speed", speed.value},
+                      {"unit", speed.unit}});
     }
   }
   if (options.json) {
@@ -92,26 +182,33 @@ Command bench_command(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("bench", "Time kernels on this GPU: the embedded ones, or those of a spec");
   add_spec_argument(*app, options->specs, false);
-  app->add_option("--cases", options->cases, "quick, prefill (36 shapes of 16K tokens) or gqa")
-      ->check(CLI::IsMember({"quick", "prefill", "gqa"}))
+  app->add_option("--cases", options->cases, "quick, prefill (36 shapes of 16K tokens), gqa (4) or decode (11)")
+      ->check(CLI::IsMember(suite_names()))
       ->capture_default_str();
   app->add_option("--launches", options->launches, "Launches of each kernel")
       ->check(CLI::Range(3, 10000))
       ->capture_default_str();
   app->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
   app->add_flag("--json", options->json, "Print the table as JSON");
-  options->problem.add_sizes(*app);
-  options->problem.add_choices(*app);
+  options->sizes.add_sizes(*app);
+  options->sizes.add_choices(*app);
+  options->decode.add(*app);
   app->footer(
       R"(Normally distributed inputs; every launch finds a cold L2; the launches of the variants take turns. TFLOP/s
-counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal. Naming any size,
---dtype, --head-dim, --head-dim-v or --causal measures that one problem.
+counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal; GB/s the bytes of
+keys and values. Naming --decode, any size, --dtype, --head-dim, --head-dim-v or --causal measures that one problem.
 Examples:
   attune bench
   attune bench specs/quickstart.yaml --head-dim 64 --batch 4 --heads-q 32 --seqlen-q 4096
+  attune bench --cases decode
+  attune bench specs/decode.yaml --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64
   attune bench --cases prefill --json)");
   return {.app = app, .run = [options, app] {
-            options->one_problem = ProblemOptions::given(*app) || ProblemOptions::choices_given(*app);
+            if (options->decode.decode) {
+              options->problem = options->decode.problem(options->sizes, *app);
+            } else if (ProblemOptions::given(*app) || ProblemOptions::choices_given(*app)) {
+              options->problem = options->sizes.problem();
+            }
             return bench(*options);
           }};
 }

@@ -13,6 +13,7 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/suites.hpp"
 #include "runtime/cli/tune_lab.hpp"
 #include "runtime/cli/tune_problems.hpp"
 #include "runtime/cli/tune_progress.hpp"
@@ -345,7 +346,7 @@ std::string devices_problem(const std::string& text) {
 void add_problem_options(CLI::App& app, Options& options) {
   const std::string group = "Problems";
   app.add_option("--cases", options.cases, "quick, prefill (36 shapes of 16K tokens), gqa (4) or decode (11)")
-      ->check(CLI::IsMember({"quick", "prefill", "gqa", "decode"}))
+      ->check(CLI::IsMember(suite_names()))
       ->group(group);
   app.add_option("--problems", options.problems, "YAML lists of problems, or what a program recorded in $ATTUNE_RECORD")
       ->option_text("FILE ...")

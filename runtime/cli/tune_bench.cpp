@@ -13,14 +13,6 @@
 namespace attune::cli {
 namespace {
 
-constexpr std::size_t most_copies = 64;
-
-/// How many copies of so many bytes exceed the L2 twice.
-std::size_t copies_of(std::size_t bytes, const Device& device) {
-  const std::size_t beyond_l2 = 2 * static_cast<std::size_t>(device.l2_bytes);
-  return std::clamp<std::size_t>(beyond_l2 / std::max<std::size_t>(1, bytes) + 1, 2, most_copies);
-}
-
 bool rows_agree(Dtype dtype, const std::uint16_t* row, const std::uint16_t* trusted, std::size_t columns) {
   constexpr double of_rms = 0.05;
   constexpr double of_value = 0x1p-6;  // two ulps of bf16
@@ -103,84 +95,22 @@ std::string GpuBench::check(const Variant& variant) {
 }
 
 void GpuBench::open(const tune::AnyProblem& problem, std::span<const Variant> candidates) {
-  contestants_.clear();
-  problems_.clear();
-  trials_.clear();
+  contest_.reset();
+  kernels_.clear();
   merge_.reset();
-  problem_ = problem;
-  turn_ = 0;
-  for (const Variant& variant : candidates) contestants_.push_back({load(variant), {}, {}});
-  while (events_.size() < 2 * candidates.size()) events_.emplace_back(gpu_.driver);
-  if (const auto* const prefill = std::get_if<Problem>(&problem)) {
-    open_prefill(*prefill);
-  } else {
-    open_decode(std::get<DecodeProblem>(problem));
-  }
+  const auto* const decode = std::get_if<DecodeProblem>(&problem);
+  shape_ = decode != nullptr ? outputs_of(*decode) : std::get<Problem>(problem);
+  for (const Variant& variant : candidates) kernels_.push_back(load(variant));
+  if (decode != nullptr) merge_.emplace(load(merging_variant(candidates.front(), gpu_.device)));
+  std::vector<const LoadedKernel*> contestants;
+  for (const LoadedKernel& kernel : kernels_) contestants.push_back(&kernel);
+  contest_.emplace(gpu_, problem, contestants, merge_ ? &*merge_ : nullptr, lab_->seed());
 }
 
-void GpuBench::open_prefill(const Problem& problem) {
-  const HostInputs inputs(problem, lab_->seed());
-  const std::size_t copies = copies_of(DeviceProblem::bytes(problem), gpu_.device);
-  for (std::size_t i = 0; i < copies; ++i) problems_.emplace_back(gpu_, problem, inputs);
-  for (Contestant& one : contestants_) one.prefill = plan(one.kernel.variant(), problem, gpu_.device);
-}
-
-void GpuBench::open_decode(const DecodeProblem& problem) {
-  std::size_t workspace = 0;
-  for (Contestant& one : contestants_) {
-    one.decode = plan(one.kernel.variant(), problem, gpu_.device);
-    workspace = std::max(workspace, one.decode->workspace_bytes);
-  }
-  merge_.emplace(load(merging_variant(contestants_.front().kernel.variant(), gpu_.device)));
-  const DecodeTrial trial{problem,
-                          std::vector<std::int32_t>(static_cast<std::size_t>(problem.batch), problem.max_seqlen_k)};
-  const CacheInputs inputs(trial, lab_->seed());
-  const std::size_t copies = copies_of(DeviceTrial::bytes(problem), gpu_.device);
-  for (std::size_t i = 0; i < copies; ++i) trials_.emplace_back(gpu_, trial, inputs, workspace);
-}
-
-void GpuBench::launch(const Contestant& contestant, std::size_t copy) const {
-  if (contestant.decode) {
-    trials_[copy].launch(contestant.kernel, *merge_, *contestant.decode);
-  } else {
-    problems_[copy].launch(contestant.kernel, *contestant.prefill);
-  }
-}
-
-std::vector<double> GpuBench::time(int /*round*/, std::span<const int> order) {
-  const std::size_t copies = std::max(problems_.size(), trials_.size());
-  const auto contestant = [&](int candidate) -> const Contestant& {
-    return contestants_[static_cast<std::size_t>(candidate)];
-  };
-  launch(contestant(order.back()), turn_++ % copies);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    events_[2 * i].record();
-    launch(contestant(order[i]), turn_++ % copies);
-    events_[2 * i + 1].record();
-  }
-  gpu_.driver.synchronize();
-  std::vector<double> seconds;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    seconds.push_back(events_[2 * i + 1].seconds_since(events_[2 * i]));
-  }
-  return seconds;
-}
-
-Outputs GpuBench::result_of(const Contestant& contestant) const {
-  if (contestant.decode) {
-    trials_.front().poison();
-  } else {
-    problems_.front().poison();
-  }
-  launch(contestant, 0);
-  return contestant.decode ? trials_.front().fetch() : problems_.front().fetch();
-}
+std::vector<double> GpuBench::time(int /*round*/, std::span<const int> order) { return contest_->time(order); }
 
 std::string GpuBench::compare(int candidate, int trusted) {
-  const Outputs own = result_of(contestants_[static_cast<std::size_t>(candidate)]);
-  const Outputs theirs = result_of(contestants_[static_cast<std::size_t>(trusted)]);
-  const auto* const decode = std::get_if<DecodeProblem>(&problem_);
-  return differences(decode != nullptr ? outputs_of(*decode) : std::get<Problem>(problem_), own, theirs);
+  return differences(shape_, contest_->result_of(candidate), contest_->result_of(trusted));
 }
 
 }  // namespace attune::cli

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <charconv>
 #include <functional>
 #include <map>
 #include <optional>
 
 #include "generator/yaml_tree.hpp"
-#include "runtime/cli/benchmark.hpp"
 #include "runtime/files.hpp"
 #include "runtime/record/record.hpp"
 
@@ -18,36 +16,6 @@ namespace attune::cli {
 namespace {
 
 constexpr int most_depth = 4;
-
-DecodeProblem decode_case(int head_dim, int batch, int heads_q, int heads_kv, int seqlen_k) {
-  return {.dtype = Dtype::bf16,
-          .batch = batch,
-          .seqlen_q = 1,
-          .heads_q = heads_q,
-          .heads_kv = heads_kv,
-          .head_dim = head_dim,
-          .max_seqlen_k = seqlen_k,
-          .equal_lengths = true};
-}
-
-std::vector<tune::AnyProblem> decode_cases() {
-  constexpr std::array<std::array<int, 5>, 11> cases{{{128, 1, 32, 8, 4096},
-                                                      {128, 1, 32, 8, 32768},
-                                                      {128, 1, 32, 8, 131072},
-                                                      {128, 1, 32, 32, 32768},
-                                                      {128, 8, 32, 8, 4096},
-                                                      {128, 8, 32, 8, 32768},
-                                                      {128, 64, 32, 8, 4096},
-                                                      {128, 64, 64, 8, 8192},
-                                                      {128, 128, 32, 8, 2048},
-                                                      {128, 16, 16, 1, 16384},
-                                                      {64, 16, 32, 8, 8192}}};
-  std::vector<tune::AnyProblem> problems;
-  for (const auto& [head_dim, batch, heads_q, heads_kv, seqlen_k] : cases) {
-    problems.emplace_back(tuned_problem(decode_case(head_dim, batch, heads_q, heads_kv, seqlen_k)));
-  }
-  return problems;
-}
 
 /// One mapping of the list.
 class ProblemReader {
@@ -171,13 +139,6 @@ class ProblemReader {
 };
 
 }  // namespace
-
-std::vector<tune::AnyProblem> suite(const std::string& name) {
-  if (name == "decode") return decode_cases();
-  std::vector<tune::AnyProblem> problems;
-  for (const Problem& problem : named_cases(name)) problems.emplace_back(tuned_problem(problem));
-  return problems;
-}
 
 Result<std::vector<tune::AnyProblem>> parse_problems(std::string_view text, const std::string& file) {
   Result<std::vector<tune::AnyProblem>> result;

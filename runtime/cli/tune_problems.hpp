@@ -10,10 +10,6 @@
 
 namespace attune::cli {
 
-/// "quick", "prefill" or "gqa" as `attune bench` has them, or "decode": one query token over contiguous caches of
-/// sequences that are equally long, from 4K keys of one sequence to 8K of 64.
-std::vector<tune::AnyProblem> suite(const std::string& name);
-
 /// A YAML list of problems, each a mapping as `{head_dim: 128, batch: 4, heads_q: 16, seqlen_q: 4096, causal: true}` or
 /// `{operation: decode, head_dim: 128, heads_q: 32, heads_kv: 8, seqlen_k: 4096}`; keys have the names that the command
 /// line has, and its defaults. Or what a program recorded (runtime/record/record.hpp), of which prefill and decode are

@@ -265,13 +265,6 @@ TEST_CASE("explain refuses an unsound problem by naming the field and the value"
   CHECK(contains(result.err, "heads_kv is 2"));
 }
 
-TEST_CASE("bench without a GPU is exit 3") {
-  if (has_gpu) return;
-  const ToolResult result = attune_tool({"bench"});
-  CHECK(result.exit_code == 3);
-  CHECK(contains(result.err, "GPU"));
-}
-
 TEST_CASE("cache lists, verifies and clears the folder it is pointed at") {
   const TemporaryFolder folder;
   const std::string setting = "ATTUNE_CACHE_DIR=" + folder.path().string();

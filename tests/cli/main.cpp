@@ -43,6 +43,14 @@ ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vec
           .err = read(streams.path() / "err")};
 }
 
+ToolResult attune_tool_on_fake_gpu(const std::vector<std::string>& arguments) {
+  const TemporaryFolder libraries;
+  std::filesystem::create_symlink(ATTUNE_FAKE_LIBCUDA, libraries.path() / "libcuda.so.1");
+  const char* before = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe): nothing changes it
+  const std::string path = libraries.path().string() + (before != nullptr ? std::string(":") + before : "");
+  return attune_tool(arguments, {"LD_LIBRARY_PATH=" + path});
+}
+
 std::string source_file(const std::string& relative) { return std::string(ATTUNE_SOURCE_DIR) + "/" + relative; }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

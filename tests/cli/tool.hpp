@@ -30,6 +30,9 @@ class TemporaryFolder {
 /// Runs `attune arguments...` with these environment settings ("NAME=value") on top of the test's own.
 ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
 
+/// The same where the driver is the fake one, whose GPU takes every launch for 1.5 ms and computes nothing.
+ToolResult attune_tool_on_fake_gpu(const std::vector<std::string>& arguments);
+
 /// The path of a file of the repository.
 std::string source_file(const std::string& relative);
 

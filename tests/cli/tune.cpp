@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/cli/suites.hpp"
 #include "runtime/cli/tune_bench.hpp"
 #include "runtime/cli/tune_problems.hpp"
 #include "runtime/cli/tune_progress.hpp"

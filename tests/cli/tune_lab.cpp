@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -107,15 +106,12 @@ TEST_CASE("GPUs that are not there are named") {
 TEST_CASE("a run on a GPU whose kernels are wrong writes no row, remembers, and says so with exit 1") {
   if (!has_nvrtc()) return;
   const TemporaryFolder folder;
-  std::filesystem::create_symlink(ATTUNE_FAKE_LIBCUDA, folder.path() / "libcuda.so.1");
-  const char* before = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe): nothing changes it
-  const std::string path = folder.path().string() + (before != nullptr ? std::string(":") + before : "");
   const std::string spec = folder.file("s.yaml", "template: prefill_sm80\ntune: {stages: [1, 2]}\n");
   const std::string problems = folder.file("p.yaml", "- {head_dim: 16, seqlen_q: 64}\n");
   const std::string out = (folder.path() / "t.yaml").string();
   for (int run = 0; run < 2; ++run) {
-    const ToolResult result = attune_tool({"tune", spec, "--problems", problems, "--out", out, "--budget", "60"},
-                                          {"LD_LIBRARY_PATH=" + path});
+    const ToolResult result =
+        attune_tool_on_fake_gpu({"tune", spec, "--problems", problems, "--out", out, "--budget", "60"});
     CHECK(result.exit_code == 1);
     CHECK(contains(result.out, "wrong on bf16 d16"));
     CHECK(contains(result.out, "no result for bf16 d16 b1 hq16 hk16 lq64 lk64: the heuristic's choice was rejected"));

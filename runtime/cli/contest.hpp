@@ -1,0 +1,53 @@
+// Kernels that take turns on one problem.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/cli/device_trial.hpp"
+#include "runtime/cli/gpu.hpp"
+#include "runtime/tune/problems.hpp"
+
+namespace attune::cli {
+
+/// A problem in device memory and kernels that serve it, all planned before anything is timed. Copies of the problem
+/// together exceed the L2, and launches walk through them, so that each finds it cold; kernels take turns, so that none
+/// runs on a card that another has heated.
+class Contest {
+ public:
+  /// All sequences of a decode problem have the most keys. `merge` is what merges the parts of decode kernels, null for
+  /// prefill. The GPU and the kernels must outlive this.
+  Contest(const Gpu& gpu, const tune::AnyProblem& problem, const std::vector<const LoadedKernel*>& kernels,
+          const LoadedKernel* merge, std::uint64_t seed);
+
+  /// Seconds of one launch of each of these kernels, numbers into `kernels`, in this order; all are queued before any
+  /// is waited for, behind one that is not timed: an idle card would time the launch instead of the kernel.
+  std::vector<double> time(std::span<const int> order);
+
+  /// What one launch of a kernel leaves in poisoned outputs.
+  [[nodiscard]] Outputs result_of(int kernel) const;
+
+ private:
+  /// A kernel and how it is launched.
+  struct Contestant {
+    const LoadedKernel* kernel = nullptr;
+    Plan prefill;
+    DecodePlan decode;
+  };
+
+  void open(const Problem& problem, std::uint64_t seed);
+  void open(const DecodeProblem& problem, std::uint64_t seed);
+  void launch(int kernel, std::size_t copy) const;
+
+  const Gpu* gpu_;
+  const LoadedKernel* merge_;
+  std::vector<Contestant> contestants_;
+  std::vector<DeviceProblem> problems_;  ///< copies, of prefill
+  std::vector<DeviceTrial> trials_;      ///< of decode
+  std::vector<DeviceEvent> events_;
+  std::size_t turn_ = 0;
+};
+
+}  // namespace attune::cli

@@ -1,0 +1,88 @@
+#include "runtime/cli/suites.hpp"
+
+#include <array>
+
+namespace attune::cli {
+namespace {
+
+constexpr int tokens = 16384;  // in a batch
+constexpr int hidden = 2048;   // heads x head_dim
+
+/// One of FlashAttention's own shapes (arXiv 2307.08691): 16K tokens in a batch, a hidden size of 2048.
+Problem prefill_case(int head_dim, int seqlen, bool causal) {
+  return {.dtype = Dtype::bf16,
+          .batch = tokens / seqlen,
+          .heads_q = hidden / head_dim,
+          .heads_kv = hidden / head_dim,
+          .seqlen_q = seqlen,
+          .seqlen_k = seqlen,
+          .head_dim = head_dim,
+          .causal = causal};
+}
+
+std::vector<tune::AnyProblem> prefill_cases(const std::vector<int>& head_dims, const std::vector<int>& seqlens) {
+  std::vector<tune::AnyProblem> cases;
+  for (const int head_dim : head_dims) {
+    for (const int seqlen : seqlens) {
+      for (const bool causal : {false, true}) {
+        cases.emplace_back(tuned_problem(prefill_case(head_dim, seqlen, causal)));
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<tune::AnyProblem> gqa_cases() {
+  constexpr std::array<std::array<int, 3>, 4> shapes{{{8, 32, 2048}, {2, 32, 8192}, {1, 32, 32768}, {1, 64, 16384}}};
+  std::vector<tune::AnyProblem> cases;
+  for (const auto& [batch, heads_q, seqlen] : shapes) {
+    cases.emplace_back(tuned_problem(Problem{.dtype = Dtype::bf16,
+                                             .batch = batch,
+                                             .heads_q = heads_q,
+                                             .heads_kv = 8,
+                                             .seqlen_q = seqlen,
+                                             .seqlen_k = seqlen,
+                                             .head_dim = 128,
+                                             .causal = true}));
+  }
+  return cases;
+}
+
+std::vector<tune::AnyProblem> decode_cases() {
+  constexpr std::array<std::array<int, 5>, 11> shapes{{{128, 1, 32, 8, 4096},
+                                                       {128, 1, 32, 8, 32768},
+                                                       {128, 1, 32, 8, 131072},
+                                                       {128, 1, 32, 32, 32768},
+                                                       {128, 8, 32, 8, 4096},
+                                                       {128, 8, 32, 8, 32768},
+                                                       {128, 64, 32, 8, 4096},
+                                                       {128, 64, 64, 8, 8192},
+                                                       {128, 128, 32, 8, 2048},
+                                                       {128, 16, 16, 1, 16384},
+                                                       {64, 16, 32, 8, 8192}}};
+  std::vector<tune::AnyProblem> cases;
+  for (const auto& [head_dim, batch, heads_q, heads_kv, seqlen_k] : shapes) {
+    cases.emplace_back(tuned_problem(DecodeProblem{.dtype = Dtype::bf16,
+                                                   .batch = batch,
+                                                   .seqlen_q = 1,
+                                                   .heads_q = heads_q,
+                                                   .heads_kv = heads_kv,
+                                                   .head_dim = head_dim,
+                                                   .max_seqlen_k = seqlen_k,
+                                                   .equal_lengths = true}));
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<tune::AnyProblem> suite(const std::string& name) {
+  if (name == "decode") return decode_cases();
+  if (name == "gqa") return gqa_cases();
+  if (name == "quick") return prefill_cases({64, 128}, {1024, 8192});
+  return prefill_cases({64, 128, 256}, {512, 1024, 2048, 4096, 8192, 16384});
+}
+
+std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "decode"}; }
+
+}  // namespace attune::cli

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "generator/bundle.hpp"
-#include "runtime/bundle/embedded.hpp"
+#include "runtime/bundle/ready_kernel.hpp"
 #include "runtime/log.hpp"
 
 namespace attune {
@@ -24,7 +24,7 @@ class LoadedBundle {
   static std::shared_ptr<const LoadedBundle> from_memory(std::string_view bytes, const std::string& where);
 
   /// In the bundle's order; what they point to lives as long as this object.
-  [[nodiscard]] const std::vector<EmbeddedKernel>& kernels() const { return kernels_; }
+  [[nodiscard]] const std::vector<ReadyKernel>& kernels() const { return kernels_; }
   [[nodiscard]] const std::vector<BundledTable>& tables() const { return bundled_.tables; }
 
  private:
@@ -32,7 +32,7 @@ class LoadedBundle {
 
   std::string bytes_;  ///< of a file; else empty
   Bundle bundled_;     ///< has the names
-  std::vector<EmbeddedKernel> kernels_;
+  std::vector<ReadyKernel> kernels_;
 };
 
 using Bundles = std::vector<std::shared_ptr<const LoadedBundle>>;

@@ -19,7 +19,7 @@ const LoadedBundle& bundle() {
 
 }  // namespace
 
-std::span<const EmbeddedKernel> embedded_kernels() { return bundle().kernels(); }
+std::span<const ReadyKernel> embedded_kernels() { return bundle().kernels(); }
 
 std::span<const BundledTable> embedded_tables() { return bundle().tables(); }
 

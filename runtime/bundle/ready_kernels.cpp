@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "runtime/bundle/embedded.hpp"
+
 namespace attune {
 
 ReadyKernels::ReadyKernels(std::span<const std::filesystem::path> bundles, const LineLog& log) {
@@ -17,8 +19,8 @@ ReadyKernels::ReadyKernels(std::span<const std::filesystem::path> bundles, const
   std::ranges::copy(embedded_tables(), std::back_inserter(tables_));
 }
 
-void ReadyKernels::add(std::span<const EmbeddedKernel> kernels) {
-  for (const EmbeddedKernel& kernel : kernels) {
+void ReadyKernels::add(std::span<const ReadyKernel> kernels) {
+  for (const ReadyKernel& kernel : kernels) {
     if (find(kernel.variant) != nullptr) continue;
     kernels_.push_back(kernel);
     variants_[static_cast<std::size_t>(family_of(kernel.variant).operation)].push_back(kernel.variant);
@@ -29,8 +31,8 @@ std::span<const Variant> ReadyKernels::variants(Operation operation) const {
   return variants_[static_cast<std::size_t>(operation)];
 }
 
-const EmbeddedKernel* ReadyKernels::find(const Variant& variant) const {
-  const auto found = std::ranges::find(kernels_, variant, &EmbeddedKernel::variant);
+const ReadyKernel* ReadyKernels::find(const Variant& variant) const {
+  const auto found = std::ranges::find(kernels_, variant, &ReadyKernel::variant);
   return found == kernels_.end() ? nullptr : &*found;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/bundle/bundle.hpp"
-#include "runtime/bundle/embedded.hpp"
+#include "runtime/bundle/ready_kernel.hpp"
 #include "runtime/log.hpp"
 
 namespace attune {
@@ -21,7 +21,7 @@ class ReadyKernels {
   explicit ReadyKernels(std::span<const std::filesystem::path> bundles = {}, const LineLog& log = log_to_stderr);
 
   /// These alone, in the order of preference; of two of the same variant only the first counts. They outlive it.
-  explicit ReadyKernels(std::span<const EmbeddedKernel> kernels) { add(kernels); }
+  explicit ReadyKernels(std::span<const ReadyKernel> kernels) { add(kernels); }
 
   /// Every variant of an operation, in the order of preference.
   [[nodiscard]] std::span<const Variant> variants(Operation operation) const;
@@ -30,13 +30,13 @@ class ReadyKernels {
   [[nodiscard]] const std::vector<BundledTable>& tables() const { return tables_; }
 
   /// The kernel of this variant; null where there is none.
-  [[nodiscard]] const EmbeddedKernel* find(const Variant& variant) const;
+  [[nodiscard]] const ReadyKernel* find(const Variant& variant) const;
 
  private:
-  void add(std::span<const EmbeddedKernel> kernels);
+  void add(std::span<const ReadyKernel> kernels);
 
   Bundles bundles_;  ///< whose images they are, the library's apart
-  std::vector<EmbeddedKernel> kernels_;
+  std::vector<ReadyKernel> kernels_;
   std::vector<BundledTable> tables_;
   std::array<std::vector<Variant>, operation_count> variants_;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "runtime/bundle/embedded.hpp"
 #include "runtime/error.hpp"
 
 namespace attune {
@@ -32,12 +33,12 @@ OwnChoice only_choice(const AnyProblem& problem, const Device& device) {
 }  // namespace
 
 template <class AnyProblem>
-const EmbeddedKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
-                                 const Device& device) {
+const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+                              const Device& device) {
   for (Variant candidate : ready.variants(AnyProblem::operation)) {
-    const Variant embedded = candidate;
+    const Variant made = candidate;
     candidate.arch = variant.arch;
-    if (candidate == variant && refusals(embedded, problem, device).empty()) return ready.find(embedded);
+    if (candidate == variant && refusals(made, problem, device).empty()) return ready.find(made);
   }
   return nullptr;
 }
@@ -46,7 +47,7 @@ template <class AnyProblem>
 ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
                          attune_compile_policy policy, const TunedRow* tuned) {
   if (tuned != nullptr) {
-    const EmbeddedKernel* kernel = find_ready(ready, tuned->result.variant, problem, device);
+    const ReadyKernel* kernel = find_ready(ready, tuned->result.variant, problem, device);
     if (kernel != nullptr) return {.kernel = kernel, .preferred = true};
   }
   const auto best = choose(ready.variants(AnyProblem::operation), problem, device);
@@ -56,8 +57,8 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, c
   return {.kernel = ready.find(*best), .preferred = !((padded || tuned != nullptr) && exact)};
 }
 
-template const EmbeddedKernel* find_ready(const ReadyKernels&, const Variant&, const Problem&, const Device&);
-template const EmbeddedKernel* find_ready(const ReadyKernels&, const Variant&, const DecodeProblem&, const Device&);
+template const ReadyKernel* find_ready(const ReadyKernels&, const Variant&, const Problem&, const Device&);
+template const ReadyKernel* find_ready(const ReadyKernels&, const Variant&, const DecodeProblem&, const Device&);
 template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy,
                                   const TunedRow*);
 template ReadyChoice choose_ready(const ReadyKernels&, const DecodeProblem&, const Device&, attune_compile_policy,

@@ -1,4 +1,4 @@
-// Which variant serves a problem: an embedded one, or one made at run time. The same for GPUs and for the emulator, and
+// Which variant serves a problem: a ready one, or one made at run time. The same for GPUs and for the emulator, and
 // for every operation: a problem type has an `operation`, a key(), a text(), and the overloads below.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "generator/emit.hpp"
 #include "runtime/arguments/table_check.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/tuned.hpp"
@@ -17,15 +18,15 @@ namespace attune {
 
 /// The best kernel that is ready, and whether the policy prefers it to one made for the problem's head dimensions.
 struct ReadyChoice {
-  const EmbeddedKernel* kernel = nullptr;  ///< null when none serves
+  const ReadyKernel* kernel = nullptr;  ///< null when none serves
   bool preferred = false;
 };
 
 /// The kernel of a variant that is ready and serves the problem there, for whichever GPUs it was made; null where there
 /// is none.
 template <class AnyProblem>
-const EmbeddedKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
-                                 const Device& device);
+const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+                              const Device& device);
 
 /// For a problem of any operation. `tuned` is the row that answers for it, or null: its variant goes before what the
 /// heuristic chooses where it is ready or the policy would have it compiled.

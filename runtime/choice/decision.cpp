@@ -16,8 +16,8 @@ std::string launch_text(const Decision& decision) {
   const Plan& launch = *decision.launch;
   std::string text =
       fmt::format("  {} {}\n",
-                  decision.origin == Origin::embedded ? "served by embedded"
-                                                      : compiler_text(decision.origin) + " would build at first use",
+                  decision.origin == Origin::ready ? "served by the ready"
+                                                   : compiler_text(decision.origin) + " would build at first use",
                   decision.serving.name());
   text += fmt::format("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
                       launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
@@ -54,7 +54,7 @@ std::string passed_over_text(const Decision& decision) {
 }
 
 std::string considered_text(const Decision& decision, std::string_view rest) {
-  Table table({{"embedded variant"}, {"verdict"}});
+  Table table({{"ready variant"}, {"verdict"}});
   std::size_t left_out = 0;
   for (const Considered& one : decision.considered) {
     if (one.refusals.empty()) {
@@ -77,8 +77,8 @@ std::string considered_text(const Decision& decision, std::string_view rest) {
 
 std::string_view origin_text(Origin origin) {
   switch (origin) {
-    case Origin::embedded:
-      return "embedded";
+    case Origin::ready:
+      return "ready";
     case Origin::nvrtc:
       return "nvrtc";
     case Origin::host_compiler:
@@ -95,7 +95,7 @@ Decision decide(const Problem& problem, const Device& device, const ReadyKernels
   Decision decision{.problem = problem,
                     .device = device,
                     .considered = consider(candidates, problem, device),
-                    .origin = served.embedded ? Origin::embedded : Origin::nvrtc,
+                    .origin = served.ready ? Origin::ready : Origin::nvrtc,
                     .own = own.variant,
                     .passed_over = std::move(own.passed_over),
                     .tuned = std::move(served.tuned),

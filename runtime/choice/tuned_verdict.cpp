@@ -53,28 +53,28 @@ std::string TunedVerdict::text() const {
 template <class AnyProblem>
 Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const AnyProblem& problem,
              const Device& device) {
-  Served served{.variant = {}, .embedded = true, .tuned = {}};
+  Served served{.variant = {}, .ready = true, .tuned = {}};
   if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
     served.tuned = verdict_on(tables, problem, device);
   }
   if (served.tuned.applies) {
     const Variant& tuned = served.tuned.row->result.variant;
-    if (const EmbeddedKernel* kernel = find_ready(ready, tuned, problem, device)) {
+    if (const ReadyKernel* kernel = find_ready(ready, tuned, problem, device)) {
       served.variant = kernel->variant;
       return served;
     }
   }
-  if (const std::optional<Variant> embedded = choose(ready.variants(AnyProblem::operation), problem, device)) {
-    served.variant = *embedded;
+  if (const std::optional<Variant> best = choose(ready.variants(AnyProblem::operation), problem, device)) {
+    served.variant = *best;
     if (served.tuned.applies) {
       const TunedRow& row = *served.tuned.row;
       served.tuned.reason =
-          fmt::format("nearest row {}: its variant {} is not embedded; ATTUNE_COMPILE_EXACT would build it",
+          fmt::format("nearest row {}: its variant {} is not ready; ATTUNE_COMPILE_EXACT would build it",
                       problem_text(row), row.result.variant.name());
     }
     return served;
   }
-  served.embedded = false;
+  served.ready = false;
   served.variant = served.tuned.applies ? served.tuned.row->result.variant : choose_own(problem, device).variant;
   return served;
 }

@@ -23,7 +23,7 @@ struct TunedVerdict {
 /// What a registry with the default compile policy would have serve a problem.
 struct Served {
   Variant variant;
-  bool embedded = false;
+  bool ready = false;  ///< embedded or of a bundle; else compiled at first use
   TunedVerdict tuned;
 };
 

@@ -48,7 +48,7 @@ struct Timing {
 Kernels load_embedded(const Gpu& gpu) {
   const Arch arch = arch_of(gpu.device);
   Kernels kernels;
-  for (const EmbeddedKernel& kernel : embedded_kernels()) {
+  for (const ReadyKernel& kernel : embedded_kernels()) {
     const Operation operation = family_of(kernel.variant).operation;
     const bool merges = operation == Operation::combine;
     if (!merges && operation != Operation::prefill && operation != Operation::decode) continue;

@@ -52,7 +52,7 @@ Finding find_nvrtc() {
   Finding finding{.what = "NVRTC",
                   .remedy =
                       "install the CUDA toolkit (or its libnvrtc) and put its lib64 into LD_LIBRARY_PATH; it "
-                      "compiles kernels that are not embedded"};
+                      "compiles kernels that are not ready"};
   const Found<Compiler> compiler = find_compiler();
   finding.ok = static_cast<bool>(compiler);
   finding.detail = compiler ? fmt::format("{} at {}", compiler->version(), compiler->path()) : compiler.problem;

@@ -23,7 +23,7 @@ constexpr int usual_seqlen_k = 4096;
 
 /// A kernel and where it comes from.
 std::string kernel_text(const Served& kernel) {
-  return fmt::format("{} {}", kernel.embedded ? "embedded" : "NVRTC, at first use:", kernel.variant.name());
+  return fmt::format("{} {}", kernel.ready ? "the ready" : "NVRTC, at first use:", kernel.variant.name());
 }
 
 /// For what no table has rows of.
@@ -86,7 +86,7 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
       {"device", device.name},
       {"served", true},
       {"variant", kernel.variant.name()},
-      {"source", kernel.embedded ? "embedded" : "nvrtc"},
+      {"source", kernel.ready ? "ready" : "nvrtc"},
       {"grid", grid(launch.grid)},
       {"threads", launch.threads},
       {"shared_bytes", launch.shared_bytes},

@@ -39,7 +39,7 @@ std::string head_dims_text(const Variant& variant) {
 
 }  // namespace
 
-std::string kernel_table(std::span<const EmbeddedKernel> kernels, std::span<const BundledTable> tables) {
+std::string kernel_table(std::span<const ReadyKernel> kernels, std::span<const BundledTable> tables) {
   Table table({{"name"},
                {"dtype"},
                {"head_dim", Align::right},
@@ -50,7 +50,7 @@ std::string kernel_table(std::span<const EmbeddedKernel> kernels, std::span<cons
                {"bytes", Align::right},
                {"GPUs"}});
   double total = 0;
-  for (const EmbeddedKernel& kernel : kernels) {
+  for (const ReadyKernel& kernel : kernels) {
     const Variant& variant = kernel.variant;
     const Resources asked = resources(variant);
     table.add({std::string(kernel.name), field_text(variant, "dtype"), head_dims_text(variant),
@@ -70,9 +70,9 @@ std::vector<std::string> names_of(std::span<const BundledTable> tables) {
   return names;
 }
 
-nlohmann::ordered_json kernels_json(std::span<const EmbeddedKernel> kernels) {
+nlohmann::ordered_json kernels_json(std::span<const ReadyKernel> kernels) {
   auto rows = nlohmann::ordered_json::array();
-  for (const EmbeddedKernel& kernel : kernels) {
+  for (const ReadyKernel& kernel : kernels) {
     const Resources asked = resources(kernel.variant);
     rows.push_back({{"name", kernel.name},
                     {"dtype", field_text(kernel.variant, "dtype")},

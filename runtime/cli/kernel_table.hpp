@@ -12,9 +12,9 @@ namespace attune::cli {
 
 /// A row for each kernel, and a last line with their number, the bytes of their images, and the tables of tuned
 /// problems.
-std::string kernel_table(std::span<const EmbeddedKernel> kernels, std::span<const BundledTable> tables);
+std::string kernel_table(std::span<const ReadyKernel> kernels, std::span<const BundledTable> tables);
 
-nlohmann::ordered_json kernels_json(std::span<const EmbeddedKernel> kernels);
+nlohmann::ordered_json kernels_json(std::span<const ReadyKernel> kernels);
 
 /// The names of their files.
 std::vector<std::string> names_of(std::span<const BundledTable> tables);

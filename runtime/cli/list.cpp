@@ -18,7 +18,7 @@ struct Options {
 
 Exit list(const Options& options) {
   const auto bundle = options.bundle.empty() ? nullptr : LoadedBundle::from_file(options.bundle);
-  const std::span<const EmbeddedKernel> kernels = bundle ? std::span(bundle->kernels()) : embedded_kernels();
+  const std::span<const ReadyKernel> kernels = bundle ? std::span(bundle->kernels()) : embedded_kernels();
   const std::span<const BundledTable> tables = bundle ? std::span(bundle->tables()) : embedded_tables();
   if (options.json) {
     print_json({{"kernels", kernels_json(kernels)}, {"tables", names_of(tables)}});

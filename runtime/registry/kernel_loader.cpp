@@ -33,7 +33,7 @@ std::unique_ptr<const LoadedKernel> KernelLoader::load(const Variant& variant, c
   return loaded;
 }
 
-const LoadedKernel* KernelLoader::load_ready(const EmbeddedKernel& kernel, const Device& device) {
+const LoadedKernel* KernelLoader::load_ready(const ReadyKernel& kernel, const Device& device) {
   return kernels_.get({device.ordinal, kernel.variant}, [&]() -> std::unique_ptr<const LoadedKernel> {
     try {
       auto loaded = load(kernel.variant, device, kernel.fatbin, std::string(kernel.name));

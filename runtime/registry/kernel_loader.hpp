@@ -50,7 +50,7 @@ class KernelLoader {
   [[nodiscard]] std::vector<Variant> loaded_variants(Operation operation, int ordinal) const;
 
   /// Null when the image has no code for this GPU. Throws Error.
-  const LoadedKernel* load_ready(const EmbeddedKernel& kernel, const Device& device);
+  const LoadedKernel* load_ready(const ReadyKernel& kernel, const Device& device);
 
   /// A kernel of exactly this variant from the disk; null when it is not there. Throws Error, with ATTUNE_NOT_COMPILED
   /// where there is no NVRTC, whose version is part of the name under which a kernel is kept.

@@ -45,7 +45,7 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  /// Loads (embedded, disk, NVRTC: in this order) whatever serves this problem on the current context's
+  /// Loads (ready, disk, NVRTC: in this order) whatever serves this problem on the current context's
   /// device; for the emulator, from the disk or the host's compiler. Waits for a kernel that would be compiled in the
   /// background. Throws Error.
   void prepare(const attune_prefill_args& args);

@@ -111,7 +111,7 @@ void print_compile_times(const std::vector<Variant>& variants, int capability) {
 void print_load_times(const cli::Gpu& gpu) {
   std::vector<double> times;
   const Arch arch = arch_of(gpu.device);
-  for (const EmbeddedKernel& kernel : embedded_kernels()) {
+  for (const ReadyKernel& kernel : embedded_kernels()) {
     if (!check_arch(kernel.variant, arch).empty()) continue;
     times.push_back(
         ms_of([&] { const cli::LoadedKernel loaded(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name)); }));
@@ -229,7 +229,7 @@ void print_background_times(const cli::Gpu& gpu) {
   }
 }
 
-void print_launch_times(const cli::Gpu& gpu, const EmbeddedKernel& embedded) {
+void print_launch_times(const cli::Gpu& gpu, const ReadyKernel& embedded) {
   constexpr int launches = 200;  // few enough that the queue never makes the host wait for the GPU
   const Variant variant = embedded.variant;
   const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
@@ -298,7 +298,7 @@ int main(int argc, char** argv) {
     print_run_time_kernel_times(*gpu);
     print_background_times(*gpu);
     for (const int family : {prefill_sm80, prefill_sm90}) {
-      const auto embedded = std::ranges::find_if(embedded_kernels(), [&](const EmbeddedKernel& kernel) {
+      const auto embedded = std::ranges::find_if(embedded_kernels(), [&](const ReadyKernel& kernel) {
         return kernel.variant.family == family && check_arch(kernel.variant, arch_of(gpu->device)).empty();
       });
       if (embedded != embedded_kernels().end()) print_launch_times(*gpu, *embedded);

@@ -163,7 +163,7 @@ TEST_CASE("V and O of a head_dim of their own agree with the reference") {
 TEST_CASE("every embedded kernel agrees with the reference when it is launched itself") {
   const auto kernels = embedded_kernels();
   REQUIRE(!kernels.empty());
-  for (const EmbeddedKernel& embedded : kernels) {
+  for (const ReadyKernel& embedded : kernels) {
     CAPTURE(embedded.name);
     if (family_of(embedded.variant).operation != Operation::prefill) continue;
     if (!check_arch(embedded.variant, arch_of(gpu().device)).empty()) continue;

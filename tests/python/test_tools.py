@@ -45,7 +45,7 @@ def test_explain_has_the_facts_and_the_text_of_the_tool():
     assert explained.device == "sm_86"
     assert explained.served
     assert explained.refusals == ()
-    assert explained.source in ("embedded", "nvrtc")
+    assert explained.source in ("ready", "nvrtc")
     assert explained.variant.startswith("prefill_sm80_bf16_d")
     assert min(explained.grid) >= 1
     assert explained.threads % 32 == 0
@@ -67,7 +67,7 @@ def test_explain_defaults_to_the_problem_of_the_tool():
 def test_explain_lists_each_embedded_kernel_with_its_reasons():
     explained = attune.explain(head_dim=64, arch="sm_90")
     willing = [name for name, reasons in explained.considered.items() if not reasons]
-    assert (explained.variant in willing) == (explained.source == "embedded")
+    assert (explained.variant in willing) == (explained.source == "ready")
     for name, reasons in explained.considered.items():
         assert ("_fp16_" in name) == any(reason.startswith("dtype: ") for reason in reasons)
 
@@ -185,7 +185,7 @@ def test_jit_for_a_gpu_that_is_not_here_compiles_what_is_not_embedded():
 
 
 def test_jit_to_disk_needs_a_cache_folder(monkeypatch):
-    if attune.explain(head_dim=64, arch="sm_80").source == "embedded":
+    if attune.explain(head_dim=64, arch="sm_80").source == "ready":
         pytest.skip("the kernel is embedded")
     for name in ("ATTUNE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)

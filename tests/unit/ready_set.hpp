@@ -29,7 +29,7 @@ class ReadySet {
 
  private:
   std::deque<std::string> names_;
-  std::vector<EmbeddedKernel> kernels_;
+  std::vector<ReadyKernel> kernels_;
 };
 
 inline Variant prefill_variant(int head_dim, bool causal = true, Dtype dtype = Dtype::bf16) {

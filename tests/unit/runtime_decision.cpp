@@ -69,7 +69,7 @@ TEST_CASE("a decision is what a registry with the default policy would do, on ev
       CHECK(decision.device.name == arch.name);
       CHECK(decision.considered.size() == ReadyKernels().variants(Operation::prefill).size());
       CHECK(decision.own == variant_to_generate(problem, device));
-      CHECK(decision.origin == (choice.preferred ? Origin::embedded : Origin::nvrtc));
+      CHECK(decision.origin == (choice.preferred ? Origin::ready : Origin::nvrtc));
       CHECK(decision.serving == (choice.preferred ? choice.kernel->variant : decision.own));
       REQUIRE(decision.served());
       CHECK(decision.refusals.empty());

@@ -50,7 +50,7 @@ attune_merge_states_args merge_call() {
 
 RegistryOptions without_ready(const Bench& bench, attune_compile_policy policy = ATTUNE_COMPILE_MISSING) {
   RegistryOptions options = bench.options(policy);
-  options.ready = ReadyKernels(std::span<const EmbeddedKernel>());
+  options.ready = ReadyKernels(std::span<const ReadyKernel>());
   return options;
 }
 

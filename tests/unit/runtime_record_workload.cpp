@@ -97,21 +97,21 @@ std::vector<Recorded> random_workload(unsigned seed, std::size_t count) {
   return result;
 }
 
-std::vector<EmbeddedKernel> ready_kernels(const std::vector<Variant>& variants) {
-  std::vector<EmbeddedKernel> result;
+std::vector<ReadyKernel> ready_kernels(const std::vector<Variant>& variants) {
+  std::vector<ReadyKernel> result;
   for (const Variant& variant : variants) result.push_back({.variant = variant, .name = {}, .fatbin = {}});
   return result;
 }
 
 const ReadyKernels& nothing_ready() {
-  static const ReadyKernels none(std::span<const EmbeddedKernel>{});
+  static const ReadyKernels none(std::span<const ReadyKernel>{});
   return none;
 }
 
 /// Every problem whose kernels a registry with only these would have to compile.
 std::vector<std::string> to_compile(const std::vector<Variant>& variants, const std::vector<Recorded>& workload,
                                     const Device& device) {
-  const std::vector<EmbeddedKernel> kernels = ready_kernels(variants);
+  const std::vector<ReadyKernel> kernels = ready_kernels(variants);
   const ReadyKernels ready(kernels);
   std::vector<std::string> missing;
   const auto look = [&](const auto& problem) {
@@ -177,7 +177,7 @@ TEST_CASE("a kernel that is ready and pads no more than one's own is taken, one 
   const Device& device = device_named("sm_90");
   Variant tuned = own_variant(DecodeProblem{.head_dim = 64}, device);
   tuned.B_c = 128;
-  const std::vector<EmbeddedKernel> kernels = ready_kernels({tuned});
+  const std::vector<ReadyKernel> kernels = ready_kernels({tuned});
   const ReadyKernels ready(kernels);
   const auto chosen = [&](int head_dim) {
     const std::vector<Recorded> workload{{.problem = DecodeProblem{.head_dim = head_dim, .splits = 1}}};

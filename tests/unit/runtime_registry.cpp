@@ -52,7 +52,7 @@ attune_prefill_args args_of(int head_dim, int heads_q = 8, int heads_kv = 2) {
 /// The same for kernels of compute capability 9.0.
 bool can_serve_by_tensor_maps() {
   const auto kernels = embedded_kernels();
-  return kernels.empty() ? can_serve() : std::ranges::any_of(kernels, [](const EmbeddedKernel& kernel) {
+  return kernels.empty() ? can_serve() : std::ranges::any_of(kernels, [](const ReadyKernel& kernel) {
     return family_of(kernel.variant).tensor_maps;
   });
 }

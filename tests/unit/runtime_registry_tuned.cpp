@@ -202,7 +202,7 @@ TEST_CASE("a repeated call with a tuned table allocates nothing, loads nothing a
 TEST_CASE("a tuned variant that no compiler can build leaves the problem to the heuristic's embedded kernel") {
   const auto kernels = embedded_kernels();
   const bool has_embedded = std::ranges::any_of(
-      kernels, [](const EmbeddedKernel& kernel) { return family_of(kernel.variant).operation == Operation::prefill; });
+      kernels, [](const ReadyKernel& kernel) { return family_of(kernel.variant).operation == Operation::prefill; });
   if (!has_embedded) {
     MESSAGE("skipped: no kernels are embedded");
     return;

@@ -21,7 +21,7 @@ using namespace attune;
 using testing::EnvironmentVariable;
 using namespace attune::tuned_tests;
 
-EmbeddedKernel ready_kernel(const Variant& variant) { return {.variant = variant, .name = "kernel", .fatbin = ""}; }
+ReadyKernel ready_kernel(const Variant& variant) { return {.variant = variant, .name = "kernel", .fatbin = ""}; }
 
 const Problem problem = prefill(4, 4096);
 const TunedRow row{problem, result_of(sm80(64, 32))};
@@ -31,7 +31,7 @@ const Device device = device_of(h200);
 
 TEST_CASE(
     "a tuned variant that is ready serves whatever the policy, and one that is not gives way unless it is exact") {
-  const std::vector<EmbeddedKernel> both{ready_kernel(sm80(128, 64)), ready_kernel(sm80(64, 32))};
+  const std::vector<ReadyKernel> both{ready_kernel(sm80(128, 64)), ready_kernel(sm80(64, 32))};
   const ReadyKernels ready(both);
   for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_FROZEN, ATTUNE_COMPILE_EXACT}) {
     CHECK(choose_ready(ready, problem, device, policy).kernel->variant == sm80(128, 64));
@@ -58,7 +58,7 @@ TEST_CASE("what is generated for a tuned problem is the row's variant") {
 
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {
   const ScratchFolder folder;
-  const ReadyKernels nothing{std::span<const EmbeddedKernel>()};
+  const ReadyKernels nothing{std::span<const ReadyKernel>()};
   std::vector<std::string> said;
   const LineLog log = [&](const std::string& line) { said.push_back(line); };
   {

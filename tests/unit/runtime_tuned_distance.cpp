@@ -22,7 +22,7 @@ bool alike(const auto& a, const auto& b) { return tuned_shape(a).kind == tuned_s
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// A ready kernel of this variant, which nobody loads.
-EmbeddedKernel ready_kernel(const Variant& variant) { return {.variant = variant, .name = "kernel", .fatbin = ""}; }
+ReadyKernel ready_kernel(const Variant& variant) { return {.variant = variant, .name = "kernel", .fatbin = ""}; }
 
 }  // namespace
 
@@ -167,9 +167,9 @@ TEST_CASE("a table is for the GPU of its name, compute capability and number of 
 TEST_CASE("the verdict names the row that decides, or the reason why none does") {
   const std::vector<TunedTable> tables{table_of()};
   const Device device = device_of(h200);
-  const ReadyKernels none(std::span<const EmbeddedKernel>{});
+  const ReadyKernels none(std::span<const ReadyKernel>{});
   const Served built = serve(none, tables, prefill(4, 4096), device);
-  CHECK_FALSE(built.embedded);
+  CHECK_FALSE(built.ready);
   CHECK(built.variant == sm80(128, 64));
   CHECK(built.tuned.text() ==
         "  tuned by the row bf16 d128 b4 hq32 hk8 lq4096 lk4096 causal, 0.0 away: 412 us instead of the "
@@ -183,12 +183,12 @@ TEST_CASE("the verdict names the row that decides, or the reason why none does")
   // The row's variant is ready, made for one architecture; and then another alone.
   Variant tuned = sm80(128, 64);
   tuned.arch = 1U << 4;
-  const std::vector<EmbeddedKernel> both{ready_kernel(sm80(64, 64)), ready_kernel(tuned)};
+  const std::vector<ReadyKernel> both{ready_kernel(sm80(64, 64)), ready_kernel(tuned)};
   CHECK(serve(ReadyKernels(both), tables, prefill(4, 4096), device).variant == tuned);
   const Served heuristic = serve(ReadyKernels(std::span(both).first(1)), tables, prefill(4, 4096), device);
-  CHECK(heuristic.embedded);
+  CHECK(heuristic.ready);
   CHECK(heuristic.variant == sm80(64, 64));
-  CHECK(contains(heuristic.tuned.text(), "is not embedded; ATTUNE_COMPILE_EXACT would build it"));
+  CHECK(contains(heuristic.tuned.text(), "is not ready; ATTUNE_COMPILE_EXACT would build it"));
   const Served decoded = serve(none, tables, decode(8, 32768), device);
   CHECK(contains(decoded.tuned.text(), "tuned by the row decode bf16 d128 b8"));
 }

@@ -31,13 +31,14 @@ typedef enum attune_status {
 
 typedef enum attune_dtype { ATTUNE_FP16 = 0, ATTUNE_BF16 = 1 } attune_dtype;
 
-/* When to compile a kernel in process. A kernel that was compiled before comes from the disk. */
+/* When to compile a kernel in process. A kernel is ready when its machine code is embedded in the library, registered
+ * by a program that was built with it, or of a bundle; one that was compiled before comes from the disk. */
 typedef enum attune_compile_policy {
-  ATTUNE_COMPILE_MISSING = 0, /* only when no embedded kernel serves the problem */
-  ATTUNE_COMPILE_FROZEN = 1,  /* not at all: embedded kernels, then those on the disk (which only NVRTC, where it is
+  ATTUNE_COMPILE_MISSING = 0, /* only when no ready kernel serves the problem */
+  ATTUNE_COMPILE_FROZEN = 1,  /* not at all: ready kernels, then those on the disk (which only NVRTC, where it is
                                  installed, can tell apart), else ATTUNE_NOT_COMPILED naming the nearest kernel */
-  ATTUNE_COMPILE_EXACT = 2,   /* a kernel of the closest head_dim that its template has, unless one is embedded */
-  /* As EXACT, but a launch does not wait for the compiler where a kernel that pads head_dim is embedded, or loaded
+  ATTUNE_COMPILE_EXACT = 2,   /* a kernel of the closest head_dim that its template has, unless one is ready */
+  /* As EXACT, but a launch does not wait for the compiler where a kernel that pads head_dim is ready, or loaded
    * already: that one serves until the other, compiled by a thread of the registry, takes over. Results may differ in
    * their last bits from then on. A compilation that fails is logged and not tried again. attune_*_prepare waits. So
    * does the emulator, always. The CUDA context of such a launch must live until the registry goes, and the registry
@@ -248,7 +249,7 @@ typedef struct attune_counters {
   size_t struct_size;    /* set by the caller; no more than so many bytes are written */
   uint64_t hits;         /* look-ups that found their kernel loaded: one for each kernel of a call, without a lock */
   uint64_t misses;       /* look-ups that did not, or that waited for a better one (attune_*_prepare) */
-  uint64_t ready_loads;  /* kernels loaded that were embedded */
+  uint64_t ready_loads;  /* kernels loaded that were ready */
   uint64_t disk_loads;   /* kernels loaded from the disk */
   uint64_t compiles;     /* kernels compiled */
   double compile_ms;     /* time that compilers took, on any thread */

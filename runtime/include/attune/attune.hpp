@@ -42,9 +42,9 @@ enum class Dtype { fp16 = ATTUNE_FP16, bf16 = ATTUNE_BF16 };
 
 /// When to compile a kernel in process (attune_compile_policy says more).
 enum class Compile {
-  missing = ATTUNE_COMPILE_MISSING,  ///< only when no embedded kernel serves the problem
-  frozen = ATTUNE_COMPILE_FROZEN,    ///< not at all: embedded kernels and those on the disk
-  exact = ATTUNE_COMPILE_EXACT,      ///< a kernel of the closest head_dim that its template has, unless one is embedded
+  missing = ATTUNE_COMPILE_MISSING,  ///< only when no ready kernel serves the problem
+  frozen = ATTUNE_COMPILE_FROZEN,    ///< not at all: ready kernels and those on the disk
+  exact = ATTUNE_COMPILE_EXACT,      ///< a kernel of the closest head_dim that its template has, unless one is ready
   background = ATTUNE_COMPILE_BACKGROUND,  ///< the same, but a kernel that pads head_dim serves meanwhile
 };
 

@@ -24,7 +24,7 @@ class Explanation:
         threads: Of a block; None likewise.
         shared_bytes: Shared memory of a block; None likewise.
         refusals: Why no kernel serves the problem; empty where one does.
-        considered: Each embedded kernel, and why it cannot serve the problem.
+        considered: Each ready kernel, and why it cannot serve the problem.
         loaded: The kernel that this process serves such calls with so far; None before the first.
         coming: The one that is being compiled in the background and is to take over from it, or None.
         text: All of it as a few lines to read.
@@ -33,7 +33,7 @@ class Explanation:
     problem: str
     device: str
     variant: str
-    source: Literal["embedded", "nvrtc", "host compiler"]
+    source: Literal["ready", "nvrtc", "host compiler"]
     grid: tuple[int, int, int] | None
     threads: int | None
     shared_bytes: int | None
@@ -64,7 +64,7 @@ class Counters:
     Attributes:
         hits: Look-ups that found their kernel loaded: one for each kernel of a call.
         misses: Look-ups that did not, or that waited for a better one.
-        ready_loads: Kernels loaded that were embedded.
+        ready_loads: Kernels loaded that were ready (embedded, or of a bundle).
         disk_loads: Kernels loaded from the disk.
         compiles: Kernels compiled.
         compile_ms: Time that compilers took, on any thread.
@@ -148,8 +148,8 @@ def counters(*, emulator: bool = False) -> Counters:
     """What has been done so far for calls on GPUs, or in the emulator.
 
     When kernels are compiled follows from the environment variable ATTUNE_COMPILE at the first call:
-    "missing" (the default: where no embedded kernel serves), "frozen" (never: embedded kernels and
-    those on disk), "exact" (where an embedded kernel would pad head_dim) or "background" (likewise,
+    "missing" (the default: where no ready kernel serves), "frozen" (never: ready kernels and
+    those on disk), "exact" (where a ready kernel would pad head_dim) or "background" (likewise,
     but by a thread, while the padding kernel serves).
 
     Args:
@@ -228,8 +228,8 @@ def jit(
 ) -> str:
     """Makes a problem's kernel ready, so that a CUDA graph capture or a first call finds it loaded.
 
-    An embedded kernel is loaded; another one is fetched from the disk cache, or compiled and kept
-    there. For a GPU that need not be here, named by `arch`, one that is not embedded is compiled to
+    A ready kernel is loaded; another one is fetched from the disk cache, or compiled and kept
+    there. For a GPU that need not be here, named by `arch`, one that is not ready is compiled to
     the disk cache and nothing is loaded.
 
     Args:

@@ -73,7 +73,7 @@ def _first_call(contender: str, case: Case) -> Result:
     if contender == "attune" and result.status == "timed":
         compiled = any(Path(os.environ["ATTUNE_CACHE_DIR"]).rglob("*.cubin"))
         result = dataclasses.replace(
-            result, note="compiled by NVRTC" if compiled else "served by an embedded kernel"
+            result, note="compiled by NVRTC" if compiled else "served by a ready kernel"
         )
     return result
 

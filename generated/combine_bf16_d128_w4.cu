@@ -106,6 +106,11 @@ struct AttuneDecodeParams {
   int rotations;
   const void* cos;
   const void* sin;
+  // Kernels for ragged batches: sequence i has the queries from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of total_q,
+  // at most seqlen_q. Q and O are total_q x heads_q x head_dim, LSE heads_q x total_q.
+  const int* cu_seqlens_q;  // batch + 1
+  int total_q;
+  int tile_rows;  // decode's B_r, as combine has a block for each row
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -130,6 +135,19 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
+
+// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
+// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
+
+// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+__device__ __forceinline__ u32 shared_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
+}
+
+__device__ __forceinline__ void store_global(float* pointer, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
+}
 
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
@@ -264,19 +282,6 @@ __device__ __forceinline__ void store_shared(u32 address, float first, float sec
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
 
-// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
-// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
-
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
-__device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
-  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
-}
-
-__device__ __forceinline__ void store_global(float* pointer, float value) {
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
-}
-
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
 
@@ -342,6 +347,45 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
 }
 
 #endif  // ATTUNE_EMULATOR
+
+// --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
+// The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
+
+// How many queries a sequence has, which are in every tile of rows: so there is no need to tell tiles apart.
+struct Queries {
+  int count;
+
+  __device__ __forceinline__ Queries(const AttuneDecodeParams& params, int /*batch*/) : count(params.seqlen_q) {}
+
+  __device__ __forceinline__ static int tile_of(const AttuneDecodeParams& /*params*/, int /*row*/) { return 0; }
+  __device__ __forceinline__ bool reach(const AttuneDecodeParams& /*params*/, int /*tile*/) const { return true; }
+};
+
+struct QueryRow {
+  int batch;
+  int head;
+  int query;
+  bool exists;
+
+  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
+      : batch(batch), query(row / params.gqa_ratio), exists(row < params.seqlen_q * params.gqa_ratio) {
+    head = (kv_head - query) * params.gqa_ratio + row;
+  }
+
+  // Its elements in Q or O.
+  __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
+    return static_cast<char*>(tensor.data) +
+           (batch * tensor.stride_batch + query * tensor.stride_seq + head * tensor.stride_head) * 2;
+  }
+
+  // Writes its LSE, given in base 2, where the caller wants it.
+  __device__ __forceinline__ void store_lse(const AttuneDecodeParams& params, float lse_base_2) const {
+    if (params.lse == nullptr) return;
+    constexpr float ln_2 = 0.693147180559945f;
+    const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
+    store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
+  }
+};
 
 // --- blocks/visible.cuh ----------------------------------------------------------------------------------------------
 // Which keys a query of a sequence sees: all, a window around its own position, or those up to it.
@@ -444,8 +488,9 @@ __device__ __forceinline__ float largest_of_lanes(float value) {
 // stream is cut into `parts` pieces of one length (LeanAttention, arXiv 2405.10480), and a part may hold the end of one
 // sequence, some whole ones and the beginning of another.
 
-// The keys of a sequence, whatever the array says; none beyond the batch.
-__device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch) {
+// The keys of a sequence, whatever the array says; none beyond the batch, and none where the sequence has no query in
+// the tile that begins at `first_row`.
+__device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch, int first_row) {
   int seqlen = params.max_seqlen_k;
   if (batch >= params.batch) {
     seqlen = 0;
@@ -454,12 +499,14 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
     const int given = (before < seqlen ? before : seqlen) + params.seqlen_new;
     seqlen = given < 0 ? 0 : given < seqlen ? given : seqlen;
   }
-  return {params.seqlen_q, seqlen, params.window_left, params.window_right};
+  const Queries queries(params, batch);
+  if (!queries.reach(params, first_row)) seqlen = 0;
+  return {queries.count, seqlen, params.window_left, params.window_right};
 }
 
 // The same where all lanes of a warp ask for one sequence.
-__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch) {
-  Visible visible = visible_of(params, batch);
+__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch, int first_row) {
+  Visible visible = visible_of(params, batch, first_row);
   visible.seqlen_k = uniform(visible.seqlen_k);
   return visible;
 }
@@ -477,12 +524,14 @@ struct Stretch {
 
 // All sequences' stretches one after the other, cut into `parts` whose lengths differ by one at most.
 struct Stream {
+  int first_row;
   int B_c;
   int each;  // blocks of a part, ...
   int more;  // and of as many parts one more
 
   // All lanes of a warp together.
-  __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int B_c) : B_c(B_c) {
+  __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int first_row, int B_c)
+      : first_row(first_row), B_c(B_c) {
     const int total = before(params, params.batch);
     each = total / params.parts;
     more = total - each * params.parts;
@@ -493,7 +542,7 @@ struct Stream {
     int blocks = 0;
 #pragma unroll 1
     for (int b = static_cast<int>(lane_index()); b < batch; b += warp_size) {
-      blocks += Stretch(visible_of(params, b), B_c).blocks;
+      blocks += Stretch(visible_of(params, b, first_row), B_c).blocks;
     }
     return uniform(sum_of_lanes(blocks));
   }
@@ -509,7 +558,7 @@ struct Stream {
   __device__ __forceinline__ int find(const AttuneDecodeParams& params, int& position) const {
 #pragma unroll 1
     for (int b = 0;; b += warp_size) {
-      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index())), B_c).blocks;
+      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index()), first_row), B_c).blocks;
       const int end = sum_up_to_lane(blocks);
       const int total = uniform(shuffle_from(end, warp_size - 1));
       if (position < total) {
@@ -532,13 +581,14 @@ struct Cursor {
   int left;    // blocks of the part from this one on
   bool whole;  // the part has the whole sequence
   int slot;    // where partial results go
+  int first_row;
 
-  // The part of this thread block, blockIdx.y. All lanes of a warp together.
-  __device__ __forceinline__ explicit Cursor(const AttuneDecodeParams& params) {
+  // The part of this thread block, blockIdx.y, for the rows of its tile. All lanes of a warp together.
+  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row) {
     const int part = static_cast<int>(block_index().y);
     if (params.splits > 0) {
       batch = part / params.splits;
-      visible = visible_of_warp(params, batch);
+      visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
       const int each = (stretch.blocks + params.splits - 1) / params.splits;
       const int begin = part % params.splits * each;
@@ -548,12 +598,12 @@ struct Cursor {
       whole = params.splits == 1;
       slot = part;
     } else {
-      const Stream stream(params, B_c);
+      const Stream stream(params, first_row, B_c);
       int begin = stream.begin(part);
       left = stream.begin(part + 1) - begin;
       if (left == 0) return;
       batch = stream.find(params, begin);
-      visible = visible_of_warp(params, batch);
+      visible = visible_of_warp(params, batch, first_row);
       enter(begin);
     }
   }
@@ -566,7 +616,7 @@ struct Cursor {
     --left;
     if (block < end) return true;
     while (left > 0) {
-      visible = visible_of_warp(params, ++batch);
+      visible = visible_of_warp(params, ++batch, first_row);
       if (Stretch(visible, B_c).blocks > 0) {
         enter(0);
         break;
@@ -585,35 +635,6 @@ struct Cursor {
     whole = begin == 0 && rest <= left;
     // One sequence at most began before this part, and one at most goes on behind it.
     slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
-  }
-};
-
-// --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
-// The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
-
-struct QueryRow {
-  int batch;
-  int head;
-  int query;
-  bool exists;
-
-  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
-      : batch(batch), query(row / params.gqa_ratio), exists(row < params.seqlen_q * params.gqa_ratio) {
-    head = (kv_head - query) * params.gqa_ratio + row;
-  }
-
-  // Its elements in Q or O.
-  __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
-    return static_cast<char*>(tensor.data) +
-           (batch * tensor.stride_batch + query * tensor.stride_seq + head * tensor.stride_head) * 2;
-  }
-
-  // Writes its LSE, given in base 2, where the caller wants it.
-  __device__ __forceinline__ void store_lse(const AttuneDecodeParams& params, float lse_base_2) const {
-    if (params.lse == nullptr) return;
-    constexpr float ln_2 = 0.693147180559945f;
-    const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
-    store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
   }
 };
 
@@ -637,10 +658,11 @@ struct Slots {
   // The sequence that this block combines; none (count 0) where it has one part or another block does it. All lanes of
   // a warp together.
   __device__ __forceinline__ explicit Slots(const AttuneDecodeParams& params) : count(0) {
+    const int first_row = Queries::tile_of(params, static_cast<int>(block_index().z));
     const int index = static_cast<int>(block_index().x);
     if (params.splits > 0) {
       batch = index;
-      const int blocks = Stretch(visible_of(params, batch), params.block_keys).blocks;
+      const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
       const int each = (blocks + params.splits - 1) / params.splits;
       if (blocks > 0) count = (blocks + each - 1) / each;
       first = batch * params.splits;
@@ -648,7 +670,7 @@ struct Slots {
       step = 1;
       return;
     }
-    const Stream stream(params, params.block_keys);
+    const Stream stream(params, first_row, params.block_keys);
     int begin = 0;
     if (params.batch < params.parts) {
       batch = index;
@@ -662,7 +684,7 @@ struct Slots {
       begin = border - inside;
       if (inside == 0 || stream.begin(index) > begin) return;
     }
-    const int blocks = Stretch(visible_of(params, batch), params.block_keys).blocks;
+    const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
     if (blocks == 0) return;
     const int first_part = stream.part_of(begin);
     const int parts = stream.part_of(begin + blocks - 1) - first_part + 1;

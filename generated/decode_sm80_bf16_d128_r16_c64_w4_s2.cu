@@ -114,6 +114,11 @@ struct AttuneDecodeParams {
   int rotations;
   const void* cos;
   const void* sin;
+  // Kernels for ragged batches: sequence i has the queries from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of total_q,
+  // at most seqlen_q. Q and O are total_q x heads_q x head_dim, LSE heads_q x total_q.
+  const int* cu_seqlens_q;  // batch + 1
+  int total_q;
+  int tile_rows;  // decode's B_r, as combine has a block for each row
 };
 
 // --- rotary.h --------------------------------------------------------------------------------------------------------
@@ -147,6 +152,19 @@ constexpr bool paged = false;         // keys are in pages that a block table na
 
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
+
+// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
+// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
+
+// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+__device__ __forceinline__ u32 shared_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
+}
+
+__device__ __forceinline__ void store_global(float* pointer, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
+}
 
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
@@ -436,19 +454,6 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
   }
 }
 
-// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
-// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
-
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
-__device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
-  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
-}
-
-__device__ __forceinline__ void store_global(float* pointer, float value) {
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
-}
-
 // --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
 // Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
 // "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
@@ -490,6 +495,45 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 }
 
 #endif  // ATTUNE_EMULATOR
+
+// --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
+// The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
+
+// How many queries a sequence has, which are in every tile of rows: so there is no need to tell tiles apart.
+struct Queries {
+  int count;
+
+  __device__ __forceinline__ Queries(const AttuneDecodeParams& params, int /*batch*/) : count(params.seqlen_q) {}
+
+  __device__ __forceinline__ static int tile_of(const AttuneDecodeParams& /*params*/, int /*row*/) { return 0; }
+  __device__ __forceinline__ bool reach(const AttuneDecodeParams& /*params*/, int /*tile*/) const { return true; }
+};
+
+struct QueryRow {
+  int batch;
+  int head;
+  int query;
+  bool exists;
+
+  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
+      : batch(batch), query(row / params.gqa_ratio), exists(row < params.seqlen_q * params.gqa_ratio) {
+    head = (kv_head - query) * params.gqa_ratio + row;
+  }
+
+  // Its elements in Q or O.
+  __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
+    return static_cast<char*>(tensor.data) +
+           (batch * tensor.stride_batch + query * tensor.stride_seq + head * tensor.stride_head) * 2;
+  }
+
+  // Writes its LSE, given in base 2, where the caller wants it.
+  __device__ __forceinline__ void store_lse(const AttuneDecodeParams& params, float lse_base_2) const {
+    if (params.lse == nullptr) return;
+    constexpr float ln_2 = 0.693147180559945f;
+    const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
+    store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
+  }
+};
 
 // --- blocks/tile.cuh -------------------------------------------------------------------------------------------------
 // A tile of 16-bit elements in shared memory, row-major, swizzled so that eight rows of one column of chunks
@@ -984,8 +1028,9 @@ __device__ __forceinline__ float largest_of_lanes(float value) {
 // stream is cut into `parts` pieces of one length (LeanAttention, arXiv 2405.10480), and a part may hold the end of one
 // sequence, some whole ones and the beginning of another.
 
-// The keys of a sequence, whatever the array says; none beyond the batch.
-__device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch) {
+// The keys of a sequence, whatever the array says; none beyond the batch, and none where the sequence has no query in
+// the tile that begins at `first_row`.
+__device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch, int first_row) {
   int seqlen = params.max_seqlen_k;
   if (batch >= params.batch) {
     seqlen = 0;
@@ -994,12 +1039,14 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
     const int given = (before < seqlen ? before : seqlen) + params.seqlen_new;
     seqlen = given < 0 ? 0 : given < seqlen ? given : seqlen;
   }
-  return {params.seqlen_q, seqlen, params.window_left, params.window_right};
+  const Queries queries(params, batch);
+  if (!queries.reach(params, first_row)) seqlen = 0;
+  return {queries.count, seqlen, params.window_left, params.window_right};
 }
 
 // The same where all lanes of a warp ask for one sequence.
-__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch) {
-  Visible visible = visible_of(params, batch);
+__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch, int first_row) {
+  Visible visible = visible_of(params, batch, first_row);
   visible.seqlen_k = uniform(visible.seqlen_k);
   return visible;
 }
@@ -1017,12 +1064,14 @@ struct Stretch {
 
 // All sequences' stretches one after the other, cut into `parts` whose lengths differ by one at most.
 struct Stream {
+  int first_row;
   int B_c;
   int each;  // blocks of a part, ...
   int more;  // and of as many parts one more
 
   // All lanes of a warp together.
-  __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int B_c) : B_c(B_c) {
+  __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int first_row, int B_c)
+      : first_row(first_row), B_c(B_c) {
     const int total = before(params, params.batch);
     each = total / params.parts;
     more = total - each * params.parts;
@@ -1033,7 +1082,7 @@ struct Stream {
     int blocks = 0;
 #pragma unroll 1
     for (int b = static_cast<int>(lane_index()); b < batch; b += warp_size) {
-      blocks += Stretch(visible_of(params, b), B_c).blocks;
+      blocks += Stretch(visible_of(params, b, first_row), B_c).blocks;
     }
     return uniform(sum_of_lanes(blocks));
   }
@@ -1049,7 +1098,7 @@ struct Stream {
   __device__ __forceinline__ int find(const AttuneDecodeParams& params, int& position) const {
 #pragma unroll 1
     for (int b = 0;; b += warp_size) {
-      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index())), B_c).blocks;
+      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index()), first_row), B_c).blocks;
       const int end = sum_up_to_lane(blocks);
       const int total = uniform(shuffle_from(end, warp_size - 1));
       if (position < total) {
@@ -1072,13 +1121,14 @@ struct Cursor {
   int left;    // blocks of the part from this one on
   bool whole;  // the part has the whole sequence
   int slot;    // where partial results go
+  int first_row;
 
-  // The part of this thread block, blockIdx.y. All lanes of a warp together.
-  __device__ __forceinline__ explicit Cursor(const AttuneDecodeParams& params) {
+  // The part of this thread block, blockIdx.y, for the rows of its tile. All lanes of a warp together.
+  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row) {
     const int part = static_cast<int>(block_index().y);
     if (params.splits > 0) {
       batch = part / params.splits;
-      visible = visible_of_warp(params, batch);
+      visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
       const int each = (stretch.blocks + params.splits - 1) / params.splits;
       const int begin = part % params.splits * each;
@@ -1088,12 +1138,12 @@ struct Cursor {
       whole = params.splits == 1;
       slot = part;
     } else {
-      const Stream stream(params, B_c);
+      const Stream stream(params, first_row, B_c);
       int begin = stream.begin(part);
       left = stream.begin(part + 1) - begin;
       if (left == 0) return;
       batch = stream.find(params, begin);
-      visible = visible_of_warp(params, batch);
+      visible = visible_of_warp(params, batch, first_row);
       enter(begin);
     }
   }
@@ -1106,7 +1156,7 @@ struct Cursor {
     --left;
     if (block < end) return true;
     while (left > 0) {
-      visible = visible_of_warp(params, ++batch);
+      visible = visible_of_warp(params, ++batch, first_row);
       if (Stretch(visible, B_c).blocks > 0) {
         enter(0);
         break;
@@ -1125,35 +1175,6 @@ struct Cursor {
     whole = begin == 0 && rest <= left;
     // One sequence at most began before this part, and one at most goes on behind it.
     slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
-  }
-};
-
-// --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
-// The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
-
-struct QueryRow {
-  int batch;
-  int head;
-  int query;
-  bool exists;
-
-  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
-      : batch(batch), query(row / params.gqa_ratio), exists(row < params.seqlen_q * params.gqa_ratio) {
-    head = (kv_head - query) * params.gqa_ratio + row;
-  }
-
-  // Its elements in Q or O.
-  __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
-    return static_cast<char*>(tensor.data) +
-           (batch * tensor.stride_batch + query * tensor.stride_seq + head * tensor.stride_head) * 2;
-  }
-
-  // Writes its LSE, given in base 2, where the caller wants it.
-  __device__ __forceinline__ void store_lse(const AttuneDecodeParams& params, float lse_base_2) const {
-    if (params.lse == nullptr) return;
-    constexpr float ln_2 = 0.693147180559945f;
-    const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
-    store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
   }
 };
 
@@ -1332,7 +1353,7 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
 __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, int kv_head, int first_row) {
 #pragma unroll 1
   for (int batch = static_cast<int>(block_index().y); batch < params.batch; batch += params.parts) {
-    if (Stretch(visible_of(params, batch), variant::B_c).blocks > 0) continue;
+    if (Stretch(visible_of(params, batch, first_row), variant::B_c).blocks > 0) continue;
     const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
     if (thread_index() >= variant::B_r || !row.exists) continue;
 #pragma unroll 1
@@ -1349,7 +1370,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_
   const int first_row = (static_cast<int>(block_index().x) - kv_head * q_tiles) * variant::B_r;
   const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
 
-  Position position(params);
+  Position position(params, first_row);
   wait_for_kernel_before();  // store_kv may still be writing new keys
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;

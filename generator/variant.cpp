@@ -113,10 +113,10 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv,  "head_dim_v"
                                        "window"sv,   "softcap"sv,   "ragged"sv,        "gqa_ratio"sv,
                                        "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,    "warps"sv,
-                                      "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
+                                      "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv, "ragged"sv};
 
-constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv};
+constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
 constexpr std::array store_kv_keys{"dtype"sv, "warps"sv, "rotary"sv};
 

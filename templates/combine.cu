@@ -11,10 +11,15 @@ namespace variant {
 constexpr Dtype dtype = Dtype::bf16;
 constexpr int head_dim = 128;
 constexpr int warps = 4;
+constexpr bool ragged = false;
 }  // namespace variant
 
-#include "blocks/parts.cuh"
+#if variant::ragged
+#include "blocks/ragged_query_rows.cuh"
+#else
 #include "blocks/query_rows.cuh"
+#endif
+#include "blocks/parts.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/kernel_order.cuh"
 #include "ptx/lanes.cuh"
@@ -42,10 +47,11 @@ struct Slots {
   // The sequence that this block combines; none (count 0) where it has one part or another block does it. All lanes of
   // a warp together.
   __device__ __forceinline__ explicit Slots(const AttuneDecodeParams& params) : count(0) {
+    const int first_row = Queries::tile_of(params, static_cast<int>(block_index().z));
     const int index = static_cast<int>(block_index().x);
     if (params.splits > 0) {
       batch = index;
-      const int blocks = Stretch(visible_of(params, batch), params.block_keys).blocks;
+      const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
       const int each = (blocks + params.splits - 1) / params.splits;
       if (blocks > 0) count = (blocks + each - 1) / each;
       first = batch * params.splits;
@@ -53,7 +59,7 @@ struct Slots {
       step = 1;
       return;
     }
-    const Stream stream(params, params.block_keys);
+    const Stream stream(params, first_row, params.block_keys);
     int begin = 0;
     if (params.batch < params.parts) {
       batch = index;
@@ -67,7 +73,7 @@ struct Slots {
       begin = border - inside;
       if (inside == 0 || stream.begin(index) > begin) return;
     }
-    const int blocks = Stretch(visible_of(params, batch), params.block_keys).blocks;
+    const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
     if (blocks == 0) return;
     const int first_part = stream.part_of(begin);
     const int parts = stream.part_of(begin + blocks - 1) - first_part + 1;
@@ -86,6 +92,9 @@ extern "C" __global__ void __launch_bounds__(threads) combine(const __grid_const
   if (slots.count == 0) return;
   const int kv_head = static_cast<int>(block_index().y);
   const int row = static_cast<int>(block_index().z);
+#if variant::ragged
+  if (!QueryRow(params, slots.batch, kv_head, row).exists) return;
+#endif
   const int rows = params.seqlen_q * params.gqa_ratio;
   const int lane = static_cast<int>(lane_index());
   const u32 warp = warp_index();

@@ -41,4 +41,9 @@ struct AttuneDecodeParams {
   int rotations;
   const void* cos;
   const void* sin;
+  // Kernels for ragged batches: sequence i has the queries from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of total_q,
+  // at most seqlen_q. Q and O are total_q x heads_q x head_dim, LSE heads_q x total_q.
+  const int* cu_seqlens_q;  // batch + 1
+  int total_q;
+  int tile_rows;  // decode's B_r, as combine has a block for each row
 };

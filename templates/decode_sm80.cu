@@ -26,8 +26,14 @@ constexpr int stages = 2;
 constexpr bool paged = false;
 constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
+constexpr bool ragged = false;
 }  // namespace variant
 
+#if variant::ragged
+#include "blocks/ragged_query_rows.cuh"
+#else
+#include "blocks/query_rows.cuh"
+#endif
 #include "blocks/cache_copy.cuh"
 #include "blocks/merge_warps.cuh"
 #include "blocks/multiply.cuh"
@@ -36,7 +42,6 @@ constexpr bool softcap = false;
 #if variant::rotary != Rotary::none
 #include "blocks/query_rotation.cuh"
 #endif
-#include "blocks/query_rows.cuh"
 #if variant::softcap
 #include "blocks/softcap.cuh"
 #endif
@@ -133,6 +138,9 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
     if (column >= params.head_dim) return;
     if (whole) {
       const QueryRow to(params, batch, kv_head, first_row + row);
+#if variant::ragged
+      if (!to.exists) return;
+#endif
       store_global(to.in(params.o) + column * 2, pack<variant::dtype>(o.value[0], o.value[1]),
                    pack<variant::dtype>(o.value[2], o.value[3]));
       if (column == 0) to.store_lse(params, lse);
@@ -147,7 +155,7 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
 __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, int kv_head, int first_row) {
 #pragma unroll 1
   for (int batch = static_cast<int>(block_index().y); batch < params.batch; batch += params.parts) {
-    if (Stretch(visible_of(params, batch), variant::B_c).blocks > 0) continue;
+    if (Stretch(visible_of(params, batch, first_row), variant::B_c).blocks > 0) continue;
     const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
     if (thread_index() >= variant::B_r || !row.exists) continue;
 #pragma unroll 1
@@ -164,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
   const int first_row = (static_cast<int>(block_index().x) - kv_head * q_tiles) * variant::B_r;
   const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
 
-  Position position(params);
+  Position position(params, first_row);
   wait_for_kernel_before();  // store_kv may still be writing new keys
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;

@@ -22,7 +22,14 @@ bool has_features(const attune_decode_args& args) {
   return args.struct_size >= offsetof(attune_decode_args, check_tables) + sizeof(args.check_tables);
 }
 
-Extents queries_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_q, problem.heads_q}; }
+/// Whether the caller knows of the fields behind check_tables.
+bool has_ragged(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, total_q) + sizeof(args.total_q);
+}
+
+Extents queries_of(const DecodeProblem& problem) {
+  return {problem.stored_sequences(), problem.stored_queries(), problem.heads_q};
+}
 
 Extents cache_of(const DecodeProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
 
@@ -50,6 +57,8 @@ DecodeProblem problem_of(const attune_decode_args& args) {
   problem.rotary = static_cast<Rotary>(raw(args.rotary));
   problem.rotary_dim = args.rotary_dim;
   problem.rotations = args.rotations;
+  problem.ragged = has_ragged(args) && args.cu_seqlens_q != nullptr;
+  if (problem.ragged) problem.total_q = args.total_q;
   return problem;
 }
 
@@ -76,6 +85,7 @@ void check_memory(std::vector<std::string>& found, const attune_decode_args& arg
   check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
   check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
   check_alignment(found, "workspace", args.workspace, workspace_alignment);
+  if (problem.ragged) check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
   if (problem.appends()) check_new_keys(found, args, problem);
   if (has_keys) check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
 }
@@ -140,7 +150,9 @@ attune_store_kv_args store_args(const attune_decode_args& args, const DecodeProb
   return result;
 }
 
-bool is_empty(const DecodeProblem& problem) { return problem.batch == 0 || problem.seqlen_q == 0; }
+bool is_empty(const DecodeProblem& problem) {
+  return problem.batch == 0 || problem.seqlen_q == 0 || problem.stored_queries() == 0;
+}
 
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan) {
   const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
@@ -176,7 +188,10 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .rotary_dim = problem.rotates() ? problem.rotary_dim : 0,
           .rotations = problem.rotates() ? problem.rotations : 0,
           .cos = problem.rotates() ? args.rotary_cos : nullptr,
-          .sin = problem.rotates() ? args.rotary_sin : nullptr};
+          .sin = problem.rotates() ? args.rotary_sin : nullptr,
+          .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
+          .total_q = problem.total_q,
+          .tile_rows = plan.variant.B_r};
 }
 
 }  // namespace attune

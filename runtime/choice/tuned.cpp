@@ -35,8 +35,8 @@ auto order_of(const Problem& problem) {
 
 auto order_of(const DecodeProblem& problem) {
   return std::tuple(problem.dtype, problem.head_dim, problem.window_left >= 0, problem.softcap, problem.rotary,
-                    problem.paged(), problem.equal_lengths, problem.splits, problem.heads_q, problem.heads_kv,
-                    problem.seqlen_q, problem.max_seqlen_k, problem.batch, problem);
+                    problem.paged(), problem.equal_lengths, problem.ragged, problem.splits, problem.heads_q,
+                    problem.heads_kv, problem.seqlen_q, problem.max_seqlen_k, problem.batch, problem);
 }
 
 bool comes_before(const TunedProblem& a, const TunedProblem& b) {
@@ -85,6 +85,9 @@ Json json_of(const DecodeProblem& problem) {
   if (problem.equal_lengths) object["equal_lengths"] = true;
   if (problem.splits > 0) object["splits"] = problem.splits;
   if (problem.rotates()) object["rotary"] = json_value(*find_field("rotary"), static_cast<int>(problem.rotary));
+  if (!problem.ragged) return object;
+  object["ragged"] = true;
+  object["total_q"] = problem.total_q;
   return object;
 }
 
@@ -126,6 +129,8 @@ TunedProblem read_decode(JsonFields& fields) {
   problem.splits = fields.integer("splits", 1, most_splits, 0);
   problem.rotary = static_cast<Rotary>(fields.value_of(*find_field("rotary"), 0));
   problem.seqlen_new = problem.rotates() ? 1 : 0;
+  problem.ragged = fields.flag("ragged");
+  problem.total_q = fields.integer("total_q", 1, most_rows, bounded(problem.batch, problem.seqlen_q));
   return tuned_problem(problem);
 }
 
@@ -175,6 +180,7 @@ DecodeProblem tuned_problem(const DecodeProblem& problem) {
   result.window_left = problem.window_left < problem.max_seqlen_k - 1 ? problem.window_left : -1;
   result.window_right = -1;
   result.softcap = problem.softcap > 0 ? 1 : 0;
+  if (!problem.ragged) result.total_q = 0;
   result.seqlen_new = problem.rotates() ? 1 : 0;
   result.rotary_dim = problem.rotates() ? problem.head_dim / rotary_dim_step * rotary_dim_step : 0;
   result.rotations = problem.rotates() ? std::max(1, problem.max_seqlen_k) : 0;

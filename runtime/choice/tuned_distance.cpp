@@ -68,11 +68,13 @@ TunedShape tuned_shape(const DecodeProblem& problem) {
   kind = kind << 1 | (problem.softcap > 0 ? 1U : 0U);
   kind = kind << 1 | (problem.paged() ? 1U : 0U);
   kind = kind << 1 | (problem.equal_lengths ? 1U : 0U);
+  kind = kind << 1 | (problem.ragged ? 1U : 0U);
   kind = kind << 9 | static_cast<std::uint64_t>(problem.splits);
-  return {
-      kind,
-      sizes_of(problem.seqlen_q, problem.heads_q / problem.heads_kv, seen(problem.max_seqlen_k, problem.window_left, 0),
-               static_cast<long long>(problem.batch) * problem.heads_kv, problem.paged() ? problem.page_size : 1)};
+  const long long seqlen_q =
+      problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
+  return {kind,
+          sizes_of(seqlen_q, problem.heads_q / problem.heads_kv, seen(problem.max_seqlen_k, problem.window_left, 0),
+                   static_cast<long long>(problem.batch) * problem.heads_kv, problem.paged() ? problem.page_size : 1)};
 }
 
 float tuned_distance(const TunedShape& a, const TunedShape& b) {

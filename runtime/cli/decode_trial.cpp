@@ -22,61 +22,50 @@ std::size_t token_of(const DecodeProblem& problem, const std::vector<std::int32_
   return static_cast<std::size_t>(table[entry]) * problem.page_size + key % problem.page_size;
 }
 
-/// A sequence's keys or values, brought together.
-std::vector<std::uint16_t> gathered(const DecodeProblem& problem, const CacheInputs& inputs,
-                                    const std::vector<std::uint16_t>& cache, int sequence) {
-  const std::size_t row = row_elements(problem);
-  std::vector<std::uint16_t> result;
-  const int length = inputs.lengths[static_cast<std::size_t>(sequence)] + problem.seqlen_new;
-  for (int key = 0; key < length; ++key) {
-    const auto first =
-        cache.begin() + static_cast<std::ptrdiff_t>(token_of(problem, inputs.table, sequence, key) * row);
-    result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(row));
-  }
-  return result;
-}
-
-/// The queries of a sequence as its keys are met by them.
-std::vector<std::uint16_t> rotated_queries(const DecodeProblem& problem, const CacheInputs& inputs,
-                                           const std::vector<std::uint16_t>& q, int sequence) {
+/// Queries as their keys are met by them; in order, whether they are a ragged batch or not.
+std::vector<std::uint16_t> rotated_queries(const DecodeProblem& problem, const CacheInputs& inputs) {
+  if (!problem.rotates()) return inputs.q;
   const HostRotation rotation{problem.dtype,     problem.rotary,           problem.rotary_dim,
                               problem.rotations, inputs.angles.cos.data(), inputs.angles.sin.data()};
   const bool in_order = problem.window_left >= 0 || problem.window_right >= 0;
   std::vector<std::uint16_t> result;
-  auto first = q.begin();
-  for (int query = 0; query < problem.seqlen_q; ++query) {
-    const std::int64_t before = inputs.lengths[static_cast<std::size_t>(sequence)];
-    for (int head = 0; head < problem.heads_q; ++head, first += problem.head_dim) {
-      const auto row = rotated_row(rotation, {first, first + problem.head_dim}, before + (in_order ? query : 0));
-      result.insert(result.end(), row.begin(), row.end());
+  auto first = inputs.q.begin();
+  for (const std::int64_t before : inputs.lengths) {
+    for (int query = 0; query < problem.seqlen_q; ++query) {
+      for (int head = 0; head < problem.heads_q; ++head, first += problem.head_dim) {
+        const auto row = rotated_row(rotation, {first, first + problem.head_dim}, before + (in_order ? query : 0));
+        result.insert(result.end(), row.begin(), row.end());
+      }
     }
   }
   return result;
 }
 
+/// The same as a problem of prefill over the cache's pages.
+Problem prefill_of(const DecodeProblem& problem) {
+  Problem result = outputs_of(problem);
+  result.paged = true;
+  result.page_size = problem.page_size;
+  result.pages = problem.pages;
+  result.table_width = problem.table_width;
+  result.softcap = problem.softcap;
+  result.set_window(problem.window_left, problem.window_right);
+  return result;
+}
+
 ReferenceOutput attention_of_all(const DecodeTrial& trial, const CacheInputs& inputs, AttentionFunction& attention) {
-  const DecodeProblem& problem = trial.problem;
-  const std::size_t elements = static_cast<std::size_t>(problem.seqlen_q) * problem.heads_q * problem.head_dim;
-  ReferenceOutput all;
-  for (int sequence = 0; sequence < problem.batch; ++sequence) {
-    Problem one = outputs_of(problem);
-    one.batch = 1;
-    one.softcap = problem.softcap;
-    one.seqlen_k = trial.lengths[static_cast<std::size_t>(sequence)];
-    one.set_window(problem.window_left, problem.window_right);
-    const auto first = inputs.q.begin() + static_cast<std::ptrdiff_t>(sequence * elements);
-    const std::vector<std::uint16_t> q =
-        rotated_queries(problem, inputs, {first, first + static_cast<std::ptrdiff_t>(elements)}, sequence);
-    const std::vector<std::uint16_t> k = gathered(problem, inputs, inputs.k, sequence);
-    const std::vector<std::uint16_t> v = gathered(problem, inputs, inputs.v, sequence);
-    const ReferenceOutput output =
-        attention(one, contiguous(q, one.seqlen_q, one.heads_q, one.head_dim),
-                  contiguous(k, one.seqlen_k, one.heads_kv, one.head_dim),
-                  contiguous(v, one.seqlen_k, one.heads_kv, one.head_dim), usual_scale(one), 0);
-    all.o.insert(all.o.end(), output.o.begin(), output.o.end());
-    all.lse.insert(all.lse.end(), output.lse.begin(), output.lse.end());
-  }
-  return all;
+  const Problem problem = prefill_of(trial.problem);
+  const std::vector<std::uint16_t> q = rotated_queries(trial.problem, inputs);
+  const auto cache = [&](const std::vector<std::uint16_t>& values) {
+    return contiguous(values, problem.page_size, problem.heads_kv, problem.head_dim);
+  };
+  return paged_attention(attention, problem,
+                         {.cu_seqlens_q = inputs.cu_seqlens_q,
+                          .cu_seqlens_k = {},
+                          .seqused_k = trial.lengths,
+                          .block_table = inputs.table},
+                         contiguous(q, problem.stored_rows(), problem.heads_q, problem.head_dim), cache(inputs.k),
+                         cache(inputs.v), usual_scale(problem));
 }
 
 }  // namespace
@@ -116,6 +105,8 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
     problem.splits = shape.splits;
     problem.window_left = shape.window_left;
     problem.window_right = shape.window_right;
+    problem.ragged = variant.ragged != 0;
+    if (problem.ragged) problem.total_q = usual_total(problem.batch, problem.seqlen_q) + 1;
     if (variant.softcap != 0) problem.softcap = trials.size() % 2 == 0 ? 20.0F : 2.0F;
     set_rotation(problem, variant);
     trials.push_back({problem, shape.lengths});
@@ -130,6 +121,7 @@ CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
                            static_cast<std::size_t>(trial.problem.rotations) * trial.problem.rotary_dim / 2, seed)) {
   const DecodeProblem& problem = trial.problem;
   for (std::int32_t& length : lengths) length -= problem.seqlen_new;
+  if (problem.ragged) cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q, problem.total_q);
   const std::size_t row = row_elements(problem);
   const std::size_t elements = static_cast<std::size_t>(problem.pages) * problem.page_size * row;
   k.assign(elements, no_key);
@@ -160,7 +152,9 @@ Problem outputs_of(const DecodeProblem& problem) {
           .heads_kv = problem.heads_kv,
           .seqlen_q = problem.seqlen_q,
           .seqlen_k = problem.max_seqlen_k,
-          .head_dim = problem.head_dim};
+          .head_dim = problem.head_dim,
+          .ragged = problem.ragged,
+          .total_q = problem.total_q};
 }
 
 attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands& operands) {
@@ -171,10 +165,10 @@ attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands
   attune_decode_args args{};
   args.struct_size = sizeof(args);
   args.dtype = static_cast<attune_dtype>(problem.dtype);
-  args.q = tensor(operands.q, problem.seqlen_q, problem.heads_q);
+  args.q = tensor(operands.q, problem.stored_queries(), problem.heads_q);
   args.k = tensor(operands.k, problem.page_size, problem.heads_kv);
   args.v = tensor(operands.v, problem.page_size, problem.heads_kv);
-  args.o = tensor(operands.o, problem.seqlen_q, problem.heads_q);
+  args.o = tensor(operands.o, problem.stored_queries(), problem.heads_q);
   args.lse = static_cast<float*>(operands.lse);
   args.seqlens_k = static_cast<const std::int32_t*>(operands.lengths);
   args.block_table = static_cast<const std::int32_t*>(operands.table);
@@ -194,6 +188,8 @@ attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands
   args.window_right = problem.window_right;
   args.splits = problem.splits;
   args.softcap = problem.softcap;
+  if (problem.ragged) args.cu_seqlens_q = static_cast<const std::int32_t*>(operands.cu_seqlens_q);
+  args.total_q = problem.total_q;
   if (!problem.appends()) return args;
   // The cache has the new keys; what would store them is not launched.
   args.seqlen_new = problem.seqlen_new;

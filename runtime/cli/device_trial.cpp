@@ -18,6 +18,7 @@ DeviceTrial::DeviceTrial(const Gpu& gpu, const DecodeTrial& trial, const CacheIn
       v_(gpu.driver, inputs.v.size() * sizeof(std::uint16_t)),
       lengths_(gpu.driver, inputs.lengths.size() * sizeof(std::int32_t)),
       table_(gpu.driver, inputs.table.size() * sizeof(std::int32_t)),
+      cu_seqlens_q_(gpu.driver, inputs.cu_seqlens_q.size() * sizeof(std::int32_t)),
       cos_(gpu.driver, inputs.angles.cos.size() * sizeof(std::uint16_t)),
       sin_(gpu.driver, inputs.angles.sin.size() * sizeof(std::uint16_t)),
       workspace_(gpu.driver, workspace_bytes),
@@ -29,6 +30,7 @@ DeviceTrial::DeviceTrial(const Gpu& gpu, const DecodeTrial& trial, const CacheIn
   v_.upload(inputs.v);
   lengths_.upload(inputs.lengths);
   table_.upload(inputs.table);
+  cu_seqlens_q_.upload(inputs.cu_seqlens_q);
   cos_.upload(inputs.angles.cos);
   sin_.upload(inputs.angles.sin);
   workspace_.upload(std::vector<float>(workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN()));
@@ -46,6 +48,7 @@ void DeviceTrial::launch(const LoadedKernel& decode, const LoadedKernel& merge, 
                                                    .v = v_.data(),
                                                    .lengths = lengths_.data(),
                                                    .table = table_.data(),
+                                                   .cu_seqlens_q = cu_seqlens_q_.data(),
                                                    .cos = cos_.data(),
                                                    .sin = sin_.data(),
                                                    .o = o_.data(),

@@ -36,6 +36,7 @@ class DeviceTrial {
   DeviceBuffer v_;
   DeviceBuffer lengths_;
   DeviceBuffer table_;
+  DeviceBuffer cu_seqlens_q_;
   DeviceBuffer cos_;
   DeviceBuffer sin_;
   DeviceBuffer workspace_;

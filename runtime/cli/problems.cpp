@@ -150,8 +150,8 @@ int length_of(int i, int longest, double scale) {
   return i == 0 ? longest : static_cast<int>(std::min<double>(longest, scale * longest / (i + 1)));
 }
 
-/// Where the sequences of a ragged batch begin and end: the longest has `most` rows or all, together they have at most
-/// `total`, and they fall off as 1 / i as steeply as that takes.
+}  // namespace
+
 std::vector<std::int32_t> cumulative_lengths(int batch, int most, int total) {
   const int longest = std::min(most, total);
   const auto rows = [&](double scale) {
@@ -170,14 +170,11 @@ std::vector<std::int32_t> cumulative_lengths(int batch, int most, int total) {
   return result;
 }
 
-/// Of the usual ragged batch: as steeply as 1 / i.
 int usual_total(int batch, int longest) {
   int total = 0;
   for (int i = 0; i < batch; ++i) total += length_of(i, longest, 1);
   return total;
 }
-
-}  // namespace
 
 void make_ragged(Problem& problem) {
   problem.ragged = true;

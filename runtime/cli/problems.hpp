@@ -55,6 +55,13 @@ std::size_t key_elements(const Problem& problem);
 std::size_t value_elements(const Problem& problem);
 std::size_t output_elements(const Problem& problem);
 
+/// Where the sequences of a ragged batch begin and end: the longest has `most` rows or all, together they have at most
+/// `total`, and they fall off as 1 / i as steeply as that takes.
+std::vector<std::int32_t> cumulative_lengths(int batch, int most, int total);
+
+/// Rows of the usual ragged batch: its lengths fall off as steeply as 1 / i.
+int usual_total(int batch, int longest);
+
 /// Makes a ragged batch of a problem: of its sequences the first keeps its lengths, the others are shorter.
 void make_ragged(Problem& problem);
 

@@ -41,7 +41,7 @@ Verdict try_kernel(const Source& source, const Variant& variant, const Device& d
 }
 
 CombineProblem merging_problem(const Variant& decode) {
-  return {.dtype = static_cast<Dtype>(decode.dtype), .head_dim = decode.head_dim};
+  return {.dtype = static_cast<Dtype>(decode.dtype), .head_dim = decode.head_dim, .ragged = decode.ragged != 0};
 }
 
 }  // namespace
@@ -60,7 +60,8 @@ std::vector<Source> merging_sources(const std::vector<Source>& sources, const De
 const Built* merging_kernel(const std::vector<Built>& merging, const Variant& decode) {
   const auto serves = [&](const Built& one) {
     const Variant& variant = one.source->variant;
-    return one.ok() && variant.dtype == decode.dtype && variant.head_dim >= decode.head_dim;
+    return one.ok() && variant.dtype == decode.dtype && variant.head_dim >= decode.head_dim &&
+           variant.ragged == decode.ragged;
   };
   const auto found = std::ranges::find_if(merging, serves);
   return found == merging.end() ? nullptr : &*found;
@@ -96,6 +97,7 @@ Verdict verify(const Built& decode, const Built& merge, const std::vector<Decode
                                                                     .v = inputs.v.data(),
                                                                     .lengths = inputs.lengths.data(),
                                                                     .table = inputs.table.data(),
+                                                                    .cu_seqlens_q = inputs.cu_seqlens_q.data(),
                                                                     .cos = inputs.angles.cos.data(),
                                                                     .sin = inputs.angles.sin.data(),
                                                                     .o = outcome.outputs.o.data(),

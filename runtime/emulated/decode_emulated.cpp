@@ -14,17 +14,21 @@ std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const
   EmulatedBuffers buffers;
   const int heads_q = params.heads_kv * params.gqa_ratio;
   const int rows = params.seqlen_q * params.gqa_ratio;
+  const bool ragged = params.cu_seqlens_q != nullptr;
+  const int sequences = ragged ? 1 : params.batch;
+  const int queries = ragged ? params.total_q : params.seqlen_q;
   const bool decodes = operation == Operation::decode;
   if (decodes) {
-    buffers.add_tensor("q", params.q, {params.batch, params.seqlen_q, heads_q, params.head_dim}, Use::read);
+    buffers.add_tensor("q", params.q, {sequences, queries, heads_q, params.head_dim}, Use::read);
     buffers.add_tensor("k", params.k, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
     buffers.add_tensor("v", params.v, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
     buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
     buffers.add_angles(params.cos, params.sin, params.rotations, params.rotary_dim);
   }
   buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
-  buffers.add_tensor("o", params.o, {params.batch, params.seqlen_q, heads_q, params.head_dim}, Use::written);
-  buffers.add_array("lse", params.lse, {1, params.batch, heads_q, params.seqlen_q}, Use::written);
+  buffers.add_array("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, params.batch + 1}, Use::read);
+  buffers.add_tensor("o", params.o, {sequences, queries, heads_q, params.head_dim}, Use::written);
+  buffers.add_array("lse", params.lse, {1, sequences, heads_q, queries}, Use::written);
   const Use of_parts = decodes ? Use::written : Use::read;
   buffers.add_array("partial_o", params.partial_o, {plan.slots, params.heads_kv, rows, params.head_dim}, of_parts);
   buffers.add_array("partial_lse", params.partial_lse, {1, plan.slots, params.heads_kv, rows}, of_parts);

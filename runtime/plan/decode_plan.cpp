@@ -113,12 +113,16 @@ std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& p
       shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
   check_knob(result, variant, "paged", problem.paged());
   check_knob(result, variant, "softcap", problem.softcap > 0);
+  check_knob(result, variant, "ragged", problem.ragged);
   check_rotary(result, variant, problem.rotary);
   return result;
 }
 
 std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device) {
-  return shared_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
+  std::vector<std::string> result =
+      shared_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
+  check_knob(result, variant, "ragged", problem.ragged);
+  return result;
 }
 
 std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device) {
@@ -135,12 +139,15 @@ Variant own_variant(const DecodeProblem& problem, const Device& device) {
                                     {.B_r = problem.best_B_r(), .B_c = 64});
   variant.paged = problem.paged() ? 1 : 0;
   variant.softcap = problem.softcap > 0 ? 1 : 0;
+  variant.ragged = problem.ragged ? 1 : 0;
   variant.rotary = static_cast<int>(problem.rotary);
   return variant;
 }
 
 Variant own_variant(const CombineProblem& problem, const Device& device) {
-  return default_variant(combine, problem.dtype, problem.head_dim, false, device.shared_per_block);
+  Variant variant = default_variant(combine, problem.dtype, problem.head_dim, false, device.shared_per_block);
+  variant.ragged = problem.ragged ? 1 : 0;
+  return variant;
 }
 
 int blocks_per_multiprocessor(const Variant& variant, const Device& device) {

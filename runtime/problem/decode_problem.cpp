@@ -24,17 +24,27 @@ void check_new_keys(FieldChecks& checks, const DecodeProblem& problem) {
   }
 }
 
+void check_ragged(FieldChecks& checks, const DecodeProblem& problem) {
+  checks.in_range("total_q", problem.total_q, 0, most_rows);
+  if (problem.seqlen_new == 0) return;
+  checks.add(fmt::format("seqlen_new is {}; calls of a ragged batch append no keys, attune_store_kv writes them",
+                         problem.seqlen_new));
+}
+
 std::uint64_t head_dim_key(int head_dim) { return static_cast<std::uint64_t>(head_dim / head_dim_step - 1); }
 
 }  // namespace
 
-std::uint64_t CombineProblem::key() const { return static_cast<std::uint64_t>(dtype) << 6 | head_dim_key(head_dim); }
+std::uint64_t CombineProblem::key() const {
+  return static_cast<std::uint64_t>(dtype) << 7 | (ragged ? 1U : 0U) << 6 | head_dim_key(head_dim);
+}
 
 std::uint64_t DecodeProblem::key() const {
   auto key = static_cast<std::uint64_t>(dtype);
   key = key << 1 | (paged() ? 1U : 0U);
   key = key << 1 | (best_B_r() > 16 ? 1U : 0U);
   key = key << 1 | (softcap > 0 ? 1U : 0U);
+  key = key << 1 | (ragged ? 1U : 0U);
   key = key << 2 | static_cast<std::uint64_t>(rotary);
   return key << 6 | head_dim_key(head_dim);
 }
@@ -63,6 +73,7 @@ std::string DecodeProblem::text() const {
   if (softcap > 0) text += fmt::format(" softcap{}", softcap);
   if (appends()) text += fmt::format(" new{}", seqlen_new);
   if (rotates()) text += fmt::format(" {}{}", value_text(*find_field("rotary"), static_cast<int>(rotary)), rotary_dim);
+  if (ragged) text += fmt::format(" ragged tq{}", total_q);
   return text;
 }
 
@@ -85,9 +96,12 @@ std::vector<std::string> problems_of(const DecodeProblem& problem) {
   checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
   checks.softcap(problem.softcap);
   check_new_keys(checks, problem);
+  if (problem.ragged) check_ragged(checks, problem);
   return std::move(checks).take();
 }
 
-std::string CombineProblem::text() const { return fmt::format("combine {} d{}", dtype_text(dtype), head_dim); }
+std::string CombineProblem::text() const {
+  return fmt::format("combine {} d{}{}", dtype_text(dtype), head_dim, ragged ? " ragged" : "");
+}
 
 }  // namespace attune

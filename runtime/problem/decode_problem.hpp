@@ -20,14 +20,15 @@ struct CombineProblem {
 
   Dtype dtype = Dtype::bf16;
   int head_dim = 128;
+  bool ragged = false;  ///< as DecodeProblem has it
 
   auto operator<=>(const CombineProblem&) const = default;
 
   /// As Problem::key().
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 7;
+  static constexpr int key_bits = 8;
 
-  /// "combine bf16 d128"
+  /// "combine bf16 d128 ragged"
   [[nodiscard]] std::string text() const;
 };
 
@@ -57,6 +58,10 @@ struct DecodeProblem {
   int rotary_dim = 0;            ///< as StoreProblem has it
   int rotations = 0;
 
+  bool ragged = false;  ///< each sequence has up to seqlen_q queries, how many is known on the device alone;
+                        ///< its calls append no keys
+  int total_q = 0;      ///< rows of a ragged Q and O
+
   auto operator<=>(const DecodeProblem&) const = default;
 
   /// Whether a sequence's keys may lie in several pages.
@@ -70,19 +75,24 @@ struct DecodeProblem {
 
   /// As Problem::key().
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 12;
+  static constexpr int key_bits = 13;
 
   [[nodiscard]] bool appends() const { return seqlen_new > 0; }
   [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }
+
+  /// Extents of Q and O as they lie in memory: a ragged batch is one sequence there.
+  [[nodiscard]] int stored_sequences() const { return ragged ? 1 : batch; }
+  [[nodiscard]] int stored_queries() const { return ragged ? total_q : seqlen_q; }
 
   /// What brings the new keys into the cache; empty where there are none.
   [[nodiscard]] StoreProblem store() const;
 
   /// What merges the results of its parts.
-  [[nodiscard]] CombineProblem merge() const { return {.dtype = dtype, .head_dim = head_dim}; }
+  [[nodiscard]] CombineProblem merge() const { return {.dtype = dtype, .head_dim = head_dim, .ragged = ragged}; }
 
   /// "decode bf16 d128 b2 hq32 hk8 lq1 lk4096 page16 splits2 left128 right0 softcap30 new1 halves64": at most 4096
-  /// keys, one of them new, rotated in 64 columns; what is unlimited, one page or left to the library is not named
+  /// keys, one of them new, rotated in 64 columns; what is unlimited, one page or left to the library is not named.
+  /// "ragged tq5" ends that of a ragged batch of 5 queries
   [[nodiscard]] std::string text() const;
 };
 

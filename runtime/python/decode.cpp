@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 
 #include "runtime/python/cache_pages.hpp"
@@ -16,6 +17,34 @@ namespace {
 
 constexpr const char* new_shape = "(batch, seqlen_new, heads_kv, head_dim)";
 constexpr const char* query_shape = "(batch, seqlen_q, heads_q, head_dim)";
+constexpr const char* ragged_shape = "(total_q, heads_q, head_dim)";
+
+bool is_ragged(const DecodeArguments& arguments) { return !arguments.cu_seqlens_q.is_none(); }
+
+const char* shape_of_q(const DecodeArguments& arguments) { return is_ragged(arguments) ? ragged_shape : query_shape; }
+
+/// How many sequences there are, and how many queries each has.
+void set_queries(attune_decode_args& args, const DecodeArguments& arguments, const First& first, const Operand& q) {
+  if (is_ragged(arguments) == arguments.max_seqlen_q.is_none()) {
+    raise(PyExc_ValueError, "cu_seqlens_q and max_seqlen_q go together; one of them is None");
+  }
+  args.heads_q = count("heads_q", q.shape[2]);
+  args.head_dim = count("head_dim", q.shape[3]);
+  if (!is_ragged(arguments)) {
+    args.batch = count("batch", q.shape[0]);
+    args.seqlen_q = count("seqlen_q", q.shape[1]);
+    return;
+  }
+  if (!arguments.k.is_none()) {
+    raise(PyExc_ValueError, "k is given with cu_seqlens_q; store_kvcache writes the new keys of a ragged batch");
+  }
+  const Array starts = read_plain(first, "cu_seqlens_q", arguments.cu_seqlens_q, Element::int32,
+                                  std::array<std::int64_t, 1>{-1}, "it must be (batch + 1,)");
+  args.cu_seqlens_q = pointer<const std::int32_t>(starts.address);
+  args.batch = count("batch", starts.shape[0] - 1);
+  args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
+  args.total_q = count("total_q", q.shape[1]);
+}
 
 /// New keys and values, which are written into the cache first.
 void set_new(attune_decode_args& args, const DecodeArguments& arguments, const First& first, const Operand& q,
@@ -72,7 +101,7 @@ void set_lengths(attune_decode_args& args, nb::handle cache_seqlens, const First
 
 attune_decode_args args_of(const DecodeArguments& arguments, const First& first) {
   const char* const cache = cache_shape(arguments.block_table);
-  const Operand q = read_operand(first, "q", arguments.q, 4, query_shape);
+  const Operand q = read_operand(first, "q", arguments.q, is_ragged(arguments) ? 3 : 4, shape_of_q(arguments));
   const Operand k = read_operand(first, "k_cache", arguments.k_cache, 4, cache);
   const Operand v = read_operand(first, "v_cache", arguments.v_cache, 4, cache);
   require_caches_fit(q, k, v);
@@ -84,11 +113,8 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first)
   args.q = q.tensor;
   args.k = k.tensor;
   args.v = v.tensor;
-  args.batch = count("batch", q.shape[0]);
-  args.seqlen_q = count("seqlen_q", q.shape[1]);
-  args.heads_q = count("heads_q", q.shape[2]);
+  set_queries(args, arguments, first, q);
   args.heads_kv = count("heads_kv", k.shape[2]);
-  args.head_dim = count("head_dim", q.shape[3]);
   args.softmax_scale = static_cast<float>(scale_of(arguments.softmax_scale, q.shape[3]));
   args.splits = integer("num_splits", arguments.num_splits, "an integer");
   const CachePages pages = pages_of(first, k, args.batch, arguments.cache_batch_idx, arguments.block_table);
@@ -104,7 +130,7 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first)
   args.window_right = is_true(arguments.causal) ? 0 : window.right;
   args.softcap = static_cast<float>(number("softcap", arguments.softcap));
   args.check_tables = is_true(arguments.check_tables) ? 1 : 0;
-  if (!arguments.out.is_none()) args.o = read_output(first, "out", arguments.out, q, query_shape).tensor;
+  if (!arguments.out.is_none()) args.o = read_output(first, "out", arguments.out, q, shape_of_q(arguments)).tensor;
   return args;
 }
 
@@ -134,11 +160,14 @@ nb::object decode(const DecodeArguments& arguments) {
   nb::object out = nb::borrow(arguments.out);
   if (out.is_none()) {
     out = framework.empty_like(arguments.q);
-    args.o = tensor_of(framework.read("out", out));
+    const Array made = framework.read("out", out);
+    args.o = is_ragged(arguments) ? rows_tensor_of(made) : tensor_of(made);
   }
   nb::object lse;
   if (return_lse) {
-    lse = framework.empty_float32(nb::make_tuple(args.batch, args.heads_q, args.seqlen_q), arguments.q);
+    lse = framework.empty_float32(is_ragged(arguments) ? nb::make_tuple(args.heads_q, args.total_q)
+                                                       : nb::make_tuple(args.batch, args.heads_q, args.seqlen_q),
+                                  arguments.q);
     args.lse = pointer<float>(framework.read("softmax_lse", lse).address);
   }
   framework.launch(&attune_decode, args, first.array.device);

@@ -8,6 +8,8 @@ namespace attune::python {
 /// Each as the caller passed it.
 struct DecodeArguments {
   nanobind::handle q;
+  nanobind::handle cu_seqlens_q;  ///< an array or None, with it max_seqlen_q
+  nanobind::handle max_seqlen_q;  ///< an integer or None
   nanobind::handle k_cache;
   nanobind::handle v_cache;
   nanobind::handle k;  ///< an array or None, as is what follows

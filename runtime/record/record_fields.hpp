@@ -74,7 +74,9 @@ constexpr auto record_fields() {
         record_field<extent>("seqlen_new", &DecodeProblem::seqlen_new),
         record_field<option>("rotary", &DecodeProblem::rotary),
         record_field<option>("rotary_dim", &DecodeProblem::rotary_dim),
-        record_field<extent>("rotations", &DecodeProblem::rotations));
+        record_field<extent>("rotations", &DecodeProblem::rotations),
+        record_field<option>("ragged", &DecodeProblem::ragged),
+        record_field<extent>("total_q", &DecodeProblem::total_q));
   } else if constexpr (std::is_same_v<OneProblem, StoreProblem>) {
     return std::tuple(
         record_field<named>("dtype", &StoreProblem::dtype), record_field<size>("batch", &StoreProblem::batch),

@@ -15,8 +15,9 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// The keys of a sequence, whatever the array says; none beyond the batch.
-__device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch) {
+// The keys of a sequence, whatever the array says; none beyond the batch, and none where the sequence has no query in
+// the tile that begins at `first_row`.
+__device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch, int first_row) {
   int seqlen = params.max_seqlen_k;
   if (batch >= params.batch) {
     seqlen = 0;
@@ -25,12 +26,14 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
     const int given = (before < seqlen ? before : seqlen) + params.seqlen_new;
     seqlen = given < 0 ? 0 : given < seqlen ? given : seqlen;
   }
-  return {params.seqlen_q, seqlen, params.window_left, params.window_right};
+  const Queries queries(params, batch);
+  if (!queries.reach(params, first_row)) seqlen = 0;
+  return {queries.count, seqlen, params.window_left, params.window_right};
 }
 
 // The same where all lanes of a warp ask for one sequence.
-__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch) {
-  Visible visible = visible_of(params, batch);
+__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch, int first_row) {
+  Visible visible = visible_of(params, batch, first_row);
   visible.seqlen_k = uniform(visible.seqlen_k);
   return visible;
 }
@@ -48,12 +51,14 @@ struct Stretch {
 
 // All sequences' stretches one after the other, cut into `parts` whose lengths differ by one at most.
 struct Stream {
+  int first_row;
   int B_c;
   int each;  // blocks of a part, ...
   int more;  // and of as many parts one more
 
   // All lanes of a warp together.
-  __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int B_c) : B_c(B_c) {
+  __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int first_row, int B_c)
+      : first_row(first_row), B_c(B_c) {
     const int total = before(params, params.batch);
     each = total / params.parts;
     more = total - each * params.parts;
@@ -64,7 +69,7 @@ struct Stream {
     int blocks = 0;
 #pragma unroll 1
     for (int b = static_cast<int>(lane_index()); b < batch; b += warp_size) {
-      blocks += Stretch(visible_of(params, b), B_c).blocks;
+      blocks += Stretch(visible_of(params, b, first_row), B_c).blocks;
     }
     return uniform(sum_of_lanes(blocks));
   }
@@ -80,7 +85,7 @@ struct Stream {
   __device__ __forceinline__ int find(const AttuneDecodeParams& params, int& position) const {
 #pragma unroll 1
     for (int b = 0;; b += warp_size) {
-      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index())), B_c).blocks;
+      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index()), first_row), B_c).blocks;
       const int end = sum_up_to_lane(blocks);
       const int total = uniform(shuffle_from(end, warp_size - 1));
       if (position < total) {
@@ -103,13 +108,14 @@ struct Cursor {
   int left;    // blocks of the part from this one on
   bool whole;  // the part has the whole sequence
   int slot;    // where partial results go
+  int first_row;
 
-  // The part of this thread block, blockIdx.y. All lanes of a warp together.
-  __device__ __forceinline__ explicit Cursor(const AttuneDecodeParams& params) {
+  // The part of this thread block, blockIdx.y, for the rows of its tile. All lanes of a warp together.
+  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row) {
     const int part = static_cast<int>(block_index().y);
     if (params.splits > 0) {
       batch = part / params.splits;
-      visible = visible_of_warp(params, batch);
+      visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
       const int each = (stretch.blocks + params.splits - 1) / params.splits;
       const int begin = part % params.splits * each;
@@ -119,12 +125,12 @@ struct Cursor {
       whole = params.splits == 1;
       slot = part;
     } else {
-      const Stream stream(params, B_c);
+      const Stream stream(params, first_row, B_c);
       int begin = stream.begin(part);
       left = stream.begin(part + 1) - begin;
       if (left == 0) return;
       batch = stream.find(params, begin);
-      visible = visible_of_warp(params, batch);
+      visible = visible_of_warp(params, batch, first_row);
       enter(begin);
     }
   }
@@ -137,7 +143,7 @@ struct Cursor {
     --left;
     if (block < end) return true;
     while (left > 0) {
-      visible = visible_of_warp(params, ++batch);
+      visible = visible_of_warp(params, ++batch, first_row);
       if (Stretch(visible, B_c).blocks > 0) {
         enter(0);
         break;

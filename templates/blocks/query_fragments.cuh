@@ -1,7 +1,6 @@
 // A tile of queries in fragments of mma.
 #pragma once
 
-#include "blocks/query_rows.cuh"
 #if variant::rotary != Rotary::none
 #include "blocks/query_rotation.cuh"
 #endif

@@ -5,6 +5,16 @@
 #include "ptx/memory.cuh"
 #include "types.h"
 
+// How many queries a sequence has, which are in every tile of rows: so there is no need to tell tiles apart.
+struct Queries {
+  int count;
+
+  __device__ __forceinline__ Queries(const AttuneDecodeParams& params, int /*batch*/) : count(params.seqlen_q) {}
+
+  __device__ __forceinline__ static int tile_of(const AttuneDecodeParams& /*params*/, int /*row*/) { return 0; }
+  __device__ __forceinline__ bool reach(const AttuneDecodeParams& /*params*/, int /*tile*/) const { return true; }
+};
+
 struct QueryRow {
   int batch;
   int head;

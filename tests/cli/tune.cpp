@@ -239,6 +239,22 @@ TEST_CASE("results of two kernels agree within rounding, row by row") {
   CHECK(contains(cli::differences(problem, own, trusted), "past the end"));
 }
 
+TEST_CASE("rows that no sequence of a ragged batch has are left alone by both kernels, and by both alone") {
+  const Problem problem{
+      .heads_q = 1, .heads_kv = 1, .seqlen_q = 4, .seqlen_k = 4, .head_dim = 64, .ragged = true, .total_q = 6};
+  cli::Outputs trusted(problem);
+  std::fill_n(trusted.o.begin(), 5 * 64, 0x3f80);
+  std::fill_n(trusted.lse.begin(), 5, 3.0F);
+  cli::Outputs own = trusted;
+  CHECK(cli::differences(problem, own, trusted).empty());
+  own.o[5 * 64] = 0x3f80;
+  CHECK(contains(cli::differences(problem, own, trusted), "1 of 6 rows differ"));
+  own = trusted;
+  own.o[7] = 0x7fff;
+  own.lse[4] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(contains(cli::differences(problem, own, trusted), "2 of 6 rows differ"));
+}
+
 TEST_CASE("the progress line is a bar with what is done") {
   CHECK(cli::progress_line(
             {.to_build = 412, .built = 300, .rejected = 3, .problems = 51, .finished = 21, .last = "", .left = 252}) ==

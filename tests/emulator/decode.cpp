@@ -14,6 +14,7 @@
 #include "runtime/error.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/decode_image.hpp"
+#include "tests/harness/random_prefill.hpp"
 
 namespace attune::emulator_tests {
 namespace {
@@ -23,6 +24,7 @@ using testing::DecodeImage;
 using testing::only_sequence;
 using testing::random_append_case;
 using testing::random_decode_case;
+using testing::random_ragged_case;
 
 /// The shipped kernels, compiled on first need.
 class Kernels {
@@ -46,9 +48,11 @@ class Kernels {
     DecodeProblem plain = problem;
     plain.softcap = 0;
     plain.rotary = Rotary::none;
+    plain.ragged = false;
     Variant variant = choose(decode_, plain, emulator::device()).value();
     variant.softcap = problem.softcap > 0 ? 1 : 0;
     variant.rotary = static_cast<int>(problem.rotary);
+    variant.ragged = problem.ragged ? 1 : 0;
     return variant;
   }
 
@@ -60,7 +64,10 @@ class Kernels {
       kernels.store = &kernel(kernels.store_variant);
     }
     if (!plan.combines()) return kernels;
-    kernels.combine_variant = choose(combine_, problem.merge(), emulator::device()).value();
+    CombineProblem plain = problem.merge();
+    plain.ragged = false;
+    kernels.combine_variant = choose(combine_, plain, emulator::device()).value();
+    kernels.combine_variant.ragged = problem.ragged ? 1 : 0;
     kernels.combine = &kernel(kernels.combine_variant);
     return kernels;
   }
@@ -154,6 +161,32 @@ TEST_CASE("shipped decode kernels agree with the reference on random problems, a
 
 TEST_CASE("decode with new keys, rotations and softcaps agrees with the reference on random problems") {
   check_random_problems(8, 120, random_append_case);
+}
+
+TEST_CASE("ragged decode agrees with the reference on random problems, and writes no row of no sequence") {
+  check_random_problems(9, 120, random_ragged_case);
+}
+
+TEST_CASE("whatever cu_seqlens_q holds, ragged decode stays inside its tensors") {
+  Kernels kernels;
+  Random random(10);
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    DecodeCase one = random_ragged_case(random, 200);
+    one.problem.dtype = Dtype::bf16;
+    one.problem.head_dim = 64;
+    const DecodeImage image(one, i + 1);
+    HostMemory memory(image);
+    attune_decode_args args = memory.args(image);
+    std::vector<std::int32_t> cu_seqlens_q = one.cu_seqlens_q;
+    testing::make_wild(random, cu_seqlens_q, one.problem.total_q);
+    args.cu_seqlens_q = cu_seqlens_q.data();
+    CAPTURE(one.text());
+    const std::string fault = run(kernels, one.problem, args, i + 1);
+    // Two sequences that are told of the same rows both write them: wrong numbers, which is what they asked for.
+    const bool stays_inside = fault.empty() || fault.find("race: writes") != std::string::npos;
+    CHECK_MESSAGE(stays_inside, fault);
+    CHECK(memory.output(image).surroundings_intact);
+  }
 }
 
 TEST_CASE("with a number of splits a sequence has the same bits alone and in a batch") {

@@ -123,6 +123,10 @@ TEST_CASE("decode with new keys, rotations and softcaps agrees with the referenc
   check_random_problems(12, 300, testing::random_append_case);
 }
 
+TEST_CASE("ragged decode agrees with the reference on 200 random problems, and writes no row of no sequence") {
+  check_random_problems(13, 200, testing::random_ragged_case);
+}
+
 TEST_CASE("ten runs of decode on the same inputs give the same bits") {
   const TestRegistry registry;
   for (const int splits : {0, 1, 7}) {

@@ -44,10 +44,16 @@ int DecodeCase::keys_before(int sequence) const {
   return std::clamp(lengths[static_cast<std::size_t>(sequence)], 0, problem.max_seqlen_k);
 }
 
+std::pair<int, int> DecodeCase::queries_of(int sequence) const {
+  if (!problem.ragged) return {sequence * problem.seqlen_q, (sequence + 1) * problem.seqlen_q};
+  const auto begin = cu_seqlens_q.begin() + sequence;
+  return {begin[0], std::min(begin[1], begin[0] + problem.seqlen_q)};
+}
+
 std::string DecodeCase::text() const {
-  return fmt::format("{} page_size {} lengths {}{}{}{}", problem.text(), problem.page_size, fmt::join(lengths, ","),
-                     heads_outermost ? " heads outermost" : "", has_table ? " table" : "",
-                     has_lengths ? "" : " no lengths");
+  return fmt::format("{} page_size {} lengths {} cu_seqlens_q {}{}{}{}", problem.text(), problem.page_size,
+                     fmt::join(lengths, ","), fmt::join(cu_seqlens_q, ","), heads_outermost ? " heads outermost" : "",
+                     has_table ? " table" : "", has_lengths ? "" : " no lengths");
 }
 
 DecodeCase random_decode_case(Random& random, int most_keys) {
@@ -123,6 +129,29 @@ DecodeCase random_append_case(Random& random, int most_keys) {
   return one;
 }
 
+DecodeCase random_ragged_case(Random& random, int most_keys) {
+  struct Kind {
+    Dtype dtype;
+    int head_dim;
+  };
+  constexpr std::array kinds{Kind{Dtype::bf16, 64}, Kind{Dtype::fp16, 128}, Kind{Dtype::bf16, 256},
+                             Kind{Dtype::fp16, 40}};
+  DecodeCase one = random_decode_case(random, most_keys);
+  DecodeProblem& problem = one.problem;
+  const Kind kind = one_of(random, kinds);
+  problem.dtype = kind.dtype;
+  problem.head_dim = kind.head_dim;
+  problem.ragged = true;
+  one.cu_seqlens_q.push_back(up_to(random, 3) == 0 ? 2 : 0);
+  for (int i = 0; i < problem.batch; ++i) {
+    // Of more queries than the longest is said to have only so many count.
+    const int queries = up_to(random, 9) == 0 ? problem.seqlen_q + 2 : up_to(random, problem.seqlen_q);
+    one.cu_seqlens_q.push_back(one.cu_seqlens_q.back() + queries);
+  }
+  problem.total_q = one.cu_seqlens_q.back() + (up_to(random, 3) == 0 ? 3 : 0);
+  return one;
+}
+
 attune_decode_args only_sequence(attune_decode_args args, int sequence) {
   args.batch = 1;
   args.q.data = static_cast<std::uint16_t*>(args.q.data) + sequence * args.q.stride_batch;
@@ -139,12 +168,15 @@ attune_decode_args only_sequence(attune_decode_args args, int sequence) {
 }
 
 std::size_t DecodeImage::rows() const {
-  return static_cast<std::size_t>(case_.problem.batch) * case_.problem.heads_q * case_.problem.seqlen_q;
+  const DecodeProblem& problem = case_.problem;
+  return static_cast<std::size_t>(problem.stored_sequences()) * problem.heads_q * problem.stored_queries();
 }
 
 DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(one)) {
   const DecodeProblem& problem = case_.problem;
   Random random(seed);
+  lengths_ = case_.lengths;
+  lengths_.insert(lengths_.end(), case_.cu_seqlens_q.begin(), case_.cu_seqlens_q.end());
   place_pages(random);
   const std::size_t q_elements = rows() * problem.head_dim;
   const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
@@ -264,8 +296,8 @@ std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
   const bool in_order = problem.window_left >= 0 || problem.window_right >= 0;
   std::vector<std::uint16_t> queries;
   std::size_t offset = guard;
-  for (int sequence = 0; sequence < problem.batch; ++sequence) {
-    for (int query = 0; query < problem.seqlen_q; ++query) {
+  for (int sequence = 0; sequence < problem.stored_sequences(); ++sequence) {
+    for (int query = 0; query < problem.stored_queries(); ++query) {
       const std::int64_t before = case_.lengths[static_cast<std::size_t>(sequence)];
       for (int head = 0; head < problem.heads_q; ++head, offset += problem.head_dim) {
         const auto row = rotated_row(rotation(), row_at(in_, offset), before + (in_order ? query : 0));
@@ -286,7 +318,7 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   const DecodeProblem& problem = case_.problem;
   const std::int64_t dim = problem.head_dim;
   const auto queries = [&](void* memory) {
-    return attune_tensor{static_cast<std::uint16_t*>(memory) + guard, dim * problem.heads_q * problem.seqlen_q,
+    return attune_tensor{static_cast<std::uint16_t*>(memory) + guard, dim * problem.heads_q * problem.stored_queries(),
                          dim * problem.heads_q, dim};
   };
   const auto cache = [&](std::size_t first) {
@@ -302,6 +334,8 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   args.v = cache(v_first_);
   args.o = queries(out);
   args.lse = static_cast<float*>(lse) + guard;
+  if (problem.ragged) args.cu_seqlens_q = static_cast<const std::int32_t*>(lengths) + problem.batch;
+  args.total_q = problem.total_q;
   args.seqlens_k = case_.has_lengths ? static_cast<const std::int32_t*>(lengths) : nullptr;
   args.block_table = case_.has_table ? static_cast<const std::int32_t*>(table) : nullptr;
   args.batch = problem.batch;
@@ -361,14 +395,24 @@ template <class Attention>
 ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) const {
   const DecodeProblem& problem = case_.problem;
   const std::size_t dim = problem.head_dim;
-  ReferenceOutput all{.o = std::vector<double>(rows() * dim, 0.0),
-                      .lse = std::vector<double>(rows(), -std::numeric_limits<double>::infinity())};
+  constexpr double nobodys = std::numeric_limits<double>::quiet_NaN();
+  ReferenceOutput all{.o = std::vector<double>(rows() * dim, nobodys), .lse = std::vector<double>(rows(), nobodys)};
   const std::vector<std::uint16_t> memory = with_new_keys();
   const std::vector<std::uint16_t> queries = rotated_queries();
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     const int length = case_.length(sequence);
-    for (int query = 0; query < problem.seqlen_q; ++query) {
-      const int position = query + length - problem.seqlen_q;
+    const auto [begin, after] = case_.queries_of(sequence);
+    for (int query = 0; query < after - begin; ++query) {
+      const std::size_t row = static_cast<std::size_t>(begin + query) * problem.heads_q;
+      const auto lse_of = [&](int head) -> double& {
+        const std::size_t place = problem.ragged
+                                      ? std::size_t{1} * head * problem.total_q + begin + query
+                                      : (std::size_t{1} * sequence * problem.heads_q + head) * problem.seqlen_q + query;
+        return all.lse[place];
+      };
+      std::fill_n(all.o.begin() + static_cast<std::ptrdiff_t>(row * dim), problem.heads_q * dim, 0.0);
+      for (int head = 0; head < problem.heads_q; ++head) lse_of(head) = -std::numeric_limits<double>::infinity();
+      const int position = query + length - (after - begin);
       const int first = problem.window_left < 0 ? 0 : std::max(0, position - problem.window_left);
       const int end = problem.window_right < 0 ? length : std::min(length, position + problem.window_right + 1);
       if (end <= first) continue;
@@ -381,7 +425,6 @@ ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) 
           v.insert(v.end(), memory.begin() + v_first_ + offset, memory.begin() + v_first_ + offset + dim);
         }
       }
-      const std::size_t row = (static_cast<std::size_t>(sequence) * problem.seqlen_q + query) * problem.heads_q;
       const HostTensor q{queries.data() + row * dim, 0, 0, problem.head_dim};
       const Problem one{.dtype = problem.dtype,
                         .heads_q = problem.heads_q,
@@ -394,10 +437,7 @@ ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) 
       };
       const ReferenceOutput output = attention(one, q, keys(k), keys(v), scale, 1);
       std::ranges::copy(output.o, all.o.begin() + static_cast<std::ptrdiff_t>(row * dim));
-      for (int head = 0; head < problem.heads_q; ++head) {
-        const std::size_t to = (static_cast<std::size_t>(sequence) * problem.heads_q + head) * problem.seqlen_q + query;
-        all.lse[to] = output.lse[static_cast<std::size_t>(head)];
-      }
+      for (int head = 0; head < problem.heads_q; ++head) lse_of(head) = output.lse[static_cast<std::size_t>(head)];
     }
   }
   return all;

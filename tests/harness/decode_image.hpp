@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attune/attune.h"
@@ -19,6 +20,7 @@ struct DecodeCase {
   std::vector<std::int32_t> lengths;  ///< one for each sequence, as the device sees them
   bool heads_outermost = false;       ///< in a page
   bool has_table = true;
+  std::vector<std::int32_t> cu_seqlens_q = {};  ///< of a ragged batch
   bool has_lengths = true;  ///< else every sequence has max_seqlen_k keys, and `lengths` says so too
 
   /// The keys of a sequence, those that the call appends among them.
@@ -26,6 +28,9 @@ struct DecodeCase {
 
   /// Those that are there before.
   [[nodiscard]] int keys_before(int sequence) const;
+
+  /// Which rows of Q and O a sequence has: from first up to second.
+  [[nodiscard]] std::pair<int, int> queries_of(int sequence) const;
 
   [[nodiscard]] std::string text() const;
 };
@@ -35,6 +40,9 @@ DecodeCase random_decode_case(Random& random, int most_keys);
 
 /// Of kinds that the library compiles few kernels for: with new keys, rotated or not, and softcaps.
 DecodeCase random_append_case(Random& random, int most_keys);
+
+/// Of ragged batches, in which rows may belong to no sequence and sequences may have none.
+DecodeCase random_ragged_case(Random& random, int most_keys);
 
 /// The call for one of its sequences.
 attune_decode_args only_sequence(attune_decode_args args, int sequence);
@@ -50,7 +58,8 @@ class DecodeImage {
     return in_;
   }  ///< the memory that holds all that is read, and the cache
   [[nodiscard]] const std::vector<std::int32_t>& table() const { return table_; }
-  [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return case_.lengths; }
+  /// Behind the lengths stands cu_seqlens_q.
+  [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
   [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
   [[nodiscard]] std::vector<float> poisoned_lse() const;
 
@@ -58,7 +67,7 @@ class DecodeImage {
   [[nodiscard]] attune_decode_args args(void* in, void* out, void* lse, const void* table, const void* lengths) const;
 
   struct Output {
-    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q x heads_q x head_dim
+    std::vector<std::uint16_t> o;  ///< contiguous, as the problem has Q
     std::vector<float> lse;
     std::vector<std::uint16_t> in;
     bool surroundings_intact = true;  ///< nothing but O and LSE was written
@@ -92,6 +101,7 @@ class DecodeImage {
   std::size_t cos_first_ = 0;
   std::size_t sin_first_ = 0;
   std::vector<std::uint16_t> in_;
+  std::vector<std::int32_t> lengths_;
   std::vector<std::int32_t> table_;  ///< batch x table_width; what a call without a table means, too
 };
 

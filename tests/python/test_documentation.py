@@ -38,6 +38,8 @@ CACHE_OPTIONS = {  # of its function for a cache, those that are served, and out
     "return_softmax_lse": False,
     "out": None,
     "check_tables": False,
+    "cu_seqlens_q": None,
+    "max_seqlen_q": None,
 }
 
 

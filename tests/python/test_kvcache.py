@@ -42,6 +42,47 @@ def test_agrees_with_float64(dtype, sizes, options, page_size):
     )
 
 
+@pytest.mark.parametrize("page_size", [None, 16])
+@pytest.mark.parametrize("num_splits", [0, 1, 3])
+def test_ragged_queries_agree_with_float64(dtype, page_size, num_splits):
+    q, k, v = problem(dtype, seqlen_q=5, heads_q=8)
+    counts = (2, 5, 0, 1)
+    starts = int32(np.cumsum((0, *counts)))
+    ragged = np.concatenate([q[i, -count:] for i, count in enumerate(counts) if count > 0])
+    options = {"cache_seqlens": int32(LENGTHS), "cu_seqlens_q": starts, "max_seqlen_q": 5}
+    cache = (k, v)
+    if page_size is not None:
+        *cache, options["block_table"] = paged(k, v, page_size)
+    out, lse = attend(ragged, *cache, causal=True, num_splits=num_splits, **options)
+    assert out.shape == ragged.shape
+    assert lse.shape == (8, sum(counts))
+    # Queries stand at the end of their keys, however many there are.
+    for i, count in enumerate(counts):
+        if count > 0:
+            rows = slice(starts[i], starts[i + 1])
+            one = (out[rows][None], lse[:, rows][None])
+            arrays = (ragged[rows][None], k[i : i + 1], v[i : i + 1])
+            assert_attends(one, *arrays, LENGTHS[i : i + 1], causal=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_seqlen_q": None}, "cu_seqlens_q and max_seqlen_q go together; one of them is None"),
+        ({"cu_seqlens_q": None}, "q has shape (8, 4, 64); it must be (batch, seqlen_q, heads_q,"),
+        ({"cu_seqlens_q": np.zeros(5)}, "cu_seqlens_q"),
+        ({"max_seqlen_q": 17}, "seqlen_q is 17; it must be from 0 to 16"),
+        ({"k": np.zeros((4, 1, 2, 64), "float16")}, "k is given with cu_seqlens_q; store_kvcache"),
+    ],
+)
+def test_wrong_ragged_queries(change, message):
+    _, k, v = problem()
+    q = np.zeros((8, 4, 64), "float16")
+    arguments = {"cu_seqlens_q": int32([0, 2, 4, 6, 8]), "max_seqlen_q": 2} | change
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        attend(q, k, v, **arguments)
+
+
 @pytest.mark.parametrize(("given", "length"), [(None, 150), (70, 70), (np.int64(1), 1), (0, 0)])
 @pytest.mark.parametrize("page_size", [None, 30])
 def test_one_length_for_all(given, length, page_size):

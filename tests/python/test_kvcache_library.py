@@ -5,6 +5,7 @@ Without a GPU the kernels run in the emulator, behind the same operator.
 
 import inspect
 
+import numpy as np
 import pytest
 from cached import LENGTHS, assert_attends, int32, paged, problem
 from test_store import angles
@@ -46,6 +47,26 @@ def test_agrees_with_float64(torch_device, page_size):
     out, lse = library.flash_attn_with_kvcache(*copies, return_softmax_lse=True, **options)
     assert_attends(arrays(out, lse), q, k, v, LENGTHS, causal=True, window=(40, 0), scale=0.2)
     assert torch.equal(library.flash_attn_with_kvcache(*copies, **options), out)
+
+
+def test_ragged_queries_are_those_of_the_package(torch_device):
+    q, k, v = problem(seqlen_q=3)
+    ragged = np.concatenate([q[0, :2], q[1], q[3, :1]])
+    starts = int32([0, 2, 5, 5, 6])
+    options = {"causal": True, "return_softmax_lse": True, "max_seqlen_q": 3}
+    expected = attune.flash_attn_with_kvcache(
+        ragged, k, v, cache_seqlens=int32(LENGTHS), cu_seqlens_q=starts, num_splits=2, **options
+    )
+    tensors_of = tensors(torch_device, ragged, k, v, int32(LENGTHS), starts)
+    found = library.flash_attn_with_kvcache(
+        *tensors_of[:3],
+        cache_seqlens=tensors_of[3],
+        cu_seqlens_q=tensors_of[4],
+        num_splits=2,
+        **options,
+    )
+    for one, other in zip(arrays(*found), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-3)
 
 
 def test_one_length_and_places_in_a_larger_cache(torch_device):

@@ -104,6 +104,11 @@ TEST_CASE("every bad field of a decode call gets a status and a message that nam
       {"seqlens_k is 0x6001; it must be a multiple of 4 bytes", [](auto& a) { a.seqlens_k = ints(0x6001); }},
       {"block_table is 0x7003; it must be a multiple of 4 bytes", [](auto& a) { a.block_table = ints(0x7003); }},
       {"workspace is 0x8008; it must be a multiple of 16 bytes", [](auto& a) { a.workspace = address(0x8008); }},
+      {"seqlen_new is 2; calls of a ragged batch append no keys",
+       [](auto& a) { a.cu_seqlens_q = ints(0xd000), a.total_q = 5; }},
+      {"total_q is -1; it must be from 0 to", [](auto& a) { a.cu_seqlens_q = ints(0xd000), a.total_q = -1; }},
+      {"cu_seqlens_q is 0xd002; it must be a multiple of 4 bytes",
+       [](auto& a) { a.cu_seqlens_q = ints(0xd002), a.seqlen_new = 0, a.rotary = ATTUNE_ROTARY_NONE; }},
       {"block_table is null; it must name the pages where table_width is 63", [](auto& a) { a.block_table = nullptr; }},
       {"pages is 1; without a block_table it must be at least batch, which is 2",
        [](auto& a) { a.block_table = nullptr, a.table_width = 1, a.page_size = 1000, a.pages = 1; }},
@@ -175,12 +180,19 @@ TEST_CASE("of a smaller, older decode call nothing behind its end is looked at")
   const RegistryHandle registry;
   attune_decode_args args = good_call().args();
   args.softcap = std::nanf("");
-  args.seqlen_new = args.rotations = args.check_tables = -1;
+  args.seqlen_new = args.rotations = args.check_tables = args.total_q = -1;
+  args.cu_seqlens_q = ints(1);
   args.k_new.data = nullptr;
   args.struct_size = offsetof(attune_decode_args, splits) + sizeof(args.splits);
   CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
   --args.struct_size;
   CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_INVALID_ARGUMENT);
+  // One that knows of tables to check, but of no ragged batches.
+  attune_decode_args middle = good_call().args();
+  middle.total_q = -1;
+  middle.cu_seqlens_q = ints(1);
+  middle.struct_size = offsetof(attune_decode_args, check_tables) + sizeof(args.check_tables);
+  CHECK(attune_decode_prepare(registry.get(), &middle) == ATTUNE_NO_DEVICE);
 }
 
 TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
@@ -193,6 +205,11 @@ TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
   args.seqlen_q = args.seqlen_new = 0;
   args.rotary = ATTUNE_ROTARY_NONE;
   CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_OK);
+  attune_decode_args ragged = args;
+  ragged.seqlen_q = 3;
+  ragged.cu_seqlens_q = ints(0xd000);
+  ragged.total_q = 0;
+  CHECK(attune_decode(registry.get(), &ragged, nullptr) == ATTUNE_OK);
   args.seqlen_new = 2;  // keys to store
   CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_NO_DEVICE);
 }
@@ -204,6 +221,8 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   call.shape.softcap = 30;
   CHECK(call.args().check_tables == 0);
   call.check_tables = true;
+  call.cu_seqlens_q = ints(0xd000);
+  call.shape.total_q = 5;
   const attune_decode_args args = call.args();
   CHECK(args.struct_size == sizeof(args));
   CHECK(args.dtype == ATTUNE_FP16);
@@ -221,6 +240,8 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   CHECK(args.splits == 2);
   CHECK(args.softcap == 30);
   CHECK(args.check_tables == 1);
+  CHECK(args.cu_seqlens_q == address(0xd000));
+  CHECK(args.total_q == 5);
   CHECK(args.seqlen_new == 2);
   CHECK(args.k_new.data == address(0x9000));
   CHECK(args.v_new.data == address(0xa000));

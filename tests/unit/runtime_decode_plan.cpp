@@ -66,6 +66,11 @@ TEST_CASE("a decode problem says what it is") {
   CHECK(other.text() == "decode fp16 d128 b4 hq32 hk8 lq1 lk4096 splits3 left128 right0 softcap30 new1 interleaved64");
   CHECK(other.store().text() == "store_kv fp16 d128 b4 hk8 t1 pages2000 page16 interleaved64");
   CHECK(typical.merge().text() == "combine bf16 d128");
+  DecodeProblem ragged = typical;
+  ragged.ragged = true;
+  ragged.total_q = 7;
+  CHECK(ragged.text() == typical.text() + " ragged tq7");
+  CHECK(ragged.merge().text() == "combine bf16 d128 ragged");
 }
 
 TEST_CASE("every field of a decode problem is held to what kernels take") {
@@ -106,6 +111,21 @@ TEST_CASE("the kernel has the least padding, then the rows that the problem need
   CHECK(chosen(96, 1, false) == "decode_sm80_bf16_d128_r16_c64_w4_s3");
   CHECK(chosen(40, 1) == "decode_sm80_bf16_d64_r16_c128_w4_s2_paged");
   CHECK(chosen(160, 16) == "decode_sm80_bf16_d256_r16_c64_w4_s1_paged");
+}
+
+TEST_CASE("a ragged batch is served by kernels for it alone, and they serve no other") {
+  DecodeProblem ragged = typical;
+  ragged.ragged = true;
+  ragged.total_q = 7;
+  CHECK_FALSE(choose(shipped(Operation::decode), ragged, h200));
+  CHECK_FALSE(choose(shipped(Operation::combine), ragged.merge(), h200));
+  const Variant own = variant_to_generate(ragged, h200);
+  CHECK(own.name() == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_ragged");
+  CHECK(variant_to_generate(ragged.merge(), h200).name() == "combine_bf16_d128_w4_ragged");
+  CHECK(refusals(own, ragged, h200).empty());
+  CHECK(refusals(own, typical, h200).size() == 1);
+  CHECK(ragged.key() != typical.key());
+  CHECK(ragged.merge().key() != typical.merge().key());
 }
 
 TEST_CASE("no operation is served by another's kernels") {

@@ -82,6 +82,8 @@ const DecodeProblem decode{.dtype = Dtype::fp16,
                            .rotary_dim = 32,
                            .rotations = 4000};
 
+const DecodeProblem ragged_decode{.seqlen_q = 4, .max_seqlen_k = 3000, .page_size = 3000, .ragged = true, .total_q = 3};
+
 const StoreProblem store{.dtype = Dtype::fp16,
                          .batch = 3,
                          .tokens = 20,
@@ -99,11 +101,9 @@ const MergeProblem merge{.dtype = Dtype::fp16, .batch = 3, .seqlen = 20, .heads 
 }  // namespace
 
 TEST_CASE("a line keeps every field of every kind of problem, and the calls") {
-  std::vector<Recorded> all{{.problem = prefill, .calls = 1},
-                            {.problem = decode, .calls = 0},
-                            {.problem = store, .calls = 1LL << 40},
-                            {.problem = merge, .calls = 7},
-                            {.problem = CheckProblem{}, .calls = 2}};
+  std::vector<Recorded> all{{.problem = prefill, .calls = 1},       {.problem = decode, .calls = 0},
+                            {.problem = ragged_decode, .calls = 4}, {.problem = store, .calls = 1LL << 40},
+                            {.problem = merge, .calls = 7},         {.problem = CheckProblem{}, .calls = 2}};
   // And of the usual ones, most of whose fields are left out.
   for (const MetProblem& usual :
        {MetProblem(Problem{}), MetProblem(DecodeProblem{}), MetProblem(StoreProblem{}), MetProblem(MergeProblem{})}) {

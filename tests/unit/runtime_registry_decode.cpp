@@ -125,6 +125,27 @@ TEST_CASE("a softcap takes the softmax's place in the scale, in a kernel of its 
   CHECK(Bench::fake().last_launch.decode_params.cap_scale == doctest::Approx(2 * 0.5 * std::numbers::log2e / 20));
 }
 
+TEST_CASE("a ragged batch has kernels of its own, which are told where its queries are") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  api::Decode call = call_of(3);
+  call.cu_seqlens_q = static_cast<const std::int32_t*>(address(0xd000));
+  call.shape.total_q = 5;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().launches == 2);
+  const AttuneDecodeParams& params = Bench::fake().last_launch.decode_params;
+  CHECK(params.cu_seqlens_q == address(0xd000));
+  CHECK(params.total_q == 5);
+  CHECK(params.tile_rows == 16);
+  CHECK(Bench::fake().loads == 2);
+  call.cu_seqlens_q = nullptr;
+  Bench::fake().launches = 0;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().loads == 4);
+  CHECK(Bench::fake().last_launch.decode_params.cu_seqlens_q == nullptr);
+}
+
 TEST_CASE("new keys are stored by a launch before, beside whose end decode begins") {
   if (!can_serve()) return;
   const Bench bench;

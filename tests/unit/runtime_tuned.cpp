@@ -65,7 +65,7 @@ std::vector<TunedProblem> all_kinds() {
   prefills[4].causal = false;
   prefills[4].paged = true;
   prefills[4].page_size = 16;
-  std::vector<DecodeProblem> decodes(5, decode(3, 777));
+  std::vector<DecodeProblem> decodes(6, decode(3, 777));
   decodes[1].equal_lengths = true;
   decodes[2].splits = 4;
   decodes[2].window_left = 100;
@@ -73,6 +73,8 @@ std::vector<TunedProblem> all_kinds() {
   decodes[3].table_width = 13;
   decodes[4].rotary = Rotary::halves;
   decodes[4].softcap = 1;
+  decodes[5].ragged = true;
+  decodes[5].total_q = 2;
   std::vector<TunedProblem> all;
   for (const Problem& problem : prefills) all.emplace_back(tuned_problem(problem));
   for (const DecodeProblem& problem : decodes) all.emplace_back(tuned_problem(problem));

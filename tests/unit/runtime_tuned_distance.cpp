@@ -68,6 +68,13 @@ TEST_CASE("with a window keys are those that a query sees, and a ragged batch ha
   Problem half = ragged;
   half.total_q = half.total_k = 2 * 4096;
   CHECK(between(ragged, half) == doctest::Approx(1.5));
+  DecodeProblem drafts = decode(4, 4096);
+  drafts.seqlen_q = 8;
+  drafts.ragged = true;
+  drafts.total_q = 8;
+  DecodeProblem longer = drafts;
+  longer.total_q = 16;
+  CHECK(between(drafts, longer) > 0);
 }
 
 TEST_CASE("element type, head dimensions, mask and features are never other ones") {
@@ -87,7 +94,7 @@ TEST_CASE("element type, head dimensions, mask and features are never other ones
   same.batch = 7;
   CHECK(alike(base, same));
   const DecodeProblem decoded = decode(4, 4096);
-  std::vector<DecodeProblem> decodes(8, decoded);
+  std::vector<DecodeProblem> decodes(9, decoded);
   decodes[0].dtype = Dtype::fp16;
   decodes[1].head_dim = 64;
   decodes[2].window_left = 10;
@@ -96,6 +103,7 @@ TEST_CASE("element type, head dimensions, mask and features are never other ones
   decodes[5].equal_lengths = true;
   decodes[6].splits = 2;
   decodes[7].rotary = Rotary::halves;
+  decodes[8].ragged = true;
   for (const DecodeProblem& other : decodes) CHECK_FALSE(alike(decoded, other));
 }
 

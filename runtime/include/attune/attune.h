@@ -190,6 +190,12 @@ typedef struct attune_decode_args {
    * says are used (0 to pages - 1), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on the first that is
    * wrong. Not while the stream is captured. */
   int32_t check_tables;
+  /* A ragged batch: sequence i has the queries from row cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, at most
+   * seqlen_q of them, and maybe none; rows of no sequence are not written. q and o are then total_q x heads_q x
+   * head_dim (stride_batch does not count), lse is heads_q x total_q. Wrong entries give wrong numbers, but no access
+   * outside the tensors. Not together with new keys. Null: each sequence has seqlen_q */
+  const int32_t* cu_seqlens_q; /* batch + 1, contiguous, device memory */
+  int32_t total_q;
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and

@@ -221,6 +221,7 @@ struct DecodeShape {
   Rotary rotary = Rotary::none;   ///< of these keys and of the queries (attune_decode_args says to which positions)
   std::int32_t rotary_dim = 0;    ///< the first columns, which are rotated: a multiple of 16, at most head_dim
   std::int32_t rotations = 0;     ///< rows of rotary_cos and rotary_sin
+  std::int32_t total_q = 0;       ///< rows of q and o where cu_seqlens_q says which of them a sequence has
 };
 
 /// One call of decode: attention of few queries to a cache. Query i of a sequence stands at i + seqlen_k - seqlen_q.
@@ -241,6 +242,9 @@ struct Decode {
   const void* rotary_cos = nullptr;  ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
   bool check_tables = false;  ///< first checks seqlens_k and block_table, and waits for that
+  const std::int32_t* cu_seqlens_q =
+      nullptr;  ///< batch + 1, device memory: sequences of up to seqlen_q queries each, one
+                ///< after the other, and lse is heads_q x total_q; null: all have seqlen_q
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -279,6 +283,8 @@ struct Decode {
     result.rotary_dim = shape.rotary_dim;
     result.rotations = shape.rotations;
     result.check_tables = check_tables ? 1 : 0;
+    result.cu_seqlens_q = cu_seqlens_q;
+    result.total_q = shape.total_q;
     return result;
   }
 };

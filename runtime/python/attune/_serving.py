@@ -27,6 +27,8 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
     out: Array | None = None,
     check_tables: bool = False,
+    cu_seqlens_q: Array | None = None,
+    max_seqlen_q: int | None = None,
 ) -> Array | tuple[Array, Array]:
     """Attention of a few queries of each sequence to keys and values in a cache: decoding.
 
@@ -70,11 +72,17 @@ def flash_attn_with_kvcache(
         check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
             lead nowhere outside the cache, and wait for that: for debugging. Not while a CUDA graph
             is captured.
+        cu_seqlens_q: (batch + 1,), int32, on the device of q: a ragged batch, in which q is (total_q,
+            heads_q, head_dim) and sequence i has its rows from cu_seqlens_q[i] up to
+            cu_seqlens_q[i + 1]; rows of no sequence are not written. Without k. None: each sequence
+            has as many queries.
+        max_seqlen_q: With cu_seqlens_q: no sequence has more queries; at most 16.
 
     Returns:
         An array like q, which is out if that was given; with return_softmax_lse a tuple
-        (out, softmax_lse), where softmax_lse is (batch, heads_q, seqlen_q), float32, natural
-        logarithm. A query that sees no key gives zeros, and -inf in softmax_lse.
+        (out, softmax_lse), where softmax_lse is (batch, heads_q, seqlen_q), or (heads_q, total_q) of
+        a ragged batch, float32, natural logarithm. A query that sees no key gives zeros, and -inf in
+        softmax_lse.
 
     Raises:
         NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
@@ -107,6 +115,8 @@ def flash_attn_with_kvcache(
         return_softmax_lse,
         out,
         check_tables,
+        cu_seqlens_q,
+        max_seqlen_q,
     )
     return result
 

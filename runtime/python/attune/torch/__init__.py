@@ -228,11 +228,15 @@ def flash_attn_with_kvcache(
     rotary_interleaved: bool = True,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
+    check_tables: bool = False,
+    cu_seqlens_q: torch.Tensor | None = None,
+    max_seqlen_q: int | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """attune.flash_attn_with_kvcache of PyTorch tensors, through an operator that torch.compile takes.
 
     Args:
-        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, on a CUDA device.
+        q: (batch, seqlen_q, heads_q, head_dim), or with cu_seqlens_q (total_q, heads_q, head_dim),
+            float16 or bfloat16, on a CUDA device.
         k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), or with a block_table (blocks,
             page_size, heads_kv, head_dim).
         v_cache: as k_cache.
@@ -248,13 +252,20 @@ def flash_attn_with_kvcache(
     where = (*keys, cache_batch_idx, block_table)
     how = (softmax_scale, causal, *window_size, softcap)
     if k is None and v is None and rotary_cos is None and rotary_sin is None:
-        out, softmax_lse = _ops.cached(q, k_cache, v_cache, *where, *how, num_splits)
+        queries = (cu_seqlens_q, max_seqlen_q)
+        out, softmax_lse = _ops.cached(
+            q, k_cache, v_cache, *where, *how, num_splits, check_tables, *queries
+        )
+    elif cu_seqlens_q is not None or max_seqlen_q is not None:
+        raise ValueError(
+            "k is given with cu_seqlens_q; store_kvcache writes the new keys of a ragged batch"
+        )
     else:
         _require_tensor("k", k)
         _require_tensor("v", v)
         new = (k, v, rotary_cos, rotary_sin)
         out, softmax_lse = _ops.appended(
-            q, k_cache, v_cache, *new, *where, *how, rotary_interleaved, num_splits
+            q, k_cache, v_cache, *new, *where, *how, rotary_interleaved, num_splits, check_tables
         )
     return (out, softmax_lse) if return_softmax_lse else out
 
@@ -273,6 +284,7 @@ def store_kvcache(
     rotary_cos: torch.Tensor | None = None,
     rotary_sin: torch.Tensor | None = None,
     rotary_interleaved: bool = True,
+    check_tables: bool = False,
 ) -> None:
     """attune.store_kvcache of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -303,6 +315,7 @@ def store_kvcache(
         rotary_cos,
         rotary_sin,
         rotary_interleaved,
+        check_tables,
     )
 
 

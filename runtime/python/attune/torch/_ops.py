@@ -145,6 +145,9 @@ def _cached(
     window_right: int = -1,
     softcap: float = 0.0,
     num_splits: int = 0,
+    check_tables: bool = False,
+    cu_seqlens_q: torch.Tensor | None = None,
+    max_seqlen_q: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -159,6 +162,9 @@ def _cached(
         softcap=softcap,
         num_splits=num_splits,
         return_softmax_lse=True,
+        check_tables=check_tables,
+        cu_seqlens_q=cu_seqlens_q,
+        max_seqlen_q=max_seqlen_q,
     )
     return result[0], result[1]
 
@@ -182,6 +188,7 @@ def _appended(
     softcap: float = 0.0,
     rotary_interleaved: bool = True,
     num_splits: int = 0,
+    check_tables: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -201,6 +208,7 @@ def _appended(
         rotary_interleaved=rotary_interleaved,
         num_splits=num_splits,
         return_softmax_lse=True,
+        check_tables=check_tables,
     )
     return result[0], result[1]
 
@@ -222,8 +230,8 @@ def _fake_cached(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *_: Any, **__: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     _refuse_gradients(q=q, k_cache=k_cache, v_cache=v_cache)
-    lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
-    return torch.empty_like(q), lse
+    *batch, rows, heads, _ = q.shape  # of a ragged batch there is none
+    return torch.empty_like(q), q.new_empty((*batch, heads, rows), dtype=torch.float32)
 
 
 def _store(
@@ -239,6 +247,7 @@ def _store(
     rotary_cos: torch.Tensor | None = None,
     rotary_sin: torch.Tensor | None = None,
     rotary_interleaved: bool = True,
+    check_tables: bool = False,
 ) -> None:
     store_kvcache(
         k,
@@ -253,6 +262,7 @@ def _store(
         rotary_cos=rotary_cos,
         rotary_sin=rotary_sin,
         rotary_interleaved=rotary_interleaved,
+        check_tables=check_tables,
     )
 
 
@@ -332,7 +342,8 @@ cached = _register(
     "Tensor q, Tensor k_cache, Tensor v_cache, Tensor? cache_seqlens=None, SymInt? seqlen_k=None, "
     "Tensor? cache_batch_idx=None, Tensor? block_table=None, float? softmax_scale=None, "
     "bool causal=False, int window_left=-1, int window_right=-1, float softcap=0.0, "
-    "int num_splits=0",
+    "int num_splits=0, bool check_tables=False, Tensor? cu_seqlens_q=None, "
+    "SymInt? max_seqlen_q=None",
     _WITH_LSE,
     _cached,
     _fake_cached,
@@ -344,7 +355,7 @@ appended = _register(
     "Tensor? rotary_cos=None, Tensor? rotary_sin=None, Tensor? cache_seqlens=None, "
     "SymInt? seqlen_k=None, Tensor? cache_batch_idx=None, Tensor? block_table=None, "
     "float? softmax_scale=None, bool causal=False, int window_left=-1, int window_right=-1, "
-    "float softcap=0.0, bool rotary_interleaved=True, int num_splits=0",
+    "float softcap=0.0, bool rotary_interleaved=True, int num_splits=0, bool check_tables=False",
     _WITH_LSE,
     _appended,
     _fake_appended,
@@ -354,7 +365,7 @@ store = _register(
     "Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? slot_mapping=None, "
     "Tensor? cache_seqlens=None, Tensor? cache_batch_idx=None, Tensor? block_table=None, "
     "Tensor? positions=None, Tensor? rotary_cos=None, Tensor? rotary_sin=None, "
-    "bool rotary_interleaved=True",
+    "bool rotary_interleaved=True, bool check_tables=False",
     "()",
     _store,
     _fake_store,

@@ -66,6 +66,8 @@ def decode(
     return_lse: bool,
     out: Any,
     check_tables: bool,
+    cu_seqlens_q: Any,
+    max_seqlen_q: int | None,
 ) -> Any: ...
 def store(
     k: Any,

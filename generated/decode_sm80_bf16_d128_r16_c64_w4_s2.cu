@@ -499,7 +499,7 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 // --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
 // The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
 
-// How many queries a sequence has, which are in every tile of rows: so there is no need to tell tiles apart.
+// How many queries a sequence has: all have as many, so that each tile of rows holds some and none is told apart.
 struct Queries {
   int count;
 

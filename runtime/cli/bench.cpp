@@ -139,13 +139,13 @@ std::vector<Timing> measure(const Gpu& gpu, const Kernels& kernels, const tune::
 }
 
 Exit bench(const Options& options) {
+  if (options.problem && !std::visit([](const auto& one) { return report_unsound(one); }, *options.problem)) {
+    return Exit::bad_usage;
+  }
   const Found<Gpu> gpu = find_gpu();
   if (!gpu) {
     fmt::print(stderr, "attune: bench needs a GPU: {}\n", gpu.problem);
     return Exit::machine_lacks;
-  }
-  if (options.problem && !std::visit([](const auto& one) { return report_unsound(one); }, *options.problem)) {
-    return Exit::bad_usage;
   }
   const std::optional<Kernels> kernels = load_kernels(*gpu, options.specs);
   if (!kernels) return Exit::bad_usage;

@@ -5,7 +5,7 @@
 #include "ptx/memory.cuh"
 #include "types.h"
 
-// How many queries a sequence has, which are in every tile of rows: so there is no need to tell tiles apart.
+// How many queries a sequence has: all have as many, so that each tile of rows holds some and none is told apart.
 struct Queries {
   int count;
 

@@ -16,7 +16,7 @@ namespace {
 
 // The last bytes tell a file that went through a conversion of line ends.
 constexpr std::string_view magic{"ATTUNE\r\n", 8};
-constexpr std::uint32_t format_version = 1;
+constexpr std::uint32_t format_version = 2;
 constexpr std::string_view attune_version = ATTUNE_VERSION;
 
 constexpr std::size_t format_offset = 8;
@@ -59,6 +59,7 @@ Json row_of(const BundledKernel& kernel, std::size_t offset) {
           {"archs", archs},
           {"threads", needs.threads},
           {"shared_bytes", needs.shared_bytes},
+          {"for_tables", kernel.tuned},
           {"offset", offset},
           {"bytes", kernel.image.size()}};
 }
@@ -198,6 +199,9 @@ std::optional<BundledKernel> read_row(const Json& row, std::string_view images, 
       count_of(row, "shared_bytes") != static_cast<std::uint64_t>(needs.shared_bytes)) {
     return refuse("it wants another launch than it would get here");
   }
+  const auto tuned = row.find("for_tables");
+  if (tuned == row.end() || !tuned->is_boolean()) return refuse("it does not say whether it is for tables alone");
+  kernel.tuned = tuned->get<bool>();
   const std::optional<std::uint64_t> offset = count_of(row, "offset");
   const std::optional<std::uint64_t> size = count_of(row, "bytes");
   if (!offset || !size || *size == 0 || *offset > images.size() || *size > images.size() - *offset) {

@@ -151,7 +151,7 @@ struct Tile {
 /// Chosen by measurement on an H200 (templates/prefill_sm90.md), all but that of head_dim_v 128. Where there are two
 /// for the same head dimensions and mask, one is for long sequences: the shorter has the smaller B_r where the longer's
 /// last tile would waste much, or the smaller B_c, which leaves room for a second tile of Q.
-constexpr auto tiles = std::to_array<Tile>({{64, 0, Masks::any, {192, 128}, 2, true, true},
+constexpr auto tiles = std::to_array<Tile>({{64, 0, Masks::any, {192, 128}, 1, true, false},
                                             {64, 0, Masks::causal, {128, 128}, 2, true, false},
                                             {96, 0, Masks::any, {192, 96}, 1, true, true},
                                             {96, 0, Masks::any, {128, 128}, 2, true, true},

@@ -20,16 +20,18 @@ class Merge {
  public:
   explicit Merge(std::vector<Wanted>& wanted) : wanted_(&wanted) {}
 
-  void add(const Variant& variant, const std::string& spec) {
+  void add(const Variant& variant, const std::string& spec, bool tuned = false) {
     Variant identity = variant;
     identity.arch = 0;
     const auto [known, is_new] = index_.emplace(identity, wanted_->size());
     if (is_new) {
-      wanted_->push_back({variant, spec});
+      wanted_->push_back({variant, spec, tuned});
       return;
     }
+    Wanted& same = (*wanted_)[known->second];
+    same.tuned = same.tuned && tuned;
     // An empty set stands for every GPU, so it stays empty.
-    ArchSet& arch = (*wanted_)[known->second].variant.arch;
+    ArchSet& arch = same.variant.arch;
     arch = arch == 0 || variant.arch == 0 ? 0 : arch | variant.arch;
   }
 
@@ -60,7 +62,9 @@ Result<Collection> collect(std::span<const std::filesystem::path> specs, std::sp
     take_problems(result.problems, table);
     if (!table.ok()) continue;
     result.value.tables.push_back({path.filename().string(), std::move(text.value)});
-    for (const Variant& variant : tuned_variants(table.value)) merge.add(variant, "tuned/" + path.stem().string());
+    for (const Variant& variant : tuned_variants(table.value)) {
+      merge.add(variant, "tuned/" + path.stem().string(), true);
+    }
   }
   return result;
 }

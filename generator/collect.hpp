@@ -16,6 +16,7 @@ namespace attune {
 struct Wanted {
   Variant variant;
   std::string spec;
+  bool tuned = false;  ///< tables alone ask for it
 };
 
 /// What several specs, and tables of tuned problems, come to.

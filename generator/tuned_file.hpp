@@ -33,7 +33,7 @@ struct TunedResult {
   Variant variant;                  ///< the fastest; for no set of GPUs
   double microseconds = 0;          ///< its median
   double default_microseconds = 0;  ///< that of what the heuristic chooses; above 0, as the other
-  double confidence = 0;            ///< from 0 to 1, that `variant` is no slower than the heuristic's choice
+  double confidence = 0;            ///< from 0 to 1, that the fastest of the others beats the heuristic's choice
   std::string date;                 ///< "2026-11-22"
   std::string driver;               ///< version, as the driver reports it
   std::string compiler;             ///< "NVRTC 13.0"

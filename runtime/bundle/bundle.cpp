@@ -35,7 +35,9 @@ Registered& registered() {
 
 LoadedBundle::LoadedBundle(std::string bytes, Bundle bundled) : bytes_(std::move(bytes)), bundled_(std::move(bundled)) {
   kernels_.reserve(bundled_.kernels.size());
-  for (const BundledKernel& kernel : bundled_.kernels) kernels_.push_back({kernel.variant, kernel.name, kernel.image});
+  for (const BundledKernel& kernel : bundled_.kernels) {
+    kernels_.push_back({kernel.variant, kernel.name, kernel.image, kernel.tuned});
+  }
 }
 
 std::shared_ptr<const LoadedBundle> LoadedBundle::from_file(const std::filesystem::path& file) {

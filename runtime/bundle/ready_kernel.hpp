@@ -12,6 +12,7 @@ struct ReadyKernel {
   Variant variant;
   std::string_view name;    ///< the extern "C" name
   std::string_view fatbin;  ///< compressed: machine code for its GPUs, and PTX where the family has it
+  bool tuned = false;       ///< for the rows of tuned tables alone
 };
 
 }  // namespace attune

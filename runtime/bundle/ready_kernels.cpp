@@ -21,14 +21,25 @@ ReadyKernels::ReadyKernels(std::span<const std::filesystem::path> bundles, const
 
 void ReadyKernels::add(std::span<const ReadyKernel> kernels) {
   for (const ReadyKernel& kernel : kernels) {
-    if (find(kernel.variant) != nullptr) continue;
+    const auto operation = static_cast<std::size_t>(family_of(kernel.variant).operation);
+    const auto known = std::ranges::find(kernels_, kernel.variant, &ReadyKernel::variant);
+    const bool is_new = known == kernels_.end();
+    if (!kernel.tuned && (is_new || known->tuned)) untuned_variants_[operation].push_back(kernel.variant);
+    if (!is_new) {
+      known->tuned = known->tuned && kernel.tuned;
+      continue;
+    }
     kernels_.push_back(kernel);
-    variants_[static_cast<std::size_t>(family_of(kernel.variant).operation)].push_back(kernel.variant);
+    variants_[operation].push_back(kernel.variant);
   }
 }
 
 std::span<const Variant> ReadyKernels::variants(Operation operation) const {
   return variants_[static_cast<std::size_t>(operation)];
+}
+
+std::span<const Variant> ReadyKernels::untuned_variants(Operation operation) const {
+  return untuned_variants_[static_cast<std::size_t>(operation)];
 }
 
 const ReadyKernel* ReadyKernels::find(const Variant& variant) const {

@@ -26,6 +26,9 @@ class ReadyKernels {
   /// Every variant of an operation, in the order of preference.
   [[nodiscard]] std::span<const Variant> variants(Operation operation) const;
 
+  /// Of them those that the heuristic chooses from: not what is there for the rows of tuned tables alone.
+  [[nodiscard]] std::span<const Variant> untuned_variants(Operation operation) const;
+
   /// The tables of tuned problems that came with them, in the order of preference.
   [[nodiscard]] const std::vector<BundledTable>& tables() const { return tables_; }
 
@@ -39,6 +42,7 @@ class ReadyKernels {
   std::vector<ReadyKernel> kernels_;
   std::vector<BundledTable> tables_;
   std::array<std::vector<Variant>, operation_count> variants_;
+  std::array<std::vector<Variant>, operation_count> untuned_variants_;
 };
 
 }  // namespace attune

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,13 +45,19 @@ const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant,
 }
 
 template <class AnyProblem>
+std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device) {
+  const std::optional<Variant> best = choose(ready.untuned_variants(AnyProblem::operation), problem, device);
+  return best ? best : choose(ready.variants(AnyProblem::operation), problem, device);
+}
+
+template <class AnyProblem>
 ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
                          attune_compile_policy policy, const TunedRow* tuned) {
   if (tuned != nullptr) {
     const ReadyKernel* kernel = find_ready(ready, tuned->result.variant, problem, device);
     if (kernel != nullptr) return {.kernel = kernel, .preferred = true};
   }
-  const auto best = choose(ready.variants(AnyProblem::operation), problem, device);
+  const std::optional<Variant> best = choose_of_ready(ready, problem, device);
   if (!best) return {};
   const bool padded = best->columns() > choose_own(problem, device).variant.columns();
   const bool exact = policy == ATTUNE_COMPILE_EXACT || policy == ATTUNE_COMPILE_BACKGROUND;
@@ -59,6 +66,12 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, c
 
 template const ReadyKernel* find_ready(const ReadyKernels&, const Variant&, const Problem&, const Device&);
 template const ReadyKernel* find_ready(const ReadyKernels&, const Variant&, const DecodeProblem&, const Device&);
+template std::optional<Variant> choose_of_ready(const ReadyKernels&, const Problem&, const Device&);
+template std::optional<Variant> choose_of_ready(const ReadyKernels&, const DecodeProblem&, const Device&);
+template std::optional<Variant> choose_of_ready(const ReadyKernels&, const CombineProblem&, const Device&);
+template std::optional<Variant> choose_of_ready(const ReadyKernels&, const StoreProblem&, const Device&);
+template std::optional<Variant> choose_of_ready(const ReadyKernels&, const MergeProblem&, const Device&);
+template std::optional<Variant> choose_of_ready(const ReadyKernels&, const CheckProblem&, const Device&);
 template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy,
                                   const TunedRow*);
 template ReadyChoice choose_ready(const ReadyKernels&, const DecodeProblem&, const Device&, attune_compile_policy,

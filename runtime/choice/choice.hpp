@@ -2,6 +2,7 @@
 // for every operation: a problem type has an `operation`, a key(), a text(), and the overloads below.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ struct ReadyChoice {
 template <class AnyProblem>
 const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
                               const Device& device);
+
+/// The variant of a ready kernel that the heuristic chooses for a problem of any operation: one that is there for the
+/// rows of tuned tables alone only where no other serves. Nothing where none does.
+template <class AnyProblem>
+std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device);
 
 /// For a problem of any operation. `tuned` is the row that answers for it, or null: its variant goes before what the
 /// heuristic chooses where it is ready or the policy would have it compiled.

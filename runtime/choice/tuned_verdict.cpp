@@ -64,7 +64,7 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
       return served;
     }
   }
-  if (const std::optional<Variant> best = choose(ready.variants(AnyProblem::operation), problem, device)) {
+  if (const std::optional<Variant> best = choose_of_ready(ready, problem, device)) {
     served.variant = *best;
     if (served.tuned.applies) {
       const TunedRow& row = *served.tuned.row;

@@ -45,7 +45,7 @@ Packed failed(Exit exit, const std::string& problem) {
   return {.bundle = {}, .compiler = {}, .exit = exit};
 }
 
-Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const std::vector<BundledTable>& tables,
+Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const Collection& request,
                       const Options& options) {
   const ScratchFolder folder;
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
@@ -55,36 +55,35 @@ Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, 
     for (const Diagnostic& problem : fatbins.problems) fmt::print(stderr, "{}\n", problem.text());
     return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
   }
-  Bundle bundle{.kernels = {}, .tables = tables};
+  Bundle bundle{.kernels = {}, .tables = request.tables};
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    bundle.kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i]});
+    bundle.kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i], request.wanted[i].tuned});
   }
   return {.bundle = write_bundle(bundle), .compiler = nvcc.string()};
 }
 
 /// A cubin for each kernel and architecture.
-Packed pack_with_nvrtc(const std::vector<Source>& sources, const std::vector<BundledTable>& tables,
-                       const Options& options) {
+Packed pack_with_nvrtc(const std::vector<Source>& sources, const Collection& request, const Options& options) {
   const Found<Compiler> compiler = find_compiler();
   if (!compiler) return failed(Exit::machine_lacks, compiler.problem);
   const std::vector<Built> built = build(*compiler, sources, resolve_archs(options.archs), options.jobs);
   if (!report_failures(built)) return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
-  Bundle bundle{.kernels = {}, .tables = tables};
+  Bundle bundle{.kernels = {}, .tables = request.tables};
   for (const Built& one : built) {
-    BundledKernel kernel{one.source->variant, one.source->name, one.compiled.image};
+    const auto index = static_cast<std::size_t>(one.source - sources.data());
+    BundledKernel kernel{one.source->variant, one.source->name, one.compiled.image, request.wanted[index].tuned};
     kernel.variant.arch = set_of(one.arch);
     bundle.kernels.push_back(std::move(kernel));
   }
   return {.bundle = write_bundle(bundle), .compiler = "NVRTC " + compiler->version()};
 }
 
-Packed pack_sources(const std::vector<Source>& sources, const std::vector<BundledTable>& tables,
-                    const Options& options) {
-  if (options.compiler == "nvrtc") return pack_with_nvrtc(sources, tables, options);
+Packed pack_sources(const std::vector<Source>& sources, const Collection& request, const Options& options) {
+  if (options.compiler == "nvrtc") return pack_with_nvrtc(sources, request, options);
   if (const std::optional<fs::path> nvcc = find_cuda_tool("nvcc")) {
-    return pack_with_nvcc(*nvcc, sources, tables, options);
+    return pack_with_nvcc(*nvcc, sources, request, options);
   }
-  if (options.compiler.empty()) return pack_with_nvrtc(sources, tables, options);
+  if (options.compiler.empty()) return pack_with_nvrtc(sources, request, options);
   return failed(Exit::machine_lacks, fmt::format("nvcc is not in {}; install the CUDA toolkit, or pack with "
                                                  "--compiler nvrtc",
                                                  cuda_tool_places));
@@ -107,7 +106,7 @@ Exit pack(const Options& options) {
   if (!sources) return Exit::bad_usage;
   if (!options.json) fmt::print("{}", cost_report(*request));
 
-  const Packed packed = pack_sources(*sources, request->tables, options);
+  const Packed packed = pack_sources(*sources, *request, options);
   if (packed.exit != Exit::done) return packed.exit;
   const auto bundle = LoadedBundle::from_memory(packed.bundle, options.out);
   write_output(options.out, packed.bundle);

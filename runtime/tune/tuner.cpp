@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -19,6 +21,9 @@
 
 namespace attune::tune {
 namespace {
+
+/// With four significant digits: a median of launches repeats within 0.1% at best.
+double rounded_microseconds(double seconds) { return std::stod(fmt::format("{:.4g}", seconds * 1e6)); }
 
 class Run {
  public:
@@ -254,14 +259,13 @@ class Run {
         .left = [&] { return share - (lab_->now() - begin); }};
     const RaceResult raced = race(static_cast<int>(racing.size()), rules_->race, track);
     if (!raced.decided) return;
-    constexpr double micro = 1e6;
     const double seconds = raced.winner == 0 ? raced.heuristic_seconds : raced.challenger_seconds;
     const Identity& here = journal_->identity();
     const Outcome outcome{.row = {.problem = task.problem,
                                   .result = {.variant = racing[static_cast<std::size_t>(raced.winner)],
-                                             .microseconds = seconds * micro,
-                                             .default_microseconds = raced.heuristic_seconds * micro,
-                                             .confidence = raced.confidence,
+                                             .microseconds = rounded_microseconds(seconds),
+                                             .default_microseconds = rounded_microseconds(raced.heuristic_seconds),
+                                             .confidence = std::round(raced.confidence * 1e4) / 1e4,
                                              .date = rules_->date,
                                              .driver = here.driver,
                                              .compiler = here.compiler}},

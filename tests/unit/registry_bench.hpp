@@ -51,8 +51,9 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   [[nodiscard]] static testing::FakeCuda& fake() { return fake_cuda(); }
+  /// Without tuned tables, whichever are embedded.
   [[nodiscard]] RegistryOptions options(attune_compile_policy policy = ATTUNE_COMPILE_MISSING) const {
-    return {.policy = policy, .cache_root = folder()};
+    return {.policy = policy, .cache_root = folder(), .tuned = std::vector<TunedTable>{}};
   }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 

@@ -10,7 +10,6 @@
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 #include <new>
 #include <numbers>
@@ -391,27 +390,15 @@ TEST_CASE("threads that ask first at once load each kernel once") {
   CHECK(Bench::fake().launches == count * 200);
 }
 
-TEST_CASE("a repeated call allocates nothing and costs less than a microsecond") {
+TEST_CASE("a repeated call allocates nothing") {
   if (!can_serve()) return;
   const Bench bench;
   Registry registry(bench.options());
   const attune_prefill_args args = args_of(128);
   registry.prefill(args, nullptr);
   const long long before = allocations();
-  constexpr int calls = 100'000;
-  const auto thread_seconds = [] {  // without the time that other processes have the core
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-  };
-  const double start = thread_seconds();
-  for (int i = 0; i < calls; ++i) registry.prefill(args, nullptr);
-  const double seconds = thread_seconds() - start;
+  for (int i = 0; i < 2000; ++i) registry.prefill(args, nullptr);
   CHECK(allocations() == before);
-  MESSAGE("host time of a repeated prefill: " << seconds / calls * 1e9 << " ns");
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  CHECK(seconds / calls < 1e-6);
-#endif
 }
 
 TEST_CASE("an image without code for this GPU leads to NVRTC, and from then on to the disk") {

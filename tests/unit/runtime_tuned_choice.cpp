@@ -51,6 +51,21 @@ TEST_CASE(
   CHECK_FALSE(exact.preferred);
 }
 
+TEST_CASE("a kernel that is there for tables alone serves their rows, and others only where nothing else does") {
+  ReadyKernel for_tables = ready_kernel(sm80(64, 32));
+  for_tables.tuned = true;
+  const std::vector<ReadyKernel> both{for_tables, ready_kernel(sm80(128, 64))};
+  const ReadyKernels ready(both);
+  CHECK(ready.variants(Operation::prefill).size() == 2);
+  CHECK(choose_ready(ready, problem, device, ATTUNE_COMPILE_MISSING).kernel->variant == sm80(128, 64));
+  CHECK(choose_ready(ready, problem, device, ATTUNE_COMPILE_MISSING, &row).kernel->variant == sm80(64, 32));
+  const ReadyKernels alone{std::span(both).first(1)};
+  CHECK(choose_ready(alone, problem, device, ATTUNE_COMPILE_MISSING).kernel->variant == sm80(64, 32));
+  // A spec of another bundle asks for it too.
+  const std::vector<ReadyKernel> asked{for_tables, ready_kernel(sm80(64, 32))};
+  CHECK(ReadyKernels(asked).untuned_variants(Operation::prefill).size() == 1);
+}
+
 TEST_CASE("what is generated for a tuned problem is the row's variant") {
   CHECK(variant_to_generate(problem, device, &row) == sm80(64, 32));
   CHECK(variant_to_generate(problem, device) == choose_own(problem, device).variant);
@@ -80,9 +95,10 @@ TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said o
 TEST_CASE("of tables for one GPU the first that knows a problem counts, and one that is wrong takes no other along") {
   const EnvironmentVariable unset("ATTUNE_TUNED", {});
   const ScratchFolder folder;
-  TunedTable own{.gpu = h200, .rows = {}};
+  const TunedGpu here{.name = "NVIDIA A30", .capability = 80, .multiprocessors = 56};  // of which none is embedded
+  TunedTable own{.gpu = here, .rows = {}};
   own.put({problem, result_of(sm80(64, 32))});
-  TunedTable others = table_of();
+  TunedTable others = table_of(here);
   REQUIRE(others.find(problem) != nullptr);
   REQUIRE(others.find(problem)->result.variant != sm80(64, 32));
   const TunedTable elsewhere = table_of({.name = "NVIDIA A100", .capability = 80, .multiprocessors = 108});

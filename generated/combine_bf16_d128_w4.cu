@@ -219,6 +219,13 @@ __device__ __forceinline__ float shuffle_from(float value, u32 source) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
 }
 
+// The value of lane `source` of the aligned run of `lanes` (a power of two) that this lane is in: where the compiler
+// knows the source, a part of the instruction.
+template <u32 lanes>
+__device__ __forceinline__ int shuffle_among(int value, u32 source) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(source), static_cast<int>(lanes));
+}
+
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 

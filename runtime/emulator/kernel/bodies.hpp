@@ -114,6 +114,10 @@ inline int shuffle_from(int value, unsigned source, int line) {
 inline float shuffle_from(float value, unsigned source, int line) {
   return __builtin_bit_cast(float, machine().shuffle_from(__builtin_bit_cast(unsigned, value), source, line));
 }
+template <unsigned lanes>
+int shuffle_among(int value, unsigned source, int line) {
+  return shuffle_from(value, lane_index() / lanes * lanes + source % lanes, line);
+}
 // A broadcast on a GPU too: lanes that have parted must not ask.
 inline unsigned warp_index(int line) { return machine().shuffle_from(machine().thread_index() / warp_size, 0, line); }
 inline int uniform(int value, int line) { return shuffle_from(value, 0, line); }

@@ -26,6 +26,8 @@ inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
 inline bool any_lane(bool predicate, int line = __builtin_LINE());
 inline int shuffle_from(int value, unsigned source, int line = __builtin_LINE());
 inline float shuffle_from(float value, unsigned source, int line = __builtin_LINE());
+template <unsigned lanes>
+int shuffle_among(int value, unsigned source, int line = __builtin_LINE());
 inline int uniform(int value, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();

@@ -48,7 +48,8 @@ std::vector<tune::AnyProblem> gqa_cases() {
   return cases;
 }
 
-std::vector<tune::AnyProblem> decode_cases() {
+/// Of pages of page_size tokens; 0: the keys of a sequence are contiguous.
+std::vector<tune::AnyProblem> decode_cases(int page_size) {
   constexpr std::array<std::array<int, 5>, 11> shapes{{{128, 1, 32, 8, 4096},
                                                        {128, 1, 32, 8, 32768},
                                                        {128, 1, 32, 8, 131072},
@@ -62,14 +63,19 @@ std::vector<tune::AnyProblem> decode_cases() {
                                                        {64, 16, 32, 8, 8192}}};
   std::vector<tune::AnyProblem> cases;
   for (const auto& [head_dim, batch, heads_q, heads_kv, seqlen_k] : shapes) {
-    cases.emplace_back(tuned_problem(DecodeProblem{.dtype = Dtype::bf16,
-                                                   .batch = batch,
-                                                   .seqlen_q = 1,
-                                                   .heads_q = heads_q,
-                                                   .heads_kv = heads_kv,
-                                                   .head_dim = head_dim,
-                                                   .max_seqlen_k = seqlen_k,
-                                                   .equal_lengths = true}));
+    DecodeProblem problem{.dtype = Dtype::bf16,
+                          .batch = batch,
+                          .seqlen_q = 1,
+                          .heads_q = heads_q,
+                          .heads_kv = heads_kv,
+                          .head_dim = head_dim,
+                          .max_seqlen_k = seqlen_k,
+                          .equal_lengths = true};
+    if (page_size > 0) {
+      problem.page_size = page_size;
+      problem.table_width = seqlen_k / page_size;
+    }
+    cases.emplace_back(tuned_problem(problem));
   }
   return cases;
 }
@@ -77,12 +83,13 @@ std::vector<tune::AnyProblem> decode_cases() {
 }  // namespace
 
 std::vector<tune::AnyProblem> suite(const std::string& name) {
-  if (name == "decode") return decode_cases();
+  if (name == "decode") return decode_cases(0);
+  if (name == "paged") return decode_cases(64);
   if (name == "gqa") return gqa_cases();
   if (name == "quick") return prefill_cases({64, 128}, {1024, 8192});
   return prefill_cases({64, 128, 256}, {512, 1024, 2048, 4096, 8192, 16384});
 }
 
-std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "decode"}; }
+std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "decode", "paged"}; }
 
 }  // namespace attune::cli

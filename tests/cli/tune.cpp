@@ -50,6 +50,22 @@ TEST_CASE("the plan of all 51 problems fits the time that a GPU is there for") {
   CHECK(plan["refused"]["B_c"]["count"].get<int>() > 0);
 }
 
+TEST_CASE("the suite paged is the suite decode in pages") {
+  const auto problems = [](const std::string& suite) {
+    const ToolResult result = attune_tool(
+        {"tune", source_file("specs/tune/decode.yaml"), "--cases", suite, "--dry-run", "--arch", "sm_90", "--json"});
+    REQUIRE(result.exit_code == 0);
+    std::vector<std::string> texts;
+    const auto plan = nlohmann::json::parse(result.out);
+    for (const auto& problem : plan["problems"]) texts.push_back(problem["problem"]);
+    return texts;
+  };
+  std::vector<std::string> expected = problems("decode");
+  CHECK(expected.size() == 11);
+  for (std::string& text : expected) text += " page64";
+  CHECK(problems("paged") == expected);
+}
+
 TEST_CASE("a record gives the problems it has: the most called first, each once, and none of what has but one kernel") {
   const TemporaryFolder folder;
   const std::string prefill =

@@ -59,7 +59,7 @@ Json row_of(const BundledKernel& kernel, std::size_t offset) {
           {"archs", archs},
           {"threads", needs.threads},
           {"shared_bytes", needs.shared_bytes},
-          {"for_tables", kernel.tuned},
+          {"tables_only", kernel.tables_only},
           {"offset", offset},
           {"bytes", kernel.image.size()}};
 }
@@ -199,9 +199,11 @@ std::optional<BundledKernel> read_row(const Json& row, std::string_view images, 
       count_of(row, "shared_bytes") != static_cast<std::uint64_t>(needs.shared_bytes)) {
     return refuse("it wants another launch than it would get here");
   }
-  const auto tuned = row.find("for_tables");
-  if (tuned == row.end() || !tuned->is_boolean()) return refuse("it does not say whether it is for tables alone");
-  kernel.tuned = tuned->get<bool>();
+  const auto tables_only = row.find("tables_only");
+  if (tables_only == row.end() || !tables_only->is_boolean()) {
+    return refuse("it does not say whether tables alone ask for it");
+  }
+  kernel.tables_only = tables_only->get<bool>();
   const std::optional<std::uint64_t> offset = count_of(row, "offset");
   const std::optional<std::uint64_t> size = count_of(row, "bytes");
   if (!offset || !size || *size == 0 || *offset > images.size() || *size > images.size() - *offset) {

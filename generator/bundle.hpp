@@ -8,9 +8,8 @@
 //   16     bytes of the file, 64 bits
 //   24     bytes of the manifest, 64 bits
 //   32     version of Attune, text, zeros behind it, 32 bytes
-//   64     manifest, JSON: of each kernel its template, values, GPUs, threads and shared memory, whether it is for
-//   tables
-//          alone, and its image's place; the tables, each file's name and text
+//   64     manifest, JSON: of each kernel its template, values, GPUs, threads and shared memory, whether tables alone
+//          ask for it, and its image's place; of each table its file's name and text
 //   ...    images, each from a multiple of 64 bytes on
 //   end    XXH3 (128 bits) of all before it, 32 hex digits
 #pragma once
@@ -26,10 +25,10 @@ namespace attune {
 
 /// One kernel of a bundle.
 struct BundledKernel {
-  Variant variant;         ///< its `arch` says for which GPUs the image has code; 0: every one that the variant fits
-  std::string name;        ///< the extern "C" name
-  std::string_view image;  ///< a fatbin or a cubin; not owned
-  bool tuned = false;      ///< for the rows of tables alone: the heuristic does not choose it
+  Variant variant;           ///< its `arch` says for which GPUs the image has code; 0: every one that the variant fits
+  std::string name;          ///< the extern "C" name
+  std::string_view image;    ///< a fatbin or a cubin; not owned
+  bool tables_only = false;  ///< tables alone ask for it: the heuristic does not choose it
 };
 
 /// A table of tuned problems (generator/tuned_file.hpp).

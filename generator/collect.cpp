@@ -20,16 +20,16 @@ class Merge {
  public:
   explicit Merge(std::vector<Wanted>& wanted) : wanted_(&wanted) {}
 
-  void add(const Variant& variant, const std::string& spec, bool tuned = false) {
+  void add(const Variant& variant, const std::string& spec, bool tables_only = false) {
     Variant identity = variant;
     identity.arch = 0;
     const auto [known, is_new] = index_.emplace(identity, wanted_->size());
     if (is_new) {
-      wanted_->push_back({variant, spec, tuned});
+      wanted_->push_back({variant, spec, tables_only});
       return;
     }
     Wanted& same = (*wanted_)[known->second];
-    same.tuned = same.tuned && tuned;
+    same.tables_only = same.tables_only && tables_only;
     // An empty set stands for every GPU, so it stays empty.
     ArchSet& arch = same.variant.arch;
     arch = arch == 0 || variant.arch == 0 ? 0 : arch | variant.arch;

@@ -16,7 +16,7 @@ namespace attune {
 struct Wanted {
   Variant variant;
   std::string spec;
-  bool tuned = false;  ///< tables alone ask for it
+  bool tables_only = false;  ///< no spec asks for it
 };
 
 /// What several specs, and tables of tuned problems, come to.

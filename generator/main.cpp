@@ -69,7 +69,7 @@ Exit kernels(const Options& options) {
     fatbins = build_fatbins(sources, {.nvcc = options.nvcc, .folder = options.out, .say = say});
     if (report(fatbins)) return Exit::bad_input;
     for (std::size_t i = 0; i < sources.size(); ++i) {
-      bundle.kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i], wanted[i].tuned});
+      bundle.kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i], wanted[i].tables_only});
     }
   }
   const std::string bytes = write_bundle(bundle);

@@ -36,7 +36,7 @@ Registered& registered() {
 LoadedBundle::LoadedBundle(std::string bytes, Bundle bundled) : bytes_(std::move(bytes)), bundled_(std::move(bundled)) {
   kernels_.reserve(bundled_.kernels.size());
   for (const BundledKernel& kernel : bundled_.kernels) {
-    kernels_.push_back({kernel.variant, kernel.name, kernel.image, kernel.tuned});
+    kernels_.push_back({kernel.variant, kernel.name, kernel.image, kernel.tables_only});
   }
 }
 

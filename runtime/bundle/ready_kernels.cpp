@@ -23,14 +23,15 @@ void ReadyKernels::add(std::span<const ReadyKernel> kernels) {
   for (const ReadyKernel& kernel : kernels) {
     const auto operation = static_cast<std::size_t>(family_of(kernel.variant).operation);
     const auto known = std::ranges::find(kernels_, kernel.variant, &ReadyKernel::variant);
-    const bool is_new = known == kernels_.end();
-    if (!kernel.tuned && (is_new || known->tuned)) untuned_variants_[operation].push_back(kernel.variant);
-    if (!is_new) {
-      known->tuned = known->tuned && kernel.tuned;
+    if (known == kernels_.end()) {
+      kernels_.push_back(kernel);
+      variants_[operation].push_back(kernel.variant);
+    } else if (known->tables_only && !kernel.tables_only) {
+      known->tables_only = false;
+    } else {
       continue;
     }
-    kernels_.push_back(kernel);
-    variants_[operation].push_back(kernel.variant);
+    if (!kernel.tables_only) heuristic_variants_[operation].push_back(kernel.variant);
   }
 }
 
@@ -38,8 +39,8 @@ std::span<const Variant> ReadyKernels::variants(Operation operation) const {
   return variants_[static_cast<std::size_t>(operation)];
 }
 
-std::span<const Variant> ReadyKernels::untuned_variants(Operation operation) const {
-  return untuned_variants_[static_cast<std::size_t>(operation)];
+std::span<const Variant> ReadyKernels::heuristic_variants(Operation operation) const {
+  return heuristic_variants_[static_cast<std::size_t>(operation)];
 }
 
 const ReadyKernel* ReadyKernels::find(const Variant& variant) const {

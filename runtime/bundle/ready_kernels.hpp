@@ -26,8 +26,8 @@ class ReadyKernels {
   /// Every variant of an operation, in the order of preference.
   [[nodiscard]] std::span<const Variant> variants(Operation operation) const;
 
-  /// Of them those that the heuristic chooses from: not what is there for the rows of tuned tables alone.
-  [[nodiscard]] std::span<const Variant> untuned_variants(Operation operation) const;
+  /// Of them those that the heuristic chooses from: not what tables of tuned problems alone asked for.
+  [[nodiscard]] std::span<const Variant> heuristic_variants(Operation operation) const;
 
   /// The tables of tuned problems that came with them, in the order of preference.
   [[nodiscard]] const std::vector<BundledTable>& tables() const { return tables_; }
@@ -42,7 +42,7 @@ class ReadyKernels {
   std::vector<ReadyKernel> kernels_;
   std::vector<BundledTable> tables_;
   std::array<std::vector<Variant>, operation_count> variants_;
-  std::array<std::vector<Variant>, operation_count> untuned_variants_;
+  std::array<std::vector<Variant>, operation_count> heuristic_variants_;
 };
 
 }  // namespace attune

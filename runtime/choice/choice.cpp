@@ -46,7 +46,7 @@ const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant,
 
 template <class AnyProblem>
 std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device) {
-  const std::optional<Variant> best = choose(ready.untuned_variants(AnyProblem::operation), problem, device);
+  const std::optional<Variant> best = choose(ready.heuristic_variants(AnyProblem::operation), problem, device);
   return best ? best : choose(ready.variants(AnyProblem::operation), problem, device);
 }
 

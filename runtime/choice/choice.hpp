@@ -29,8 +29,8 @@ template <class AnyProblem>
 const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
                               const Device& device);
 
-/// The variant of a ready kernel that the heuristic chooses for a problem of any operation: one that is there for the
-/// rows of tuned tables alone only where no other serves. Nothing where none does.
+/// The variant of a ready kernel that the heuristic chooses for a problem of any operation: one that tables of
+/// tuned problems alone asked for only where no other serves. Nothing where none does.
 template <class AnyProblem>
 std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device);
 

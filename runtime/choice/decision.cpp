@@ -89,7 +89,7 @@ std::string_view origin_text(Origin origin) {
 
 Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready,
                 std::span<const TunedTable> tables) {
-  const std::span<const Variant> candidates = ready.untuned_variants(Operation::prefill);
+  const std::span<const Variant> candidates = ready.heuristic_variants(Operation::prefill);
   Served served = serve(ready, tables, problem, device);
   OwnChoice own = choose_own(problem, device);
   Decision decision{.problem = problem,

@@ -84,7 +84,7 @@ nlohmann::ordered_json kernels_json(std::span<const ReadyKernel> kernels) {
                     {"threads", asked.threads},
                     {"shared_bytes", asked.shared_bytes},
                     {"archs", arch_names(kernel.variant)},
-                    {"tuned", kernel.tuned},
+                    {"tables_only", kernel.tables_only},
                     {"bytes", kernel.fatbin.size()}});
   }
   return rows;

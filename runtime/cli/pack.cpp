@@ -57,7 +57,8 @@ Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, 
   }
   Bundle bundle{.kernels = {}, .tables = request.tables};
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    bundle.kernels.push_back({sources[i].variant, sources[i].name, fatbins.value.images[i], request.wanted[i].tuned});
+    bundle.kernels.push_back(
+        {sources[i].variant, sources[i].name, fatbins.value.images[i], request.wanted[i].tables_only});
   }
   return {.bundle = write_bundle(bundle), .compiler = nvcc.string()};
 }
@@ -71,7 +72,7 @@ Packed pack_with_nvrtc(const std::vector<Source>& sources, const Collection& req
   Bundle bundle{.kernels = {}, .tables = request.tables};
   for (const Built& one : built) {
     const auto index = static_cast<std::size_t>(one.source - sources.data());
-    BundledKernel kernel{one.source->variant, one.source->name, one.compiled.image, request.wanted[index].tuned};
+    BundledKernel kernel{one.source->variant, one.source->name, one.compiled.image, request.wanted[index].tables_only};
     kernel.variant.arch = set_of(one.arch);
     bundle.kernels.push_back(std::move(kernel));
   }

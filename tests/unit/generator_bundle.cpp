@@ -25,7 +25,7 @@ std::vector<BundledKernel> some_kernels() {
   }
   BundledKernel named = kernels.front();
   named.variant.arch = set_of(*find_arch("sm_80")) | set_of(*find_arch("sm_121"));
-  named.tuned = true;
+  named.tables_only = true;
   kernels.push_back(named);
   return kernels;
 }
@@ -68,7 +68,7 @@ TEST_CASE("a bundle gives back the kernels and tables that it was made of") {
     CHECK(read.value.kernels[i].variant == kernels[i].variant);
     CHECK(read.value.kernels[i].name == kernels[i].name);
     CHECK(read.value.kernels[i].image == kernels[i].image);
-    CHECK(read.value.kernels[i].tuned == kernels[i].tuned);
+    CHECK(read.value.kernels[i].tables_only == kernels[i].tables_only);
     CHECK((read.value.kernels[i].image.data() - bytes.data()) % 64 == 0);
   }
   CHECK(read.value.tables == some_tables);
@@ -131,8 +131,8 @@ TEST_CASE("a kernel that this version would not make is refused by its name") {
       {R"("archs":[])", R"("archs":0)", "GPUs that are not known here"},
       {R"("sm_121")", R"("sm_999")", "GPUs that are not known here"},
       {R"("threads":128)", R"("threads":64)", "wants another launch"},
-      {R"("for_tables":false)", R"("for_tables":0)", "whether it is for tables alone"},
-      {R"("for_tables":)", R"("for_table":)", "whether it is for tables alone"},
+      {R"("tables_only":false)", R"("tables_only":0)", "whether tables alone ask for it"},
+      {R"("tables_only":)", R"("table_only":)", "whether tables alone ask for it"},
       {R"("bytes":100})", R"("bytes":999})", "image is not inside the bundle"},
       {R"("bytes":100})", R"("bytes":0})", "image is not inside the bundle"},
       {R"({"kernels":)", R"({"colonel":)", "manifest is not what Attune writes"},

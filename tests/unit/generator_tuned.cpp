@@ -166,11 +166,11 @@ TEST_CASE("the variants of a table are wanted beside those of specs, once, for t
   REQUIRE(collected.value.wanted.size() == 4);
   // The spec's own, now for both.
   CHECK(collected.value.wanted[0].variant.arch == (1U << 0U | 1U << 4U));
-  CHECK_FALSE(collected.value.wanted[0].tuned);
+  CHECK_FALSE(collected.value.wanted[0].tables_only);
   for (std::size_t i = 1; i < 4; ++i) {
     CHECK(collected.value.wanted[i].variant.arch == 1U << 4U);
     CHECK(collected.value.wanted[i].spec == "tuned/h200");
-    CHECK(collected.value.wanted[i].tuned);
+    CHECK(collected.value.wanted[i].tables_only);
   }
   const std::vector<std::filesystem::path> broken{written(folder, "x.yaml", "rows: []\n")};
   CHECK_FALSE(collect(specs, broken).ok());

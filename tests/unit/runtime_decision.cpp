@@ -67,7 +67,7 @@ TEST_CASE("a decision is what a registry with the default policy would do, on ev
       const ReadyChoice choice = choose_ready(ReadyKernels(), problem, device, ATTUNE_COMPILE_MISSING);
       CHECK(decision.problem == problem);
       CHECK(decision.device.name == arch.name);
-      CHECK(decision.considered.size() == ReadyKernels().untuned_variants(Operation::prefill).size());
+      CHECK(decision.considered.size() == ReadyKernels().heuristic_variants(Operation::prefill).size());
       CHECK(decision.own == variant_to_generate(problem, device));
       CHECK(decision.origin == (choice.preferred ? Origin::ready : Origin::nvrtc));
       CHECK(decision.serving == (choice.preferred ? choice.kernel->variant : decision.own));

@@ -52,9 +52,9 @@ TEST_CASE(
 }
 
 TEST_CASE("a kernel that is there for tables alone serves their rows, and others only where nothing else does") {
-  ReadyKernel for_tables = ready_kernel(sm80(64, 32));
-  for_tables.tuned = true;
-  const std::vector<ReadyKernel> both{for_tables, ready_kernel(sm80(128, 64))};
+  ReadyKernel for_rows = ready_kernel(sm80(64, 32));
+  for_rows.tables_only = true;
+  const std::vector<ReadyKernel> both{for_rows, ready_kernel(sm80(128, 64))};
   const ReadyKernels ready(both);
   CHECK(ready.variants(Operation::prefill).size() == 2);
   CHECK(choose_ready(ready, problem, device, ATTUNE_COMPILE_MISSING).kernel->variant == sm80(128, 64));
@@ -62,8 +62,8 @@ TEST_CASE("a kernel that is there for tables alone serves their rows, and others
   const ReadyKernels alone{std::span(both).first(1)};
   CHECK(choose_ready(alone, problem, device, ATTUNE_COMPILE_MISSING).kernel->variant == sm80(64, 32));
   // A spec of another bundle asks for it too.
-  const std::vector<ReadyKernel> asked{for_tables, ready_kernel(sm80(64, 32))};
-  CHECK(ReadyKernels(asked).untuned_variants(Operation::prefill).size() == 1);
+  const std::vector<ReadyKernel> asked{for_rows, ready_kernel(sm80(64, 32))};
+  CHECK(ReadyKernels(asked).heuristic_variants(Operation::prefill).size() == 1);
 }
 
 TEST_CASE("what is generated for a tuned problem is the row's variant") {

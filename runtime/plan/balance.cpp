@@ -1,6 +1,7 @@
 #include "runtime/plan/balance.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <set>
@@ -22,20 +23,25 @@ int blocks_of(const TileWork& work, int q_block) {
   return static_cast<int>(std::max(1LL, (limit + work.B_c - 1) / work.B_c));
 }
 
-/// What reading a group's keys and values costs beyond L2's speed. Fitted to an H200: tiles of B_r rows read a byte
-/// for every B_r operations, and blocks that walk the same head at the same time read it together.
+/// What reading a group's keys and values costs, as a share of the time. Fitted to an H200; templates/prefill_sm90.md
+/// has the figures behind it. A third of L2 serves a group without loss. And where the first tiles of many heads run at
+/// once, whose keys nobody has read before, all of them wait for memory.
 double memory_cost(const TileWork& work, int group_heads) {
-  constexpr double kept = 2.0 / 3;  // of L2, which serves a group of that size without loss
   const double share = static_cast<double>(group_heads) * static_cast<double>(work.bytes_per_head) /
                        static_cast<double>(std::max(1LL, work.l2_bytes));
-  const double missing = std::clamp(0.75 * (share - kept), 0.0, 1.0);
+  // Blocks that walk the same head at the same time read it together.
   const double together = std::max(1.0, static_cast<double>(work.multiprocessors) * work.gqa_ratio / group_heads);
-  const double demand = 2 * 128.0 / work.B_r / together;  // on memory, of what it delivers at a loss of a tenth
-  return 0.1 * demand * demand * missing;
+  const double missing = 0.06 * std::clamp(share - 1.0 / 3, 0.0, 1.0) * std::min(1.0, 6 / together);
+  const double time_of_first = work.causal ? 2.0 / (work.q_blocks + 1) : 1.0 / work.q_blocks;  // of a head's tiles
+  const double rush = 0.4 * time_of_first / (together * together);
+  // Bytes for each operation, and operations for each second: exponentials slow down the narrow heads.
+  const double columns = static_cast<double>(work.bytes_per_head) * work.gqa_ratio / (2.0 * std::max(1, work.seqlen_k));
+  const double demand = 128.0 / work.B_r * std::sqrt(std::min(1.0, columns / 256));
+  return demand * demand * (missing + rush);
 }
 
-/// Group sizes worth a look, in whole multiples of the GQA ratio: all heads, and the largest that fit L2 and share a
-/// divisor with the number of blocks, so that their tiles fill rounds.
+/// Group sizes worth a look, in whole multiples of the GQA ratio: all heads, and the smallest and the largest that fit
+/// L2 and share a divisor with the number of blocks, so that their tiles fill rounds.
 std::set<int> candidates(const TileWork& work) {
   const int ratio = std::max(1, work.gqa_ratio);
   const long long fitting = work.l2_bytes * 9 / 10 / std::max(1LL, work.bytes_per_head) / ratio;
@@ -44,6 +50,7 @@ std::set<int> candidates(const TileWork& work) {
   for (int divisor = 1; divisor <= std::min(units, work.multiprocessors); ++divisor) {
     if (work.multiprocessors % divisor != 0) continue;
     const int largest = units / divisor * divisor;
+    result.insert(divisor * ratio);
     result.insert(largest * ratio);
     if (largest > divisor) result.insert((largest - divisor) * ratio);
   }

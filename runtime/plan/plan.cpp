@@ -105,19 +105,13 @@ int remembered_group_heads(const TileWork& work) {
   return entry.group_heads;
 }
 
-/// The same for blocks that stay. With the full mask all tiles are alike, and K and V of a group fill half of L2 at
-/// most; with the causal mask their lengths have to even out too.
+/// The same for blocks that stay: their tiles have to even out, and K and V of a group to come from L2.
 long long heads_per_round_group(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
                                 int blocks) {
   const long long ratio = sharers_of(variant, problem);
-  const long long heads = heads_of(variant, problem);
   const long long bytes_per_head = std::max(1LL, bytes_of_kv_head(problem) / ratio);
-  if (variant.causal == 0 || q_blocks == 1) {
-    const long long fitting = std::max(1LL, device.l2_bytes * 12 / 25 / bytes_per_head);
-    return std::min(heads, fitting < ratio ? fitting : fitting / ratio * ratio);
-  }
   return remembered_group_heads({.q_blocks = q_blocks,
-                                 .heads = static_cast<int>(heads),
+                                 .heads = static_cast<int>(heads_of(variant, problem)),
                                  .gqa_ratio = static_cast<int>(ratio),
                                  .B_r = variant.B_r,
                                  .rows_per_query = packs(variant) ? variant.gqa_ratio : 1,

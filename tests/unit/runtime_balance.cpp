@@ -58,6 +58,27 @@ TEST_CASE("groups of the prefill cases finish within 3.5% of each other and fit 
   }
 }
 
+TEST_CASE("where all tiles are alike, heads take turns one by one, or as many as share keys and values") {
+  for (const int seqlen : {512, 2048, 16384}) {
+    TileWork work = work_of(128, 128, 128, seqlen, false);
+    CHECK(choose_group_heads(work) == 1);
+    work.gqa_ratio = 4;
+    work.bytes_per_head /= 4;
+    CHECK(choose_group_heads(work) == 4);
+  }
+}
+
+TEST_CASE("the first tiles of many short heads do not wait for memory all at once") {
+  for (const int head_dim : {64, 128, 256}) CHECK(choose_group_heads(work_of(head_dim, 128, 128, 512)) <= 44);
+}
+
+TEST_CASE("a smaller L2 has groups of fewer heads") {
+  TileWork work = work_of(128, 128, 128, 4096);
+  const int group = choose_group_heads(work);
+  work.l2_bytes /= 4;
+  CHECK(choose_group_heads(work) < group);
+}
+
 TEST_CASE("long sequences of few heads are taken all at once, since no smaller group evens out") {
   const TileWork work = work_of(128, 128, 128, 16384);
   CHECK(choose_group_heads(work) == work.heads);

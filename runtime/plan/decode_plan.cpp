@@ -69,10 +69,13 @@ long long most_splits(const Variant& variant, const DecodeProblem& problem) {
 }
 
 /// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or with one on each multiprocessor:
-/// then more parts gain nothing, and are to be combined. A block that looks up pages has too much to do between its
-/// requests to be alone on a multiprocessor (84 us instead of 79 at head_dim 64 on an H200).
+/// then more parts gain nothing, and are to be combined. A block that looks up pages has much to do between its
+/// requests: alone on a multiprocessor it needs eight warps (74 us then, with four 77 to 99, at head_dim 64 on an
+/// H200).
 bool fills(long long rows, long long blocks, const Variant& variant, const Device& device) {
-  const long long round = rows > blocks || variant.paged != 0 ? blocks : device.multiprocessors;
+  constexpr int busy_warps = 8;
+  const bool alone = variant.paged == 0 || variant.warps >= busy_warps;
+  const long long round = rows > blocks || !alone ? blocks : device.multiprocessors;
   return rows * 8 >= ceil_div(rows, round) * round * 7;
 }
 

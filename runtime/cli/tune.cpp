@@ -248,6 +248,7 @@ void update_table(const std::filesystem::path& path, const TunedGpu& gpu, const 
 }
 
 Exit run(const Options& options, const std::vector<Spec>& specs, const std::vector<tune::AnyProblem>& problems) {
+  const InterruptWatch interrupt;  // before the driver starts threads
   GpuLab lab(ordinals_of(options.devices), options.rules.race.seed);
   const TunedGpu gpu = tuned_gpu(lab.device());
   const std::vector<tune::Task> tasks = tasks_for(problems, lab.device(), specs);
@@ -262,7 +263,6 @@ Exit run(const Options& options, const std::vector<Spec>& specs, const std::vect
                                        .sources = sources_hash()});
   tune::TunerRules rules = options.rules;
   rules.date = today();
-  const InterruptWatch interrupt;
   tune::TuneResult result;
   {
     TuneProgress progress(stderr);

@@ -46,12 +46,16 @@ InterruptWatch::InterruptWatch() {
   pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
   waiter_ = std::jthread([this, interrupt](const std::stop_token& stop) {
     constexpr timespec patience{.tv_sec = 0, .tv_nsec = 100'000'000};
+    // timeout(1) and batch systems signal the process and its group: what follows at once is the same wish.
+    constexpr std::chrono::seconds one_wish{1};
+    std::chrono::steady_clock::time_point noted;
     while (!stop.stop_requested()) {
-      if (interrupted_) {
-        nanosleep(&patience, nullptr);
-      } else if (sigtimedwait(&interrupt, nullptr, &patience) == SIGINT) {
-        interrupted_ = true;
+      if (interrupted_ && std::chrono::steady_clock::now() - noted > one_wish) {
         pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);  // the next one meets this thread, and ends the process
+        nanosleep(&patience, nullptr);
+      } else if (sigtimedwait(&interrupt, nullptr, &patience) == SIGINT && !interrupted_) {
+        noted = std::chrono::steady_clock::now();
+        interrupted_ = true;
       }
     }
   });

@@ -33,7 +33,8 @@ class TuneProgress {
 /// "[#####.....] 21/51 problems, 300/412 compiled, 3 rejected, 4.2 min left"
 std::string progress_line(const tune::Status& status);
 
-/// While it lives the first Ctrl-C is only noted; the second one ends the process as ever.
+/// While it lives the first Ctrl-C is only noted; one more, a second or more later, ends the process as ever. Threads
+/// that were there before may still be ended by the first.
 class InterruptWatch {
  public:
   InterruptWatch();

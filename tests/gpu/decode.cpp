@@ -127,6 +127,10 @@ TEST_CASE("ragged decode agrees with the reference on 200 random problems, and w
   check_random_problems(13, 200, testing::random_ragged_case);
 }
 
+TEST_CASE("decode of packed keys agrees with the reference on 200 random problems") {
+  check_random_problems(14, 200, testing::random_packed_case);
+}
+
 TEST_CASE("ten runs of decode on the same inputs give the same bits") {
   const TestRegistry registry;
   for (const int splits : {0, 1, 7}) {

@@ -196,6 +196,12 @@ typedef struct attune_decode_args {
    * outside the tensors. Not together with new keys. Null: each sequence has seqlen_q */
   const int32_t* cu_seqlens_q; /* batch + 1, contiguous, device memory */
   int32_t total_q;
+  /* Packed keys, of a ragged batch: sequence i has the keys from row cu_seqlens_k[i] up to cu_seqlens_k[i + 1] of K and
+   * V, of which the first seqlens_k[i] count (seqlens_k null: all), and no more than max_seqlen_k. k and v are then
+   * total_k x heads_kv x head_dim; their stride_batch, page_size, pages and table_width do not count, and block_table
+   * is null. Wrong entries give wrong numbers, but no access outside the tensors. Null: keys are in a cache */
+  const int32_t* cu_seqlens_k; /* batch + 1, contiguous, device memory */
+  int32_t total_k;
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and
@@ -349,8 +355,9 @@ ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const
 ATTUNE_API attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream);
 
 /* Bytes of workspace that attune_decode needs for these shapes on the current context's device; 0 with splits 1. Only
- * dtype, counts, splits, softcap, rotary and whether seqlens_k is null are read; where splits is 0 it loads the kernel
- * as attune_decode does. Enough, too, for a kernel that is to take over from the one that serves now. */
+ * dtype, counts, splits, softcap, rotary and whether seqlens_k, cu_seqlens_q and cu_seqlens_k are null are read; where
+ * splits is 0 it loads the kernel as attune_decode does. Enough, too, for a kernel that is to take over from the one
+ * that serves now. */
 ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args,
                                                  size_t* bytes);
 

@@ -277,9 +277,9 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
     }
     return std::string();
   };
-  CHECK(message_of({.kind = 1, .batch = 2, .position = 0, .reserved = 0}) ==
+  CHECK(message_of({.kind = 3, .batch = 2, .position = 0, .reserved = 0}) ==
         "seqlens_k: batch 2, position 0 is 3000; it must be from 0 to 2995");
-  CHECK(message_of({.kind = 2, .batch = 2, .position = 7, .reserved = 0}) ==
+  CHECK(message_of({.kind = 4, .batch = 2, .position = 7, .reserved = 0}) ==
         "block_table: batch 2, position 7 is 99; it must be from 0 to 49");
 
   fake.launches = 0;

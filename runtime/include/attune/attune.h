@@ -186,9 +186,10 @@ typedef struct attune_decode_args {
   attune_rotary rotary;
   int32_t rotary_dim; /* the first columns, which are rotated: a multiple of 16, at most head_dim */
   int32_t rotations;  /* keys and queries at positions outside 0 to rotations - 1 are not rotated */
-  /* For debugging. 1: first checks seqlens_k (0 to max_seqlen_k - seqlen_new) and the entries of block_table that it
-   * says are used (0 to pages - 1), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on the first that is
-   * wrong. Not while the stream is captured. */
+  /* For debugging. 1: first checks seqlens_k (0 to max_seqlen_k - seqlen_new), the entries of block_table that it says
+   * are used (0 to pages - 1), and cu_seqlens_q and cu_seqlens_k (none below the one before, 0 to total_q and total_k;
+   * seqlens_k then is at most the keys between two), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on
+   * the first that is wrong. Not while the stream is captured. */
   int32_t check_tables;
   /* A ragged batch: sequence i has the queries from row cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, at most
    * seqlen_q of them, and maybe none; rows of no sequence are not written. q and o are then total_q x heads_q x

@@ -242,7 +242,8 @@ struct Decode {
   Tensor v_new{};
   const void* rotary_cos = nullptr;  ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
-  bool check_tables = false;  ///< first checks seqlens_k and block_table, and waits for that
+  bool check_tables =
+      false;  ///< first checks seqlens_k, block_table, cu_seqlens_q and cu_seqlens_k, and waits for that
   const std::int32_t* cu_seqlens_q =
       nullptr;  ///< batch + 1, device memory: sequences of up to seqlen_q queries each, one
                 ///< after the other, and lse is heads_q x total_q; null: all have seqlen_q

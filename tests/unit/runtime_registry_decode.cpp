@@ -175,6 +175,12 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   CHECK(params.max_seqlen_k == 3000);
   for (const AttuneTensor& keys : {params.k, params.v}) CHECK(keys.stride_batch == keys.stride_seq);
   CHECK(params.v.stride_seq == call.args().v.stride_seq);
+  // Nobody says that they have equal lengths.
+  call.seqlens_k = nullptr;
+  call.shape.splits = 0;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().last_launch.decode_params.seqlens_k == nullptr);
+  CHECK(Bench::fake().last_launch.decode_params.splits == 0);
 }
 
 TEST_CASE("new keys are stored by a launch before, beside whose end decode begins") {

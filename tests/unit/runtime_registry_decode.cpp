@@ -178,6 +178,7 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   // Nobody says that they have equal lengths.
   call.seqlens_k = nullptr;
   call.shape.splits = 0;
+  Bench::fake().launches = 0;
   registry.decode(call.args(), nullptr);
   CHECK(Bench::fake().last_launch.decode_params.seqlens_k == nullptr);
   CHECK(Bench::fake().last_launch.decode_params.splits == 0);

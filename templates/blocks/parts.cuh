@@ -22,14 +22,13 @@
 // the tile that begins at `first_row`.
 __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch, int first_row) {
   int seqlen = params.max_seqlen_k;
+#if variant::ragged
+  if (batch < params.batch && params.cu_seqlens_k != nullptr) {
+    seqlen = Rows(params.cu_seqlens_k, batch, params.pages, seqlen).count;
+  }
+#endif
   if (batch >= params.batch) {
     seqlen = 0;
-#if variant::ragged
-  } else if (params.cu_seqlens_k != nullptr) {
-    Rows keys(params.cu_seqlens_k, batch, params.pages, seqlen);
-    keys.keep(params.seqlens_k, batch);
-    seqlen = keys.count;
-#endif
   } else if (params.seqlens_k != nullptr) {
     const int before = load_global_int(params.seqlens_k + batch);
     const int given = (before < seqlen ? before : seqlen) + params.seqlen_new;

@@ -15,7 +15,7 @@
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
 
-#define ATTUNE_PARAMS_ABI 4
+#define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -69,14 +69,15 @@ struct AttunePrefillParams {
 
 // The first entry that is wrong, sequence after sequence, and of a sequence in the order of the kinds.
 struct AttuneTableFault {
-  int kind;  // 0: nothing is wrong, 1: seqlens_k, 2: block_table, 3: slots
+  int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: block_table, 5: slots
   int batch;
-  int position;  // in the sequence's row of the table
+  int position;  // in the sequence's row of the table; of cu_seqlens 0 is where it begins, 1 where it ends
   int reserved;
 };
 
 // A sequence has the keys that seqlens_k says and seqlen_new more. Its queries stand at its end and see window_left
-// keys before their own (-1: all); the table's entries for these and for the new ones have to be pages.
+// keys before their own (-1: all); the table's entries for these and for the new ones have to be pages. Rows of a
+// ragged batch are among those of all, and none ends before it begins.
 struct AttuneCheckParams {
   const int* seqlens_k;            // batch, each from 0 to max_seqlen_k - seqlen_new; null: max_seqlen_k - seqlen_new
   const int* block_table;          // batch x table_width; null: not checked
@@ -90,6 +91,10 @@ struct AttuneCheckParams {
   int page_size;
   int pages;
   int table_width;
+  int total_q;
+  int total_k;
+  const int* cu_seqlens_q;  // batch + 1; null: each sequence has seqlen_q queries
+  const int* cu_seqlens_k;  // batch + 1, of which seqlens_k says how many count; null: keys are in a cache
 };
 
 // --- types.h ---------------------------------------------------------------------------------------------------------
@@ -274,9 +279,11 @@ __device__ __forceinline__ void store_global(float* pointer, float value) {
 // What is wrong with a sequence's entries in the tables of a cache.
 
 constexpr int no_fault = 0;
-constexpr int fault_of_length = 1;
-constexpr int fault_of_page = 2;
-constexpr int fault_of_slot = 3;
+constexpr int fault_of_queries = 1;
+constexpr int fault_of_keys = 2;
+constexpr int fault_of_length = 3;
+constexpr int fault_of_page = 4;
+constexpr int fault_of_slot = 5;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -316,18 +323,50 @@ __device__ __forceinline__ int first_wrong(int first, int end, const IsWrong& is
   return end;
 }
 
+// A sequence's rows as cu_seqlens has them.
+struct GivenRows {
+  int begin;
+  int end;
+
+  __device__ __forceinline__ GivenRows(const int* cu_seqlens, int batch)
+      : begin(load_global_int(cu_seqlens + batch)), end(load_global_int(cu_seqlens + batch + 1)) {}
+
+  __device__ __forceinline__ int count() const { return end - begin; }
+
+  // No fault where they are among `total`.
+  __device__ __forceinline__ TableFault fault(int kind, int batch, int total) const {
+    if (begin < 0 || begin > total) return {kind, batch, 0};
+    if (end < begin || end > total) return {kind, batch, 1};
+    return {};
+  }
+};
+
 // The first thing that is wrong with a sequence. All lanes of a warp together.
 __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, int batch) {
-  const int most = params.max_seqlen_k - params.seqlen_new;
+  int queries = params.seqlen_q;
+  if (params.cu_seqlens_q != nullptr) {
+    const GivenRows rows(params.cu_seqlens_q, batch);
+    const TableFault fault = rows.fault(fault_of_queries, batch, params.total_q);
+    if (fault.kind != no_fault) return fault;
+    if (rows.count() < queries) queries = rows.count();
+  }
+
+  int most = params.max_seqlen_k - params.seqlen_new;
+  if (params.cu_seqlens_k != nullptr) {
+    const GivenRows rows(params.cu_seqlens_k, batch);
+    const TableFault fault = rows.fault(fault_of_keys, batch, params.total_k);
+    if (fault.kind != no_fault) return fault;
+    most = rows.count();
+  }
   const int before = params.seqlens_k == nullptr ? most : load_global_int(params.seqlens_k + batch);
   if (before < 0 || before > most) return {fault_of_length, batch, 0};
 
   if (params.block_table != nullptr) {
     const int end = before + params.seqlen_new;
-    const int seen = end - params.seqlen_q - params.window_left;
-    const int first_seen = params.window_left < 0 || seen < 0 ? 0 : seen;
+    const int seen = end - queries - params.window_left;
+    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < 0 ? 0 : seen;
     const int first = first_seen < before ? first_seen : before;
-    const int entries = (end + params.page_size - 1) / params.page_size;
+    const int entries = first < end ? (end + params.page_size - 1) / params.page_size : 0;
     const i64 row = static_cast<i64>(batch) * params.table_width;
     const int used = entries < params.table_width ? entries : params.table_width;
     const int wrong = first_wrong(first / params.page_size, used, [&](int entry) {

@@ -25,7 +25,7 @@
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
 
-#define ATTUNE_PARAMS_ABI 4
+#define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -119,6 +119,11 @@ struct AttuneDecodeParams {
   const int* cu_seqlens_q;  // batch + 1
   int total_q;
   int tile_rows;  // decode's B_r, as combine has a block for each row
+  // Of those that read no pages, too; null: keys are in a cache. Sequence i has the keys from row cu_seqlens_k[i] up to
+  // cu_seqlens_k[i + 1] of K and V, total_k x heads_kv x head_dim, of which the first seqlens_k[i] count (null: all),
+  // at most max_seqlen_k. Any row begins a page here: pages is total_k, stride_batch is stride_seq, block_table is
+  // cu_seqlens_k, and table_width is 1.
+  const int* cu_seqlens_k;  // batch + 1
 };
 
 // --- rotary.h --------------------------------------------------------------------------------------------------------
@@ -1056,7 +1061,7 @@ __device__ __forceinline__ float largest_of_lanes(float value) {
 // stream is cut into `parts` pieces of one length (LeanAttention, arXiv 2405.10480), and a part may hold the end of one
 // sequence, some whole ones and the beginning of another.
 
-// The keys of a sequence, whatever the array says; none beyond the batch, and none where the sequence has no query in
+// The keys of a sequence, whatever the arrays say; none beyond the batch, and none where the sequence has no query in
 // the tile that begins at `first_row`.
 __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch, int first_row) {
   int seqlen = params.max_seqlen_k;

@@ -28,7 +28,7 @@
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
 
-#define ATTUNE_PARAMS_ABI 4
+#define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).

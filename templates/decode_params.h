@@ -46,4 +46,9 @@ struct AttuneDecodeParams {
   const int* cu_seqlens_q;  // batch + 1
   int total_q;
   int tile_rows;  // decode's B_r, as combine has a block for each row
+  // Of those that read no pages, too; null: keys are in a cache. Sequence i has the keys from row cu_seqlens_k[i] up to
+  // cu_seqlens_k[i + 1] of K and V, total_k x heads_kv x head_dim, of which the first seqlens_k[i] count (null: all),
+  // at most max_seqlen_k. Any row begins a page here: pages is total_k, stride_batch is stride_seq, block_table is
+  // cu_seqlens_k, and table_width is 1.
+  const int* cu_seqlens_k;  // batch + 1
 };

@@ -27,11 +27,20 @@ bool has_ragged(const attune_decode_args& args) {
   return args.struct_size >= offsetof(attune_decode_args, total_q) + sizeof(args.total_q);
 }
 
+/// Whether the caller knows of the fields behind total_q.
+bool has_packed_keys(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, total_k) + sizeof(args.total_k) &&
+         args.cu_seqlens_k != nullptr;
+}
+
 Extents queries_of(const DecodeProblem& problem) {
   return {problem.stored_sequences(), problem.stored_queries(), problem.heads_q};
 }
 
-Extents cache_of(const DecodeProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
+Extents keys_of(const DecodeProblem& problem) {
+  if (problem.packed_keys) return {1, problem.total_k, problem.heads_kv};
+  return {problem.pages, problem.page_size, problem.heads_kv};
+}
 
 Extents new_keys_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_new, problem.heads_kv}; }
 
@@ -59,7 +68,19 @@ DecodeProblem problem_of(const attune_decode_args& args) {
   problem.rotations = args.rotations;
   problem.ragged = has_ragged(args) && args.cu_seqlens_q != nullptr;
   if (problem.ragged) problem.total_q = args.total_q;
+  if (!has_packed_keys(args)) return problem;
+  problem.packed_keys = true;
+  problem.total_k = args.total_k;
+  problem.equal_lengths = false;
+  problem.page_size = problem.pages = problem.table_width = 1;
   return problem;
+}
+
+/// K or V. Of packed keys any row begins a page.
+AttuneTensor key_params(const attune_tensor& tensor, const DecodeProblem& problem) {
+  AttuneTensor params = tensor_params(tensor, keys_of(problem));
+  if (problem.packed_keys) params.stride_batch = params.stride_seq;
+  return params;
 }
 
 void check_new_keys(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
@@ -76,10 +97,10 @@ void check_new_keys(std::vector<std::string>& found, const attune_decode_args& a
 void check_memory(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
   const bool has_keys = problem.batch > 0 && (problem.seqlen_q > 0 || problem.appends()) && problem.max_seqlen_k > 0;
   const Access access = problem.appends() ? Access::write : Access::read;
-  const Extents cache = has_keys ? cache_of(problem) : Extents{};
+  const Extents keys = has_keys ? keys_of(problem) : Extents{};
   check_tensor(found, "q", args.q, queries_of(problem), problem.head_dim, Access::read);
-  check_tensor(found, "k", args.k, cache, problem.head_dim, access);
-  check_tensor(found, "v", args.v, cache, problem.head_dim, access);
+  check_tensor(found, "k", args.k, keys, problem.head_dim, access);
+  check_tensor(found, "v", args.v, keys, problem.head_dim, access);
   check_tensor(found, "o", args.o, queries_of(problem), problem.head_dim, Access::write);
   check_alignment(found, "lse", args.lse, alignof(float));
   check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
@@ -87,6 +108,12 @@ void check_memory(std::vector<std::string>& found, const attune_decode_args& arg
   check_alignment(found, "workspace", args.workspace, workspace_alignment);
   if (problem.ragged) check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
   if (problem.appends()) check_new_keys(found, args, problem);
+  if (problem.packed_keys) {
+    check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
+    if (args.block_table == nullptr) return;
+    found.emplace_back("cu_seqlens_k and block_table are both given; lengths in pages are those of seqlens_k");
+    return;
+  }
   if (has_keys) check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
 }
 
@@ -159,14 +186,14 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
   auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
   return {.q = tensor_params(args.q, queries_of(problem)),
-          .k = tensor_params(args.k, cache_of(problem)),
-          .v = tensor_params(args.v, cache_of(problem)),
+          .k = key_params(args.k, problem),
+          .v = key_params(args.v, problem),
           .o = tensor_params(args.o, queries_of(problem)),
           .lse = args.lse,
           .partial_o = partial_o,
           .partial_lse = partial_o != nullptr ? partial_o + partial_rows * problem.head_dim : nullptr,
           .seqlens_k = args.seqlens_k,
-          .block_table = args.block_table,
+          .block_table = problem.packed_keys ? args.cu_seqlens_k : args.block_table,
           .scale_log2 = scales.scale_log2,
           .batch = problem.batch,
           .seqlen_q = problem.seqlen_q,
@@ -175,7 +202,7 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .head_dim = problem.head_dim,
           .max_seqlen_k = problem.max_seqlen_k,
           .page_size = problem.page_size,
-          .pages = problem.pages,
+          .pages = problem.packed_keys ? problem.total_k : problem.pages,
           .table_width = problem.table_width,
           .window_left = problem.window_left,
           .window_right = problem.window_right,
@@ -191,7 +218,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .sin = problem.rotates() ? args.rotary_sin : nullptr,
           .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
           .total_q = problem.total_q,
-          .tile_rows = plan.variant.B_r};
+          .tile_rows = plan.variant.B_r,
+          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr};
 }
 
 }  // namespace attune

@@ -26,6 +26,12 @@ long long value_at(const Integer* table, long long index, const ReadTable& read)
   return value;
 }
 
+/// Keys that a sequence may have before the new ones.
+long long most_keys(const AttuneCheckParams& params, int batch, const ReadTable& read) {
+  if (params.cu_seqlens_k == nullptr) return params.max_seqlen_k - params.seqlen_new;
+  return value_at(params.cu_seqlens_k, batch + 1, read) - value_at(params.cu_seqlens_k, batch, read);
+}
+
 }  // namespace
 
 std::vector<std::string> refusals(const Variant& variant, const CheckProblem& /*problem*/, const Device& device) {
@@ -54,7 +60,7 @@ void check_flag(std::vector<std::string>& found, int check_tables) {
 
 AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProblem& problem) {
   return {.seqlens_k = args.seqlens_k,
-          .block_table = args.block_table,
+          .block_table = problem.packed_keys ? nullptr : args.block_table,
           .slots = nullptr,
           .fault = nullptr,
           .batch = problem.batch,
@@ -64,7 +70,11 @@ AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProbl
           .window_left = problem.window_left,
           .page_size = problem.page_size,
           .pages = problem.pages,
-          .table_width = problem.table_width};
+          .table_width = problem.table_width,
+          .total_q = problem.total_q,
+          .total_k = problem.total_k,
+          .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
+          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr};
 }
 
 AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProblem& problem) {
@@ -87,7 +97,11 @@ AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProb
           .window_left = 0,  // the table's entries for the new keys alone
           .page_size = problem.page_size,
           .pages = problem.pages,
-          .table_width = problem.table_width};
+          .table_width = problem.table_width,
+          .total_q = 0,
+          .total_k = 0,
+          .cu_seqlens_q = nullptr,
+          .cu_seqlens_k = nullptr};
 }
 
 void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const ReadTable& read) {
@@ -96,14 +110,23 @@ void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault,
                                                      fault.batch, fault.position, value, accepted));
   };
   const auto index = [&](long long width) { return fault.batch * width + fault.position; };
+  const auto fail_of_rows = [&](const char* name, const int* cu_seqlens, int total) {
+    // What ends must not do so before it begins.
+    const long long least = fault.position == 0 ? 0 : value_at(cu_seqlens, fault.batch, read);
+    fail(name, value_at(cu_seqlens, fault.batch + fault.position, read), fmt::format("from {} to {}", least, total));
+  };
   switch (fault.kind) {
     case 1:
-      return fail("seqlens_k", value_at(params.seqlens_k, fault.batch, read),
-                  fmt::format("from 0 to {}", params.max_seqlen_k - params.seqlen_new));
+      return fail_of_rows("cu_seqlens_q", params.cu_seqlens_q, params.total_q);
     case 2:
+      return fail_of_rows("cu_seqlens_k", params.cu_seqlens_k, params.total_k);
+    case 3:
+      return fail("seqlens_k", value_at(params.seqlens_k, fault.batch, read),
+                  fmt::format("from 0 to {}", most_keys(params, fault.batch, read)));
+    case 4:
       return fail("block_table", value_at(params.block_table, index(params.table_width), read),
                   fmt::format("from 0 to {}", params.pages - 1));
-    case 3:
+    case 5:
       return fail("slot_mapping", value_at(params.slots, index(params.seqlen_new), read),
                   fmt::format("-1, or from 0 to {}", static_cast<long long>(params.pages) * params.page_size - 1));
     default:

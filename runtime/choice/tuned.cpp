@@ -88,6 +88,7 @@ Json json_of(const DecodeProblem& problem) {
   if (!problem.ragged) return object;
   object["ragged"] = true;
   object["total_q"] = problem.total_q;
+  if (problem.packed_keys) object["total_k"] = problem.total_k;
   return object;
 }
 
@@ -131,6 +132,8 @@ TunedProblem read_decode(JsonFields& fields) {
   problem.seqlen_new = problem.rotates() ? 1 : 0;
   problem.ragged = fields.flag("ragged");
   problem.total_q = fields.integer("total_q", 1, most_rows, bounded(problem.batch, problem.seqlen_q));
+  problem.total_k = fields.integer("total_k", 1, most_rows, 0);
+  problem.packed_keys = problem.total_k > 0;
   return tuned_problem(problem);
 }
 
@@ -181,6 +184,10 @@ DecodeProblem tuned_problem(const DecodeProblem& problem) {
   result.window_right = -1;
   result.softcap = problem.softcap > 0 ? 1 : 0;
   if (!problem.ragged) result.total_q = 0;
+  if (problem.packed_keys) {
+    result.total_k = std::max(1, problem.total_k);
+    result.page_size = result.pages = result.table_width = 1;
+  }
   result.seqlen_new = problem.rotates() ? 1 : 0;
   result.rotary_dim = problem.rotates() ? problem.head_dim / rotary_dim_step * rotary_dim_step : 0;
   result.rotations = problem.rotates() ? std::max(1, problem.max_seqlen_k) : 0;

@@ -69,11 +69,14 @@ TunedShape tuned_shape(const DecodeProblem& problem) {
   kind = kind << 1 | (problem.paged() ? 1U : 0U);
   kind = kind << 1 | (problem.equal_lengths ? 1U : 0U);
   kind = kind << 1 | (problem.ragged ? 1U : 0U);
+  kind = kind << 1 | (problem.packed_keys ? 1U : 0U);
   kind = kind << 9 | static_cast<std::uint64_t>(problem.splits);
   const long long seqlen_q =
       problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
+  const long long seqlen_k =
+      problem.packed_keys ? mean_length(problem.total_k, problem.batch, problem.max_seqlen_k) : problem.max_seqlen_k;
   return {kind,
-          sizes_of(seqlen_q, problem.heads_q / problem.heads_kv, seen(problem.max_seqlen_k, problem.window_left, 0),
+          sizes_of(seqlen_q, problem.heads_q / problem.heads_kv, seen(seqlen_k, problem.window_left, 0),
                    static_cast<long long>(problem.batch) * problem.heads_kv, problem.paged() ? problem.page_size : 1)};
 }
 

@@ -35,8 +35,7 @@ void Contest::open(const DecodeProblem& problem, std::uint64_t seed) {
     one.decode = plan(one.kernel->variant(), problem, gpu_->device);
     workspace = std::max(workspace, one.decode.workspace_bytes);
   }
-  const DecodeTrial trial{problem,
-                          std::vector<std::int32_t>(static_cast<std::size_t>(problem.batch), problem.max_seqlen_k)};
+  const DecodeTrial trial = full_trial(problem);
   const CacheInputs inputs(trial, seed);
   const std::size_t copies = copies_of(DeviceTrial::bytes(problem), gpu_->device);
   for (std::size_t i = 0; i < copies; ++i) trials_.emplace_back(*gpu_, trial, inputs, workspace);

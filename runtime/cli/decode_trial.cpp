@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "runtime/reference/reference_rotation.hpp"
 
@@ -16,10 +17,13 @@ std::size_t row_elements(const DecodeProblem& problem) {
   return static_cast<std::size_t>(problem.heads_kv) * problem.head_dim;
 }
 
-/// Where in the cache a key of a sequence is, as a number of tokens.
-std::size_t token_of(const DecodeProblem& problem, const std::vector<std::int32_t>& table, int sequence, int key) {
+/// Where among the tokens of K a key of a sequence is.
+std::size_t token_of(const DecodeProblem& problem, const CacheInputs& inputs, int sequence, int key) {
+  if (problem.packed_keys) {
+    return static_cast<std::size_t>(inputs.cu_seqlens_k[static_cast<std::size_t>(sequence)]) + key;
+  }
   const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
-  return static_cast<std::size_t>(table[entry]) * problem.page_size + key % problem.page_size;
+  return static_cast<std::size_t>(inputs.table[entry]) * problem.page_size + key % problem.page_size;
 }
 
 /// Queries as their keys are met by them; in order, whether they are a ragged batch or not.
@@ -41,10 +45,11 @@ std::vector<std::uint16_t> rotated_queries(const DecodeProblem& problem, const C
   return result;
 }
 
-/// The same as a problem of prefill over the cache's pages.
+/// The same as a problem of prefill over the cache's pages, or over packed keys.
 Problem prefill_of(const DecodeProblem& problem) {
   Problem result = outputs_of(problem);
-  result.paged = true;
+  result.total_k = problem.total_k;
+  result.paged = !problem.packed_keys;
   result.page_size = problem.page_size;
   result.pages = problem.pages;
   result.table_width = problem.table_width;
@@ -53,22 +58,36 @@ Problem prefill_of(const DecodeProblem& problem) {
   return result;
 }
 
+/// The same with keys one sequence after the other, and rows behind them that nobody uses.
+DecodeProblem with_packed_keys(DecodeProblem problem, const std::vector<std::int32_t>& lengths) {
+  constexpr int unused_rows = 3;
+  problem.packed_keys = true;
+  problem.total_k = std::accumulate(lengths.begin(), lengths.end(), unused_rows);
+  problem.page_size = problem.pages = problem.table_width = 1;
+  return problem;
+}
+
 ReferenceOutput attention_of_all(const DecodeTrial& trial, const CacheInputs& inputs, AttentionFunction& attention) {
   const Problem problem = prefill_of(trial.problem);
   const std::vector<std::uint16_t> q = rotated_queries(trial.problem, inputs);
   const auto cache = [&](const std::vector<std::uint16_t>& values) {
     return contiguous(values, problem.page_size, problem.heads_kv, problem.head_dim);
   };
-  return paged_attention(attention, problem,
-                         {.cu_seqlens_q = inputs.cu_seqlens_q,
-                          .cu_seqlens_k = {},
-                          .seqused_k = trial.lengths,
-                          .block_table = inputs.table},
-                         contiguous(q, problem.stored_rows(), problem.heads_q, problem.head_dim), cache(inputs.k),
-                         cache(inputs.v), usual_scale(problem));
+  return attention_of(attention, problem,
+                      {.cu_seqlens_q = inputs.cu_seqlens_q,
+                       .cu_seqlens_k = inputs.cu_seqlens_k,
+                       .seqused_k = trial.lengths,
+                       .block_table = inputs.table},
+                      contiguous(q, problem.stored_rows(), problem.heads_q, problem.head_dim), cache(inputs.k),
+                      cache(inputs.v), usual_scale(problem));
 }
 
 }  // namespace
+
+std::size_t tokens_of(const DecodeProblem& problem) {
+  if (problem.packed_keys) return static_cast<std::size_t>(problem.total_k);
+  return static_cast<std::size_t>(problem.pages) * problem.page_size;
+}
 
 void set_rotation(DecodeProblem& problem, const Variant& variant) {
   constexpr int rotary_dim_step = 16;
@@ -110,8 +129,25 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
     if (variant.softcap != 0) problem.softcap = trials.size() % 2 == 0 ? 20.0F : 2.0F;
     set_rotation(problem, variant);
     trials.push_back({problem, shape.lengths});
+    if (problem.ragged && variant.paged == 0) {
+      trials.push_back({with_packed_keys(problem, shape.lengths), shape.lengths});
+    }
   }
   return trials;
+}
+
+DecodeTrial full_trial(const DecodeProblem& problem) {
+  DecodeTrial trial{problem, {}};
+  if (problem.packed_keys) {
+    const std::vector<std::int32_t> cu_seqlens_k =
+        cumulative_lengths(problem.batch, problem.max_seqlen_k, problem.total_k);
+    for (std::size_t i = 1; i < cu_seqlens_k.size(); ++i) {
+      trial.lengths.push_back(cu_seqlens_k[i] - cu_seqlens_k[i - 1]);
+    }
+  } else {
+    trial.lengths.assign(static_cast<std::size_t>(problem.batch), problem.max_seqlen_k);
+  }
+  return trial;
 }
 
 CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
@@ -123,24 +159,34 @@ CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
   for (std::int32_t& length : lengths) length -= problem.seqlen_new;
   if (problem.ragged) cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q, problem.total_q);
   const std::size_t row = row_elements(problem);
-  const std::size_t elements = static_cast<std::size_t>(problem.pages) * problem.page_size * row;
+  const std::size_t elements = tokens_of(problem) * row;
   k.assign(elements, no_key);
   v.assign(elements, no_key);
   const std::vector<std::uint16_t> keys = random_values(problem.dtype, elements, 3 * seed + 1);
   const std::vector<std::uint16_t> values = random_values(problem.dtype, elements, 3 * seed + 2);
-  // Backwards, so that no table is the identity.
-  std::int32_t page = problem.pages;
-  for (const std::int32_t length : trial.lengths) {
-    for (int i = 0; i < problem.table_width; ++i) {
-      const bool used = static_cast<long long>(i) * problem.page_size < length;
-      table.push_back(used ? --page : std::numeric_limits<std::int32_t>::min());
-    }
+  if (problem.packed_keys) {
+    cu_seqlens_k.push_back(0);
+    for (const std::int32_t length : trial.lengths) cu_seqlens_k.push_back(cu_seqlens_k.back() + length);
+    cu_seqlens_k.back() = problem.total_k;
+  } else {
+    place_pages(trial);
   }
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     for (int key = 0; key < trial.lengths[static_cast<std::size_t>(sequence)]; ++key) {
-      const auto first = static_cast<std::ptrdiff_t>(token_of(problem, table, sequence, key) * row);
+      const auto first = static_cast<std::ptrdiff_t>(token_of(problem, *this, sequence, key) * row);
       std::copy_n(keys.begin() + first, row, k.begin() + first);
       std::copy_n(values.begin() + first, row, v.begin() + first);
+    }
+  }
+}
+
+void CacheInputs::place_pages(const DecodeTrial& trial) {
+  // Backwards, so that no table is the identity.
+  std::int32_t page = trial.problem.pages;
+  for (const std::int32_t length : trial.lengths) {
+    for (int i = 0; i < trial.problem.table_width; ++i) {
+      const bool used = static_cast<long long>(i) * trial.problem.page_size < length;
+      table.push_back(used ? --page : std::numeric_limits<std::int32_t>::min());
     }
   }
 }
@@ -190,6 +236,11 @@ attune_decode_args decode_args(const DecodeProblem& problem, const CacheOperands
   args.softcap = problem.softcap;
   if (problem.ragged) args.cu_seqlens_q = static_cast<const std::int32_t*>(operands.cu_seqlens_q);
   args.total_q = problem.total_q;
+  if (problem.packed_keys) {
+    args.cu_seqlens_k = static_cast<const std::int32_t*>(operands.cu_seqlens_k);
+    args.total_k = problem.total_k;
+    args.block_table = nullptr;
+  }
   if (!problem.appends()) return args;
   // The cache has the new keys; what would store them is not launched.
   args.seqlen_new = problem.seqlen_new;

@@ -19,6 +19,7 @@ DeviceTrial::DeviceTrial(const Gpu& gpu, const DecodeTrial& trial, const CacheIn
       lengths_(gpu.driver, inputs.lengths.size() * sizeof(std::int32_t)),
       table_(gpu.driver, inputs.table.size() * sizeof(std::int32_t)),
       cu_seqlens_q_(gpu.driver, inputs.cu_seqlens_q.size() * sizeof(std::int32_t)),
+      cu_seqlens_k_(gpu.driver, inputs.cu_seqlens_k.size() * sizeof(std::int32_t)),
       cos_(gpu.driver, inputs.angles.cos.size() * sizeof(std::uint16_t)),
       sin_(gpu.driver, inputs.angles.sin.size() * sizeof(std::uint16_t)),
       workspace_(gpu.driver, workspace_bytes),
@@ -31,6 +32,7 @@ DeviceTrial::DeviceTrial(const Gpu& gpu, const DecodeTrial& trial, const CacheIn
   lengths_.upload(inputs.lengths);
   table_.upload(inputs.table);
   cu_seqlens_q_.upload(inputs.cu_seqlens_q);
+  cu_seqlens_k_.upload(inputs.cu_seqlens_k);
   cos_.upload(inputs.angles.cos);
   sin_.upload(inputs.angles.sin);
   workspace_.upload(std::vector<float>(workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN()));
@@ -49,6 +51,7 @@ void DeviceTrial::launch(const LoadedKernel& decode, const LoadedKernel& merge, 
                                                    .lengths = lengths_.data(),
                                                    .table = table_.data(),
                                                    .cu_seqlens_q = cu_seqlens_q_.data(),
+                                                   .cu_seqlens_k = cu_seqlens_k_.data(),
                                                    .cos = cos_.data(),
                                                    .sin = sin_.data(),
                                                    .o = o_.data(),
@@ -74,8 +77,7 @@ Outputs DeviceTrial::fetch() const {
 }
 
 std::size_t DeviceTrial::bytes(const DecodeProblem& problem) {
-  const std::size_t cache =
-      static_cast<std::size_t>(problem.pages) * problem.page_size * problem.heads_kv * problem.head_dim;
+  const std::size_t cache = tokens_of(problem) * problem.heads_kv * problem.head_dim;
   return sizeof(std::uint16_t) * 2 * (cache + output_elements(outputs_of(problem)));
 }
 

@@ -37,6 +37,7 @@ class DeviceTrial {
   DeviceBuffer lengths_;
   DeviceBuffer table_;
   DeviceBuffer cu_seqlens_q_;
+  DeviceBuffer cu_seqlens_k_;
   DeviceBuffer cos_;
   DeviceBuffer sin_;
   DeviceBuffer workspace_;

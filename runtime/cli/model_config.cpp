@@ -182,6 +182,16 @@ DecodeProblem decode_of(const ModelConfig& model, bool in_pages, Rotary rotary) 
   return problem;
 }
 
+/// Decoding up to as many queries of each sequence as it takes, which is how such ragged batches are served.
+DecodeProblem ragged_decode_of(const ModelConfig& model, bool in_pages) {
+  DecodeProblem problem = decode_of(model, in_pages, Rotary::none);
+  problem.seqlen_q = most_decode_queries;
+  problem.seqlen_new = 0;
+  problem.ragged = true;
+  problem.total_q = most_decode_queries;
+  return problem;
+}
+
 /// Whether kernels of all operations take what the model has.
 void check_limits(ConfigReader& reader, const ModelConfig& model) {
   for (const std::string& text : problems_of(prefill_of(model, 1, 1, 0))) reader.problem(text, "");
@@ -235,6 +245,7 @@ std::vector<Recorded> problems_of(const ModelConfig& model, bool serving) {
       if (in_pages && !serving) continue;
       result.push_back({.problem = decode_of(model, in_pages, Rotary::none)});
       if (model.rotary != Rotary::none) result.push_back({.problem = decode_of(model, in_pages, model.rotary)});
+      if (serving) result.push_back({.problem = ragged_decode_of(model, in_pages)});
     }
   }
   if (serving) {

@@ -35,8 +35,8 @@ struct ModelConfig {
 Result<ModelConfig> parse_model_config(std::string_view text, const std::string& file, std::optional<Dtype> dtype);
 
 /// What the model asks for: causal prefill of all lengths, decoding one token at a time from a contiguous cache (new
-/// keys stored before, by a call of their own or by the same, rotated or not). With `serving` also ragged batches,
-/// caches in pages, and merges of two results. None has calls.
+/// keys stored before, by a call of their own or by the same, rotated or not). With `serving` also ragged batches
+/// (of few queries a sequence decode's), caches in pages, and merges of two results. None has calls.
 std::vector<Recorded> problems_of(const ModelConfig& config, bool serving);
 
 }  // namespace attune::cli

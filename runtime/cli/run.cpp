@@ -55,8 +55,7 @@ std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const
   }
   set_rotation(problem, variant);
   if (!report_unsound(problem)) return std::nullopt;
-  const std::vector<std::int32_t> lengths(static_cast<std::size_t>(problem.batch), problem.max_seqlen_k);
-  return std::vector{DecodeTrial{problem, lengths}};
+  return std::vector{full_trial(problem)};
 }
 
 /// What of this machine takes part, and why what is missing does not.

@@ -98,6 +98,7 @@ Verdict verify(const Built& decode, const Built& merge, const std::vector<Decode
                                                                     .lengths = inputs.lengths.data(),
                                                                     .table = inputs.table.data(),
                                                                     .cu_seqlens_q = inputs.cu_seqlens_q.data(),
+                                                                    .cu_seqlens_k = inputs.cu_seqlens_k.data(),
                                                                     .cos = inputs.angles.cos.data(),
                                                                     .sin = inputs.angles.sin.data(),
                                                                     .o = outcome.outputs.o.data(),

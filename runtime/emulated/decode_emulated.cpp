@@ -20,13 +20,19 @@ std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const
   const bool decodes = operation == Operation::decode;
   if (decodes) {
     buffers.add_tensor("q", params.q, {sequences, queries, heads_q, params.head_dim}, Use::read);
-    buffers.add_tensor("k", params.k, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
-    buffers.add_tensor("v", params.v, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::read);
-    buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
+    const bool packed = params.cu_seqlens_k != nullptr;
+    const long long pages = packed ? 1 : params.pages;
+    const long long tokens = packed ? params.pages : params.page_size;
+    buffers.add_tensor("k", params.k, {pages, tokens, params.heads_kv, params.head_dim}, Use::read);
+    buffers.add_tensor("v", params.v, {pages, tokens, params.heads_kv, params.head_dim}, Use::read);
+    if (!packed) {
+      buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
+    }
     buffers.add_angles(params.cos, params.sin, params.rotations, params.rotary_dim);
   }
   buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
   buffers.add_array("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, params.batch + 1}, Use::read);
+  buffers.add_array("cu_seqlens_k", params.cu_seqlens_k, {1, 1, 1, params.batch + 1}, Use::read);
   buffers.add_tensor("o", params.o, {sequences, queries, heads_q, params.head_dim}, Use::written);
   buffers.add_array("lse", params.lse, {1, sequences, heads_q, queries}, Use::written);
   const Use of_parts = decodes ? Use::written : Use::read;

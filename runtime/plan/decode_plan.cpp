@@ -65,7 +65,7 @@ long long blocks_at_once(const Variant& variant, const Device& device) {
 /// Parts of a sequence that are worth a thread block: a few steps each.
 long long most_splits(const Variant& variant, const DecodeProblem& problem) {
   constexpr long long fewest_steps = 4;
-  return ceil_div(problem.max_seqlen_k, fewest_steps * variant.B_c);
+  return ceil_div(problem.longest_keys(), fewest_steps * variant.B_c);
 }
 
 /// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or with one on each multiprocessor:
@@ -104,7 +104,9 @@ long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, c
 /// what L2 has to write back (3 of 48 us at 134 MB), but a long stream of such lines is 4% slower (from 500 MB on).
 bool reads_once(const Variant& variant, const DecodeProblem& problem, const Device& device) {
   constexpr long long bytes_per_column = 2 * 2;  // of K and of V
-  const long long rows = static_cast<long long>(problem.batch) * problem.max_seqlen_k * problem.heads_kv;
+  const long long keys =
+      problem.packed_keys ? problem.total_k : static_cast<long long>(problem.batch) * problem.max_seqlen_k;
+  const long long rows = keys * problem.heads_kv;
   const long long rows_in_L2 = device.l2_bytes / (bytes_per_column * problem.head_dim);
   return problem.rows() <= variant.B_r && rows > rows_in_L2 && rows < 4 * rows_in_L2;
 }

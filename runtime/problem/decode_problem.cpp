@@ -24,6 +24,18 @@ void check_new_keys(FieldChecks& checks, const DecodeProblem& problem) {
   }
 }
 
+void check_keys(FieldChecks& checks, const DecodeProblem& problem) {
+  checks.in_range("max_seqlen_k", problem.max_seqlen_k, 0, most_rows);
+  if (!problem.packed_keys) {
+    checks.cache({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
+                 "max_seqlen_k", problem.max_seqlen_k);
+    return;
+  }
+  checks.in_range("total_k", problem.total_k, 0, most_rows);
+  if (!problem.ragged)
+    checks.add("cu_seqlens_k is given without cu_seqlens_q; packed keys are those of ragged batches");
+}
+
 void check_ragged(FieldChecks& checks, const DecodeProblem& problem) {
   checks.in_range("total_q", problem.total_q, 0, most_rows);
   if (problem.seqlen_new == 0) return;
@@ -74,6 +86,7 @@ std::string DecodeProblem::text() const {
   if (appends()) text += fmt::format(" new{}", seqlen_new);
   if (rotates()) text += fmt::format(" {}{}", value_text(*find_field("rotary"), static_cast<int>(rotary)), rotary_dim);
   if (ragged) text += fmt::format(" ragged tq{}", total_q);
+  if (packed_keys) text += fmt::format(" tk{}", total_k);
   return text;
 }
 
@@ -88,9 +101,7 @@ std::vector<std::string> problems_of(const DecodeProblem& problem) {
                            most_shared_heads, problem.heads_kv));
   }
   checks.head_dim("head_dim", problem.head_dim);
-  checks.in_range("max_seqlen_k", problem.max_seqlen_k, 0, most_rows);
-  checks.cache({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
-               "max_seqlen_k", problem.max_seqlen_k);
+  check_keys(checks, problem);
   checks.in_range("splits", problem.splits, 0, most_splits);
   checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
   checks.in_range("window_right", problem.window_right, -1, most_rows - 1);

@@ -1,6 +1,7 @@
 // What a caller of decode has: shapes and element type, no pointers; and what is left to combine behind it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -62,10 +63,16 @@ struct DecodeProblem {
                         ///< its calls append no keys
   int total_q = 0;      ///< rows of a ragged Q and O
 
+  bool packed_keys = false;  ///< of a ragged batch: its keys lie one sequence after the other, in no pages
+  int total_k = 0;           ///< rows of a packed K and V
+
   auto operator<=>(const DecodeProblem&) const = default;
 
   /// Whether a sequence's keys may lie in several pages.
   [[nodiscard]] bool paged() const { return table_width > 1; }
+
+  /// No sequence has more keys that count.
+  [[nodiscard]] int longest_keys() const { return packed_keys ? std::min(max_seqlen_k, total_k) : max_seqlen_k; }
 
   /// Queries of all heads that share a K/V head.
   [[nodiscard]] int rows() const { return seqlen_q * (heads_q / heads_kv); }
@@ -92,7 +99,7 @@ struct DecodeProblem {
 
   /// "decode bf16 d128 b2 hq32 hk8 lq1 lk4096 page16 splits2 left128 right0 softcap30 new1 halves64": at most 4096
   /// keys, one of them new, rotated in 64 columns; what is unlimited, one page or left to the library is not named.
-  /// "ragged tq5" ends that of a ragged batch of 5 queries
+  /// "ragged tq5" ends that of a ragged batch of 5 queries, "ragged tq5 tk700" where its keys are 700 packed ones
   [[nodiscard]] std::string text() const;
 };
 

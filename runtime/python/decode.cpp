@@ -143,19 +143,10 @@ nb::object decode(const DecodeArguments& arguments) {
   const bool return_lse = is_true(arguments.return_lse);
 
   const Entered entered(framework.on_device(first.array.device));
-  // What is made here is freed on return, while the kernels may wait yet: the allocators hand memory on in the order
-  // of the stream.
-  nb::object lengths;  // new keys are written behind those that the device is told of
+  nb::object lengths;  // new keys are written behind those that the device is told of; freed as the workspace is
   if (args.seqlen_new > 0 && args.seqlens_k == nullptr) {
     lengths = framework.full_int32(args.batch, args.max_seqlen_k - args.seqlen_new, arguments.q);
     args.seqlens_k = pointer<const std::int32_t>(framework.read("cache_seqlens", lengths).address);
-  }
-  framework.call(
-      [&](attune_registry* registry) { return attune_decode_workspace(registry, &args, &args.workspace_bytes); });
-  nb::object workspace;
-  if (args.workspace_bytes > 0) {
-    workspace = framework.empty_bytes(args.workspace_bytes, arguments.q);
-    args.workspace = pointer<void>(framework.read("workspace", workspace).address);
   }
   nb::object out = nb::borrow(arguments.out);
   if (out.is_none()) {
@@ -170,8 +161,20 @@ nb::object decode(const DecodeArguments& arguments) {
                                   arguments.q);
     args.lse = pointer<float>(framework.read("softmax_lse", lse).address);
   }
-  framework.launch(&attune_decode, args, first.array.device);
+  launch_decode(framework, first, args);
   return return_lse ? nb::make_tuple(out, lse) : out;
+}
+
+void launch_decode(const AddressedFramework& framework, const First& first, attune_decode_args args) {
+  framework.call(
+      [&](attune_registry* registry) { return attune_decode_workspace(registry, &args, &args.workspace_bytes); });
+  // Freed on return, while the kernels may wait yet: the allocators hand memory on in the order of the stream.
+  nb::object workspace;
+  if (args.workspace_bytes > 0) {
+    workspace = framework.empty_bytes(args.workspace_bytes, first.argument.array);
+    args.workspace = pointer<void>(framework.read("workspace", workspace).address);
+  }
+  framework.launch(&attune_decode, args, first.array.device);
 }
 
 }  // namespace attune::python

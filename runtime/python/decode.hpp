@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "runtime/python/operands.hpp"
+
 namespace attune::python {
 
 /// Each as the caller passed it.
@@ -33,5 +35,9 @@ struct DecodeArguments {
 /// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error; then nothing
 /// was launched.
 nanobind::object decode(const DecodeArguments& arguments);
+
+/// Launches a call, complete but for its workspace, which is allocated on the device of the first array. The device is
+/// the current one.
+void launch_decode(const AddressedFramework& framework, const First& first, attune_decode_args args);
 
 }  // namespace attune::python

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/python/cache_pages.hpp"
+#include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
 
@@ -106,6 +107,50 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
   return args;
 }
 
+/// Whether decode takes the call: it divides the keys of few sequences among the multiprocessors, and reads those that
+/// heads share once for all of them. Wrong arguments are prefill's to name.
+bool is_served_by_decode(const attune_prefill_args& args) {
+  constexpr std::int32_t most_queries = 16;
+  constexpr std::int64_t most_shared_heads = 256;
+  return args.seqlen_q >= 1 && args.seqlen_q <= most_queries && args.head_dim_v == args.head_dim &&
+         args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 && args.window_right >= -1;
+}
+
+/// The same call for decode.
+attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
+  attune_decode_args result{};
+  result.struct_size = sizeof(result);
+  result.dtype = args.dtype;
+  result.q = args.q;
+  result.k = args.k;
+  result.v = args.v;
+  result.o = args.o;
+  result.lse = args.lse;
+  result.batch = args.batch;
+  result.seqlen_q = args.seqlen_q;
+  result.heads_q = args.heads_q;
+  result.heads_kv = args.heads_kv;
+  result.head_dim = args.head_dim;
+  result.max_seqlen_k = args.seqlen_k;
+  result.softmax_scale = args.softmax_scale;
+  result.window_left = args.window_left;
+  result.window_right = args.causal != 0 ? 0 : args.window_right;
+  result.softcap = args.softcap;
+  result.cu_seqlens_q = args.cu_seqlens_q;
+  result.total_q = args.total_q;
+  result.seqlens_k = args.seqused_k;
+  if (paged) {
+    result.block_table = args.block_table;
+    result.table_width = args.table_width;
+    result.pages = args.pages;
+    result.page_size = args.page_size;
+  } else {
+    result.cu_seqlens_k = args.cu_seqlens_k;
+    result.total_k = args.total_k;
+  }
+  return result;
+}
+
 }  // namespace
 
 nb::object varlen(const VarlenArguments& arguments) {
@@ -127,7 +172,11 @@ nb::object varlen(const VarlenArguments& arguments) {
     lse = framework.empty_float32(nb::make_tuple(args.heads_q, args.total_q), arguments.q);
     args.lse = pointer<float>(framework.read("softmax_lse", lse).address);
   }
-  framework.launch(&attune_prefill, args, first.array.device);
+  if (is_served_by_decode(args)) {
+    launch_decode(framework, first, decode_args_of(args, !arguments.block_table.is_none()));
+  } else {
+    framework.launch(&attune_prefill, args, first.array.device);
+  }
   return return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
 }
 

@@ -76,7 +76,9 @@ constexpr auto record_fields() {
         record_field<option>("rotary_dim", &DecodeProblem::rotary_dim),
         record_field<extent>("rotations", &DecodeProblem::rotations),
         record_field<option>("ragged", &DecodeProblem::ragged),
-        record_field<extent>("total_q", &DecodeProblem::total_q));
+        record_field<extent>("total_q", &DecodeProblem::total_q),
+        record_field<option>("packed_keys", &DecodeProblem::packed_keys),
+        record_field<extent>("total_k", &DecodeProblem::total_k));
   } else if constexpr (std::is_same_v<OneProblem, StoreProblem>) {
     return std::tuple(
         record_field<named>("dtype", &StoreProblem::dtype), record_field<size>("batch", &StoreProblem::batch),

@@ -7,6 +7,9 @@
 // sequence, some whole ones and the beginning of another.
 #pragma once
 
+#if variant::ragged
+#include "blocks/sequence_rows.cuh"
+#endif
 #include "blocks/visible.cuh"
 #include "blocks/warp_sums.cuh"
 #include "decode_params.h"
@@ -15,10 +18,15 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// The keys of a sequence, whatever the array says; none beyond the batch, and none where the sequence has no query in
+// The keys of a sequence, whatever the arrays say; none beyond the batch, and none where the sequence has no query in
 // the tile that begins at `first_row`.
 __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch, int first_row) {
   int seqlen = params.max_seqlen_k;
+#if variant::ragged
+  if (batch < params.batch && params.cu_seqlens_k != nullptr) {
+    seqlen = Rows(params.cu_seqlens_k, batch, params.pages, seqlen).count;
+  }
+#endif
   if (batch >= params.batch) {
     seqlen = 0;
   } else if (params.seqlens_k != nullptr) {

@@ -9,9 +9,11 @@
 #include "types.h"
 
 constexpr int no_fault = 0;
-constexpr int fault_of_length = 1;
-constexpr int fault_of_page = 2;
-constexpr int fault_of_slot = 3;
+constexpr int fault_of_queries = 1;
+constexpr int fault_of_keys = 2;
+constexpr int fault_of_length = 3;
+constexpr int fault_of_page = 4;
+constexpr int fault_of_slot = 5;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -51,18 +53,50 @@ __device__ __forceinline__ int first_wrong(int first, int end, const IsWrong& is
   return end;
 }
 
+// A sequence's rows as cu_seqlens has them.
+struct GivenRows {
+  int begin;
+  int end;
+
+  __device__ __forceinline__ GivenRows(const int* cu_seqlens, int batch)
+      : begin(load_global_int(cu_seqlens + batch)), end(load_global_int(cu_seqlens + batch + 1)) {}
+
+  __device__ __forceinline__ int count() const { return end - begin; }
+
+  // No fault where they are among `total`.
+  __device__ __forceinline__ TableFault fault(int kind, int batch, int total) const {
+    if (begin < 0 || begin > total) return {kind, batch, 0};
+    if (end < begin || end > total) return {kind, batch, 1};
+    return {};
+  }
+};
+
 // The first thing that is wrong with a sequence. All lanes of a warp together.
 __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, int batch) {
-  const int most = params.max_seqlen_k - params.seqlen_new;
+  int queries = params.seqlen_q;
+  if (params.cu_seqlens_q != nullptr) {
+    const GivenRows rows(params.cu_seqlens_q, batch);
+    const TableFault fault = rows.fault(fault_of_queries, batch, params.total_q);
+    if (fault.kind != no_fault) return fault;
+    if (rows.count() < queries) queries = rows.count();
+  }
+
+  int most = params.max_seqlen_k - params.seqlen_new;
+  if (params.cu_seqlens_k != nullptr) {
+    const GivenRows rows(params.cu_seqlens_k, batch);
+    const TableFault fault = rows.fault(fault_of_keys, batch, params.total_k);
+    if (fault.kind != no_fault) return fault;
+    most = rows.count();
+  }
   const int before = params.seqlens_k == nullptr ? most : load_global_int(params.seqlens_k + batch);
   if (before < 0 || before > most) return {fault_of_length, batch, 0};
 
   if (params.block_table != nullptr) {
     const int end = before + params.seqlen_new;
-    const int seen = end - params.seqlen_q - params.window_left;
-    const int first_seen = params.window_left < 0 || seen < 0 ? 0 : seen;
+    const int seen = end - queries - params.window_left;
+    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < 0 ? 0 : seen;
     const int first = first_seen < before ? first_seen : before;
-    const int entries = (end + params.page_size - 1) / params.page_size;
+    const int entries = first < end ? (end + params.page_size - 1) / params.page_size : 0;
     const i64 row = static_cast<i64>(batch) * params.table_width;
     const int used = entries < params.table_width ? entries : params.table_width;
     const int wrong = first_wrong(first / params.page_size, used, [&](int entry) {

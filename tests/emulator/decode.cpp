@@ -24,6 +24,7 @@ using testing::DecodeImage;
 using testing::only_sequence;
 using testing::random_append_case;
 using testing::random_decode_case;
+using testing::random_packed_case;
 using testing::random_ragged_case;
 
 /// The shipped kernels, compiled on first need.
@@ -167,11 +168,15 @@ TEST_CASE("ragged decode agrees with the reference on random problems, and write
   check_random_problems(9, 120, random_ragged_case);
 }
 
-TEST_CASE("whatever cu_seqlens_q holds, ragged decode stays inside its tensors") {
+TEST_CASE("decode of packed keys agrees with the reference on random problems, and reads no key that does not count") {
+  check_random_problems(11, 120, random_packed_case);
+}
+
+TEST_CASE("whatever cu_seqlens_q, cu_seqlens_k and seqlens_k hold, ragged decode stays inside its tensors") {
   Kernels kernels;
   Random random(10);
-  for (std::uint64_t i = 0; i < 30; ++i) {
-    DecodeCase one = random_ragged_case(random, 200);
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    DecodeCase one = i % 2 == 0 ? random_ragged_case(random, 200) : random_packed_case(random, 200);
     one.problem.dtype = Dtype::bf16;
     one.problem.head_dim = 64;
     const DecodeImage image(one, i + 1);
@@ -180,6 +185,14 @@ TEST_CASE("whatever cu_seqlens_q holds, ragged decode stays inside its tensors")
     std::vector<std::int32_t> cu_seqlens_q = one.cu_seqlens_q;
     testing::make_wild(random, cu_seqlens_q, one.problem.total_q);
     args.cu_seqlens_q = cu_seqlens_q.data();
+    std::vector<std::int32_t> cu_seqlens_k = one.cu_seqlens_k;
+    std::vector<std::int32_t> lengths = one.lengths;
+    if (one.problem.packed_keys) {
+      testing::make_wild(random, cu_seqlens_k, one.problem.total_k);
+      testing::make_wild(random, lengths, one.problem.total_k);
+      args.cu_seqlens_k = cu_seqlens_k.data();
+      if (one.has_lengths) args.seqlens_k = lengths.data();
+    }
     CAPTURE(one.text());
     const std::string fault = run(kernels, one.problem, args, i + 1);
     // Two sequences that are told of the same rows both write them: wrong numbers, which is what they asked for.

@@ -1,6 +1,7 @@
 // Checks of a cache's tables on the emulator against their definition.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "runtime/error.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/decode_image.hpp"
+#include "tests/harness/random_prefill.hpp"
 #include "tests/harness/store_image.hpp"
 #include "tests/harness/table_faults.hpp"
 
@@ -35,7 +37,7 @@ std::string refusal(const auto& call) {
 TEST_CASE("the first wrong slot, length or page of random calls of store_kv is named, and nothing is written") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   Random random(41);
-  std::array<int, 4> kinds{};
+  std::array<int, 6> kinds{};
   for (std::uint64_t i = 0; i < 150; ++i) {
     testing::StoreCase one = testing::random_store_case(random);
     one.problem.rotary = Rotary::none;
@@ -63,13 +65,13 @@ TEST_CASE("the first wrong slot, length or page of random calls of store_kv is n
       CHECK(memory.cache == image.memory().cache);
     }
   }
-  for (const int count : kinds) CHECK(count > 5);
+  for (const int kind : {0, 3, 4, 5}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
 }
 
 TEST_CASE("the first wrong length or page of random calls of decode is named, those that nothing needs are not") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   Random random(42);
-  std::array<int, 4> kinds{};
+  std::array<int, 6> kinds{};
   const auto below = [&](int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); };
   for (std::uint64_t i = 0; i < 80; ++i) {
     testing::DecodeCase one{.problem = {.batch = 1 + below(20),
@@ -107,7 +109,97 @@ TEST_CASE("the first wrong length or page of random calls of decode is named, th
     CHECK(said.empty() == (expected.kind == 0));
     if (expected.kind != 0) CHECK(in == image.in());
   }
-  for (const int kind : {0, 1, 2}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
+  for (const int kind : {0, 3, 4}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
+}
+
+TEST_CASE(
+    "the first wrong row or length of random ragged calls of decode is named, and pages that no query needs are not") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  Random random(43);
+  std::array<int, 6> kinds{};
+  const auto below = [&](int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); };
+  for (std::uint64_t i = 0; i < 120; ++i) {
+    testing::DecodeCase one =
+        i % 2 == 0 ? testing::random_ragged_case(random, 60) : testing::random_packed_case(random, 60);
+    DecodeProblem& problem = one.problem;
+    problem.dtype = Dtype::bf16;
+    problem.head_dim = 64;
+    problem.splits = 1;
+    const bool has_sound_lengths = below(3) > 0;
+    for (int b = 0; has_sound_lengths && b < problem.batch; ++b) {
+      one.lengths[static_cast<std::size_t>(b)] = one.length(b);
+    }
+    CAPTURE(one.text());
+    const testing::DecodeImage image(one, i + 1);
+    std::vector<std::int32_t> table = image.table();
+    for (int b = 0; problem.paged() && b < problem.batch; ++b) {
+      const auto [begin, end] = one.queries_of(b);
+      if (begin == end) std::fill_n(table.begin() + b * problem.table_width, problem.table_width, -1);
+    }
+    std::vector<std::int32_t> cu_seqlens_q = one.cu_seqlens_q;
+    std::vector<std::int32_t> cu_seqlens_k = one.cu_seqlens_k;
+    if (below(3) == 0) testing::make_wild(random, cu_seqlens_q, problem.total_q);
+    if (below(3) == 0) testing::make_wild(random, cu_seqlens_k, problem.total_k);
+    std::vector<std::uint16_t> in = image.in();
+    std::vector<std::uint16_t> out = image.poisoned_out();
+    std::vector<float> lse = image.poisoned_lse();
+    attune_decode_args args = image.args(in.data(), out.data(), lse.data(), table.data(), image.lengths().data());
+    args.cu_seqlens_q = cu_seqlens_q.data();
+    if (problem.packed_keys) args.cu_seqlens_k = cu_seqlens_k.data();
+    args.check_tables = 1;
+    const AttuneCheckParams params = check_params(args, check_arguments(args));
+    const AttuneTableFault expected = testing::first_fault(params);
+    ++kinds[static_cast<std::size_t>(expected.kind)];
+    const std::string said = refusal([&] { registry.decode(args, nullptr); });
+    CAPTURE(said);
+    CHECK(said.find(testing::fault_text(params, expected)) == 0);
+    CHECK(said.empty() == (expected.kind == 0));
+    const testing::DecodeImage::Output output = image.output(in, out, lse);
+    if (expected.kind == 0) {
+      image.check(output, args.softmax_scale);
+    } else {
+      CHECK(output == image.output(image.in(), image.poisoned_out(), image.poisoned_lse()));
+    }
+  }
+  for (const int kind : {0, 1, 2, 3}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
+}
+
+TEST_CASE("a wrong row of cu_seqlens is told with the rows that it may be") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  const testing::DecodeCase one{.problem = {.batch = 3,
+                                            .seqlen_q = 4,
+                                            .head_dim = 64,
+                                            .max_seqlen_k = 30,
+                                            .splits = 1,
+                                            .ragged = true,
+                                            .total_q = 6,
+                                            .packed_keys = true,
+                                            .total_k = 50},
+                                .lengths = {10, 0, 20},
+                                .has_table = false,
+                                .cu_seqlens_q = {0, 4, 4, 6},
+                                .cu_seqlens_k = {0, 10, 20, 50}};
+  const testing::DecodeImage image(one, 1);
+  const auto said_of = [&](std::vector<std::int32_t> ints) {
+    std::vector<std::uint16_t> in = image.in();
+    std::vector<std::uint16_t> out = image.poisoned_out();
+    std::vector<float> lse = image.poisoned_lse();
+    attune_decode_args args = image.args(in.data(), out.data(), lse.data(), nullptr, ints.data());
+    args.check_tables = 1;
+    return refusal([&] { registry.decode(args, nullptr); });
+  };
+  const auto with = [&](std::size_t place, std::int32_t value) {
+    std::vector<std::int32_t> ints = image.lengths();  // then cu_seqlens_q and cu_seqlens_k
+    ints[place] = value;
+    return ints;
+  };
+  CHECK(said_of(image.lengths()).empty());
+  CHECK(said_of(with(3, -1)) == "cu_seqlens_q: batch 0, position 0 is -1; it must be from 0 to 6");
+  CHECK(said_of(with(5, 3)) == "cu_seqlens_q: batch 1, position 1 is 3; it must be from 4 to 6");
+  CHECK(said_of(with(6, 7)) == "cu_seqlens_q: batch 2, position 1 is 7; it must be from 4 to 6");
+  CHECK(said_of(with(8, 51)) == "cu_seqlens_k: batch 0, position 1 is 51; it must be from 0 to 50");
+  CHECK(said_of(with(10, 19)) == "cu_seqlens_k: batch 2, position 1 is 19; it must be from 20 to 50");
+  CHECK(said_of(with(1, 11)) == "seqlens_k: batch 1, position 0 is 11; it must be from 0 to 10");
 }
 
 }  // namespace attune::emulator_tests

@@ -127,6 +127,10 @@ TEST_CASE("ragged decode agrees with the reference on 200 random problems, and w
   check_random_problems(13, 200, testing::random_ragged_case);
 }
 
+TEST_CASE("decode of packed keys agrees with the reference on 200 random problems") {
+  check_random_problems(14, 200, testing::random_packed_case);
+}
+
 TEST_CASE("ten runs of decode on the same inputs give the same bits") {
   const TestRegistry registry;
   for (const int splits : {0, 1, 7}) {
@@ -194,6 +198,37 @@ TEST_CASE("a wrong length is named before decode begins, and sound tables pass")
       call.image().check(call.fetch(), call.args.softmax_scale);
     }
   }
+}
+
+TEST_CASE("a wrong row of cu_seqlens_q or cu_seqlens_k is named before decode begins, and sound ones pass") {
+  const TestRegistry registry;
+  const DecodeCase one{.problem = {.batch = 3,
+                                   .seqlen_q = 4,
+                                   .heads_q = 4,
+                                   .heads_kv = 1,
+                                   .max_seqlen_k = 700,
+                                   .ragged = true,
+                                   .total_q = 6,
+                                   .packed_keys = true,
+                                   .total_k = 1000},
+                       .lengths = {290, 0, 700},
+                       .has_table = false,
+                       .cu_seqlens_q = {0, 4, 4, 6},
+                       .cu_seqlens_k = {0, 300, 300, 1000}};
+  DecodeCall call(registry, one, 8);
+  call.args.check_tables = 1;
+  REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
+  call.image().check(call.fetch(), call.args.softmax_scale);
+  const auto said_of = [&](std::size_t place, std::int32_t value) {
+    std::vector<std::int32_t> ints = call.image().lengths();  // then cu_seqlens_q and cu_seqlens_k
+    ints[place] = value;
+    call.set_lengths(ints);
+    CHECK(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+    return std::string(attune_last_error());
+  };
+  CHECK(said_of(5, 3) == "cu_seqlens_q: batch 1, position 1 is 3; it must be from 4 to 6");
+  CHECK(said_of(10, 1001) == "cu_seqlens_k: batch 2, position 1 is 1001; it must be from 300 to 1000");
+  CHECK(said_of(0, 301) == "seqlens_k: batch 0, position 0 is 301; it must be from 0 to 300");
 }
 
 TEST_CASE("calls of decode that follow each other on one workspace do not disturb each other") {

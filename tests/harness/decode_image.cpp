@@ -28,20 +28,28 @@ T one_of(Random& random, const std::array<T, count>& values) {
 
 int up_to(Random& random, int most) { return static_cast<int>(random.below(static_cast<std::uint32_t>(most + 1))); }
 
+/// Tokens of a page; packed keys are one here.
+int page_tokens(const DecodeProblem& problem) { return problem.packed_keys ? problem.total_k : problem.page_size; }
+
 /// As elements lie in Q, O and, for its own extents, in a page.
 std::int64_t page_elements(const DecodeProblem& problem) {
-  return static_cast<std::int64_t>(problem.page_size) * problem.heads_kv * problem.head_dim;
+  return static_cast<std::int64_t>(page_tokens(problem)) * problem.heads_kv * problem.head_dim;
 }
 
 }  // namespace
 
 int DecodeCase::length(int sequence) const {
+  if (problem.packed_keys) return keys_before(sequence);
   const std::int64_t keys = std::int64_t{lengths[static_cast<std::size_t>(sequence)]} + problem.seqlen_new;
   return static_cast<int>(std::clamp<std::int64_t>(keys, 0, problem.max_seqlen_k));
 }
 
 int DecodeCase::keys_before(int sequence) const {
-  return std::clamp(lengths[static_cast<std::size_t>(sequence)], 0, problem.max_seqlen_k);
+  const std::int32_t told = lengths[static_cast<std::size_t>(sequence)];
+  if (!problem.packed_keys) return std::clamp(told, 0, problem.max_seqlen_k);
+  const auto begin = cu_seqlens_k.begin() + sequence;
+  const int most = std::min(begin[1] - begin[0], problem.max_seqlen_k);
+  return has_lengths ? std::clamp(told, 0, most) : most;
 }
 
 std::pair<int, int> DecodeCase::queries_of(int sequence) const {
@@ -51,9 +59,10 @@ std::pair<int, int> DecodeCase::queries_of(int sequence) const {
 }
 
 std::string DecodeCase::text() const {
-  return fmt::format("{} page_size {} lengths {} cu_seqlens_q {}{}{}{}", problem.text(), problem.page_size,
-                     fmt::join(lengths, ","), fmt::join(cu_seqlens_q, ","), heads_outermost ? " heads outermost" : "",
-                     has_table ? " table" : "", has_lengths ? "" : " no lengths");
+  return fmt::format("{} page_size {} lengths {} cu_seqlens_q {} cu_seqlens_k {}{}{}{}", problem.text(),
+                     problem.page_size, fmt::join(lengths, ","), fmt::join(cu_seqlens_q, ","),
+                     fmt::join(cu_seqlens_k, ","), heads_outermost ? " heads outermost" : "", has_table ? " table" : "",
+                     has_lengths ? "" : " no lengths");
 }
 
 DecodeCase random_decode_case(Random& random, int most_keys) {
@@ -152,6 +161,24 @@ DecodeCase random_ragged_case(Random& random, int most_keys) {
   return one;
 }
 
+DecodeCase random_packed_case(Random& random, int most_keys) {
+  DecodeCase one = random_ragged_case(random, most_keys);
+  DecodeProblem& problem = one.problem;
+  problem.packed_keys = true;
+  problem.page_size = problem.pages = problem.table_width = 1;
+  one.has_table = false;
+  one.has_lengths = up_to(random, 1) == 1;
+  one.cu_seqlens_k.push_back(up_to(random, 3) == 0 ? 2 : 0);
+  for (std::int32_t& length : one.lengths) {
+    const int rows = up_to(random, 2) == 0 ? length : up_to(random, problem.max_seqlen_k);
+    one.cu_seqlens_k.push_back(one.cu_seqlens_k.back() + rows);
+    length = one_of(random, std::array{rows, up_to(random, rows), rows + 5, -1});
+  }
+  problem.total_k = one.cu_seqlens_k.back() + (up_to(random, 3) == 0 ? 3 : 0);
+  if (up_to(random, 5) == 0) problem.max_seqlen_k += 5000;  // more than there are
+  return one;
+}
+
 attune_decode_args only_sequence(attune_decode_args args, int sequence) {
   args.batch = 1;
   args.q.data = static_cast<std::uint16_t*>(args.q.data) + sequence * args.q.stride_batch;
@@ -177,7 +204,8 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
   Random random(seed);
   lengths_ = case_.lengths;
   lengths_.insert(lengths_.end(), case_.cu_seqlens_q.begin(), case_.cu_seqlens_q.end());
-  place_pages(random);
+  lengths_.insert(lengths_.end(), case_.cu_seqlens_k.begin(), case_.cu_seqlens_k.end());
+  if (!problem.packed_keys) place_pages(random);
   const std::size_t q_elements = rows() * problem.head_dim;
   const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
   k_first_ = guard + q_elements + guard;
@@ -238,10 +266,16 @@ void DecodeImage::place_pages(Random& random) {
 
 std::size_t DecodeImage::key_offset(int sequence, int key, int head) const {
   const DecodeProblem& problem = case_.problem;
-  const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
-  const std::size_t page = static_cast<std::size_t>(table_[entry]) * page_elements(problem);
-  const std::size_t token = static_cast<std::size_t>(key % problem.page_size);
-  const std::size_t row = case_.heads_outermost ? static_cast<std::size_t>(head) * problem.page_size + token
+  std::size_t page = 0;
+  std::size_t token = 0;
+  if (problem.packed_keys) {
+    token = static_cast<std::size_t>(case_.cu_seqlens_k[static_cast<std::size_t>(sequence)]) + key;
+  } else {
+    const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
+    page = static_cast<std::size_t>(table_[entry]) * page_elements(problem);
+    token = static_cast<std::size_t>(key % problem.page_size);
+  }
+  const std::size_t row = case_.heads_outermost ? static_cast<std::size_t>(head) * page_tokens(problem) + token
                                                 : token * problem.heads_kv + static_cast<std::size_t>(head);
   return page + row * problem.head_dim;
 }
@@ -324,7 +358,7 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   const auto cache = [&](std::size_t first) {
     return attune_tensor{static_cast<std::uint16_t*>(in) + first, page_elements(problem),
                          case_.heads_outermost ? dim : dim * problem.heads_kv,
-                         case_.heads_outermost ? dim * problem.page_size : dim};
+                         case_.heads_outermost ? dim * page_tokens(problem) : dim};
   };
   attune_decode_args args{};
   args.struct_size = sizeof(args);
@@ -336,6 +370,8 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   args.lse = static_cast<float*>(lse) + guard;
   if (problem.ragged) args.cu_seqlens_q = static_cast<const std::int32_t*>(lengths) + problem.batch;
   args.total_q = problem.total_q;
+  if (problem.packed_keys) args.cu_seqlens_k = args.cu_seqlens_q + problem.batch + 1;
+  args.total_k = problem.total_k;
   args.seqlens_k = case_.has_lengths ? static_cast<const std::int32_t*>(lengths) : nullptr;
   args.block_table = case_.has_table ? static_cast<const std::int32_t*>(table) : nullptr;
   args.batch = problem.batch;

@@ -21,7 +21,9 @@ struct DecodeCase {
   bool heads_outermost = false;       ///< in a page
   bool has_table = true;
   std::vector<std::int32_t> cu_seqlens_q = {};  ///< of a ragged batch
-  bool has_lengths = true;  ///< else every sequence has max_seqlen_k keys, and `lengths` says so too
+  bool has_lengths =
+      true;  ///< else every sequence has max_seqlen_k keys, and `lengths` says so too; of packed ones all
+  std::vector<std::int32_t> cu_seqlens_k = {};  ///< of packed keys
 
   /// The keys of a sequence, those that the call appends among them.
   [[nodiscard]] int length(int sequence) const;
@@ -44,6 +46,9 @@ DecodeCase random_append_case(Random& random, int most_keys);
 /// Of ragged batches, in which rows may belong to no sequence and sequences may have none.
 DecodeCase random_ragged_case(Random& random, int most_keys);
 
+/// The same with packed keys, of which some belong to no sequence, and some are not used.
+DecodeCase random_packed_case(Random& random, int most_keys);
+
 /// The call for one of its sequences.
 attune_decode_args only_sequence(attune_decode_args args, int sequence);
 
@@ -58,7 +63,7 @@ class DecodeImage {
     return in_;
   }  ///< the memory that holds all that is read, and the cache
   [[nodiscard]] const std::vector<std::int32_t>& table() const { return table_; }
-  /// Behind the lengths stands cu_seqlens_q.
+  /// Behind the lengths stand cu_seqlens_q and cu_seqlens_k.
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
   [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
   [[nodiscard]] std::vector<float> poisoned_lse() const;

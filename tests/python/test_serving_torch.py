@@ -7,7 +7,14 @@ from cached import problem as cached_problem
 from conftest import random_array
 from test_kvcache_torch import arrays_of, gpu, tensor
 from test_store import angles, halves, int64, new
-from test_varlen import assert_each_attends, problem, starts
+from test_varlen import (
+    LENGTHS_Q,
+    SHORT_Q,
+    any_queries,
+    assert_each_attends,
+    problem,
+    starts,
+)
 
 import attune
 
@@ -19,6 +26,7 @@ def on_gpu(*values):
 
 
 @gpu
+@any_queries
 @pytest.mark.parametrize(
     ("options", "asked"),
     [
@@ -30,24 +38,33 @@ def on_gpu(*values):
     ids=["plain", "causal", "window", "softcap"],
 )
 @pytest.mark.parametrize("head_dim", [64, 128])
-def test_ragged_batches_agree_with_float64(dtype, head_dim, options, asked):
-    arguments = problem(dtype, head_dim=head_dim)
+def test_ragged_batches_agree_with_float64(dtype, head_dim, options, asked, lengths_q):
+    arguments = problem(dtype, head_dim=head_dim, lengths_q=lengths_q)
     out, lse, dmask = attune.flash_attn_varlen_func(
         *on_gpu(*arguments), return_attn_probs=True, **options
     )
-    assert_each_attends((*arrays_of((out, lse)), dmask), *arguments[:3], **asked)
+    result = (*arrays_of((out, lse)), dmask)
+    assert_each_attends(result, *arguments[:3], lengths_q=lengths_q, **asked)
 
 
 @gpu
-def test_a_captured_ragged_batch_has_the_lengths_of_each_replay():
-    q, k, v, cu_q, cu_k, _, _ = problem()
+@pytest.mark.parametrize(
+    ("captured", "lengths_q"),
+    [((10, 20, 30, 16), LENGTHS_Q), ((4, 9, 2, 7), SHORT_Q)],
+    ids=["long", "short"],
+)
+def test_a_captured_ragged_batch_has_the_lengths_of_each_replay(captured, lengths_q):
+    q, k, v, cu_q, cu_k, _, _ = problem(lengths_q=lengths_q)
+    longest = max(*captured, *lengths_q)
     tensors = on_gpu(q, k, v)
     at_q, at_k = on_gpu(cu_q, cu_k)
-    at_q.copy_(tensor(starts((10, 20, 30, 16))))
+    at_q.copy_(tensor(starts(captured)))
     at_k.copy_(tensor(starts((60, 60, 60, 7))))
 
     def call():
-        return attune.flash_attn_varlen_func(*tensors, at_q, at_k, 76, 100, return_attn_probs=True)
+        return attune.flash_attn_varlen_func(
+            *tensors, at_q, at_k, longest, 100, return_attn_probs=True
+        )
 
     call()
     graph = torch.cuda.CUDAGraph()
@@ -56,7 +73,7 @@ def test_a_captured_ragged_batch_has_the_lengths_of_each_replay():
     at_q.copy_(tensor(cu_q))
     at_k.copy_(tensor(cu_k))
     graph.replay()
-    assert_each_attends((*arrays_of((out, lse)), None), q, k, v)
+    assert_each_attends((*arrays_of((out, lse)), None), q, k, v, lengths_q=lengths_q)
 
 
 @gpu

@@ -1,6 +1,10 @@
 """Ragged batches: NumPy arrays in the emulator, PyTorch tensors on a GPU, and what is wrong with arguments."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ from conftest import assert_attends, random_array
 import attune
 
 LENGTHS_Q = (0, 5, 70, 1)
+SHORT_Q = (0, 5, 16, 1)  # so few queries are served by decode
 LENGTHS_K = (30, 0, 91, 66)
 
 
@@ -21,29 +26,33 @@ def starts(lengths):
     return int32(np.cumsum((0, *lengths)))
 
 
-def problem(dtype="float16", heads_q=4, heads_kv=2, head_dim=64):
+def problem(dtype="float16", heads_q=4, heads_kv=2, head_dim=64, lengths_q=LENGTHS_Q):
     """q, k, v and the arguments that say where sequences are."""
-    q = random_array((sum(LENGTHS_Q), heads_q, head_dim), dtype, 1)
+    q = random_array((sum(lengths_q), heads_q, head_dim), dtype, 1)
     k, v = (random_array((sum(LENGTHS_K), heads_kv, head_dim), dtype, seed) for seed in (2, 3))
-    return q, k, v, starts(LENGTHS_Q), starts(LENGTHS_K), max(LENGTHS_Q), max(LENGTHS_K)
+    return q, k, v, starts(lengths_q), starts(LENGTHS_K), max(lengths_q), max(LENGTHS_K)
 
 
-def assert_each_attends(result, q, k, v, used=LENGTHS_K, **options):
+def assert_each_attends(result, q, k, v, used=LENGTHS_K, lengths_q=LENGTHS_Q, **options):
     """Every sequence of (out, lse, None) by itself."""
     out, lse, dmask = result
     assert dmask is None
     assert out.shape == q.shape
     assert (lse.shape, lse.dtype) == ((q.shape[1], q.shape[0]), np.float32)
-    at_q, at_k = starts(LENGTHS_Q), starts(LENGTHS_K)
+    at_q, at_k = starts(lengths_q), starts(LENGTHS_K)
     for index, keys in enumerate(used):
         rows = slice(at_q[index], at_q[index + 1])
         seen = slice(at_k[index], at_k[index] + keys)
-        if LENGTHS_Q[index] == 0:
+        if lengths_q[index] == 0:
             continue
         arrays = (q[rows][None], k[seen][None], v[seen][None])
         assert_attends(out[rows][None], *arrays, lse[:, rows][None], **options)
 
 
+any_queries = pytest.mark.parametrize("lengths_q", [LENGTHS_Q, SHORT_Q], ids=["long", "short"])
+
+
+@any_queries
 @pytest.mark.parametrize(
     ("sizes", "options", "asked"),
     [
@@ -54,29 +63,31 @@ def assert_each_attends(result, q, k, v, used=LENGTHS_K, **options):
     ],
     ids=["plain", "causal", "window", "softcap"],
 )
-def test_agrees_with_float64(dtype, sizes, options, asked):
-    arguments = problem(dtype, **sizes)
+def test_agrees_with_float64(dtype, sizes, options, asked, lengths_q):
+    arguments = problem(dtype, lengths_q=lengths_q, **sizes)
     result = attune.flash_attn_varlen_func(*arguments, return_attn_probs=True, **options)
-    assert_each_attends(result, *arguments[:3], **asked)
+    assert_each_attends(result, *arguments[:3], lengths_q=lengths_q, **asked)
     alone = attune.flash_attn_varlen_func(*arguments, **options)
     assert isinstance(alone, np.ndarray)
     assert alone.tobytes() == result[0].tobytes()
 
 
-def test_only_the_used_keys_count():
-    q, k, v, *where = problem()
+@any_queries
+def test_only_the_used_keys_count(lengths_q):
+    q, k, v, *where = problem(lengths_q=lengths_q)
     used = (30, 0, 40, 66)
     k[30 + 40 : 30 + 91] = np.nan
     result = attune.flash_attn_varlen_func(
         q, k, v, *where, causal=True, return_attn_probs=True, seqused_k=int32(used)
     )
-    assert_each_attends(result, q, k, v, used, causal=True)
+    assert_each_attends(result, q, k, v, used, lengths_q, causal=True)
 
 
+@any_queries
 @pytest.mark.parametrize("page_size", [1, 16, 100])
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"softcap": 0.7}])
-def test_keys_in_the_pages_of_a_cache(dtype, page_size, options):
-    q, k, v, *where = problem(dtype)
+def test_keys_in_the_pages_of_a_cache(dtype, page_size, options, lengths_q):
+    q, k, v, *where = problem(dtype, lengths_q=lengths_q)
     starts_k = starts(LENGTHS_K)
     batches = np.zeros((2, len(LENGTHS_K), max(LENGTHS_K), *k.shape[1:]), k.dtype)
     for cache, flat in zip(batches, (k, v)):
@@ -86,7 +97,7 @@ def test_keys_in_the_pages_of_a_cache(dtype, page_size, options):
     named = options | {"seqused_k": int32(LENGTHS_K), "block_table": table}
     where[1] = None  # cu_seqlens_k
     result = attune.flash_attn_varlen_func(q, *pools, *where, return_attn_probs=True, **named)
-    assert_each_attends(result, q, k, v, **options)
+    assert_each_attends(result, q, k, v, lengths_q=lengths_q, **options)
 
 
 def test_equal_lengths_have_the_numbers_of_a_batch():
@@ -96,8 +107,9 @@ def test_equal_lengths_have_the_numbers_of_a_batch():
     assert_attends(out.reshape(q.shape), q, k, v, causal=True)
 
 
-def test_a_given_output_is_written_and_returned():
-    q, k, v, *where = problem()
+@any_queries
+def test_a_given_output_is_written_and_returned(lengths_q):
+    q, k, v, *where = problem(lengths_q=lengths_q)
     expected = attune.flash_attn_varlen_func(q, k, v, *where)
     wide = np.full((len(q), 4, 128), 7, "float16")
     out = wide[:, :, :64]
@@ -109,11 +121,53 @@ def test_a_given_output_is_written_and_returned():
         attune.flash_attn_varlen_func(q, k, v, *where, out=out)
 
 
-def test_heads_before_rows():
-    q, k, v, *where = problem()
+@any_queries
+def test_heads_before_rows(lengths_q):
+    q, k, v, *where = problem(lengths_q=lengths_q)
     q, k, v = (x.transpose(1, 0, 2).copy().transpose(1, 0, 2) for x in (q, k, v))
     result = attune.flash_attn_varlen_func(q, k, v, *where, return_attn_probs=True)
-    assert_each_attends(result, q, k, v)
+    assert_each_attends(result, q, k, v, lengths_q=lengths_q)
+
+
+def test_rows_of_no_sequence_are_not_written():
+    q, k, v, _, at_k, *longest = problem(lengths_q=SHORT_Q)
+    out = np.full(q.shape, 7, q.dtype)
+    attune.flash_attn_varlen_func(q, k, v, int32([2, 2, 7, 20, 21]), at_k, *longest, out=out)
+    assert np.flatnonzero((out == 7).all(axis=(1, 2))).tolist() == [0, 1, 21]
+
+
+CALLS = """
+import numpy as np
+import attune
+
+def call(max_seqlen_q, heads_q=2, at_k=np.array([0, 10, 40], "int32"), **options):
+    pages = "block_table" in options
+    q = np.ones((20, heads_q, 64), "float16")
+    k = np.ones((4, 16, 1, 64) if pages else (40, 1, 64), "float16")
+    at_q = np.array([0, 15, 20], "int32")
+    attune.flash_attn_varlen_func(q, k, k, at_q, at_k, max_seqlen_q, 30, **options)
+
+used = np.array([9, 0], "int32")
+call(16, causal=True, window_size=(3, 2), softcap=0.5, seqused_k=used)
+call(15, heads_q=256)
+call(14, seqused_k=used, block_table=np.array([[3, 0], [1, 2]], "int32"))
+call(17)
+call(13, heads_q=257)
+"""
+
+
+def test_few_queries_are_served_by_decode(tmp_path):
+    record = tmp_path / "calls.jsonl"
+    environment = os.environ | {"ATTUNE_RECORD": str(record)}
+    subprocess.run([sys.executable, "-c", CALLS], check=True, env=environment)
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    served = {line["seqlen_q"]: line["operation"] for line in lines}
+    assert served == {16: "decode", 15: "decode", 14: "decode", 17: "prefill", 13: "prefill"}
+    of = {line["seqlen_q"]: line for line in lines}
+    assert (of[16]["packed_keys"], of[16]["total_k"], of[16]["total_q"]) == (True, 40, 20)
+    assert (of[16]["window_left"], of[16]["window_right"], of[16]["softcap"]) == (3, 0, 0.5)
+    assert (of[14]["page_size"], of[14]["pages"], of[14]["table_width"]) == (16, 4, 2)
+    assert "packed_keys" not in of[14]
 
 
 Q, K, V, CU_Q, CU_K, _, _ = problem()
@@ -167,6 +221,9 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
             "cu_seqlens_k is a NoneType; it must be a numpy.ndarray, as q is",
         ),
         ({"max_seqlen_q": -1}, ValueError, "seqlen_q is -1"),
+        ({"max_seqlen_q": 5, "max_seqlen_k": -1}, ValueError, "max_seqlen_k is -1"),
+        ({"max_seqlen_q": 5, "softcap": -1}, ValueError, "softcap is -1"),
+        ({"max_seqlen_q": 5, "causal": True, "window_size": (1, -2)}, ValueError, "right is -2"),
         ({"out": Q[:, :2]}, ValueError, "out has shape (76, 2, 64); it must be (76, 4, 64)"),
         ({"cu_seqlens_q": [0, 1]}, TypeError, "cu_seqlens_q is a list; it must be a numpy.ndarray"),
         ({"cu_seqlens_k": CU_K.astype("int64")}, TypeError, "cu_seqlens_k has dtype int64; it mus"),

@@ -56,6 +56,18 @@ at::Decode good_call() {
           .rotary_sin = address(0xc000)};
 }
 
+/// Makes a call one of packed keys.
+void pack_keys(attune_decode_args& args) {
+  args.cu_seqlens_q = ints(0xd000);
+  args.cu_seqlens_k = ints(0xe000);
+  args.total_q = 5;
+  args.total_k = 9;
+  args.block_table = nullptr;
+  args.page_size = args.pages = args.table_width = -1;  // nobody looks at them
+  args.seqlen_new = 0;
+  args.rotary = ATTUNE_ROTARY_NONE;
+}
+
 struct Misuse {
   const char* says;
   std::function<void(attune_decode_args&)> apply;
@@ -109,6 +121,18 @@ TEST_CASE("every bad field of a decode call gets a status and a message that nam
       {"total_q is -1; it must be from 0 to", [](auto& a) { a.cu_seqlens_q = ints(0xd000), a.total_q = -1; }},
       {"cu_seqlens_q is 0xd002; it must be a multiple of 4 bytes",
        [](auto& a) { a.cu_seqlens_q = ints(0xd002), a.seqlen_new = 0, a.rotary = ATTUNE_ROTARY_NONE; }},
+      {"cu_seqlens_k is given without cu_seqlens_q; packed keys are those of ragged batches",
+       [](auto& a) { a.cu_seqlens_k = ints(0xe000), a.total_k = 9; }},
+      {"seqlen_new is 2; calls of a ragged batch append no keys",
+       [](auto& a) { a.cu_seqlens_q = ints(0xd000), a.cu_seqlens_k = ints(0xe000), a.total_q = 5, a.total_k = 9; }},
+      {"total_k is -1; it must be from 0 to", [](auto& a) { pack_keys(a), a.total_k = -1; }},
+      {"max_seqlen_k is -1; it must be from 0 to", [](auto& a) { pack_keys(a), a.max_seqlen_k = -1; }},
+      {"k.data is null", [](auto& a) { pack_keys(a), a.k.data = nullptr; }},
+      {"v.stride_seq is 12; it must be a multiple of 8", [](auto& a) { pack_keys(a), a.v.stride_seq = 12; }},
+      {"cu_seqlens_k is 0xe002; it must be a multiple of 4 bytes",
+       [](auto& a) { pack_keys(a), a.cu_seqlens_k = ints(0xe002); }},
+      {"cu_seqlens_k and block_table are both given; lengths in pages are those of seqlens_k",
+       [](auto& a) { pack_keys(a), a.block_table = ints(0x7000); }},
       {"block_table is null; it must name the pages where table_width is 63", [](auto& a) { a.block_table = nullptr; }},
       {"pages is 1; without a block_table it must be at least batch, which is 2",
        [](auto& a) { a.block_table = nullptr, a.table_width = 1, a.page_size = 1000, a.pages = 1; }},
@@ -155,7 +179,7 @@ TEST_CASE("what a number of splits needs is known without a GPU, from shapes alo
 
 TEST_CASE("a sound decode call without a GPU or context gets ATTUNE_NO_DEVICE") {
   const RegistryHandle registry;
-  std::vector<attune_decode_args> calls(4, good_call().args());
+  std::vector<attune_decode_args> calls(7, good_call().args());
   calls[1].lse = nullptr;
   calls[1].seqlens_k = nullptr;
   calls[1].seqlen_new = 0;  // and nothing to say about new keys
@@ -170,6 +194,13 @@ TEST_CASE("a sound decode call without a GPU or context gets ATTUNE_NO_DEVICE") 
   calls[3].seqlen_new = 0;
   calls[3].rotary = ATTUNE_ROTARY_NONE;
   calls[3].k.data = calls[3].v.data = nullptr;
+  pack_keys(calls[4]);  // of which max_seqlen_k may be more than there are
+  calls[4].k.stride_batch = 12;
+  pack_keys(calls[5]);
+  calls[5].seqlens_k = nullptr;
+  pack_keys(calls[6]);
+  calls[6].total_k = 0;
+  calls[6].k.data = calls[6].v.data = nullptr;
   for (const attune_decode_args& args : calls) {
     CHECK(attune_decode_prepare(registry.get(), &args) == ATTUNE_NO_DEVICE);
     CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_NO_DEVICE);
@@ -193,6 +224,17 @@ TEST_CASE("of a smaller, older decode call nothing behind its end is looked at")
   middle.cu_seqlens_q = ints(1);
   middle.struct_size = offsetof(attune_decode_args, check_tables) + sizeof(args.check_tables);
   CHECK(attune_decode_prepare(registry.get(), &middle) == ATTUNE_NO_DEVICE);
+  // One that knows of ragged batches, but of no packed keys.
+  attune_decode_args ragged = good_call().args();
+  ragged.seqlen_new = 0;
+  ragged.rotary = ATTUNE_ROTARY_NONE;
+  ragged.cu_seqlens_q = ints(0xd000);
+  ragged.cu_seqlens_k = ints(1);
+  ragged.total_k = -1;
+  ragged.struct_size = offsetof(attune_decode_args, total_q) + sizeof(args.total_q);
+  CHECK(attune_decode_prepare(registry.get(), &ragged) == ATTUNE_NO_DEVICE);
+  ragged.struct_size = offsetof(attune_decode_args, cu_seqlens_k);  // with padding at the end
+  CHECK(attune_decode_prepare(registry.get(), &ragged) == ATTUNE_NO_DEVICE);
 }
 
 TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
@@ -210,6 +252,10 @@ TEST_CASE("nothing to decode needs neither pointers nor a GPU") {
   ragged.cu_seqlens_q = ints(0xd000);
   ragged.total_q = 0;
   CHECK(attune_decode(registry.get(), &ragged, nullptr) == ATTUNE_OK);
+  pack_keys(ragged);
+  ragged.total_q = ragged.total_k = 0;
+  ragged.k.data = ragged.v.data = nullptr;
+  CHECK(attune_decode(registry.get(), &ragged, nullptr) == ATTUNE_OK);
   args.seqlen_new = 2;  // keys to store
   CHECK(attune_decode(registry.get(), &args, nullptr) == ATTUNE_NO_DEVICE);
 }
@@ -223,6 +269,8 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   call.check_tables = true;
   call.cu_seqlens_q = ints(0xd000);
   call.shape.total_q = 5;
+  call.cu_seqlens_k = ints(0xe000);
+  call.shape.total_k = 9;
   const attune_decode_args args = call.args();
   CHECK(args.struct_size == sizeof(args));
   CHECK(args.dtype == ATTUNE_FP16);
@@ -242,6 +290,8 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   CHECK(args.check_tables == 1);
   CHECK(args.cu_seqlens_q == address(0xd000));
   CHECK(args.total_q == 5);
+  CHECK(args.cu_seqlens_k == address(0xe000));
+  CHECK(args.total_k == 9);
   CHECK(args.seqlen_new == 2);
   CHECK(args.k_new.data == address(0x9000));
   CHECK(args.v_new.data == address(0xa000));

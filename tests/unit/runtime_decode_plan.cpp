@@ -71,6 +71,10 @@ TEST_CASE("a decode problem says what it is") {
   ragged.total_q = 7;
   CHECK(ragged.text() == typical.text() + " ragged tq7");
   CHECK(ragged.merge().text() == "combine bf16 d128 ragged");
+  ragged.packed_keys = true;
+  ragged.total_k = 90;
+  ragged.page_size = ragged.table_width = 1;
+  CHECK(ragged.text() == "decode bf16 d128 b4 hq32 hk8 lq1 lk4096 right0 ragged tq7 tk90");
 }
 
 TEST_CASE("every field of a decode problem is held to what kernels take") {
@@ -126,6 +130,29 @@ TEST_CASE("a ragged batch is served by kernels for it alone, and they serve no o
   CHECK(refusals(own, typical, h200).size() == 1);
   CHECK(ragged.key() != typical.key());
   CHECK(ragged.merge().key() != typical.merge().key());
+}
+
+TEST_CASE("packed keys are served by the kernels of ragged batches without pages, in parts for as many as there are") {
+  DecodeProblem cached = typical;
+  cached.ragged = true;
+  cached.total_q = 7;
+  cached.page_size = cached.max_seqlen_k;
+  cached.table_width = 1;
+  DecodeProblem packed = cached;
+  packed.packed_keys = true;
+  packed.total_k = 600;
+  packed.page_size = packed.pages = 1;
+  CHECK(packed.key() == cached.key());
+  const Variant own = variant_to_generate(packed, h200);
+  CHECK(own == variant_to_generate(cached, h200));
+  CHECK(plan(own, packed, h200).parts == 3 * 4);  // of four steps of 64 keys
+  CHECK(plan(own, cached, h200).parts == 8 * 4);
+  // What L2 would keep is not given up, however long the longest sequence is said to be.
+  cached.max_seqlen_k = cached.page_size = packed.max_seqlen_k = 5000;
+  CHECK(plan(own, cached, h200).evict_first);
+  CHECK_FALSE(plan(own, packed, h200).evict_first);
+  packed.total_k = 4 * 5000;
+  CHECK(plan(own, packed, h200).evict_first);
 }
 
 TEST_CASE("no operation is served by another's kernels") {

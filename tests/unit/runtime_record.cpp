@@ -84,6 +84,9 @@ const DecodeProblem decode{.dtype = Dtype::fp16,
 
 const DecodeProblem ragged_decode{.seqlen_q = 4, .max_seqlen_k = 3000, .page_size = 3000, .ragged = true, .total_q = 3};
 
+const DecodeProblem packed_decode{
+    .seqlen_q = 4, .max_seqlen_k = 3000, .ragged = true, .total_q = 3, .packed_keys = true, .total_k = 5000};
+
 const StoreProblem store{.dtype = Dtype::fp16,
                          .batch = 3,
                          .tokens = 20,
@@ -102,8 +105,9 @@ const MergeProblem merge{.dtype = Dtype::fp16, .batch = 3, .seqlen = 20, .heads 
 
 TEST_CASE("a line keeps every field of every kind of problem, and the calls") {
   std::vector<Recorded> all{{.problem = prefill, .calls = 1},       {.problem = decode, .calls = 0},
-                            {.problem = ragged_decode, .calls = 4}, {.problem = store, .calls = 1LL << 40},
-                            {.problem = merge, .calls = 7},         {.problem = CheckProblem{}, .calls = 2}};
+                            {.problem = ragged_decode, .calls = 4}, {.problem = packed_decode, .calls = 6},
+                            {.problem = store, .calls = 1LL << 40}, {.problem = merge, .calls = 7},
+                            {.problem = CheckProblem{}, .calls = 2}};
   // And of the usual ones, most of whose fields are left out.
   for (const MetProblem& usual :
        {MetProblem(Problem{}), MetProblem(DecodeProblem{}), MetProblem(StoreProblem{}), MetProblem(MergeProblem{})}) {

@@ -146,6 +146,44 @@ TEST_CASE("a ragged batch has kernels of its own, which are told where its queri
   CHECK(Bench::fake().last_launch.decode_params.cu_seqlens_q == nullptr);
 }
 
+TEST_CASE("packed keys are served by the kernels of ragged batches, which are told that any row begins a page") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  api::Decode call = call_of(3);
+  call.cu_seqlens_q = static_cast<const std::int32_t*>(address(0xd000));
+  call.shape.total_q = 5;
+  call.block_table = nullptr;
+  call.shape.table_width = 1;
+  call.shape.page_size = call.shape.max_seqlen_k;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().loads == 2);
+  CHECK(Bench::fake().last_launch.decode_params.cu_seqlens_k == nullptr);
+  call.cu_seqlens_k = static_cast<const std::int32_t*>(address(0xe000));
+  call.shape.total_k = 700;
+  call.shape.pages = 0;  // does not count
+  Bench::fake().launches = 0;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().launches == 2);
+  CHECK(Bench::fake().loads == 2);
+  const AttuneDecodeParams& params = Bench::fake().last_launch.decode_params;
+  CHECK(params.cu_seqlens_k == address(0xe000));
+  CHECK(params.block_table == address(0xe000));
+  CHECK(params.seqlens_k == address(0x6000));
+  CHECK(params.pages == 700);
+  CHECK(params.table_width == 1);
+  CHECK(params.max_seqlen_k == 3000);
+  for (const AttuneTensor& keys : {params.k, params.v}) CHECK(keys.stride_batch == keys.stride_seq);
+  CHECK(params.v.stride_seq == call.args().v.stride_seq);
+  // Nobody says that they have equal lengths.
+  call.seqlens_k = nullptr;
+  call.shape.splits = 0;
+  Bench::fake().launches = 0;
+  registry.decode(call.args(), nullptr);
+  CHECK(Bench::fake().last_launch.decode_params.seqlens_k == nullptr);
+  CHECK(Bench::fake().last_launch.decode_params.splits == 0);
+}
+
 TEST_CASE("new keys are stored by a launch before, beside whose end decode begins") {
   if (!can_serve()) return;
   const Bench bench;
@@ -246,9 +284,9 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
     }
     return std::string();
   };
-  CHECK(message_of({.kind = 1, .batch = 2, .position = 0, .reserved = 0}) ==
+  CHECK(message_of({.kind = 3, .batch = 2, .position = 0, .reserved = 0}) ==
         "seqlens_k: batch 2, position 0 is 3000; it must be from 0 to 2995");
-  CHECK(message_of({.kind = 2, .batch = 2, .position = 7, .reserved = 0}) ==
+  CHECK(message_of({.kind = 4, .batch = 2, .position = 7, .reserved = 0}) ==
         "block_table: batch 2, position 7 is 99; it must be from 0 to 49");
 
   fake.launches = 0;

@@ -65,7 +65,7 @@ std::vector<TunedProblem> all_kinds() {
   prefills[4].causal = false;
   prefills[4].paged = true;
   prefills[4].page_size = 16;
-  std::vector<DecodeProblem> decodes(6, decode(3, 777));
+  std::vector<DecodeProblem> decodes(7, decode(3, 777));
   decodes[1].equal_lengths = true;
   decodes[2].splits = 4;
   decodes[2].window_left = 100;
@@ -75,6 +75,9 @@ std::vector<TunedProblem> all_kinds() {
   decodes[4].softcap = 1;
   decodes[5].ragged = true;
   decodes[5].total_q = 2;
+  decodes[6].ragged = decodes[6].packed_keys = true;
+  decodes[6].total_q = 2;
+  decodes[6].total_k = 1500;
   std::vector<TunedProblem> all;
   for (const Problem& problem : prefills) all.emplace_back(tuned_problem(problem));
   for (const DecodeProblem& problem : decodes) all.emplace_back(tuned_problem(problem));

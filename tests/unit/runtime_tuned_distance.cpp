@@ -75,6 +75,12 @@ TEST_CASE("with a window keys are those that a query sees, and a ragged batch ha
   DecodeProblem longer = drafts;
   longer.total_q = 16;
   CHECK(between(drafts, longer) > 0);
+  DecodeProblem packed = drafts;
+  packed.packed_keys = true;
+  packed.total_k = 4 * 4096;
+  DecodeProblem shorter = packed;
+  shorter.total_k = 2 * 4096;
+  CHECK(between(packed, shorter) == doctest::Approx(0.5));
 }
 
 TEST_CASE("element type, head dimensions, mask and features are never other ones") {
@@ -94,7 +100,7 @@ TEST_CASE("element type, head dimensions, mask and features are never other ones
   same.batch = 7;
   CHECK(alike(base, same));
   const DecodeProblem decoded = decode(4, 4096);
-  std::vector<DecodeProblem> decodes(9, decoded);
+  std::vector<DecodeProblem> decodes(10, decoded);
   decodes[0].dtype = Dtype::fp16;
   decodes[1].head_dim = 64;
   decodes[2].window_left = 10;
@@ -104,6 +110,7 @@ TEST_CASE("element type, head dimensions, mask and features are never other ones
   decodes[6].splits = 2;
   decodes[7].rotary = Rotary::halves;
   decodes[8].ragged = true;
+  decodes[9].packed_keys = true;
   for (const DecodeProblem& other : decodes) CHECK_FALSE(alike(decoded, other));
 }
 

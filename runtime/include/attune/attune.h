@@ -186,9 +186,10 @@ typedef struct attune_decode_args {
   attune_rotary rotary;
   int32_t rotary_dim; /* the first columns, which are rotated: a multiple of 16, at most head_dim */
   int32_t rotations;  /* keys and queries at positions outside 0 to rotations - 1 are not rotated */
-  /* For debugging. 1: first checks seqlens_k (0 to max_seqlen_k - seqlen_new) and the entries of block_table that it
-   * says are used (0 to pages - 1), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on the first that is
-   * wrong. Not while the stream is captured. */
+  /* For debugging. 1: first checks seqlens_k (0 to max_seqlen_k - seqlen_new), the entries of block_table that it says
+   * are used (0 to pages - 1), and cu_seqlens_q and cu_seqlens_k (none below the one before, 0 to total_q and total_k;
+   * seqlens_k then is at most the keys between two), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on
+   * the first that is wrong. Not while the stream is captured. */
   int32_t check_tables;
   /* A ragged batch: sequence i has the queries from row cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, at most
    * seqlen_q of them, and maybe none; rows of no sequence are not written. q and o are then total_q x heads_q x
@@ -196,6 +197,12 @@ typedef struct attune_decode_args {
    * outside the tensors. Not together with new keys. Null: each sequence has seqlen_q */
   const int32_t* cu_seqlens_q; /* batch + 1, contiguous, device memory */
   int32_t total_q;
+  /* Packed keys, of a ragged batch: sequence i has the keys from row cu_seqlens_k[i] up to cu_seqlens_k[i + 1] of K and
+   * V, of which the first seqlens_k[i] count (seqlens_k null: all), and no more than max_seqlen_k. k and v are then
+   * total_k x heads_kv x head_dim; their stride_batch, page_size, pages and table_width do not count, and block_table
+   * is null. Wrong entries give wrong numbers, but no access outside the tensors. Null: keys are in a cache */
+  const int32_t* cu_seqlens_k; /* batch + 1, contiguous, device memory */
+  int32_t total_k;
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and
@@ -349,8 +356,9 @@ ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const
 ATTUNE_API attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream);
 
 /* Bytes of workspace that attune_decode needs for these shapes on the current context's device; 0 with splits 1. Only
- * dtype, counts, splits, softcap, rotary and whether seqlens_k is null are read; where splits is 0 it loads the kernel
- * as attune_decode does. Enough, too, for a kernel that is to take over from the one that serves now. */
+ * dtype, counts, splits, softcap, rotary and whether seqlens_k, cu_seqlens_q and cu_seqlens_k are null are read; where
+ * splits is 0 it loads the kernel as attune_decode does. Enough, too, for a kernel that is to take over from the one
+ * that serves now. */
 ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args,
                                                  size_t* bytes);
 

@@ -222,6 +222,7 @@ struct DecodeShape {
   std::int32_t rotary_dim = 0;    ///< the first columns, which are rotated: a multiple of 16, at most head_dim
   std::int32_t rotations = 0;     ///< rows of rotary_cos and rotary_sin
   std::int32_t total_q = 0;       ///< rows of q and o where cu_seqlens_q says which of them a sequence has
+  std::int32_t total_k = 0;       ///< rows of k and v where cu_seqlens_k says which of them a sequence has
 };
 
 /// One call of decode: attention of few queries to a cache. Query i of a sequence stands at i + seqlen_k - seqlen_q.
@@ -241,10 +242,15 @@ struct Decode {
   Tensor v_new{};
   const void* rotary_cos = nullptr;  ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
-  bool check_tables = false;  ///< first checks seqlens_k and block_table, and waits for that
+  bool check_tables =
+      false;  ///< first checks seqlens_k, block_table, cu_seqlens_q and cu_seqlens_k, and waits for that
   const std::int32_t* cu_seqlens_q =
       nullptr;  ///< batch + 1, device memory: sequences of up to seqlen_q queries each, one
                 ///< after the other, and lse is heads_q x total_q; null: all have seqlen_q
+  const std::int32_t* cu_seqlens_k =
+      nullptr;  ///< batch + 1, device memory, with cu_seqlens_q: k and v are total_k x heads_kv x head_dim, one
+                ///< sequence after the other, of which the first seqlens_k keys count (null: all) and stride_batch,
+                ///< page_size, pages and table_width do not; null: they are in a cache
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -285,6 +291,8 @@ struct Decode {
     result.check_tables = check_tables ? 1 : 0;
     result.cu_seqlens_q = cu_seqlens_q;
     result.total_q = shape.total_q;
+    result.cu_seqlens_k = cu_seqlens_k;
+    result.total_k = shape.total_k;
     return result;
   }
 };

@@ -70,8 +70,8 @@ def flash_attn_with_kvcache(
         return_softmax_lse: Also return the log-sum-exp of each row.
         out: Where to write the result, shaped like q; new memory by default.
         check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
-            lead nowhere outside the cache, and wait for that: for debugging. Not while a CUDA graph
-            is captured.
+            lead nowhere outside the cache, and cu_seqlens_q nowhere outside q, and wait for that: for
+            debugging. Not while a CUDA graph is captured.
         cu_seqlens_q: (batch + 1,), int32, on the device of q: a ragged batch, in which q is (total_q,
             heads_q, head_dim) and sequence i has its rows from cu_seqlens_q[i] up to
             cu_seqlens_q[i + 1]; rows of no sequence are not written. Without k. None: each sequence

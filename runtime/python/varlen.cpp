@@ -110,7 +110,7 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
 /// Whether decode takes the call: it divides the keys of few sequences among the multiprocessors, and reads those that
 /// heads share once for all of them. Wrong arguments are prefill's to name.
 bool is_served_by_decode(const attune_prefill_args& args) {
-  constexpr std::int32_t most_queries = 16;
+  constexpr std::int32_t most_queries = 8;  // with 16 prefill is as fast, templates/decode_sm80.md
   constexpr std::int64_t most_shared_heads = 256;
   return args.seqlen_q >= 1 && args.seqlen_q <= most_queries && args.head_dim_v == args.head_dim &&
          args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 && args.window_right >= -1;

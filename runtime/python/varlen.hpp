@@ -24,7 +24,7 @@ struct VarlenArguments {
   nanobind::handle out;          ///< an array or None
 };
 
-/// Attention over sequences of any lengths, one after the other; where none has more than 16 queries, and decode takes
+/// Attention over sequences of any lengths, one after the other; where none has more than 8 queries, and decode takes
 /// the rest of the call, by decode's kernels. Returns the output, or (output, LSE, None). Throws a
 /// Python exception or Error; then nothing was launched.
 nanobind::object varlen(const VarlenArguments& arguments);

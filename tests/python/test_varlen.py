@@ -14,7 +14,7 @@ from conftest import assert_attends, random_array
 import attune
 
 LENGTHS_Q = (0, 5, 70, 1)
-SHORT_Q = (0, 5, 16, 1)  # so few queries are served by decode
+SHORT_Q = (0, 5, 8, 1)  # so few queries are served by decode
 LENGTHS_K = (30, 0, 91, 66)
 
 
@@ -132,8 +132,8 @@ def test_heads_before_rows(lengths_q):
 def test_rows_of_no_sequence_are_not_written():
     q, k, v, _, at_k, *longest = problem(lengths_q=SHORT_Q)
     out = np.full(q.shape, 7, q.dtype)
-    attune.flash_attn_varlen_func(q, k, v, int32([2, 2, 7, 20, 21]), at_k, *longest, out=out)
-    assert np.flatnonzero((out == 7).all(axis=(1, 2))).tolist() == [0, 1, 21]
+    attune.flash_attn_varlen_func(q, k, v, int32([2, 2, 7, 12, 13]), at_k, *longest, out=out)
+    assert np.flatnonzero((out == 7).all(axis=(1, 2))).tolist() == [0, 1, 13]
 
 
 CALLS = """
@@ -148,11 +148,11 @@ def call(max_seqlen_q, heads_q=2, at_k=np.array([0, 10, 40], "int32"), **options
     attune.flash_attn_varlen_func(q, k, k, at_q, at_k, max_seqlen_q, 30, **options)
 
 used = np.array([9, 0], "int32")
-call(16, causal=True, window_size=(3, 2), softcap=0.5, seqused_k=used)
-call(15, heads_q=256)
-call(14, seqused_k=used, block_table=np.array([[3, 0], [1, 2]], "int32"))
-call(17)
-call(13, heads_q=257)
+call(8, causal=True, window_size=(3, 2), softcap=0.5, seqused_k=used)
+call(7, heads_q=256)
+call(6, seqused_k=used, block_table=np.array([[3, 0], [1, 2]], "int32"))
+call(9)
+call(5, heads_q=257)
 """
 
 
@@ -162,12 +162,12 @@ def test_few_queries_are_served_by_decode(tmp_path):
     subprocess.run([sys.executable, "-c", CALLS], check=True, env=environment)
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     served = {line["seqlen_q"]: line["operation"] for line in lines}
-    assert served == {16: "decode", 15: "decode", 14: "decode", 17: "prefill", 13: "prefill"}
+    assert served == {8: "decode", 7: "decode", 6: "decode", 9: "prefill", 5: "prefill"}
     of = {line["seqlen_q"]: line for line in lines}
-    assert (of[16]["packed_keys"], of[16]["total_k"], of[16]["total_q"]) == (True, 40, 20)
-    assert (of[16]["window_left"], of[16]["window_right"], of[16]["softcap"]) == (3, 0, 0.5)
-    assert (of[14]["page_size"], of[14]["pages"], of[14]["table_width"]) == (16, 4, 2)
-    assert "packed_keys" not in of[14]
+    assert (of[8]["packed_keys"], of[8]["total_k"], of[8]["total_q"]) == (True, 40, 20)
+    assert (of[8]["window_left"], of[8]["window_right"], of[8]["softcap"]) == (3, 0, 0.5)
+    assert (of[6]["page_size"], of[6]["pages"], of[6]["table_width"]) == (16, 4, 2)
+    assert "packed_keys" not in of[6]
 
 
 Q, K, V, CU_Q, CU_K, _, _ = problem()

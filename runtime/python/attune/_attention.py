@@ -146,7 +146,7 @@ def flash_attn_varlen_func(
     what they hold when it is replayed. Call once with the same shapes before capturing. Wild lengths
     give wrong numbers, but no access outside the arrays.
 
-    Where max_seqlen_q is at most 16, the head_dim of v that of q, and at most 256 heads of q share one
+    Where max_seqlen_q is at most 8, the head_dim of v that of q, and at most 256 heads of q share one
     of k, the kernels of flash_attn_with_kvcache serve the call, which divide the keys of each sequence
     among the GPU's multiprocessors; the others are those of flash_attn_func.
 

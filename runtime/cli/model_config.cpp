@@ -182,7 +182,7 @@ DecodeProblem decode_of(const ModelConfig& model, bool in_pages, Rotary rotary) 
   return problem;
 }
 
-/// Decoding up to as many queries of each sequence as it takes, which is how such ragged batches are served.
+/// Ragged batches of few queries a sequence, up to as many as decode takes.
 DecodeProblem ragged_decode_of(const ModelConfig& model, bool in_pages) {
   DecodeProblem problem = decode_of(model, in_pages, Rotary::none);
   problem.seqlen_q = most_decode_queries;

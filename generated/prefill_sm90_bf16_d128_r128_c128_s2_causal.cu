@@ -760,6 +760,7 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
 
+using Params = AttuneTensorPrefillParams;
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = variant::B_r / rows;
@@ -779,8 +780,8 @@ using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 using KeyMask = Mask;
-__device__ __forceinline__ int tile_heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
-__device__ __forceinline__ int kv_head(const AttuneTensorPrefillParams& params, const QueryTile& tile) {
+__device__ __forceinline__ int tile_heads(const Params& params) { return params.heads_q; }
+__device__ __forceinline__ int kv_head(const Params& params, const QueryTile& tile) {
   return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
 }
 using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
@@ -803,7 +804,7 @@ struct Shared {
 };
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
-__device__ __forceinline__ void produce(const AttuneTensorPrefillParams& params, Shared shared) {
+__device__ __forceinline__ void produce(const Params& params, Shared shared) {
   Order order(params);
   QueryTile tile{};
   QueryTile previous{};
@@ -855,9 +856,8 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
 }
 
 // O and LSE of this warpgroup's rows, O under way.
-__device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, const Output& output,
-                                      const QueryTile& tile, u32 warpgroup, const float (&O)[O_columns / 8][4],
-                                      const Softmax& softmax) {
+__device__ __forceinline__ void store(const Params& params, const Output& output, const QueryTile& tile, u32 warpgroup,
+                                      const float (&O)[O_columns / 8][4], const Softmax& softmax) {
   float inverse_l[2];
   float lse[2];
   softmax.finish(inverse_l, lse);
@@ -872,7 +872,7 @@ __device__ __forceinline__ void store(const AttuneTensorPrefillParams& params, c
 }
 
 // A warpgroup: its rows of all tiles.
-__device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params, Shared shared) {
+__device__ __forceinline__ void consume(const Params& params, Shared shared) {
   const u32 warpgroup = warp_index() / 4 - 1;
   const Output output{shared.output + warpgroup * Output::bytes, 4 + warpgroup};  // barriers 1 to 3 are the turns'
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
@@ -977,8 +977,7 @@ __device__ __forceinline__ void consume(const AttuneTensorPrefillParams& params,
   output.finish();
 }
 
-extern "C" __global__ void __launch_bounds__(threads, 1)
-    prefill_sm90_bf16_d128_r128_c128_s2_causal(const __grid_constant__ AttuneTensorPrefillParams params) {
+extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90_bf16_d128_r128_c128_s2_causal(const __grid_constant__ Params params) {
   const Shared shared((shared_memory() + 1023) / 1024 * 1024);
   if (thread_index() == 0) {
     shared.q.create();

@@ -130,8 +130,16 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return std::nullopt;
 }
 
+std::optional<Refusal> tile_list_rule(const Variant& v) {
+  if (v.tile_list == 0 || (v.causal != 0 && v.ragged == 0)) return std::nullopt;
+  return Refusal{"tile_list", v.ragged != 0
+                                  ? "a ragged batch's tiles are found on the device, which alone knows its lengths; "
+                                    "tile_list: false"
+                                  : "without the causal mask all tiles take the same time; tile_list: false"};
+}
+
 constexpr auto rules = std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, ping_pong_rule,
-                                            pack_gqa_rule, ragged_rule, window_rule});
+                                            pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 

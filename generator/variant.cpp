@@ -83,6 +83,8 @@ constexpr std::array field_table{
             "log2 by which a row's maximum may grow before O and l are rescaled"),
     boolean("softmax_in_halves", &Variant::softmax_in_halves, "wholesoftmax",
             "a lane finds the maximum of its second row beside the exponentials of its first"),
+    boolean("tile_list", &Variant::tile_list, "list",
+            "each block's tiles come with the launch, given to whoever would be free first, else by rounds"),
 };
 
 constexpr std::array prefill_sm80_keys{"dtype"sv,
@@ -111,7 +113,8 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
 constexpr std::array prefill_sm90_keys{"dtype"sv,    "head_dim"sv,  "head_dim_v"sv,    "B_r"sv,
                                        "B_c"sv,      "stages"sv,    "Q_stages"sv,      "causal"sv,
                                        "window"sv,   "softcap"sv,   "ragged"sv,        "gqa_ratio"sv,
-                                       "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv};
+                                       "pack_gqa"sv, "ping_pong"sv, "rescale_bound"sv, "softmax_in_halves"sv,
+                                       "tile_list"sv};
 
 constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
                                       "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv, "ragged"sv};

@@ -80,6 +80,7 @@ struct Variant {
   int ping_pong = 1;
   int rescale_bound = 0;
   int softmax_in_halves = 1;
+  int tile_list = 0;
 
   auto operator<=>(const Variant&) const = default;
 

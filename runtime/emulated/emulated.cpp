@@ -69,10 +69,11 @@ EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& p
     : tensor_maps_(family_of(plan.variant).tensor_maps) {
   params_ = make_params(args, problem);
   if (!tensor_maps_) return;
-  tensor_params_ = make_tensor_params(params_, plan, [](const TensorDescription& tensor) {
+  const auto encode = [](const TensorDescription& tensor) {
     return emulator::emulated_map(
         {.base = tensor.base, .extents = tensor.extents, .strides = tensor.strides, .box = tensor.box});
-  });
+  };
+  tensor_params_ = {make_tensor_params(params_, plan, encode), plan.tiles == nullptr ? AttuneTileList{} : *plan.tiles};
 }
 
 const void* EmulatedParams::get() const {

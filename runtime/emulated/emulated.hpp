@@ -19,7 +19,7 @@
 #include "runtime/problem/problem.hpp"
 #include "runtime/problem/store_problem.hpp"
 #include "templates/params.h"
-#include "templates/tensor_params.h"
+#include "templates/tile_list.h"
 
 namespace attune {
 
@@ -35,7 +35,7 @@ class EmulatedParams {
   [[nodiscard]] const void* get() const;
 
  private:
-  AttuneTensorPrefillParams tensor_params_{};  // aligned to 64 bytes, and so the first
+  AttuneListedPrefillParams tensor_params_{};  // aligned to 64 bytes, and so the first
   AttunePrefillParams params_{};
   bool tensor_maps_;
 };

@@ -48,7 +48,12 @@ void launch(const Driver& driver, KernelHandle kernel, const Plan& plan, const A
   thread_local TensorMaps maps;
   const AttuneTensorPrefillParams block = make_tensor_params(
       params, plan, [&](const TensorDescription& tensor) { return maps.find_or_encode(driver, tensor); });
-  driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &block);
+  if (plan.tiles == nullptr) {
+    driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &block);
+    return;
+  }
+  const AttuneListedPrefillParams listed{block, *plan.tiles};
+  driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &listed);
 }
 
 }  // namespace attune

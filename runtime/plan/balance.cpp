@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <vector>
@@ -10,7 +12,7 @@
 namespace attune {
 namespace {
 
-constexpr double tile_cost = 1;            // in blocks
+constexpr int tile_cost = 1;               // in blocks
 constexpr long long most_tiles = 1 << 12;  // beyond, any group evens out, and counting takes too long
 
 /// Blocks of keys that tile `q_block` of a head reads.
@@ -40,13 +42,73 @@ double memory_cost(const TileWork& work, int group_heads) {
   return demand * demand * (missing + rush);
 }
 
+/// Gives every tile, in the order of groups of so many heads, to visit(its number in a list, its cost).
+template <class Visit>
+void for_each_tile(const TileWork& work, int group_heads, const Visit& visit) {
+  for (int first = 0; first < work.heads; first += group_heads) {
+    const int members = std::min(group_heads, work.heads - first);
+    for (int tile = 0; tile < work.q_blocks; ++tile) {
+      const int q_block = work.causal ? work.q_blocks - 1 - tile : tile;
+      const int cost = blocks_of(work, q_block) + tile_cost;
+      for (int head = 0; head < members; ++head) visit((first + head) * work.q_blocks + q_block, cost);
+    }
+  }
+}
+
+/// Gives every tile to the multiprocessor that is free first, visit(tile, multiprocessor), and returns what each has
+/// to do then.
+template <class Visit>
+std::vector<double> list_loads(const TileWork& work, int group_heads, const Visit& visit) {
+  constexpr unsigned place_bits = 16;
+  // When a multiprocessor is free, and which it is: the least is the next, and a number compares faster than a pair.
+  std::vector<std::uint64_t> queue(static_cast<std::size_t>(work.multiprocessors));
+  std::iota(queue.begin(), queue.end(), 0);
+  for_each_tile(work, group_heads, [&](int tile, int cost) {
+    std::ranges::pop_heap(queue, std::greater<>{});
+    visit(tile, static_cast<int>(queue.back() & ((1U << place_bits) - 1)));
+    queue.back() += static_cast<std::uint64_t>(cost) << place_bits;
+    std::ranges::push_heap(queue, std::greater<>{});
+  });
+  std::vector<double> load;
+  for (const std::uint64_t one : queue) load.push_back(static_cast<double>(one >> place_bits));
+  return load;
+}
+
+/// The same for tiles that are taken in rounds, every other one backwards.
+std::vector<double> round_loads(const TileWork& work, int group_heads) {
+  const auto multiprocessors = static_cast<std::size_t>(work.multiprocessors);
+  std::vector<double> load(multiprocessors);
+  std::size_t place = 0;  // in a round
+  bool back = false;
+  for_each_tile(work, group_heads, [&](int /*tile*/, int cost) {
+    load[back ? multiprocessors - 1 - place : place] += cost;
+    if (++place < multiprocessors) return;
+    place = 0;
+    back = !back;
+  });
+  return load;
+}
+
+/// The largest divisor of `count` up to a limit, or 1.
+int largest_divisor(int count, int limit) {
+  int divisor = std::clamp(limit, 1, count);
+  while (count % divisor != 0) --divisor;
+  return divisor;
+}
+
 /// Group sizes worth a look, in whole multiples of the GQA ratio: all heads, and the smallest and the largest that fit
-/// L2 and share a divisor with the number of blocks, so that their tiles fill rounds.
+/// L2 and share a divisor with the number of blocks, so that their tiles fill rounds. Of a list, which fills any round,
+/// those that divide the heads, so that the last is like the others: up to a third of L2, and up to two.
 std::set<int> candidates(const TileWork& work) {
   const int ratio = std::max(1, work.gqa_ratio);
   const long long fitting = work.l2_bytes * 9 / 10 / std::max(1LL, work.bytes_per_head) / ratio;
   const int units = static_cast<int>(std::clamp(fitting, 1LL, static_cast<long long>(work.heads) / ratio));
   std::set<int> result{work.heads};
+  if (work.listed) {
+    const int all = work.heads / ratio;
+    for (const int thirds : {1, 2}) result.insert(largest_divisor(all, units * thirds * 10 / 27) * ratio);
+    return result;
+  }
   for (int divisor = 1; divisor <= std::min(units, work.multiprocessors); ++divisor) {
     if (work.multiprocessors % divisor != 0) continue;
     const int largest = units / divisor * divisor;
@@ -60,28 +122,27 @@ std::set<int> candidates(const TileWork& work) {
 }  // namespace
 
 double imbalance(const TileWork& work, int group_heads) {
-  const auto multiprocessors = static_cast<std::size_t>(work.multiprocessors);
-  std::vector<double> cost(static_cast<std::size_t>(work.q_blocks));
-  for (int q_block = 0; q_block < work.q_blocks; ++q_block) {
-    cost[static_cast<std::size_t>(q_block)] = blocks_of(work, q_block) + tile_cost;
-  }
-  std::vector<double> load(multiprocessors);
-  std::size_t place = 0;  // in a round
-  bool back = false;
-  for (int first = 0; first < work.heads; first += group_heads) {
-    const int members = std::min(group_heads, work.heads - first);
-    for (int tile = 0; tile < work.q_blocks; ++tile) {
-      const int q_block = work.causal ? work.q_blocks - 1 - tile : tile;
-      for (int head = 0; head < members; ++head) {
-        load[back ? multiprocessors - 1 - place : place] += cost[static_cast<std::size_t>(q_block)];
-        if (++place < multiprocessors) continue;
-        place = 0;
-        back = !back;
-      }
-    }
-  }
-  const double mean = std::accumulate(load.begin(), load.end(), 0.0) / static_cast<double>(multiprocessors);
+  const std::vector<double> load =
+      work.listed ? list_loads(work, group_heads, [](int, int) {}) : round_loads(work, group_heads);
+  const double mean = std::accumulate(load.begin(), load.end(), 0.0) / static_cast<double>(load.size());
   return *std::ranges::max_element(load) / mean;
+}
+
+AttuneTileList list_tiles(const TileWork& work, int group_heads) {
+  std::vector<std::vector<std::uint16_t>> own(static_cast<std::size_t>(work.multiprocessors));
+  list_loads(work, group_heads, [&](int tile, int multiprocessor) {
+    own[static_cast<std::size_t>(multiprocessor)].push_back(static_cast<std::uint16_t>(tile));
+  });
+  AttuneTileList list{};
+  std::size_t listed = 0;
+  for (std::size_t i = 0; i < AttuneTileList::most_blocks; ++i) {
+    if (i < own.size()) {
+      std::ranges::copy(own[i], list.tiles + listed);
+      listed += own[i].size();
+    }
+    list.first[i + 1] = static_cast<std::uint16_t>(listed);
+  }
+  return list;
 }
 
 int choose_group_heads(const TileWork& work) {

@@ -53,6 +53,10 @@ std::vector<std::string> grid_refusals(const Variant& variant, const Problem& pr
       result.push_back(
           fmt::format("grid: {} heads of {} tiles are more than {}; split the batch", heads, q_blocks, most_tiles));
     }
+    if (variant.tile_list != 0 && heads * q_blocks > AttuneTileList::most_tiles) {
+      result.push_back(
+          fmt::format("tile_list: {} heads of {} tiles are more than {}", heads, q_blocks, AttuneTileList::most_tiles));
+    }
     if (packs(variant) && problem.rows(true) > most_rows) {
       result.push_back(fmt::format("grid: seqlen_q is {}; kernels with pack_gqa take up to {} of {} heads",
                                    problem.seqlen_q, most_rows / variant.gqa_ratio, variant.gqa_ratio));
@@ -91,37 +95,46 @@ long long heads_per_group(const Variant& variant, const Problem& problem, const 
   return std::min(heads, std::max({kv_heads, fewest, 1LL}) * ratio);
 }
 
-/// choose_group_heads() for what this thread met last: a launch must not wait for it.
-int remembered_group_heads(const TileWork& work) {
+/// How the tiles of blocks that stay are ordered.
+struct TileOrder {
+  int group_heads = 0;
+  std::shared_ptr<const AttuneTileList> tiles = {};  ///< where they are listed
+};
+
+/// The order that costs least, of what this thread met last from memory: a launch must not wait for it.
+TileOrder order_of(const TileWork& work) {
   struct Entry {
     TileWork work;
-    int group_heads;
+    TileOrder order;
   };
   thread_local std::array<Entry, 16> met{};
-  const auto key = static_cast<std::size_t>(work.seqlen_q) * 31 + static_cast<std::size_t>(work.seqlen_k) * 7 +
-                   static_cast<std::size_t>(work.heads);
-  Entry& entry = met[key % met.size()];
-  if (entry.work != work) entry = {work, choose_group_heads(work)};
-  return entry.group_heads;
+  thread_local std::size_t replaced = 0;
+  if (const auto* known = std::ranges::find(met, work, &Entry::work); known != met.end()) return known->order;
+  TileOrder order{.group_heads = choose_group_heads(work)};
+  if (work.listed) order.tiles = std::make_shared<const AttuneTileList>(list_tiles(work, order.group_heads));
+  Entry& entry = met[replaced++ % met.size()];
+  entry = {work, std::move(order)};
+  return entry.order;
 }
 
 /// The same for blocks that stay: their tiles have to even out, and K and V of a group to come from L2.
-long long heads_per_round_group(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
-                                int blocks) {
+TileOrder order_of_rounds(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
+                          int blocks) {
   const long long ratio = sharers_of(variant, problem);
   const long long bytes_per_head = std::max(1LL, bytes_of_kv_head(problem) / ratio);
-  return remembered_group_heads({.q_blocks = q_blocks,
-                                 .heads = static_cast<int>(heads_of(variant, problem)),
-                                 .gqa_ratio = static_cast<int>(ratio),
-                                 .B_r = variant.B_r,
-                                 .rows_per_query = packs(variant) ? variant.gqa_ratio : 1,
-                                 .B_c = variant.B_c,
-                                 .seqlen_q = problem.seqlen_q,
-                                 .seqlen_k = problem.seqlen_k,
-                                 .causal = problem.causal,
-                                 .multiprocessors = blocks,
-                                 .bytes_per_head = bytes_per_head,
-                                 .l2_bytes = device.l2_bytes});
+  return order_of({.q_blocks = q_blocks,
+                   .heads = static_cast<int>(heads_of(variant, problem)),
+                   .gqa_ratio = static_cast<int>(ratio),
+                   .B_r = variant.B_r,
+                   .rows_per_query = packs(variant) ? variant.gqa_ratio : 1,
+                   .B_c = variant.B_c,
+                   .seqlen_q = problem.seqlen_q,
+                   .seqlen_k = problem.seqlen_k,
+                   .causal = problem.causal,
+                   .listed = variant.tile_list != 0,
+                   .multiprocessors = blocks,
+                   .bytes_per_head = bytes_per_head,
+                   .l2_bytes = device.l2_bytes});
 }
 
 /// What groups of heads are chosen for: of a ragged batch its mean lengths, as only the device knows the others. Where
@@ -144,10 +157,13 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
   if (heads == 0 || q_blocks == 0) return;
   plan.q_blocks = static_cast<int>(q_blocks);
   if (family_of(plan.variant).tensor_maps) {
-    const long long blocks = std::min<long long>(device.multiprocessors, q_blocks * heads);
+    const long long most = plan.variant.tile_list != 0 ? AttuneTileList::most_blocks : device.multiprocessors;
+    const long long blocks = std::min({most, static_cast<long long>(device.multiprocessors), q_blocks * heads});
     const Problem mean = mean_problem(problem);
-    plan.group_heads = static_cast<int>(heads_per_round_group(
-        plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)), static_cast<int>(blocks)));
+    TileOrder order = order_of_rounds(plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)),
+                                      static_cast<int>(blocks));
+    plan.group_heads = order.group_heads;
+    plan.tiles = std::move(order.tiles);
     plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
   } else {
     const long long group = heads_per_group(plan.variant, problem, device);

@@ -1,6 +1,7 @@
 // From a problem to the one variant that serves it, and the launch facts that follow.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "runtime/problem/device.hpp"
 #include "runtime/problem/problem.hpp"
+#include "templates/tile_list.h"
 
 namespace attune {
 
@@ -19,6 +21,7 @@ struct Plan {
   Grid grid;
   int q_blocks = 0;     ///< tiles of B_r rows in a head: a query head or, with pack_gqa, a K/V head
   int group_heads = 0;  ///< (batch, head) pairs whose tiles run together, so that their keys and values share L2
+  std::shared_ptr<const AttuneTileList> tiles = {};  ///< of each block, where the variant has a tile_list
   int threads = 0;
   int shared_bytes = 0;
   int head_dim_v = 0;  ///< the problem's, of V and O

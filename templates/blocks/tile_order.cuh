@@ -11,6 +11,9 @@
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "tensor_params.h"
+#if variant::tile_list
+#include "tile_list.h"
+#endif
 #include "types.h"
 
 struct QueryTile {
@@ -50,6 +53,32 @@ struct Divisor {
   }
 };
 
+#if variant::tile_list
+// The host says which tiles are this block's. heads_of() counts the heads of a sequence.
+template <class KeyMask, auto heads_of, bool causal, int B_r, int B_c>
+struct TileOrder {
+  const AttuneListedPrefillParams& params;
+  Divisor head_tiles;
+  Divisor sequence_heads;
+  int place;  // in the list
+
+  __device__ __forceinline__ explicit TileOrder(const AttuneListedPrefillParams& params)
+      : params(params),
+        head_tiles(params.q_blocks),
+        sequence_heads(heads_of(params)),
+        place(params.list.first[block_index().x]) {}
+
+  // Finds this block's next tile; false when there is none left.
+  __device__ __forceinline__ bool next(QueryTile& tile) {
+    if (place >= params.list.first[block_index().x + 1]) return false;
+    int q_block;
+    const int head = head_tiles.divide(params.list.tiles[place++], q_block);
+    tile.batch = sequence_heads.divide(head, tile.head);
+    tile.first_row = q_block * B_r;
+    tile.blocks = blocks_of(tile.first_row + B_r - 1);
+    return true;
+  }
+#else
 // Tiles are ordered by groups of heads whose keys and values share L2; inside a group the same tile of every head comes
 // before the next, the longest first when causal. Blocks take them in rounds, every other round in reverse, so that who
 // began with the longest tile ends with the shortest. heads_of() counts the heads of a sequence.
@@ -91,6 +120,7 @@ struct TileOrder {
 #endif
     return true;
   }
+#endif
 
 #if variant::window
   __device__ __forceinline__ KeyMask mask() const {

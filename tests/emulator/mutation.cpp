@@ -182,7 +182,7 @@ std::vector<Subject> subjects() {
            [](Variant& v) { v.head_dim = 192, v.B_c = 64, v.stages = v.Q_stages = 1, v.causal = 1, v.ping_pong = 0; });
   add_sm90("sm90_alone", [](Variant& v) {
     v.dtype = static_cast<int>(Dtype::fp16), v.head_dim = 128, v.head_dim_v = 96, v.B_r = v.B_c = 64;
-    v.stages = 3, v.causal = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
+    v.stages = 3, v.causal = v.tile_list = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
 
   add_sm90("sm90_window_ragged", [](Variant& v) { v.B_c = 64, v.window = v.ragged = 1; });

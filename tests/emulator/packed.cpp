@@ -33,6 +33,7 @@ std::vector<Variant> variants() {
       variant.causal = causal;
       variant.gqa_ratio = tile.ratio;
       variant.pack_gqa = 1;
+      variant.tile_list = causal != 0 && tile.ratio < 8 ? 1 : 0;
       variant.ping_pong = tile.B_r > 64 ? 1 : 0;
       CAPTURE(variant.name());
       REQUIRE(check(variant).empty());

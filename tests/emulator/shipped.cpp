@@ -86,7 +86,7 @@ TEST_CASE("every pair of head dimensions of prefill_sm90 agrees with the referen
     variant.head_dim_v = head_dim_v;
     variant.B_c = 64;
     variant.Q_stages = head_dim < 192 ? 2 : 1;
-    variant.causal = head_dim % 128 == 0 ? 1 : 0;
+    variant.causal = variant.tile_list = head_dim % 128 == 0 ? 1 : 0;
     const Result<Source> source = emit(variant, embedded_templates(), "pairs of head dimensions");
     REQUIRE(source.ok());
     const emulator::Kernel kernel(compile_cached(compiler, source.value, cache).image, source.value.name);

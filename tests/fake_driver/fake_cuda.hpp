@@ -10,6 +10,7 @@
 #include "templates/decode_params.h"
 #include "templates/store_params.h"
 #include "templates/tensor_params.h"
+#include "templates/tile_list.h"
 
 namespace attune::testing {
 
@@ -21,6 +22,7 @@ struct FakeLaunch {
   void* stream = nullptr;
   void* kernel = nullptr;
   AttunePrefillParams params{};
+  AttuneTileList tiles{};                     ///< of a kernel with a tile_list
   AttuneTensorPrefillParams tensor_params{};  ///< of a kernel that reads through tensor maps; `params` is its problem
   AttuneDecodeParams decode_params{};         ///< of decode's kernels
   AttuneStoreParams store_params{};           ///< of store_kv's

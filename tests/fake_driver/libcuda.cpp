@@ -124,16 +124,18 @@ Result library_unload(Handle library) {
   return success;
 }
 // A library is one byte: which parameters its kernel takes.
-enum class KernelKind : char { prefill, tensor_maps, decode, combine, store, merge, check };
+enum class KernelKind : char { prefill, tensor_maps, listed, decode, combine, store, merge, check };
 Result library_get_kernel(Handle* kernel, Handle library, const char* name) {
   const std::string_view text(name);
-  *static_cast<KernelKind*>(library) = text.starts_with("prefill_sm90") ? KernelKind::tensor_maps
-                                       : text.starts_with("decode")     ? KernelKind::decode
-                                       : text.starts_with("combine")    ? KernelKind::combine
-                                       : text.starts_with("store_kv")   ? KernelKind::store
-                                       : text.starts_with("merge")      ? KernelKind::merge
-                                       : text.starts_with("check")      ? KernelKind::check
-                                                                        : KernelKind::prefill;
+  const bool listed = text.ends_with("_list");
+  *static_cast<KernelKind*>(library) = text.starts_with("prefill_sm90")
+                                           ? (listed ? KernelKind::listed : KernelKind::tensor_maps)
+                                       : text.starts_with("decode")   ? KernelKind::decode
+                                       : text.starts_with("combine")  ? KernelKind::combine
+                                       : text.starts_with("store_kv") ? KernelKind::store
+                                       : text.starts_with("merge")    ? KernelKind::merge
+                                       : text.starts_with("check")    ? KernelKind::check
+                                                                      : KernelKind::prefill;
   return *kernel = library, success;
 }
 Result kernel_get_function(Handle* function, Handle kernel) { return *function = kernel, success; }
@@ -162,6 +164,13 @@ void note(attune::testing::FakeLaunch& launch, const LaunchConfig& config, Handl
   launch.combines = kind == KernelKind::combine;
   const auto keep = [params](auto& block) { std::memcpy(&block, params, sizeof(block)); };
   switch (kind) {
+    case KernelKind::listed: {
+      AttuneListedPrefillParams block{};
+      keep(block);
+      launch.tensor_params = block;
+      launch.tiles = block.list;
+      return;
+    }
     case KernelKind::tensor_maps:
       return keep(launch.tensor_params);
     case KernelKind::prefill:

@@ -81,6 +81,7 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.rescale_bound = 16; });
   add([](Variant& v) { v.gqa_ratio = 4; });
   for (const int Q_stages : {1, 2}) {
+    add([&](Variant& v) { v.tile_list = v.causal, v.Q_stages = Q_stages; });
     add([&](Variant& v) { v.softcap = 1, v.Q_stages = Q_stages; });
     add([&](Variant& v) { v.ragged = 1, v.Q_stages = Q_stages; });
     add([&](Variant& v) { v.ragged = 1, v.B_r = 192, v.Q_stages = Q_stages; });

@@ -53,6 +53,17 @@ TEST_CASE("columns are counted in whole panels of 64, and every 64 rows are a wa
   CHECK(resources(tile(64, 192, 128)).shared_bytes == (192 + 2 * 128) * 128 + 3 * 8192 + 3 * 16 + 1023);
 }
 
+TEST_CASE("tiles are listed of a causal mask and a dense batch alone") {
+  Variant variant = tile(128, 128, 64);
+  variant.tile_list = 1;
+  CHECK(refusals_of(variant) == "tile_list: without the causal mask all tiles take the same time; tile_list: false\n");
+  variant.causal = 1;
+  CHECK(refusals_of(variant).empty());
+  variant.ragged = 1;
+  CHECK(refusals_of(variant) ==
+        "tile_list: a ragged batch's tiles are found on the device, which alone knows its lengths; tile_list: false\n");
+}
+
 TEST_CASE("head_dim is one of those that the family has") {
   CHECK(refusals_of(tile(160, 128, 64)) ==
         "head_dim: head_dim is 160; prefill_sm90 has 64, 96, 128, 192, 256; nearest that passes: head_dim 128\n");

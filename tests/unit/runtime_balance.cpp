@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <initializer_list>
+#include <set>
+#include <utility>
+#include <vector>
 
 using namespace attune;
 
@@ -112,4 +115,58 @@ TEST_CASE("there is a group even for one head and for more tiles than are counte
   const int group = choose_group_heads(work);
   CHECK(group >= 1);
   CHECK(group * work.bytes_per_head <= work.l2_bytes);
+}
+
+TEST_CASE("a list has every tile once, each block's from the group before the next and the longest first") {
+  for (const int heads : {1, 7, 24}) {
+    TileWork work = work_of(128, 128, 128, 2000);
+    work.heads = heads;
+    work.listed = true;
+    work.multiprocessors = 5;
+    const int group = heads == 24 ? 8 : heads;
+    const AttuneTileList list = list_tiles(work, group);
+    std::set<int> met;
+    CHECK(list.first[0] == 0);
+    for (int block = 0; block < AttuneTileList::most_blocks; ++block) {
+      std::pair<int, int> before{-1, 0};  // of a group, and how much shorter than the longest
+      for (int place = list.first[block]; place < list.first[block + 1]; ++place) {
+        const int tile = list.tiles[place];
+        const std::pair own{tile / work.q_blocks / group, -(tile % work.q_blocks)};
+        CHECK(std::pair(own.first, own.second + work.q_blocks) >= before);
+        before = {own.first, own.second + work.q_blocks};
+        met.insert(tile);
+      }
+    }
+    const int tiles = heads * work.q_blocks;
+    CHECK(static_cast<int>(met.size()) == tiles);
+    CHECK(*met.rbegin() == tiles - 1);
+    CHECK(list.first[work.multiprocessors] == tiles);
+    CHECK(list.first[AttuneTileList::most_blocks] == tiles);
+  }
+}
+
+TEST_CASE("in a list the longest tile goes to whoever is free first") {
+  TileWork work = work_of(128, 128, 128, 512);
+  work.listed = true;
+  work.heads = 1;
+  work.multiprocessors = 2;  // tiles of 4, 3, 2 and 1 blocks, and one more each
+  const AttuneTileList list = list_tiles(work, 1);
+  CHECK(std::vector<int>(list.tiles, list.tiles + 4) == std::vector<int>{3, 0, 2, 1});
+  CHECK(list.first[1] == 2);
+  CHECK(imbalance(work, 1) == doctest::Approx(1));
+}
+
+TEST_CASE("lists of long sequences finish within 1.1% of each other in groups that two thirds of L2 hold") {
+  for (const int seqlen : {8192, 16384}) {
+    for (TileWork work :
+         {work_of(64, 192, 128, seqlen), work_of(128, 128, 160, seqlen), work_of(256, 128, 64, seqlen)}) {
+      work.listed = true;
+      const int group = choose_group_heads(work);
+      CAPTURE(seqlen);
+      CAPTURE(work.B_c);
+      CAPTURE(group);
+      CHECK(imbalance(work, group) <= 1.011);
+      CHECK(group * work.bytes_per_head <= work.l2_bytes * 2 / 3);
+    }
+  }
 }

@@ -102,6 +102,36 @@ TEST_CASE("with the causal mask the group is the balanced one, the second time t
   }
 }
 
+TEST_CASE("a plan of a kernel with a tile list has the list, the same one the second time, and others have none") {
+  Variant variant = variant_of(prefill_sm90, 128, true);
+  Problem problem = problem_of(128, true);
+  problem.seqlen_q = problem.seqlen_k = 4096;
+  CHECK(plan(variant, problem, h200).tiles == nullptr);
+  variant.tile_list = 1;
+  const Plan made = plan(variant, problem, h200);
+  REQUIRE(made.tiles != nullptr);
+  const int tiles = made.q_blocks * problem.batch * problem.heads_q;
+  CHECK(made.tiles->first[made.grid.x] == tiles);
+  CHECK(plan(variant, problem, h200).tiles == made.tiles);
+}
+
+TEST_CASE("a tile list has room for 8,192 tiles on 160 multiprocessors") {
+  Variant variant = variant_of(prefill_sm90, 128, true);
+  variant.tile_list = 1;
+  Problem problem = problem_of(128, true);
+  problem.heads_q = problem.heads_kv = 64;
+  problem.batch = 1;
+  problem.seqlen_q = problem.seqlen_k = 128 * variant.B_r;
+  Device large = h200;
+  large.multiprocessors = 1000;
+  CHECK(refusals(variant, problem, large).empty());
+  CHECK(plan(variant, problem, large).grid.x == 160);
+  CHECK(plan(variant, problem, large).tiles->first[160] == 8192);
+  ++problem.seqlen_q;
+  REQUIRE(refusals(variant, problem, large).size() == 1);
+  CHECK(refusals(variant, problem, large)[0] == "tile_list: 64 heads of 129 tiles are more than 8192");
+}
+
 TEST_CASE("groups of a ragged batch are those of its mean lengths: of equal ones its own") {
   for (const bool causal : {false, true}) {
     Problem dense = problem_of(128, causal);

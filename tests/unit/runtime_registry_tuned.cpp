@@ -81,6 +81,31 @@ TEST_CASE("each problem is served by its row's kernel, those that share a key to
   CHECK(fake.loads == 3);
 }
 
+TEST_CASE("a kernel with a tile list gets the list of its launch, and a problem of too many tiles another kernel") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Variant variant = families()[prefill_sm90].defaults;
+  variant.causal = variant.tile_list = 1;
+  TunedTable table{.gpu = tuned_gpu(Driver().device(0)), .rows = {}};
+  table.put({prefill(2, 4096), result_of(variant)});
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+  options.tuned = std::vector{table};
+  Registry registry(std::move(options));
+  const Problem problem = prefill(2, 4096);
+  registry.prefill(args_of(problem), nullptr);
+  const int tiles = 32 * problem.batch * problem.heads_q;
+  CHECK(fake.last_launch.tensor_params.q_blocks == 32);
+  CHECK(fake.last_launch.tiles.first[fake.last_launch.grid.x] == tiles);
+  fake.launches = 0;
+  fake.last_launch = {};
+  Problem many = problem;
+  many.heads_q = many.heads_kv = AttuneTileList::most_tiles / 32 / many.batch + 1;
+  registry.prefill(args_of(many), nullptr);
+  CHECK(fake.last_launch.tensor_params.q_blocks >= 1);
+  CHECK(fake.last_launch.tiles.first[1] == 0);
+}
+
 TEST_CASE("decode is served by its row's kernel") {
   if (!can_serve()) return;
   const Bench bench;

@@ -95,14 +95,14 @@ long long heads_per_group(const Variant& variant, const Problem& problem, const 
   return std::min(heads, std::max({kv_heads, fewest, 1LL}) * ratio);
 }
 
-/// How the tiles of blocks that stay are ordered.
+/// How blocks that stay take their tiles.
 struct TileOrder {
   int group_heads = 0;
   std::shared_ptr<const AttuneTileList> tiles = {};  ///< where they are listed
 };
 
-/// The order that costs least, of what this thread met last from memory: a launch must not wait for it.
-TileOrder order_of(const TileWork& work) {
+/// The order that costs least, remembered of what this thread met last: a launch must not wait for it.
+TileOrder remembered_order(const TileWork& work) {
   struct Entry {
     TileWork work;
     TileOrder order;
@@ -117,24 +117,24 @@ TileOrder order_of(const TileWork& work) {
   return entry.order;
 }
 
-/// The same for blocks that stay: their tiles have to even out, and K and V of a group to come from L2.
-TileOrder order_of_rounds(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
-                          int blocks) {
+/// Blocks that stay have to finish together, and K and V of a group to come from L2.
+TileOrder order_of_tiles(const Variant& variant, const Problem& problem, const Device& device, int q_blocks,
+                         int blocks) {
   const long long ratio = sharers_of(variant, problem);
   const long long bytes_per_head = std::max(1LL, bytes_of_kv_head(problem) / ratio);
-  return order_of({.q_blocks = q_blocks,
-                   .heads = static_cast<int>(heads_of(variant, problem)),
-                   .gqa_ratio = static_cast<int>(ratio),
-                   .B_r = variant.B_r,
-                   .rows_per_query = packs(variant) ? variant.gqa_ratio : 1,
-                   .B_c = variant.B_c,
-                   .seqlen_q = problem.seqlen_q,
-                   .seqlen_k = problem.seqlen_k,
-                   .causal = problem.causal,
-                   .listed = variant.tile_list != 0,
-                   .multiprocessors = blocks,
-                   .bytes_per_head = bytes_per_head,
-                   .l2_bytes = device.l2_bytes});
+  return remembered_order({.q_blocks = q_blocks,
+                           .heads = static_cast<int>(heads_of(variant, problem)),
+                           .gqa_ratio = static_cast<int>(ratio),
+                           .B_r = variant.B_r,
+                           .rows_per_query = packs(variant) ? variant.gqa_ratio : 1,
+                           .B_c = variant.B_c,
+                           .seqlen_q = problem.seqlen_q,
+                           .seqlen_k = problem.seqlen_k,
+                           .causal = problem.causal,
+                           .listed = variant.tile_list != 0,
+                           .multiprocessors = blocks,
+                           .bytes_per_head = bytes_per_head,
+                           .l2_bytes = device.l2_bytes});
 }
 
 /// What groups of heads are chosen for: of a ragged batch its mean lengths, as only the device knows the others. Where
@@ -160,8 +160,8 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
     const long long most = plan.variant.tile_list != 0 ? AttuneTileList::most_blocks : device.multiprocessors;
     const long long blocks = std::min({most, static_cast<long long>(device.multiprocessors), q_blocks * heads});
     const Problem mean = mean_problem(problem);
-    TileOrder order = order_of_rounds(plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)),
-                                      static_cast<int>(blocks));
+    TileOrder order = order_of_tiles(plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)),
+                                     static_cast<int>(blocks));
     plan.group_heads = order.group_heads;
     plan.tiles = std::move(order.tiles);
     plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};

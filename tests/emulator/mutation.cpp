@@ -39,6 +39,7 @@ struct Setup {
   Problem problem;
   unsigned group = 1;        ///< heads whose tiles run together
   bool lse = true;           ///< whether it is asked for
+  float sharpness = 1;       ///< by which the usual scale of the scores is multiplied
   bool count_banks = false;  ///< and compare them with the unmutated run
   Sequences sequences = {};  ///< of a ragged or paged problem
   Sequences told = {};       ///< and what the kernel is told, which may be more than there is
@@ -60,6 +61,7 @@ class PrefillExperiment : public Experiment {
                                            .seqused_k = setup_.told.seqused_k.data(),
                                            .block_table = setup_.told.block_table.data()});
     if (!setup.lse) args.lse = nullptr;
+    args.softmax_scale *= setup.sharpness;
     Device device = emulator::device();
     device.multiprocessors = 3;  // so that blocks that stay have several tiles
     Plan planned = plan(variant, problem, device);
@@ -185,7 +187,7 @@ std::vector<Subject> subjects() {
     v.stages = 3, v.causal = v.tile_list = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
 
-  add_sm90("sm90_window_ragged", [](Variant& v) { v.B_c = 64, v.window = v.ragged = 1; });
+  add_sm90("sm90_window_ragged", [](Variant& v) { v.B_c = 64, v.stages = 3, v.window = v.ragged = 1; });
 
   const auto add_store = [&](const std::string& label, Rotary rotary) {
     add(label, [&](Variant& v) {
@@ -340,6 +342,9 @@ std::vector<Setup> setups(const Variant& variant) {
   heads.problem.batch = 2;
   set_heads(heads.problem, 2);
   heads.group = 3;
+  // Scores so far apart that exponentials overflow unless they are relative to the largest; when causal the first rows
+  // see no key of either block.
+  add(2 * variant.B_c + 15, 2 * variant.B_c - 5).sharpness = 100;
   // Lengths that fill no tile, enough blocks to use every buffer twice, fewer columns than the tile's.
   Setup& odd = add(variant.B_r + 5, (variant.stages + 1) * variant.B_c + variant.B_c / 2 + 3);
   odd.problem.head_dim -= 8;

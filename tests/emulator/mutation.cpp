@@ -38,6 +38,7 @@ constexpr double most_excused = 0.10;
 struct Setup {
   Problem problem;
   unsigned group = 1;        ///< heads whose tiles run together
+  int multiprocessors = 3;   ///< so few that blocks that stay have several tiles
   bool lse = true;           ///< whether it is asked for
   float sharpness = 1;       ///< by which the usual scale of the scores is multiplied
   bool count_banks = false;  ///< and compare them with the unmutated run
@@ -63,7 +64,7 @@ class PrefillExperiment : public Experiment {
     if (!setup.lse) args.lse = nullptr;
     args.softmax_scale *= setup.sharpness;
     Device device = emulator::device();
-    device.multiprocessors = 3;  // so that blocks that stay have several tiles
+    device.multiprocessors = setup.multiprocessors;
     Plan planned = plan(variant, problem, device);
     if (family_of(variant).tensor_maps) {
       planned.group_heads = static_cast<int>(setup.group);
@@ -343,8 +344,13 @@ std::vector<Setup> setups(const Variant& variant) {
   set_heads(heads.problem, 2);
   heads.group = 3;
   // Scores so far apart that exponentials overflow unless they are relative to the largest; when causal the first rows
-  // see no key of either block.
-  add(2 * variant.B_c + 15, 2 * variant.B_c - 5).sharpness = 100;
+  // see no key of either block. A block that stays has more such tiles than places for Q.
+  Setup& sharp = add(2 * variant.B_c + 15, 2 * variant.B_c - 5);
+  sharp.sharpness = 100;
+  if (tensor_maps) {
+    set_heads(sharp.problem, 2);
+    sharp.multiprocessors = 1;
+  }
   // Lengths that fill no tile, enough blocks to use every buffer twice, fewer columns than the tile's.
   Setup& odd = add(variant.B_r + 5, (variant.stages + 1) * variant.B_c + variant.B_c / 2 + 3);
   odd.problem.head_dim -= 8;

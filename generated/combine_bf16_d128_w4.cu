@@ -534,20 +534,30 @@ struct Stretch {
   }
 };
 
-// All sequences' stretches one after the other, cut into `parts` whose lengths differ by one at most.
-struct Stream {
-  int first_row;
-  int B_c;
+// So many blocks cut into parts whose lengths differ by one at most.
+struct Cut {
   int each;  // blocks of a part, ...
   int more;  // and of as many parts one more
 
+  __device__ __forceinline__ Cut(int blocks, int parts) : each(blocks / parts), more(blocks - each * parts) {}
+
+  __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
+
+  __device__ __forceinline__ int part_of(int position) const {
+    const int longer = more * (each + 1);
+    return position < longer ? position / (each + 1) : more + (position - longer) / each;
+  }
+};
+
+// All sequences' stretches one after the other, cut into `parts`.
+struct Stream {
+  int first_row;
+  int B_c;
+  Cut cut;
+
   // All lanes of a warp together.
   __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int first_row, int B_c)
-      : first_row(first_row), B_c(B_c) {
-    const int total = before(params, params.batch);
-    each = total / params.parts;
-    more = total - each * params.parts;
-  }
+      : first_row(first_row), B_c(B_c), cut(before(params, params.batch), params.parts) {}
 
   // Blocks of the sequences before this one. All lanes together.
   __device__ __forceinline__ int before(const AttuneDecodeParams& params, int batch) const {
@@ -557,13 +567,6 @@ struct Stream {
       blocks += Stretch(visible_of(params, b, first_row), B_c).blocks;
     }
     return uniform(sum_of_lanes(blocks));
-  }
-
-  __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
-
-  __device__ __forceinline__ int part_of(int position) const {
-    const int longer = more * (each + 1);
-    return position < longer ? position / (each + 1) : more + (position - longer) / each;
   }
 
   // The sequence that has this position of the stream; `position` becomes the one in its stretch. All lanes together.
@@ -602,17 +605,17 @@ struct Cursor {
       batch = part / params.splits;
       visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
-      const int each = (stretch.blocks + params.splits - 1) / params.splits;
-      const int begin = part % params.splits * each;
-      left = stretch.blocks - begin < each ? stretch.blocks - begin : each;
+      const Cut cut(stretch.blocks, params.splits);
+      const int begin = cut.begin(part % params.splits);
+      left = cut.begin(part % params.splits + 1) - begin;
       block = stretch.first_block + begin;
       end = block + left;
       whole = params.splits == 1;
       slot = part;
     } else {
       const Stream stream(params, first_row, B_c);
-      int begin = stream.begin(part);
-      left = stream.begin(part + 1) - begin;
+      int begin = stream.cut.begin(part);
+      left = stream.cut.begin(part + 1) - begin;
       if (left == 0) return;
       batch = stream.find(params, begin);
       visible = visible_of_warp(params, batch, first_row);
@@ -675,8 +678,7 @@ struct Slots {
     if (params.splits > 0) {
       batch = index;
       const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
-      const int each = (blocks + params.splits - 1) / params.splits;
-      if (blocks > 0) count = (blocks + each - 1) / each;
+      count = blocks < params.splits ? blocks : params.splits;
       first = batch * params.splits;
       next = first + 1;
       step = 1;
@@ -689,17 +691,17 @@ struct Slots {
       begin = stream.before(params, batch);
     } else {
       // Fewer borders between parts than sequences: the one that is the first inside its sequence.
-      const int border = stream.begin(index + 1);
-      if (border == stream.begin(index + 2)) return;  // behind the stream's end
+      const int border = stream.cut.begin(index + 1);
+      if (border == stream.cut.begin(index + 2)) return;  // behind the stream's end
       int inside = border;
       batch = stream.find(params, inside);
       begin = border - inside;
-      if (inside == 0 || stream.begin(index) > begin) return;
+      if (inside == 0 || stream.cut.begin(index) > begin) return;
     }
     const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
     if (blocks == 0) return;
-    const int first_part = stream.part_of(begin);
-    const int parts = stream.part_of(begin + blocks - 1) - first_part + 1;
+    const int first_part = stream.cut.part_of(begin);
+    const int parts = stream.cut.part_of(begin + blocks - 1) - first_part + 1;
     if (parts > 1) count = parts;
     first = 2 * first_part + 1;
     next = 2 * (first_part + 1);

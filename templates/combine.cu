@@ -52,8 +52,7 @@ struct Slots {
     if (params.splits > 0) {
       batch = index;
       const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
-      const int each = (blocks + params.splits - 1) / params.splits;
-      if (blocks > 0) count = (blocks + each - 1) / each;
+      count = blocks < params.splits ? blocks : params.splits;
       first = batch * params.splits;
       next = first + 1;
       step = 1;
@@ -66,17 +65,17 @@ struct Slots {
       begin = stream.before(params, batch);
     } else {
       // Fewer borders between parts than sequences: the one that is the first inside its sequence.
-      const int border = stream.begin(index + 1);
-      if (border == stream.begin(index + 2)) return;  // behind the stream's end
+      const int border = stream.cut.begin(index + 1);
+      if (border == stream.cut.begin(index + 2)) return;  // behind the stream's end
       int inside = border;
       batch = stream.find(params, inside);
       begin = border - inside;
-      if (inside == 0 || stream.begin(index) > begin) return;
+      if (inside == 0 || stream.cut.begin(index) > begin) return;
     }
     const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
     if (blocks == 0) return;
-    const int first_part = stream.part_of(begin);
-    const int parts = stream.part_of(begin + blocks - 1) - first_part + 1;
+    const int first_part = stream.cut.part_of(begin);
+    const int parts = stream.cut.part_of(begin + blocks - 1) - first_part + 1;
     if (parts > 1) count = parts;
     first = 2 * first_part + 1;
     next = 2 * (first_part + 1);

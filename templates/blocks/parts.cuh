@@ -57,20 +57,30 @@ struct Stretch {
   }
 };
 
-// All sequences' stretches one after the other, cut into `parts` whose lengths differ by one at most.
-struct Stream {
-  int first_row;
-  int B_c;
+// So many blocks cut into parts whose lengths differ by one at most.
+struct Cut {
   int each;  // blocks of a part, ...
   int more;  // and of as many parts one more
 
+  __device__ __forceinline__ Cut(int blocks, int parts) : each(blocks / parts), more(blocks - each * parts) {}
+
+  __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
+
+  __device__ __forceinline__ int part_of(int position) const {
+    const int longer = more * (each + 1);
+    return position < longer ? position / (each + 1) : more + (position - longer) / each;
+  }
+};
+
+// All sequences' stretches one after the other, cut into `parts`.
+struct Stream {
+  int first_row;
+  int B_c;
+  Cut cut;
+
   // All lanes of a warp together.
   __device__ __forceinline__ Stream(const AttuneDecodeParams& params, int first_row, int B_c)
-      : first_row(first_row), B_c(B_c) {
-    const int total = before(params, params.batch);
-    each = total / params.parts;
-    more = total - each * params.parts;
-  }
+      : first_row(first_row), B_c(B_c), cut(before(params, params.batch), params.parts) {}
 
   // Blocks of the sequences before this one. All lanes together.
   __device__ __forceinline__ int before(const AttuneDecodeParams& params, int batch) const {
@@ -80,13 +90,6 @@ struct Stream {
       blocks += Stretch(visible_of(params, b, first_row), B_c).blocks;
     }
     return uniform(sum_of_lanes(blocks));
-  }
-
-  __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
-
-  __device__ __forceinline__ int part_of(int position) const {
-    const int longer = more * (each + 1);
-    return position < longer ? position / (each + 1) : more + (position - longer) / each;
   }
 
   // The sequence that has this position of the stream; `position` becomes the one in its stretch. All lanes together.
@@ -125,17 +128,17 @@ struct Cursor {
       batch = part / params.splits;
       visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
-      const int each = (stretch.blocks + params.splits - 1) / params.splits;
-      const int begin = part % params.splits * each;
-      left = stretch.blocks - begin < each ? stretch.blocks - begin : each;
+      const Cut cut(stretch.blocks, params.splits);
+      const int begin = cut.begin(part % params.splits);
+      left = cut.begin(part % params.splits + 1) - begin;
       block = stretch.first_block + begin;
       end = block + left;
       whole = params.splits == 1;
       slot = part;
     } else {
       const Stream stream(params, first_row, B_c);
-      int begin = stream.begin(part);
-      left = stream.begin(part + 1) - begin;
+      int begin = stream.cut.begin(part);
+      left = stream.cut.begin(part + 1) - begin;
       if (left == 0) return;
       batch = stream.find(params, begin);
       visible = visible_of_warp(params, batch, first_row);

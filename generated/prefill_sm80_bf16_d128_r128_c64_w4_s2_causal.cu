@@ -852,13 +852,14 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
 }
 
 // --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
-// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes; `lse` is that of the head's row 0.
+// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes to where `place` has the row.
 
-__device__ __forceinline__ void store_lse(const float (&value)[2], float* lse, int first_row, int rows) {
+template <class Place>
+__device__ __forceinline__ void store_lse(const float (&value)[2], int first_row, int rows, const Place& place) {
   const u32 lane = lane_index();
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
-    if (lane % 4 == 0 && row < rows) store_global(lse + row, value[h]);
+    if (lane % 4 == 0 && row < rows) store_global(place(row), value[h]);
   }
 }
 
@@ -898,7 +899,9 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, O_rows.rows);
+    for (int i = 0; i < row_tiles; ++i) {
+      store_lse(lse[i], first_row + i * 16, O_rows.rows, [&](int row) { return head_lse + row; });
+    }
   }
 }
 

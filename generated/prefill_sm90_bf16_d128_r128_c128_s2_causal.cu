@@ -12,10 +12,9 @@
 // visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
 // S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
 // S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
-// memory each tile is such a stream by itself, and the next Q arrives while O is stored.
-// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
-// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind the products of other
-// warpgroups. prefill_sm90.md has the arithmetic, the tiles that follow from it, and what was tried.
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored. For 64 queries and 64 keys the
+// products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-function units: both limit it at
+// D = 64, the products beyond, and a softmax has to hide behind other warpgroups' products: prefill_sm90.md.
 
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameters of kernels that leave Q, K, V and O to the copy engine; plain C, under params.h's ATTUNE_PARAMS_ABI.
@@ -164,8 +163,7 @@ __device__ __forceinline__ void prefetch_map(const AttuneTensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// A box from shared memory to a tensor, of the group that commit_boxes() closes; elements outside the tensor are not
-// written.
+// A box from shared memory to a tensor, where elements outside are not written; commit_boxes() closes its group.
 __device__ __forceinline__ void store_box(const AttuneTensorMap& map, u32 address, int x, int y, int z, int w) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
                "r"(address), "r"(x), "r"(y), "r"(z), "r"(w)
@@ -296,8 +294,7 @@ __device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]
 
 [[maybe_unused]] constexpr u32 mbarrier_bytes = 8;
 
-// One thread, before anyone uses the barrier; `address` 8-byte aligned. A block barrier behind mbarrier_init_fence()
-// makes it known.
+// One thread; `address` 8-byte aligned. The others know it behind mbarrier_init_fence() and a block barrier.
 __device__ __forceinline__ void mbarrier_init(u32 address, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
 }
@@ -597,13 +594,14 @@ struct Ring {
 };
 
 // --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
-// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes; `lse` is that of the head's row 0.
+// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes to where `place` has the row.
 
-__device__ __forceinline__ void store_lse(const float (&value)[2], float* lse, int first_row, int rows) {
+template <class Place>
+__device__ __forceinline__ void store_lse(const float (&value)[2], int first_row, int rows, const Place& place) {
   const u32 lane = lane_index();
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
-    if (lane % 4 == 0 && row < rows) store_global(lse + row, value[h]);
+    if (lane % 4 == 0 && row < rows) store_global(place(row), value[h]);
   }
 }
 
@@ -628,14 +626,11 @@ struct Divisor {
 
   // n / value for n >= 0; `rest` becomes n % value.
   __device__ __forceinline__ int divide(int n, int& rest) const {
-    u32 quotient = multiply_high(static_cast<u32>(n), inverse);
-    u32 left = static_cast<u32>(n) - quotient * value;
-    if (left >= value) {
-      ++quotient;
-      left -= value;
-    }
-    rest = static_cast<int>(left);
-    return static_cast<int>(quotient);
+    const u32 quotient = multiply_high(static_cast<u32>(n), inverse);
+    const u32 left = static_cast<u32>(n) - quotient * value;
+    const bool more = left >= value;
+    rest = static_cast<int>(more ? left - value : left);
+    return static_cast<int>(more ? quotient + 1 : quotient);
   }
 };
 
@@ -714,9 +709,8 @@ struct Turns {
 
 // --- blocks/update_in_halves.cuh -------------------------------------------------------------------------------------
 // P = 2^(scale * S - m) of one block in two halves: while the exponentials of a lane's first row are under way the
-// maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A
-// operands of wgmma: two neighbouring accumulator tiles are, lane for lane, one fragment. `between` is called before P
-// is written, with the sum of the first row's.
+// maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A of
+// wgmma: two neighbouring accumulator tiles are a fragment. `between` is called before, with the first row's sum.
 
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
@@ -867,7 +861,8 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   if (params.lse != nullptr) {
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
-    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
+    const int rows_of_head = params.seqlen_q;
+    store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
   }
 }
 

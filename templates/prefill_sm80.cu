@@ -119,7 +119,9 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
 #endif
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], head_lse, first_row + i * 16, O_rows.rows);
+    for (int i = 0; i < row_tiles; ++i) {
+      store_lse(lse[i], first_row + i * 16, O_rows.rows, [&](int row) { return head_lse + row; });
+    }
   }
 }
 
@@ -154,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   const int first_row = first_query + static_cast<int>(warp_row);
 #if variant::window
   const Window mask{keys, keys - Q_rows.rows, params.window_left, params.window_right};
-  const int first_block = mask.first(first_query) / variant::B_c;
+  const int first_block = mask.first_block(first_query, variant::B_c);
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c) - first_block;
 #else
   const Mask mask{keys, keys - Q_rows.rows};

@@ -5,10 +5,9 @@
 // visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
 // S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
 // S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
-// memory each tile is such a stream by itself, and the next Q arrives while O is stored.
-// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
-// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind the products of other
-// warpgroups. prefill_sm90.md has the arithmetic, the tiles that follow from it, and what was tried.
+// memory each tile is such a stream by itself, and the next Q arrives while O is stored. For 64 queries and 64 keys the
+// products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-function units: both limit it at
+// D = 64, the products beyond, and a softmax has to hide behind other warpgroups' products: prefill_sm90.md.
 #include "tensor_params.h"
 #include "types.h"
 
@@ -64,11 +63,9 @@ constexpr bool tile_list = false;
 #include "ptx/thread.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
-#if variant::tile_list
-#include "tile_list.h"
-#endif
 
 #if variant::tile_list
+#include "tile_list.h"
 using Params = AttuneListedPrefillParams;
 #else
 using Params = AttuneTensorPrefillParams;
@@ -92,7 +89,6 @@ using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa
-using Row = PackedRow<variant::gqa_ratio>;
 using KeyMask = PackedMask<variant::gqa_ratio>;
 __device__ __forceinline__ int tile_heads(const Params& params) { return params.heads_q / variant::gqa_ratio; }
 __device__ __forceinline__ int kv_head(const Params& /*params*/, const QueryTile& tile) { return tile.head; }
@@ -172,7 +168,7 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 #else
         shared.q.begin_load();
 #if variant::pack_gqa
-        shared.q.load(params.q, tile.head * variant::gqa_ratio, Row::query(tile.first_row), tile.batch);
+        shared.q.load(params.q, tile.head * variant::gqa_ratio, KeyMask::query(tile.first_row), tile.batch);
 #else
         shared.q.load(params.q, tile.first_row, tile.head, tile.batch);
 #endif
@@ -229,7 +225,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
 #else
 #if variant::pack_gqa
   const int head = tile.head * variant::gqa_ratio;
-  output.store<variant::dtype>(O, inverse_l, params.o, head, Row::query(first_row), tile.batch);
+  output.store<variant::dtype>(O, inverse_l, params.o, head, KeyMask::query(first_row), tile.batch);
 #else
   const int head = tile.head;
   output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
@@ -242,14 +238,17 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
     float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
 #endif
     const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
-#if variant::ragged
-    store_lse(lse, head_lse, warp_first_row, tile.queries.count);
-#else
 #if variant::pack_gqa
-    store_packed_lse<variant::gqa_ratio>(lse, head_lse, warp_first_row, params.seqlen_q);
+    store_lse(lse, warp_first_row, params.seqlen_q * variant::gqa_ratio, [&](int row) {
+      return head_lse + static_cast<i64>(KeyMask::head(row)) * params.seqlen_q + KeyMask::query(row);
+    });
 #else
-    store_lse(lse, head_lse, warp_first_row, params.seqlen_q);
+#if variant::ragged
+    const int rows_of_head = tile.queries.count;
+#else
+    const int rows_of_head = params.seqlen_q;
 #endif
+    store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
 #endif
   }
 }

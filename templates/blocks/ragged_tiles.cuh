@@ -7,7 +7,7 @@
 #pragma once
 
 #if variant::window
-#include "blocks/first_block.cuh"
+#include "blocks/window.cuh"
 #endif
 #include "blocks/mask.cuh"
 #include "blocks/sequence_rows.cuh"
@@ -47,7 +47,7 @@ struct RaggedOrder {
       if (tile.first_row >= tile.queries.count) continue;
       tile.blocks = blocks_of(params, tile, tile.first_row + B_r - 1);
 #if variant::window
-      tile.first_block = first_block(mask_of(params, tile), tile.first_row, tile.blocks, B_c);
+      tile.first_block = mask_of(params, tile).first_block(tile.first_row, B_c);
 #endif
       return true;
     }

@@ -2,7 +2,7 @@
 #pragma once
 
 #if variant::window
-#include "blocks/first_block.cuh"
+#include "blocks/window.cuh"
 #endif
 #include "blocks/mask.cuh"
 #if variant::ragged
@@ -42,14 +42,11 @@ struct Divisor {
 
   // n / value for n >= 0; `rest` becomes n % value.
   __device__ __forceinline__ int divide(int n, int& rest) const {
-    u32 quotient = multiply_high(static_cast<u32>(n), inverse);
-    u32 left = static_cast<u32>(n) - quotient * value;
-    if (left >= value) {
-      ++quotient;
-      left -= value;
-    }
-    rest = static_cast<int>(left);
-    return static_cast<int>(quotient);
+    const u32 quotient = multiply_high(static_cast<u32>(n), inverse);
+    const u32 left = static_cast<u32>(n) - quotient * value;
+    const bool more = left >= value;
+    rest = static_cast<int>(more ? left - value : left);
+    return static_cast<int>(more ? quotient + 1 : quotient);
   }
 };
 
@@ -116,7 +113,7 @@ struct TileOrder {
     tile.first_row = (causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
     tile.blocks = blocks_of(tile.first_row + B_r - 1);
 #if variant::window
-    tile.first_block = first_block(mask(), tile.first_row, tile.blocks, B_c);
+    tile.first_block = mask().first_block(tile.first_row, B_c);
 #endif
     return true;
   }

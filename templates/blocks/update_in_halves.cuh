@@ -1,7 +1,6 @@
 // P = 2^(scale * S - m) of one block in two halves: while the exponentials of a lane's first row are under way the
-// maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A
-// operands of wgmma: two neighbouring accumulator tiles are, lane for lane, one fragment. `between` is called before P
-// is written, with the sum of the first row's.
+// maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A of
+// wgmma: two neighbouring accumulator tiles are a fragment. `between` is called before, with the first row's sum.
 #pragma once
 
 #include "blocks/lazy_softmax.cuh"

@@ -22,6 +22,10 @@ struct Window {
     const int key = row + diagonal + right + 1;
     return key < seqlen_k ? key : seqlen_k;
   }
+
+  // Of blocks of `size` keys the first that the queries from `row` on see. It reaches no further than limit() of a row
+  // that exists: `row` itself is in front of both, or key 0 is where both begin.
+  __device__ __forceinline__ int first_block(int row, int size) const { return first(row) / size; }
 };
 
 // Sets the scores of unseen keys to -inf, in the accumulators of the 16 rows from `first_row` on and keys from

@@ -7,8 +7,7 @@
 
 [[maybe_unused]] constexpr u32 mbarrier_bytes = 8;
 
-// One thread, before anyone uses the barrier; `address` 8-byte aligned. A block barrier behind mbarrier_init_fence()
-// makes it known.
+// One thread; `address` 8-byte aligned. The others know it behind mbarrier_init_fence() and a block barrier.
 __device__ __forceinline__ void mbarrier_init(u32 address, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
 }

@@ -21,8 +21,7 @@ __device__ __forceinline__ void prefetch_map(const AttuneTensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// A box from shared memory to a tensor, of the group that commit_boxes() closes; elements outside the tensor are not
-// written.
+// A box from shared memory to a tensor, where elements outside are not written; commit_boxes() closes its group.
 __device__ __forceinline__ void store_box(const AttuneTensorMap& map, u32 address, int x, int y, int z, int w) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
                "r"(address), "r"(x), "r"(y), "r"(z), "r"(w)

@@ -8,8 +8,9 @@ namespace {
 constexpr int tokens = 16384;  // in a batch
 constexpr int hidden = 2048;   // heads x head_dim
 
-/// One of FlashAttention's own shapes (arXiv 2307.08691): 16K tokens in a batch, a hidden size of 2048.
-Problem prefill_case(int head_dim, int seqlen, bool causal) {
+/// One of FlashAttention's own shapes (arXiv 2307.08691): 16K tokens in a batch, a hidden size of 2048. Ragged: its
+/// sequences are one after the other, though they are equally long.
+Problem prefill_case(int head_dim, int seqlen, bool causal, bool ragged) {
   return {.dtype = Dtype::bf16,
           .batch = tokens / seqlen,
           .heads_q = hidden / head_dim,
@@ -17,15 +18,19 @@ Problem prefill_case(int head_dim, int seqlen, bool causal) {
           .seqlen_q = seqlen,
           .seqlen_k = seqlen,
           .head_dim = head_dim,
-          .causal = causal};
+          .causal = causal,
+          .ragged = ragged,
+          .total_q = ragged ? tokens : 0,
+          .total_k = ragged ? tokens : 0};
 }
 
-std::vector<tune::AnyProblem> prefill_cases(const std::vector<int>& head_dims, const std::vector<int>& seqlens) {
+std::vector<tune::AnyProblem> prefill_cases(const std::vector<int>& head_dims, const std::vector<int>& seqlens,
+                                            bool ragged) {
   std::vector<tune::AnyProblem> cases;
   for (const int head_dim : head_dims) {
     for (const int seqlen : seqlens) {
       for (const bool causal : {false, true}) {
-        cases.emplace_back(tuned_problem(prefill_case(head_dim, seqlen, causal)));
+        cases.emplace_back(tuned_problem(prefill_case(head_dim, seqlen, causal, ragged)));
       }
     }
   }
@@ -86,10 +91,10 @@ std::vector<tune::AnyProblem> suite(const std::string& name) {
   if (name == "decode") return decode_cases(0);
   if (name == "paged") return decode_cases(64);
   if (name == "gqa") return gqa_cases();
-  if (name == "quick") return prefill_cases({64, 128}, {1024, 8192});
-  return prefill_cases({64, 128, 256}, {512, 1024, 2048, 4096, 8192, 16384});
+  if (name == "quick") return prefill_cases({64, 128}, {1024, 8192}, false);
+  return prefill_cases({64, 128, 256}, {512, 1024, 2048, 4096, 8192, 16384}, name == "varlen");
 }
 
-std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "decode", "paged"}; }
+std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "varlen", "decode", "paged"}; }
 
 }  // namespace attune::cli

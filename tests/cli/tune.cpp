@@ -66,6 +66,19 @@ TEST_CASE("the suite paged is the suite decode in pages") {
   CHECK(problems("paged") == expected);
 }
 
+TEST_CASE("the suite varlen is the suite prefill as ragged batches of 16K tokens") {
+  std::vector<Problem> expected;
+  for (const tune::AnyProblem& problem : cli::suite("prefill")) {
+    expected.push_back(std::get<Problem>(problem));
+    expected.back().ragged = true;
+    expected.back().total_q = expected.back().total_k = 16384;
+  }
+  std::vector<Problem> found;
+  for (const tune::AnyProblem& problem : cli::suite("varlen")) found.push_back(std::get<Problem>(problem));
+  CHECK(found.size() == 36);
+  CHECK(found == expected);
+}
+
 TEST_CASE("a record gives the problems it has: the most called first, each once, and none of what has but one kernel") {
   const TemporaryFolder folder;
   const std::string prefill =

@@ -182,10 +182,7 @@ Command bench_command(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("bench", "Time kernels on this GPU: the embedded ones, or those of a spec");
   add_spec_argument(*app, options->specs, false);
-  app->add_option("--cases", options->cases,
-                  "quick, prefill (36 shapes of 16K tokens), gqa (4), varlen (36), decode (11) or paged (11)")
-      ->check(CLI::IsMember(suite_names()))
-      ->capture_default_str();
+  app->add_option("--cases", options->cases, suite_help())->check(CLI::IsMember(suite_names()))->capture_default_str();
   app->add_option("--launches", options->launches, "Launches of each kernel")
       ->check(CLI::Range(3, 10000))
       ->capture_default_str();

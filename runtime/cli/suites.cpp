@@ -97,4 +97,8 @@ std::vector<tune::AnyProblem> suite(const std::string& name) {
 
 std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "varlen", "decode", "paged"}; }
 
+std::string suite_help() {
+  return "quick, prefill (36 shapes of 16K tokens), gqa (4), varlen (36), decode (11) or paged (11)";
+}
+
 }  // namespace attune::cli

@@ -17,4 +17,7 @@ std::vector<tune::AnyProblem> suite(const std::string& name);
 /// All names that suite() takes.
 std::vector<std::string> suite_names();
 
+/// The same for --help, with how many problems each has.
+std::string suite_help();
+
 }  // namespace attune::cli

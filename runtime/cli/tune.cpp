@@ -345,10 +345,7 @@ std::string devices_problem(const std::string& text) {
 
 void add_problem_options(CLI::App& app, Options& options) {
   const std::string group = "Problems";
-  app.add_option("--cases", options.cases,
-                 "quick, prefill (36 shapes of 16K tokens), gqa (4), varlen (36), decode (11) or paged (11)")
-      ->check(CLI::IsMember(suite_names()))
-      ->group(group);
+  app.add_option("--cases", options.cases, suite_help())->check(CLI::IsMember(suite_names()))->group(group);
   app.add_option("--problems", options.problems, "YAML lists of problems, or what a program recorded in $ATTUNE_RECORD")
       ->option_text("FILE ...")
       ->group(group);

@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -224,6 +226,28 @@ TEST_CASE("with a number of splits a sequence has the same bits alone and in a b
     REQUIRE(run(kernels, single, only_sequence(alone.args(image), sequence), 1).empty());
   }
   CHECK(together.output(image) == alone.output(image));
+}
+
+TEST_CASE("with as many steps of keys as splits or more, no part of a sequence is without keys") {
+  Kernels kernels;
+  DecodeCase one{.problem = {.batch = 1, .heads_q = 1, .heads_kv = 1, .head_dim = 64, .pages = 1, .splits = 5},
+                 .lengths = {},
+                 .has_table = false};
+  const int steps = one.problem.splits + 1;  // in parts of two, three parts would have them all
+  one.problem.max_seqlen_k = one.problem.page_size = steps * kernels.variant_for(one.problem).B_c;
+  one.lengths = {one.problem.max_seqlen_k};
+  const DecodeImage image(one, 3);
+  HostMemory memory(image);
+  attune_decode_args args = memory.args(image);
+  const DecodePlan planned = plan(kernels.variant_for(one.problem), one.problem, emulator::device());
+  std::vector<float> workspace(planned.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+  args.workspace = workspace.data();
+  args.workspace_bytes = planned.workspace_bytes;
+  const std::string fault =
+      run_emulated(kernels.find(planned, one.problem), args, one.problem, planned, {.seed = 1}).fault;
+  REQUIRE_MESSAGE(fault.empty(), fault);
+  image.check(memory.output(image), args.softmax_scale);
+  for (const float partial_lse : std::span(workspace).last(5)) CHECK(std::isfinite(partial_lse));
 }
 
 TEST_CASE("a registry that emulates decodes in a workspace as large as it asks for, and refuses a smaller one") {

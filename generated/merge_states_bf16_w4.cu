@@ -180,19 +180,11 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
+__device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
+__device__ __forceinline__ u32 block_count() { return gridDim.x; }
 
 // The same for all lanes of a warp, and known to the compiler to be so.
 __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
-
-// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
-__device__ __forceinline__ uint3 block_index() {
-  uint3 i;
-  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
-               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
-  return i;
-}
-
-__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
@@ -337,7 +329,7 @@ struct ChunkIndex {
 
   // In a grid of one dimension with blocks of `threads`.
   __device__ __forceinline__ ChunkIndex(int batches, int rows, int heads, int head_dim, int threads) {
-    const u32 index = block_index().x * static_cast<u32>(threads) + thread_index();
+    const u32 index = block_number() * static_cast<u32>(threads) + thread_index();
     const u32 chunks = static_cast<u32>(head_dim / chunk);
     const u32 all_heads = index / chunks;
     column = static_cast<int>(index - all_heads * chunks) * chunk;

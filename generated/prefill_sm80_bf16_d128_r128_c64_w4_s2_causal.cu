@@ -167,19 +167,11 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
+__device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
+__device__ __forceinline__ u32 block_count() { return gridDim.x; }
 
 // The same for all lanes of a warp, and known to the compiler to be so.
 __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
-
-// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
-__device__ __forceinline__ uint3 block_index() {
-  uint3 i;
-  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
-               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
-  return i;
-}
-
-__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
@@ -242,21 +234,22 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
 
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
-// Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"). Lane i passes the address of
-// row i % 8 of matrix i / 8 (16 bytes, aligned) and gets, in word j, the elements (i / 4, 2 * (i % 4)) and the
-// next one of matrix j; with `transposed`, of that matrix's transpose. All 32 lanes take part.
+// Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"): lane i of the warp gives the address
+// of row i % 8 of matrix i / 8 (16-byte aligned) and gets, in word j, elements (i / 4, 2 * (i % 4)) and next of it.
 
-template <bool transposed>
 __device__ __forceinline__ void ldmatrix(u32 (&words)[4], u32 address) {
-  if constexpr (transposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "r"(address));
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "r"(address));
-  }
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address));
+}
+
+// --- ptx/ldmatrix_transposed.cuh -------------------------------------------------------------------------------------
+// As ldmatrix, with the elements of each matrix's transpose (PTX ISA, "ldmatrix", ".trans").
+
+__device__ __forceinline__ void ldmatrix_transposed(u32 (&words)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address));
 }
 
 // --- ptx/mma.cuh -----------------------------------------------------------------------------------------------------
@@ -280,6 +273,19 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
+
+// --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
+// Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
+
+// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
+__device__ __forceinline__ uint3 block_index() {
+  uint3 i;
+  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
+               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
+  return i;
+}
+
+__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 
 // --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
 // Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
@@ -519,7 +525,12 @@ struct FragmentStream {
       for (int a = 0; a < across; ++a) {
         const u32 address = inner_is_columns ? tile.beyond(lane_address, a * 16, inner * 2)
                                              : tile.beyond(lane_address, inner * 16, a * 2);
-        ldmatrix<!inner_is_columns>(fragment[batch % buffers][s][a], address);
+        u32(&words)[4] = fragment[batch % buffers][s][a];
+        if constexpr (inner_is_columns) {
+          ldmatrix(words, address);
+        } else {
+          ldmatrix_transposed(words, address);
+        }
       }
     }
   }

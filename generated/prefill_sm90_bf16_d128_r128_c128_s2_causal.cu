@@ -9,12 +9,6 @@
 //
 // A block stays on its multiprocessor and computes tile after tile of B_r rows. One thread of the first warpgroup
 // fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
-// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
-// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
-// S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
-// memory each tile is such a stream by itself, and the next Q arrives while O is stored. For 64 queries and 64 keys the
-// products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-function units: both limit it at
-// D = 64, the products beyond, and a softmax has to hide behind other warpgroups' products: prefill_sm90.md.
 
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameters of kernels that leave Q, K, V and O to the copy engine; plain C, under params.h's ATTUNE_PARAMS_ABI.
@@ -125,19 +119,11 @@ __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xf
 
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
+__device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
+__device__ __forceinline__ u32 block_count() { return gridDim.x; }
 
 // The same for all lanes of a warp, and known to the compiler to be so.
 __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
-
-// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
-__device__ __forceinline__ uint3 block_index() {
-  uint3 i;
-  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
-               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
-  return i;
-}
-
-__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
@@ -204,46 +190,45 @@ __device__ __forceinline__ void give_registers() {
 }
 
 // --- ptx/wgmma_shapes.cuh --------------------------------------------------------------------------------------------
-// The two products of the variant: D = A * B, or D += A * B. D is 64 x n in float, of which a lane holds, for each
+// The products of the variant, S and O: D = A * B, or D += A * B. D is 64 x n in float, of which a lane holds, for each
 // eight columns, two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter
 // of the lane index); A is 64 x 16 and B 16 x n. Operands in shared memory are given by descriptors, and are read, like
-// the registers of A, until wgmma_wait says that the group is done; D may not be touched until then.
+// the registers of A, until wgmma_wait says that the group is done; D may not be touched until then. They have the 16
+// elements of the inner dimension side by side ("K-major"), B transposed the others ("MN-major").
 
 #define ATTUNE_TILE(i) "+f"(D[i][0]), "+f"(D[i][1]), "+f"(D[i][2]), "+f"(D[i][3])
 #define ATTUNE_TILES(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1)
 
-// S: A and B in shared memory, both with 16 consecutive elements of the inner dimension in a row ("K-major").
-template <Dtype dtype>
+// A in shared memory, K-major.
+template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accumulate) {
   static_assert(dtype == Dtype::bf16);
   asm volatile(
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, accumulate, 1, 1, 0, 0;\n}"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, %64, %65, accumulate, 1, 1, 0, %67;\n}"
       : ATTUNE_TILES(0), ATTUNE_TILES(2), ATTUNE_TILES(4), ATTUNE_TILES(6), ATTUNE_TILES(8), ATTUNE_TILES(10),
         ATTUNE_TILES(12), ATTUNE_TILES(14)
-      : "l"(A), "l"(B), "r"(static_cast<int>(accumulate)));
+      : "l"(A), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
 
-// O: A in registers, as mma.sync's fragments are; B in shared memory with its n columns in a row ("MN-major").
-template <Dtype dtype>
+// A in registers, as mma.sync's fragments are.
+template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 B, bool accumulate) {
   static_assert(dtype == Dtype::bf16);
   asm volatile(
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %69, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, accumulate, 1, 1, 1;\n}"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, {%64, %65, %66, %67}, %68, accumulate, 1, 1, %70;\n}"
       : ATTUNE_TILES(0), ATTUNE_TILES(2), ATTUNE_TILES(4), ATTUNE_TILES(6), ATTUNE_TILES(8), ATTUNE_TILES(10),
         ATTUNE_TILES(12), ATTUNE_TILES(14)
-      : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "l"(B), "r"(static_cast<int>(accumulate)));
+      : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
 
 // --- ptx/wgmma.cuh ---------------------------------------------------------------------------------------------------
@@ -317,8 +302,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
 // Returns once the phase of this parity is over.
 __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
   asm volatile(
-      "{\n.reg .pred over;\nagain:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+      "{\n.reg .pred over;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
       "@!over bra again;\n}" ::"r"(address),
       "r"(parity)
       : "memory");
@@ -378,8 +362,7 @@ struct LazySoftmax {
     constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = l[h];
-      sum += shuffle_xor(sum, 1);
+      float sum = l[h] + shuffle_xor(l[h], 1);
       sum += shuffle_xor(sum, 2);
       const bool empty = sum == 0.0f;
       inverse[h] = empty ? 0.0f : 1.0f / sum;
@@ -472,14 +455,16 @@ struct Panels {
   __device__ __forceinline__ u64 descriptor(int row) const {
     return matrix_descriptor(base + static_cast<u32>(row) * row_bytes, panel_bytes);
   }
+  // Shared address of eight columns of a row, the swizzle included.
+  __device__ __forceinline__ u32 chunk(u32 row, u32 eighth) const {
+    return base + eighth / 8 * panel_bytes + row * row_bytes + (eighth ^ row) % 8 * 16;
+  }
   // Added to a descriptor: 16 columns further, `step` times...
   __device__ __forceinline__ static constexpr u64 columns_right(int step) {
     return (static_cast<u64>(step / 4) * panel_bytes + static_cast<u64>(step % 4) * 32) / 16;
   }
   // ... or 16 rows.
-  __device__ __forceinline__ static constexpr u64 rows_down(int step) {
-    return static_cast<u64>(step) * 16 * row_bytes / 16;
-  }
+  __device__ __forceinline__ static constexpr u64 rows_down(int step) { return static_cast<u64>(step) * row_bytes; }
 };
 
 // Where a warpgroup lays out its 64 rows of O, some panels at a time, for the copy engine to fetch while it goes on.
@@ -493,8 +478,7 @@ struct OutputStage {
   u32 base;     // shared address, 1024-byte aligned
   u32 barrier;  // a named barrier of the warpgroup's own
 
-  // The warpgroup: begins to write O, scaled by `factor`, to the rows from these coordinates on. Rows and columns that
-  // do not exist are left out.
+  // The warpgroup: begins to write O, scaled by `factor`, to those rows from these coordinates on that exist.
   template <Dtype dtype>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
                                         const AttuneTensorMap& map, int y, int z, int w) const {
@@ -512,8 +496,7 @@ struct OutputStage {
           const float(&tile)[4] = O[first * 8 + c + i / 2];
           word[i] = pack<dtype>(tile[i % 2 * 2] * factor[i % 2], tile[i % 2 * 2 + 1] * factor[i % 2]);
         }
-        const u32 swizzled = (c % 8 + lane / 16) ^ own_row % 8;  // which 16 bytes of the panel's row
-        store_matrices(base + c / 8 * Pass::panel_bytes + own_row * Pass::row_bytes + swizzled * 16, word);
+        store_matrices(Pass{base}.chunk(own_row, static_cast<u32>(c) + lane / 16), word);
       }
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);
@@ -657,8 +640,8 @@ struct TileOrder {
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
-    const int blocks = static_cast<int>(grid_size().x);
-    const int own = static_cast<int>(block_index().x);
+    const int blocks = static_cast<int>(block_count());
+    const int own = static_cast<int>(block_number());
     const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
     ++round;
     if (index >= params.q_blocks * heads) return false;
@@ -753,6 +736,12 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 }
 
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
+// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
+// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
+// S into the next P while V is being multiplied. So tiles have no prologue of their own.
+// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
+// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind other warpgroups'
+// products: prefill_sm90.md.
 
 using Params = AttuneTensorPrefillParams;
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
@@ -832,7 +821,7 @@ __device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], con
   const u64 B = k.descriptor(0);
 #pragma unroll
   for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
+    wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
   }
   wgmma_commit();
 }
@@ -844,7 +833,7 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
   const u64 B = v.descriptor(0);
 #pragma unroll
   for (int k = 0; k < variant::B_c / 16; ++k) {
-    wgmma<variant::dtype>(O, P[k], B + VTile::rows_down(k), accumulate || k > 0);
+    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), accumulate || k > 0);
   }
   wgmma_commit();
 }
@@ -858,12 +847,11 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
   const int head = tile.head;
   output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
-  if (params.lse != nullptr) {
-    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
-    const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
-    const int rows_of_head = params.seqlen_q;
-    store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
-  }
+  if (params.lse == nullptr) return;
+  float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
+  const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
+  const int rows_of_head = params.seqlen_q;
+  store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
 }
 
 // A warpgroup: its rows of all tiles.
@@ -873,7 +861,6 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   const int warp_row = static_cast<int>(warpgroup) * rows + static_cast<int>(warp_index() % 4) * 16;
   const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
   const Turns<consumers> turns{warpgroup};
-
   Order order(params);
   QueryTile tile{};
   bool skips_last = false;

@@ -121,7 +121,7 @@ std::vector<Arch> target_archs(const Variant& variant) {
   return archs;
 }
 
-Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block, TileShape tile,
+Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block, int B_r,
                         int head_dim_v, const Features& features) {
   Variant variant = families()[static_cast<std::size_t>(family)].defaults;
   variant.dtype = static_cast<int>(dtype);
@@ -135,7 +135,7 @@ Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int 
   set("ragged", features.ragged);
   set("paged", features.paged);
   set("causal", causal && variant.window == 0);
-  checks_of(variant).set_default_tile(variant, shared_per_block, tile);
+  checks_of(variant).set_default_tile(variant, shared_per_block, B_r);
   return variant;
 }
 

@@ -37,7 +37,7 @@ std::vector<Refusal> check_limits(const Variant& variant, int capability, int sh
 std::vector<Arch> target_archs(const Variant& variant);
 
 /// What long sequences prefer of a family that has several tiles.
-constexpr TileShape long_sequence_tile{.B_r = 192, .B_c = 160};
+constexpr int long_sequence_B_r = 192;
 
 /// What a problem needs of a kernel besides its shapes and the causal mask.
 struct Features {
@@ -49,9 +49,9 @@ struct Features {
 
 /// What a family has for a shape that nobody tuned: its default tile for this head_dim (1 to 256, rounded up to one
 /// that it has) and that of V (0: the same), made smaller to fit `shared_per_block` bytes where the family has smaller
-/// tiles; of several tiles the one nearest to `tile`.
+/// tiles; of several tiles the one whose rows are nearest to `B_r`.
 /// It has the features that the family knows; one with a window needs no causal mask beside it.
 Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block,
-                        TileShape tile = long_sequence_tile, int head_dim_v = 0, const Features& features = {});
+                        int B_r = long_sequence_B_r, int head_dim_v = 0, const Features& features = {});
 
 }  // namespace attune

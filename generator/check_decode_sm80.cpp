@@ -90,12 +90,12 @@ const Tile& tile_of(const Variant& variant) {
   return *std::ranges::find_if(tiles, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
 }
 
-void set_default_tile(Variant& variant, int shared_per_block, TileShape shape) {
+void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
   variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
   variant.head_dim_v = 0;
   variant.causal = 0;  // part of the call's window
   const Tile& tile = tile_of(variant);
-  variant.B_r = std::min(shape.B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
+  variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
   variant.B_c = tile.B_c;
   variant.warps = tile.warps;
   variant.stages = tile.stages;
@@ -125,7 +125,7 @@ constexpr auto combine_rules = std::to_array<Rule>({lanes_rule});
 
 constexpr std::array<std::string_view, 1> combine_shared_memory_keys{"warps"};
 
-void set_default_combine(Variant& variant, int /*shared_per_block*/, TileShape /*shape*/) {
+void set_default_combine(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
   variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
   variant.head_dim_v = 0;
   variant.causal = 0;

@@ -150,7 +150,7 @@ constexpr auto rules = std::to_array<Rule>({rows_rule, registers_rule, Q_tiles_r
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 
-void set_default_tile(Variant& variant, int shared_per_block, TileShape /*wanted*/) {
+void set_default_tile(Variant& variant, int shared_per_block, int /*B_r*/) {
   const int step = find_field("head_dim")->step;
   variant.head_dim = (variant.head_dim + step - 1) / step * step;
   variant.head_dim_v = 0;  // it has no other

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <tuple>
 
 #include "generator/family_checks.hpp"
@@ -49,8 +50,9 @@ Resources resources_of(const Variant& v) {
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (v.Q_stages + 2 * v.stages) * ring_stage_bytes + alignment_slack;
   if (v.ragged != 0) needs.shared_bytes += v.Q_stages * slot_bytes;
-  // O, S, and P in half a register an element.
+  // O, S, and P and Q in half a register an element.
   needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4;
+  if (v.Q_in_registers != 0) needs.accumulator_registers += v.head_dim / 4;
   return needs;
 }
 
@@ -84,11 +86,20 @@ std::optional<Refusal> registers_rule(const Variant& v) {
   const auto passes = [](const Variant& c) {
     return has_consumers(c) && resources_of(c).accumulator_registers <= register_budget(c);
   };
-  return refuse(v, {"B_c", "B_r"},
-                fmt::format("O, S and P take {} registers per thread, over the {} that {} warpgroups leave without "
-                            "spilling",
-                            needed, register_budget(v), consumers_of(v)),
-                passes);
+  return refuse(
+      v, {"B_c", "B_r"},
+      fmt::format("O, S{} take {} registers per thread, over the {} that {} warpgroups leave without "
+                  "spilling",
+                  v.Q_in_registers != 0 ? ", P and Q" : " and P", needed, register_budget(v), consumers_of(v)),
+      passes);
+}
+
+std::optional<Refusal> Q_in_registers_rule(const Variant& v) {
+  if (v.Q_in_registers == 0 || v.Q_stages == 1) return std::nullopt;
+  return Refusal{"Q_stages",
+                 fmt::format("Q_in_registers empties Q's stage as soon as it is full, so that {} stages are no faster "
+                             "than one; Q_stages: 1",
+                             v.Q_stages)};
 }
 
 std::optional<Refusal> ping_pong_rule(const Variant& v) {
@@ -138,52 +149,52 @@ std::optional<Refusal> tile_list_rule(const Variant& v) {
                                   : "without the causal mask all tiles take the same time; tile_list: false"};
 }
 
-constexpr auto rules = std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, ping_pong_rule,
-                                            pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
+constexpr auto rules =
+    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_in_registers_rule, ping_pong_rule,
+                         pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
-
-/// Which masks a tile is for; any: windows too.
-enum class Masks { any, full, causal };
 
 struct Tile {
   int head_dim;
   int head_dim_v;
-  Masks masks;
-  TileShape shape;
+  bool causal_only;
+  int B_r;
+  int B_c;
   int Q_stages;
+  bool Q_in_registers;
   bool ping_pong;
   bool softmax_in_halves;
 };
 
-/// Chosen by measurement on an H200 (templates/prefill_sm90.md), all but that of head_dim_v 128. Where there are two
-/// for the same head dimensions and mask, one is for long sequences: the shorter has the smaller B_r where the longer's
-/// last tile would waste much, or the smaller B_c, which leaves room for a second tile of Q.
-constexpr auto tiles = std::to_array<Tile>({{64, 0, Masks::any, {192, 128}, 1, true, false},
-                                            {64, 0, Masks::causal, {128, 128}, 2, true, false},
-                                            {96, 0, Masks::any, {192, 96}, 1, true, true},
-                                            {96, 0, Masks::any, {128, 128}, 2, true, true},
-                                            {128, 0, Masks::any, {128, 128}, 2, false, true},
-                                            {128, 0, Masks::full, {128, 160}, 1, false, true},
-                                            {192, 0, Masks::any, {128, 96}, 1, true, true},
-                                            {192, 128, Masks::any, {128, 112}, 1, true, true},
-                                            {256, 0, Masks::any, {128, 64}, 1, true, true}});
+/// Chosen by measurement on an H200 (templates/prefill_sm90.md). Of two for the same head dimensions the one for long
+/// sequences has the larger B_r, and the other wastes less of its last tile; of those with the same B_r the first is
+/// taken that is for the mask.
+constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 1, false, true, false},
+                                            {64, 0, true, 128, 128, 2, false, true, false},
+                                            {96, 0, false, 192, 96, 1, false, true, true},
+                                            {96, 0, false, 128, 128, 1, true, false, true},
+                                            {128, 0, false, 128, 128, 1, true, false, true},
+                                            {192, 0, false, 128, 96, 1, false, true, true},
+                                            {192, 128, true, 128, 112, 1, true, true, true},
+                                            {192, 128, false, 128, 112, 1, true, false, true},
+                                            {256, 0, false, 128, 64, 1, false, true, true}});
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
-void set_default_tile(Variant& variant, int /*shared_per_block*/, TileShape wanted) {
-  const Masks other_mask = variant.causal != 0 ? Masks::full : Masks::causal;
+void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   const Tile& tile = *std::ranges::min_element(tiles, {}, [&](const Tile& one) {
     const Variant sizes{.head_dim = one.head_dim, .head_dim_v = one.head_dim_v};
-    const bool masks = one.masks == Masks::any || (variant.window == 0 && one.masks != other_mask);
+    const bool masks = !one.causal_only || variant.causal != 0;
     const bool fits = one.head_dim >= variant.head_dim && sizes.head_dim_of_v() >= variant.head_dim_of_v() && masks;
-    return std::tuple(!fits, sizes.columns(), wanted.distance(one.shape));
+    return std::tuple(!fits, sizes.columns(), std::abs(one.B_r - B_r));
   });
   variant.head_dim = tile.head_dim;
   variant.head_dim_v = tile.head_dim_v;
-  variant.B_r = tile.shape.B_r;
-  variant.B_c = tile.shape.B_c;
+  variant.B_r = tile.B_r;
+  variant.B_c = tile.B_c;
   variant.stages = 2;
   variant.Q_stages = tile.Q_stages;
+  variant.Q_in_registers = tile.Q_in_registers ? 1 : 0;
   variant.ping_pong = tile.ping_pong ? 1 : 0;
   variant.softmax_in_halves = tile.softmax_in_halves ? 1 : 0;
 }

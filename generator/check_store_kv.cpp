@@ -19,7 +19,7 @@ Resources check_resources(const Variant& v) {
 }
 
 /// Neither head_dim nor a mask is part of such a kernel.
-void set_defaults(Variant& variant, int /*shared_per_block*/, TileShape /*tile*/) {
+void set_defaults(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
   const Variant& defaults = family_of(variant).defaults;
   variant.head_dim = defaults.head_dim;
   variant.head_dim_v = defaults.head_dim_v;

@@ -25,9 +25,9 @@ struct FamilyChecks {
   std::span<const Rule> rules;
   /// What to make smaller where shared memory is short, in the order in which it is given up.
   std::span<const std::string_view> shared_memory_keys;
-  /// Sets the tile for the variant's own dtype, head dimensions and mask, of several the one nearest to the last
-  /// argument; rounds the head dimensions up to some that the family has.
-  void (*set_default_tile)(Variant&, int shared_per_block, TileShape tile);
+  /// Sets the tile for the variant's own dtype, head dimensions and mask, of several the one whose B_r is nearest to
+  /// the last argument; rounds the head dimensions up to some that the family has.
+  void (*set_default_tile)(Variant&, int shared_per_block, int B_r);
 };
 
 const FamilyChecks& prefill_sm80_checks();

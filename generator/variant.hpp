@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "generator/arch.hpp"
@@ -30,20 +29,6 @@ enum class Rotary : int {
   none = 0,
   interleaved = 1,  ///< neighbouring columns make a pair
   halves = 2,       ///< columns half of rotary_dim apart
-};
-
-/// The size of a kernel's tile: its rows, and the keys of one step.
-struct TileShape {
-  int B_r = 0;
-  int B_c = 0;
-
-  auto operator<=>(const TileShape&) const = default;
-
-  /// How far another is from this one, B_r before B_c: of two, the nearer has the smaller.
-  [[nodiscard]] constexpr std::pair<int, int> distance(const TileShape& other) const {
-    const auto apart = [](int a, int b) { return a < b ? b - a : a - b; };
-    return {apart(B_r, other.B_r), apart(B_c, other.B_c)};
-  }
 };
 
 /// One fully resolved kernel. Every field is an int so that one table can describe them all; choices
@@ -86,8 +71,6 @@ struct Variant {
 
   /// Of V and O.
   [[nodiscard]] constexpr int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
-
-  [[nodiscard]] constexpr TileShape tile() const { return {B_r, B_c}; }
 
   /// Columns of a row of K and of V together, by which padding is measured.
   [[nodiscard]] constexpr int columns() const { return head_dim + head_dim_of_v(); }

@@ -11,8 +11,8 @@ namespace attune {
 /// Where templates include it from.
 inline constexpr std::string_view wgmma_path = "ptx/wgmma_shapes.cuh";
 
-/// Its text for a variant: the two products of a warpgroup, S of B_c columns with both operands in shared memory and O
-/// of head_dim columns with A in registers.
+/// Its text for a variant: the two products of a warpgroup, S of B_c columns with A in shared memory or, where it holds
+/// Q in registers, there, and O of head_dim columns with A in registers; one function where both are alike.
 std::string wgmma_text(const Variant& variant);
 
 }  // namespace attune

@@ -21,6 +21,7 @@ constexpr bool ragged = false;
 #endif
 #include "blocks/parts.cuh"
 #include "ptx/floats.cuh"
+#include "ptx/grid.cuh"
 #include "ptx/kernel_order.cuh"
 #include "ptx/lanes.cuh"
 #include "ptx/math.cuh"

@@ -49,6 +49,7 @@ constexpr bool ragged = false;
 #include "blocks/tile.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/floats.cuh"
+#include "ptx/grid.cuh"
 #include "ptx/kernel_order.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"

@@ -2,12 +2,17 @@
 //
 // A block stays on its multiprocessor and computes tile after tile of B_r rows. One thread of the first warpgroup
 // fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
+#if variant::Q_stages == 1
+// visible block down so that masking is over first. In each step it issues S = Q K^T for the next block, then O += P V
+// for the block before, and turns S into the next P while V is being multiplied. The next Q arrives while O is stored.
+#else
 // visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
 // S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
-// S into the next P while V is being multiplied. So tiles have no prologue of their own. With one tile of Q in shared
-// memory each tile is such a stream by itself, and the next Q arrives while O is stored. For 64 queries and 64 keys the
-// products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-function units: both limit it at
-// D = 64, the products beyond, and a softmax has to hide behind other warpgroups' products: prefill_sm90.md.
+// S into the next P while V is being multiplied. So tiles have no prologue of their own.
+#endif
+// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
+// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind other warpgroups'
+// products: prefill_sm90.md.
 #include "tensor_params.h"
 #include "types.h"
 
@@ -19,6 +24,7 @@ constexpr int B_r = 128;
 constexpr int B_c = 128;
 constexpr int stages = 2;
 constexpr int Q_stages = 2;
+constexpr bool Q_in_registers = false;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
@@ -56,6 +62,9 @@ constexpr bool tile_list = false;
 #endif
 #if variant::pack_gqa
 #include "blocks/packed_rows.cuh"
+#endif
+#if variant::Q_in_registers
+#include "ptx/ldmatrix.cuh"
 #endif
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
@@ -186,15 +195,35 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 #endif
 }
 
+#if variant::Q_in_registers
+// Q of this warp's rows as A of wgmma.
+__device__ __forceinline__ void load_Q(u32 (&Q)[variant::head_dim / 16][4], const QTile& tile, int warp_row) {
+#pragma unroll
+  for (u32 d = 0; d < variant::head_dim / 16; ++d) {
+    ldmatrix(Q[d], tile.chunk(static_cast<u32>(warp_row) + lane_index() % 16, 2 * d + lane_index() / 16));
+  }
+}
+
+#endif
 // S = Q K^T for this warpgroup's rows, under way.
+#if variant::Q_in_registers
+__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4],
+                                            const u32 (&Q)[variant::head_dim / 16][4], const KTile& k) {
+  wgmma_fence();
+#else
 __device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const QTile& q, u32 warpgroup,
                                             const KTile& k) {
   wgmma_fence();
   const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
+#endif
   const u64 B = k.descriptor(0);
 #pragma unroll
   for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
+#if variant::Q_in_registers
+    wgmma<variant::dtype, false>(S, Q[d], B + KTile::columns_right(d), d > 0);
+#else
+    wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
+#endif
   }
   wgmma_commit();
 }
@@ -206,7 +235,7 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
   const u64 B = v.descriptor(0);
 #pragma unroll
   for (int k = 0; k < variant::B_c / 16; ++k) {
-    wgmma<variant::dtype>(O, P[k], B + VTile::rows_down(k), accumulate || k > 0);
+    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), accumulate || k > 0);
   }
   wgmma_commit();
 }
@@ -231,26 +260,25 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
 #endif
 #endif
-  if (params.lse != nullptr) {
+  if (params.lse == nullptr) return;
 #if variant::ragged
-    float* head_lse = params.lse + static_cast<i64>(head) * params.total_q + tile.queries.first;
+  float* head_lse = params.lse + static_cast<i64>(head) * params.total_q + tile.queries.first;
 #else
-    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
+  float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
 #endif
-    const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
+  const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
 #if variant::pack_gqa
-    store_lse(lse, warp_first_row, params.seqlen_q * variant::gqa_ratio, [&](int row) {
-      return head_lse + static_cast<i64>(KeyMask::head(row)) * params.seqlen_q + KeyMask::query(row);
-    });
+  store_lse(lse, warp_first_row, params.seqlen_q * variant::gqa_ratio, [&](int row) {
+    return head_lse + static_cast<i64>(KeyMask::head(row)) * params.seqlen_q + KeyMask::query(row);
+  });
 #else
 #if variant::ragged
-    const int rows_of_head = tile.queries.count;
+  const int rows_of_head = tile.queries.count;
 #else
-    const int rows_of_head = params.seqlen_q;
+  const int rows_of_head = params.seqlen_q;
 #endif
-    store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
+  store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
 #endif
-  }
 }
 
 // A warpgroup: its rows of all tiles.
@@ -264,19 +292,26 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #endif
 #endif
   const Turns<consumers> turns{warpgroup};
-
 #if variant::ragged
   ToldOrder<Order, QRing> order{params, shared.q, shared.slots()};
 #else
   Order order(params);
 #endif
   QueryTile tile{};
+#if variant::Q_in_registers
+  u32 Q[variant::head_dim / 16][4];
+#endif
   bool skips_last = false;
   // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
   // empty turn, so that the warpgroups stay in step.
   const auto begin_tile = [&] {
 #if !variant::ragged
     shared.q.wait();
+#endif
+#if variant::Q_in_registers
+    load_Q(Q, shared.q.tile(), warp_row);
+    warp_barrier();  // lane 0 releases the stage for all
+    shared.q.release();
 #endif
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
@@ -285,12 +320,18 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     turns.pass();
     return tile.blocks - 2;
   };
+#if variant::Q_in_registers
+  // S of block j is there: its keys have been read.
+#else
   // S of block j is there: its keys have been read, and behind the tile's last block its queries.
+#endif
   const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     settle(S);
     shared.k.release();
     shared.k.next();
+#if !variant::Q_in_registers
     shared.q.release(j == tile.first_block);
+#endif
     const int first_row = tile.first_row + warp_row;
     const int first_key = j * variant::B_c;
 #if variant::softcap
@@ -324,7 +365,11 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     {
       float S[variant::B_c / 8][4];
       shared.k.wait();
+#if variant::Q_in_registers
+      multiply_QK(S, Q, shared.k.tile());
+#else
       multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+#endif
       if (skips_last) shared.v.skip();
       wgmma_wait<0>();
       take_S(S, j);
@@ -332,11 +377,11 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     }
 
 #pragma unroll 1
-    while (true) {
 #if variant::Q_stages == 1
-      if (j == tile.first_block) break;
+    while (j != tile.first_block) {
       --j;
 #else
+    while (true) {
       const bool ends_tile = j == tile.first_block;
       const QueryTile ended = tile;
       if (ends_tile) {
@@ -351,12 +396,16 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       shared.k.wait();
       turns.take();
       settle(O);
+#if variant::Q_in_registers
+      multiply_QK(S, Q, shared.k.tile());
+#else
       multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+#endif
       shared.v.wait();
       multiply_PV(O, P, shared.v.tile(), accumulate);
       turns.pass();
-
 #if variant::Q_stages != 1
+
       const Softmax ended_softmax = softmax;
       if (ends_tile) softmax.restart();
 #endif

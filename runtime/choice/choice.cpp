@@ -91,7 +91,7 @@ OwnChoice choose_own(const Problem& problem, const Device& device) {
       .window = problem.has_window(), .softcap = problem.softcap > 0, .ragged = problem.ragged, .paged = problem.paged};
   for (const int family : {prefill_sm90, prefill_sm80}) {
     choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
-                                     problem.best_tile(), problem.head_dim_of_v(), features);
+                                     problem.best_B_r(), problem.head_dim_of_v(), features);
     choice.refusals = refusals(choice.variant, problem, device);
     const bool newer = family != prefill_sm80;
     if (newer && wastes_padding(choice.variant, problem)) {

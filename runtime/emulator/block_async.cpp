@@ -210,6 +210,7 @@ void Block::multiply(unsigned group) {
                   .A_in_registers = first.A_words != nullptr,
                   .A = first.A,
                   .B = first.B,
+                  .B_major = first.B_transposed ? Major::mn : Major::k,
                   .line = line};
   for (unsigned t = 0; t < warpgroup_threads; ++t) {
     const Wgmma& own = threads[t].wgmma;
@@ -221,8 +222,7 @@ void Block::multiply(unsigned group) {
                        threads[0].index));
     }
   }
-  const Major major = product.A_in_registers ? Major::mn : Major::k;
-  require(threads[0], line, descriptor_problem(product.B, major, product.columns));
+  require(threads[0], line, descriptor_problem(product.B, product.B_major, product.columns));
   if (!product.A_in_registers) {
     require(threads[0], line, descriptor_problem(product.A, Major::k, product_rows));
     const std::vector<unsigned> A = chunk_addresses(product.A, Major::k, product_rows);
@@ -232,7 +232,7 @@ void Block::multiply(unsigned group) {
       note_operand({begin, begin + static_cast<std::ptrdiff_t>(part)}, group, w, w, line);
     }
   }
-  note_operand(chunk_addresses(product.B, major, product.columns), group, 0, warpgroup_warps - 1, line);
+  note_operand(chunk_addresses(product.B, product.B_major, product.columns), group, 0, warpgroup_warps - 1, line);
   require(group, line, groups_[group].products.issue(product));
 }
 

@@ -234,7 +234,7 @@ void Warpgroup::carry_out(Pending& pending, SharedMemory& shared) {
     read_operand(product.dtype, product.A, Major::k, product_rows, shared, A.data());
   }
   std::vector<float> B(std::size_t{product_depth} * columns);
-  if (product.A_in_registers) {
+  if (product.B_major == Major::mn) {
     read_operand(product.dtype, product.B, Major::mn, columns, shared, B.data());
   } else {
     std::vector<float> rows(B.size());

@@ -13,6 +13,7 @@
 
 #include "generator/variant.hpp"
 #include "runtime/emulator/fragments.hpp"
+#include "runtime/emulator/matrix_descriptor.hpp"
 #include "runtime/emulator/shared_memory.hpp"
 #include "runtime/random.hpp"
 
@@ -29,7 +30,8 @@ struct Product {
   bool accumulate = false;
   bool A_in_registers = false;
   std::uint64_t A = 0;  ///< descriptor, unless A is in registers
-  std::uint64_t B = 0;  ///< descriptor; Major::mn where A is in registers, else Major::k
+  std::uint64_t B = 0;  ///< descriptor
+  Major B_major = Major::k;
   int line = 0;
   std::array<float*, warpgroup_threads> D{};                      ///< columns / 2 floats of each thread
   std::array<const std::uint32_t*, warpgroup_threads> A_words{};  ///< four of each thread

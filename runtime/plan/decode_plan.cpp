@@ -140,8 +140,8 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Combine
 }
 
 Variant own_variant(const DecodeProblem& problem, const Device& device) {
-  Variant variant = default_variant(decode_sm80, problem.dtype, problem.head_dim, false, device.shared_per_block,
-                                    {.B_r = problem.best_B_r(), .B_c = 64});
+  Variant variant =
+      default_variant(decode_sm80, problem.dtype, problem.head_dim, false, device.shared_per_block, problem.best_B_r());
   variant.paged = problem.paged() ? 1 : 0;
   variant.softcap = problem.softcap > 0 ? 1 : 0;
   variant.ragged = problem.ragged ? 1 : 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -184,9 +185,9 @@ auto rank_of(const Variant& variant, const Problem& problem) {
 /// choose() among those with pack_gqa, or among those without.
 std::optional<Variant> choose_alike(std::span<const Variant> candidates, bool packed, const Problem& problem,
                                     const Device& device) {
-  const TileShape best_tile = problem.best_tile(packed);
+  const int best_B_r = problem.best_B_r(packed);
   const auto rank = [&](const Variant& variant) {
-    return std::pair(rank_of(variant, problem), best_tile.distance(variant.tile()));
+    return std::pair(rank_of(variant, problem), std::abs(variant.B_r - best_B_r));
   };
   std::optional<Variant> best;
   for (const Variant& variant : candidates) {

@@ -58,12 +58,10 @@ bool Problem::is_packable() const {
          rows(true) <= most_rows;
 }
 
-TileShape Problem::best_tile(bool packed) const {
+int Problem::best_B_r(bool packed) const {
   constexpr long long rows_per_tile = 16;
-  constexpr int many_keys = 2048;
   const auto cost = [&](int B_r) { return tiles_of(rows(packed), B_r) * (B_r + rows_per_tile); };
-  return {.B_r = *std::ranges::min_element(tile_rows, {}, cost),
-          .B_c = seqlen_k < many_keys ? tile_keys.front() : tile_keys.back()};
+  return *std::ranges::min_element(tile_rows, {}, cost);
 }
 
 bool Problem::packing_saves_rows(int packed_B_r, int B_r) const {
@@ -72,7 +70,7 @@ bool Problem::packing_saves_rows(int packed_B_r, int B_r) const {
 
 unsigned Problem::packing_key() const {
   if (!is_packable()) return 0;
-  auto key = static_cast<unsigned>(best_tile(true).B_r) / 64;
+  auto key = static_cast<unsigned>(best_B_r(true)) / 64;
   for (const int packed_B_r : tile_rows) {
     for (const int B_r : tile_rows) key = key << 1 | (packing_saves_rows(packed_B_r, B_r) ? 1U : 0U);
   }
@@ -80,7 +78,6 @@ unsigned Problem::packing_key() const {
 }
 
 std::uint64_t Problem::key() const {
-  const TileShape tile = best_tile();
   const auto step = [](int columns) { return static_cast<std::uint64_t>(columns / head_dim_step - 1); };
   auto key = static_cast<std::uint64_t>(dtype);
   key = key << 1 | (causal ? 1U : 0U);
@@ -89,8 +86,7 @@ std::uint64_t Problem::key() const {
   key = key << 1 | (ragged ? 1U : 0U);
   key = key << 1 | (paged ? 1U : 0U);
   key = key << 1 | (has_tensor_maps() ? 1U : 0U);
-  key = key << 2 | static_cast<std::uint64_t>(tile.B_r / 64);
-  key = key << 1 | (tile.B_c == tile_keys.back() ? 1U : 0U);
+  key = key << 2 | static_cast<std::uint64_t>(best_B_r() / 64);
   key = key << 11 | packing_key();
   key = key << 5 | step(head_dim);
   key = key << 5 | step(head_dim_of_v());

@@ -13,9 +13,6 @@ namespace attune {
 /// The B_r of kernels that stay for many tiles: one to three warpgroups of 64 rows.
 inline constexpr std::array tile_rows{64, 128, 192};
 
-/// And their B_c, of which long sequences prefer the larger.
-inline constexpr std::array tile_keys{128, 160};
-
 /// Lengths and rows of a tile's head: positions and tile edges beyond them stay inside an int.
 inline constexpr int most_rows = 1 << 30;
 
@@ -82,10 +79,9 @@ struct Problem {
   /// Whether there is a kernel with pack_gqa for the ratio of heads, and it can count their rows.
   [[nodiscard]] bool is_packable() const;
 
-  /// The best size of a tile, of `tile_rows` and `tile_keys`. A tile reads all keys and values once, which costs about
-  /// as much as 16 more rows; so larger B_r win unless they compute many rows that do not exist. Larger B_c win from
-  /// 2,048 keys on: fewer waits a key, but a longer way to a tile's first product and behind its last.
-  [[nodiscard]] TileShape best_tile(bool packed = false) const;
+  /// The best number of rows of a tile, of `tile_rows`. A tile reads all keys and values once, which costs about as
+  /// much as 16 more rows; so larger B_r win unless they compute many rows that do not exist.
+  [[nodiscard]] int best_B_r(bool packed = false) const;
 
   /// Whether packed tiles of `packed_B_r` rows compute fewer rows for all heads, those that do not exist included, than
   /// tiles of `B_r` queries.
@@ -97,7 +93,7 @@ struct Problem {
 
   /// Equal for problems that are served alike on one GPU, whatever kernels there are: `key_bits` bits.
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 40;
+  static constexpr int key_bits = 39;
 
   /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim; in pages "page16"
   [[nodiscard]] std::string text() const;

@@ -15,7 +15,7 @@ namespace {
 
 Variant base_variant(int family, const Problem& problem, const Device& device) {
   return default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
-                         problem.best_tile(), problem.head_dim_of_v(),
+                         problem.best_B_r(), problem.head_dim_of_v(),
                          {.window = problem.has_window(),
                           .softcap = problem.softcap > 0,
                           .ragged = problem.ragged,

@@ -18,7 +18,7 @@ struct ChunkIndex {
 
   // In a grid of one dimension with blocks of `threads`.
   __device__ __forceinline__ ChunkIndex(int batches, int rows, int heads, int head_dim, int threads) {
-    const u32 index = block_index().x * static_cast<u32>(threads) + thread_index();
+    const u32 index = block_number() * static_cast<u32>(threads) + thread_index();
     const u32 chunks = static_cast<u32>(head_dim / chunk);
     const u32 all_heads = index / chunks;
     column = static_cast<int>(index - all_heads * chunks) * chunk;

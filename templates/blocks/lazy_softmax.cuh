@@ -41,8 +41,7 @@ struct LazySoftmax {
     constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float sum = l[h];
-      sum += shuffle_xor(sum, 1);
+      float sum = l[h] + shuffle_xor(l[h], 1);
       sum += shuffle_xor(sum, 2);
       const bool empty = sum == 0.0f;
       inverse[h] = empty ? 0.0f : 1.0f / sum;

@@ -3,6 +3,7 @@
 
 #include "blocks/tile.cuh"
 #include "ptx/ldmatrix.cuh"
+#include "ptx/ldmatrix_transposed.cuh"
 #include "ptx/mma.cuh"
 #include "types.h"
 
@@ -25,7 +26,12 @@ struct FragmentStream {
       for (int a = 0; a < across; ++a) {
         const u32 address = inner_is_columns ? tile.beyond(lane_address, a * 16, inner * 2)
                                              : tile.beyond(lane_address, inner * 16, a * 2);
-        ldmatrix<!inner_is_columns>(fragment[batch % buffers][s][a], address);
+        u32(&words)[4] = fragment[batch % buffers][s][a];
+        if constexpr (inner_is_columns) {
+          ldmatrix(words, address);
+        } else {
+          ldmatrix_transposed(words, address);
+        }
       }
     }
   }

@@ -1,6 +1,5 @@
-// Queries of all heads that share keys and values, in the rows of one tile: few of them fill it, and what their heads
-// share is read once. Row q * ratio + h is query q of the h-th of `ratio` heads, a power of two. As boxes of a tensor
-// map these rows lie one after the other when its dimensions are head_dim, heads, seqlen, batch.
+// Queries of all heads that share keys and values in one tile, so that few fill it: row q * ratio + h is query q of the
+// h-th of `ratio` heads, a power of two. In a tensor map of head_dim, heads, seqlen, batch these rows lie side by side.
 #pragma once
 
 #include "blocks/mask.cuh"

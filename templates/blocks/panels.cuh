@@ -28,14 +28,16 @@ struct Panels {
   __device__ __forceinline__ u64 descriptor(int row) const {
     return matrix_descriptor(base + static_cast<u32>(row) * row_bytes, panel_bytes);
   }
+  // Shared address of eight columns of a row, the swizzle included.
+  __device__ __forceinline__ u32 chunk(u32 row, u32 eighth) const {
+    return base + eighth / 8 * panel_bytes + row * row_bytes + (eighth ^ row) % 8 * 16;
+  }
   // Added to a descriptor: 16 columns further, `step` times...
   __device__ __forceinline__ static constexpr u64 columns_right(int step) {
     return (static_cast<u64>(step / 4) * panel_bytes + static_cast<u64>(step % 4) * 32) / 16;
   }
   // ... or 16 rows.
-  __device__ __forceinline__ static constexpr u64 rows_down(int step) {
-    return static_cast<u64>(step) * 16 * row_bytes / 16;
-  }
+  __device__ __forceinline__ static constexpr u64 rows_down(int step) { return static_cast<u64>(step) * row_bytes; }
 };
 
 // Where a warpgroup lays out its 64 rows of O, some panels at a time, for the copy engine to fetch while it goes on.
@@ -49,8 +51,7 @@ struct OutputStage {
   u32 base;     // shared address, 1024-byte aligned
   u32 barrier;  // a named barrier of the warpgroup's own
 
-  // The warpgroup: begins to write O, scaled by `factor`, to the rows from these coordinates on. Rows and columns that
-  // do not exist are left out.
+  // The warpgroup: begins to write O, scaled by `factor`, to those rows from these coordinates on that exist.
   template <Dtype dtype>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
                                         const AttuneTensorMap& map, int y, int z, int w) const {
@@ -68,8 +69,7 @@ struct OutputStage {
           const float(&tile)[4] = O[first * 8 + c + i / 2];
           word[i] = pack<dtype>(tile[i % 2 * 2] * factor[i % 2], tile[i % 2 * 2 + 1] * factor[i % 2]);
         }
-        const u32 swizzled = (c % 8 + lane / 16) ^ own_row % 8;  // which 16 bytes of the panel's row
-        store_matrices(base + c / 8 * Pass::panel_bytes + own_row * Pass::row_bytes + swizzled * 16, word);
+        store_matrices(Pass{base}.chunk(own_row, static_cast<u32>(c) + lane / 16), word);
       }
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);

@@ -13,6 +13,7 @@
 #include "blocks/visible.cuh"
 #include "blocks/warp_sums.cuh"
 #include "decode_params.h"
+#include "ptx/grid.cuh"
 #include "ptx/lanes.cuh"
 #include "ptx/memory_words.cuh"
 #include "ptx/thread.cuh"

@@ -1,7 +1,7 @@
 // Which tile of the problem a block computes.
 #pragma once
 
-#include "ptx/thread.cuh"
+#include "ptx/grid.cuh"
 #include "types.h"
 
 struct TileIndex {

@@ -63,11 +63,11 @@ struct TileOrder {
       : params(params),
         head_tiles(params.q_blocks),
         sequence_heads(heads_of(params)),
-        place(params.list.first[block_index().x]) {}
+        place(params.list.first[block_number()]) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
-    if (place >= params.list.first[block_index().x + 1]) return false;
+    if (place >= params.list.first[block_number() + 1]) return false;
     int q_block;
     const int head = head_tiles.divide(params.list.tiles[place++], q_block);
     tile.batch = sequence_heads.divide(head, tile.head);
@@ -99,8 +99,8 @@ struct TileOrder {
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {
-    const int blocks = static_cast<int>(grid_size().x);
-    const int own = static_cast<int>(block_index().x);
+    const int blocks = static_cast<int>(block_count());
+    const int own = static_cast<int>(block_number());
     const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
     ++round;
     if (index >= params.q_blocks * heads) return false;

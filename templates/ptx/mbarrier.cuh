@@ -30,8 +30,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
 // Returns once the phase of this parity is over.
 __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
   asm volatile(
-      "{\n.reg .pred over;\nagain:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+      "{\n.reg .pred over;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
       "@!over bra again;\n}" ::"r"(address),
       "r"(parity)
       : "memory");

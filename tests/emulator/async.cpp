@@ -240,6 +240,11 @@ TEST_CASE("wgmma multiplies operands in shared memory, and A in registers with B
     for (int k = 0; k < 64; ++k) sum += static_cast<float>(row + k % 5) * Probe::element(1, 10 + k, column);
     return sum;
   });
+  check_product(check_clean("product_of_registers_by_rows"), [](int row, int column) {
+    float sum = 0;
+    for (int k = 0; k < 64; ++k) sum += static_cast<float>(row + k % 5) * Probe::element(1, 10 + column, k);
+    return sum;
+  });
 }
 
 TEST_CASE("a wait that leaves one group pending covers the older product and not the newer") {

@@ -91,6 +91,7 @@ enum Which {
   registers_given_up,
   product_of_shared,
   product_of_registers,
+  product_of_registers_by_rows,
   product_older_waited_for,
   product_newer_not_waited_for,
   product_not_committed,
@@ -250,7 +251,7 @@ inline void matrices(const ProbeParams& p) {
   store_matrices(place, word);  // @matrices
   if (p.which != matrices_read_without_barrier) warp_barrier();
   u32 got[4];
-  ldmatrix<false>(got, tile(0) + (lane + 8) % 32 * 16);  // @read back
+  ldmatrix(got, tile(0) + (lane + 8) % 32 * 16);  // @read back
   for (u32 i = 0; i < 4; ++i) store_global(p.out + thread_index() * 32 + i, static_cast<float>(got[i]));
 }
 
@@ -390,26 +391,28 @@ inline void products(const ProbeParams& p) {
   if (w == product_without_a_warp && warp_index() == 3) return;
   if (w != product_without_fence) wgmma_fence();
   if (w == product_of_registers_without_fence) {
-    wgmma<Dtype::bf16>(E, A_words[0], B, false);
+    wgmma<Dtype::bf16, true>(E, A_words[0], B, false);
     wgmma_commit();
     wgmma_wait<0>();
     A_words[0][1] += 1;
   }
   if (w == product_in_two_places && warp_index() == 1) {
-    wgmma<Dtype::bf16>(D, A, B, false);  // @elsewhere
+    wgmma<Dtype::bf16, false>(D, A, B, false);  // @elsewhere
   }
   const bool of_registers =
       w == product_of_registers || w == product_of_changed_registers || w == product_of_registers_without_fence;
   for (u32 k = 0; k < 4; ++k) {
     if (of_registers) {
-      wgmma<Dtype::bf16>(D, A_words[k], B + k * 2048 / 16, k > 0);  // @of registers
+      wgmma<Dtype::bf16, true>(D, A_words[k], B + k * 2048 / 16, k > 0);  // @of registers
+    } else if (w == product_of_registers_by_rows) {
+      wgmma<Dtype::bf16, false>(D, A_words[k], B + k * 2, k > 0);
     } else {
-      wgmma<Dtype::bf16>(D, A + k * 2, B + k * 2, k > 0);  // @product
+      wgmma<Dtype::bf16, false>(D, A + k * 2, B + k * 2, k > 0);  // @product
     }
   }
   if (w != product_not_committed) wgmma_commit();
   if (w == product_older_waited_for || w == product_newer_not_waited_for) {
-    wgmma<Dtype::bf16>(E, A, B, false);  // @newer
+    wgmma<Dtype::bf16, false>(E, A, B, false);  // @newer
     wgmma_commit();
     wgmma_wait<1>();
     if (w == product_newer_not_waited_for) settle(E);  // @settle E
@@ -426,10 +429,10 @@ inline void products(const ProbeParams& p) {
   if (w == product_of_registers_not_settled) {
     D[2][3] += 1;
     wgmma_fence();
-    wgmma<Dtype::bf16>(D, A, B, true);  // @of unsettled
+    wgmma<Dtype::bf16, false>(D, A, B, true);  // @of unsettled
   }
   if (w == product_of_settled_without_fence) {
-    wgmma<Dtype::bf16>(D, A, B, true);  // @unfenced product
+    wgmma<Dtype::bf16, false>(D, A, B, true);  // @unfenced product
     wgmma_commit();
     wgmma_wait<0>();
     settle(D);

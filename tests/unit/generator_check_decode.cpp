@@ -66,7 +66,7 @@ TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
   for (const int shared_per_block : {99 * 1024, room}) {
     for (int head_dim = 1; head_dim <= 256; ++head_dim) {
       for (const int B_r : {16, 32}) {
-        const Variant variant = default_variant(decode_sm80, Dtype::fp16, head_dim, false, shared_per_block, {B_r, 64});
+        const Variant variant = default_variant(decode_sm80, Dtype::fp16, head_dim, false, shared_per_block, B_r);
         CAPTURE(variant.name());
         CHECK(refusals_of(variant).empty());
         CHECK(resources(variant).shared_bytes <= shared_per_block);
@@ -89,7 +89,7 @@ TEST_CASE("what is shipped is what would be generated for the same head_dim") {
   for (const Wanted& one : collected.value.wanted) {
     const bool fits_all = resources(one.variant).shared_bytes <= smaller_room;
     Variant expected = default_variant(one.variant.family, static_cast<Dtype>(one.variant.dtype), one.variant.head_dim,
-                                       false, fits_all ? smaller_room : room, one.variant.tile());
+                                       false, fits_all ? smaller_room : room, one.variant.B_r);
     expected.paged = one.variant.paged;
     CHECK(one.variant == expected);
   }
@@ -97,7 +97,7 @@ TEST_CASE("what is shipped is what would be generated for the same head_dim") {
 
 TEST_CASE("the cost of a decode kernel grows with its tile, and combine's is the least") {
   const auto seconds = [](int family, int head_dim, int B_r = 16) {
-    const std::vector<Variant> one{default_variant(family, Dtype::bf16, head_dim, false, room, {B_r, 64})};
+    const std::vector<Variant> one{default_variant(family, Dtype::bf16, head_dim, false, room, B_r)};
     return estimate(one).seconds;
   };
   CHECK(seconds(decode_sm80, 128, 32) > seconds(decode_sm80, 128));

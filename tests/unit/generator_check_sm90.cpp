@@ -64,6 +64,21 @@ TEST_CASE("tiles are listed of a causal mask and a dense batch alone") {
         "tile_list: a ragged batch's tiles are found on the device, which alone knows its lengths; tile_list: false\n");
 }
 
+TEST_CASE("Q in registers takes half a register an element beside O, S and P, and one stage") {
+  Variant variant = tile(128, 128, 128, 2);
+  variant.Q_in_registers = 1;
+  variant.Q_stages = 2;
+  CHECK(refusals_of(variant) ==
+        "Q_stages: Q_in_registers empties Q's stage as soon as it is full, so that 2 stages are no faster than one; "
+        "Q_stages: 1\n");
+  variant.Q_stages = 1;
+  CHECK(refusals_of(variant).empty());
+  CHECK(resources(variant).accumulator_registers == 64 + 64 + 32 + 32);
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_qreg");
+  variant.B_c = 144;
+  CHECK(refusals_of(variant).starts_with("B_c: O, S, P and Q take 204 registers per thread, over the 196"));
+}
+
 TEST_CASE("head_dim is one of those that the family has") {
   CHECK(refusals_of(tile(160, 128, 64)) ==
         "head_dim: head_dim is 160; prefill_sm90 has 64, 96, 128, 192, 256; nearest that passes: head_dim 128\n");
@@ -99,7 +114,7 @@ TEST_CASE("head_dim_v is one that the family has, and less than head_dim") {
 
 TEST_CASE("the default for V's own head_dim is the smallest pair that holds both") {
   const auto pair_for = [](int head_dim, int head_dim_v) {
-    const Variant variant = default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, {128, 128}, head_dim_v);
+    const Variant variant = default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, 128, head_dim_v);
     CHECK(refusals_of(variant).empty());
     return std::pair(variant.head_dim, variant.head_dim_of_v());
   };
@@ -201,22 +216,22 @@ TEST_CASE("every head_dim has a feasible default, the smallest of the family's t
   }
 }
 
-TEST_CASE("the default tile is the one of its head_dim and mask that is nearest to what is asked for, B_r first") {
-  const auto tile_for = [](int head_dim, bool causal, TileShape wanted) {
-    return default_variant(prefill_sm90, Dtype::bf16, head_dim, causal, room, wanted).tile();
+TEST_CASE("the default tile is the one of its head_dim and mask whose B_r is nearest to what is asked for") {
+  const auto tile_for = [](int head_dim, bool causal, int B_r, bool window = false) {
+    const Variant variant =
+        default_variant(prefill_sm90, Dtype::bf16, head_dim, causal, room, B_r, 0, {.window = window});
+    return std::pair(variant.B_r, variant.B_c);
   };
-  for (const int B_r : {64, 128, 192}) {
-    CHECK(tile_for(128, false, {B_r, 128}) == TileShape{128, 128});
-    CHECK(tile_for(128, false, {B_r, 160}) == TileShape{128, 160});
-    CHECK(tile_for(128, true, {B_r, 160}) == TileShape{128, 128});
+  for (const bool causal : {false, true}) {
+    for (const int B_r : {64, 128, 192}) CHECK(tile_for(128, causal, B_r) == std::pair(128, 128));
+    CHECK(tile_for(96, causal, 192) == std::pair(192, 96));
+    for (const int B_r : {64, 128}) CHECK(tile_for(96, causal, B_r) == std::pair(128, 128));
+    CHECK(tile_for(64, causal, 192) == std::pair(192, 128));
   }
-  for (const int B_c : {128, 160}) {
-    for (const bool causal : {false, true}) {
-      CHECK(tile_for(96, causal, {192, B_c}) == TileShape{192, 96});
-      CHECK(tile_for(96, causal, {128, B_c}) == TileShape{128, 128});
-    }
-    CHECK(tile_for(64, false, {128, B_c}) == TileShape{192, 128});
-    CHECK(tile_for(64, true, {128, B_c}) == TileShape{128, 128});
+  for (const int B_r : {64, 128}) {
+    CHECK(tile_for(64, true, B_r) == std::pair(128, 128));
+    CHECK(tile_for(64, false, B_r) == std::pair(192, 128));
+    CHECK(tile_for(64, true, B_r, true) == std::pair(192, 128));  // a window is no causal mask
   }
 }
 
@@ -232,12 +247,10 @@ TEST_CASE("what is shipped for 9.0 is what would be generated there") {
     for (const bool causal : {false, true}) {
       for (const int head_dim : {64, 96, 128, 192, 256}) {
         for (const int B_r : {128, 192}) {
-          for (const int B_c : {128, 160}) {
-            expected.push_back(default_variant(prefill_sm90, dtype, head_dim, causal, room, {B_r, B_c}));
-          }
+          expected.push_back(default_variant(prefill_sm90, dtype, head_dim, causal, room, B_r));
         }
       }
-      expected.push_back(default_variant(prefill_sm90, dtype, 192, causal, room, {128, 128}, 128));
+      expected.push_back(default_variant(prefill_sm90, dtype, 192, causal, room, 128, 128));
     }
   }
   std::ranges::sort(shipped);

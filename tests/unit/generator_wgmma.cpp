@@ -11,11 +11,12 @@ namespace {
 
 using namespace attune;
 
-Variant variant_of(int B_c, int head_dim, Dtype dtype) {
+Variant variant_of(int B_c, int head_dim, Dtype dtype, int Q_in_registers = 0) {
   Variant variant = families()[prefill_sm90].defaults;
   variant.B_c = B_c;
   variant.head_dim = head_dim;
   variant.dtype = static_cast<int>(dtype);
+  variant.Q_in_registers = Q_in_registers;
   return variant;
 }
 
@@ -51,7 +52,7 @@ std::vector<Function> functions_of(const std::string& text) {
         function.operands.push_back("D[" + std::to_string(std::stoi(tile) + i / 4) + "][" + std::to_string(i % 4) +
                                     "]");
     }
-    for (const std::string& input : all_matches(body.substr(inputs), std::regex(R"re("[rl]"\(([^,]*)\)(?:,|\)))re")))
+    for (const std::string& input : all_matches(body.substr(inputs), std::regex(R"re("[rln]"\(([^,]*)\)(?:,|\)))re")))
       function.operands.push_back(input);
     result.push_back(function);
   }
@@ -80,13 +81,19 @@ std::string expected(int n, const std::string& type, const std::string& A, const
   std::string D;
   for (int i = 0; i < n / 2; ++i)
     D += (i > 0 ? ", D[" : "D[") + std::to_string(i / 4) + "][" + std::to_string(i % 4) + "]";
-  return "{\\n.reg .pred accumulate;\\nsetp.ne.b32 accumulate, static_cast<int>(accumulate), 0;\\n"
+  return "{\\n.reg .pred accumulate;\\nsetp.ne.b32 accumulate, int{accumulate}, 0;\\n"
          "wgmma.mma_async.sync.aligned.m64n" +
          std::to_string(n) + "k16.f32." + type + "." + type + " {" + D + "}, " + A + ", B, accumulate, 1, 1, " +
          majors + ";\\n}";
 }
 
+std::string signature(int n, const std::string& A) {
+  return "void wgmma(float (&D)[" + std::to_string(n / 8) + "][4], " + A + ", u64 B, bool accumulate)";
+}
+
 TEST_CASE("wgmma's operands are numbered as they are listed, for every n and both types") {
+  const std::string B_major = "int{B_transposed}";
+  const std::string words = "const u32 (&A)[4]";
   for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
     const std::string type = dtype == Dtype::bf16 ? "bf16" : "f16";
     for (int n = 16; n <= 256; n += 16) {
@@ -95,17 +102,24 @@ TEST_CASE("wgmma's operands are numbered as they are listed, for every n and bot
       const int other = 272 - n;
       const std::vector<Function> functions = functions_of(wgmma_text(variant_of(n, other, dtype)));
       REQUIRE(functions.size() == 2);
-      const std::string S = "float (&D)[" + std::to_string(n / 8) + "][4], u64 A, u64 B, bool accumulate)";
-      const std::string O =
-          "float (&D)[" + std::to_string(other / 8) + "][4], const u32 (&A)[4], u64 B, bool accumulate)";
-      CHECK(functions[0].signature.find(S) != std::string::npos);
-      CHECK(functions[1].signature.find(O) != std::string::npos);
-      CHECK(functions[0].operands.size() == static_cast<std::size_t>(n / 2 + 3));
-      CHECK(functions[1].operands.size() == static_cast<std::size_t>(other / 2 + 6));
-      CHECK(resolved(functions[0]) == expected(n, type, "A", "0, 0"));
-      CHECK(resolved(functions[1]) == expected(other, type, "{A[0], A[1], A[2], A[3]}", "1"));
+      CHECK(functions[0].signature.find(signature(n, "u64 A")) != std::string::npos);
+      CHECK(functions[1].signature.find(signature(other, words)) != std::string::npos);
+      CHECK(functions[0].operands.size() == static_cast<std::size_t>(n / 2 + 4));
+      CHECK(functions[1].operands.size() == static_cast<std::size_t>(other / 2 + 7));
+      CHECK(resolved(functions[0]) == expected(n, type, "A", "0, " + B_major));
+      CHECK(resolved(functions[1]) == expected(other, type, "{A[0], A[1], A[2], A[3]}", B_major));
+      const std::vector<Function> of_registers = functions_of(wgmma_text(variant_of(n, other, dtype, 1)));
+      REQUIRE(of_registers.size() == 2);
+      CHECK(of_registers[0].signature.find(signature(n, words)) != std::string::npos);
+      CHECK(resolved(of_registers[0]) == expected(n, type, "{A[0], A[1], A[2], A[3]}", B_major));
+      CHECK(resolved(of_registers[1]) == resolved(functions[1]));
     }
   }
+}
+
+TEST_CASE("products that differ in nothing but B's order share a function") {
+  CHECK(functions_of(wgmma_text(variant_of(128, 128, Dtype::bf16, 0))).size() == 2);
+  CHECK(functions_of(wgmma_text(variant_of(128, 128, Dtype::bf16, 1))).size() == 1);
 }
 
 TEST_CASE("the functions of wgmma are for the variant's type only, and no line is too long") {

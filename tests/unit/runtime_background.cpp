@@ -257,7 +257,7 @@ TEST_CASE("to stop the background leaves what serves in place; a registry that g
 
 TEST_CASE("a workspace is large enough for the kernel that takes over, too") {
   if (!can_compile()) return;
-  const Variant wide = default_variant(decode_sm80, Dtype::bf16, 256, false, 227 * 1024, {.B_r = 16, .B_c = 64});
+  const Variant wide = default_variant(decode_sm80, Dtype::bf16, 256, false, 227 * 1024, 16);
   BackgroundBench bench({wide, default_variant(combine, Dtype::bf16, 256, false, 227 * 1024)});
   Registry& registry = *bench.registry;
   const api::Decode call{

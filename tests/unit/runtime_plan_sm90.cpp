@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "generator/check.hpp"
 #include "runtime/choice/choice.hpp"
@@ -34,7 +35,7 @@ Problem problem_of(int head_dim, bool causal = false) {
 }
 
 Variant variant_of(int family, int head_dim, bool causal = false) {
-  return default_variant(family, Dtype::bf16, head_dim, causal, h200.shared_per_block, {192, 128});
+  return default_variant(family, Dtype::bf16, head_dim, causal, h200.shared_per_block);
 }
 
 bool mentions(const std::vector<std::string>& messages, const std::string& word) {
@@ -179,7 +180,7 @@ TEST_CASE("long sequences prefer tiles of 192 queries, short ones those that com
   const auto best = [](int seqlen_q) {
     Problem problem = problem_of(128);
     problem.seqlen_q = seqlen_q;
-    return problem.best_tile().B_r;
+    return problem.best_B_r();
   };
   for (const int seqlen_q : {1, 64}) CHECK(best(seqlen_q) == 64);
   for (const int seqlen_q : {65, 128, 256, 512, 1024}) CHECK(best(seqlen_q) == 128);
@@ -203,21 +204,21 @@ TEST_CASE("among tiles of one head_dim the sequence's length chooses") {
   }
 }
 
-TEST_CASE("from 2,048 keys on the best tile has 160 of them, below 128") {
-  Problem problem = problem_of(128);
-  for (const int seqlen_k : {0, 1, 1000, 2047}) {
-    problem.seqlen_k = seqlen_k;
-    CHECK(problem.best_tile().B_c == 128);
-    CHECK(problem.best_tile(true).B_c == 128);
-  }
-  for (const int seqlen_k : {2048, 2049, 16384, 1 << 30}) {
-    problem.seqlen_k = seqlen_k;
-    CHECK(problem.best_tile().B_c == 160);
-    CHECK(problem.best_tile(true).B_c == 160);
+TEST_CASE("the best number of rows is the same for any number of keys, packed or not") {
+  for (const int seqlen_q : {40, 200, 512, 4096}) {
+    Problem problem = problem_of(128);
+    problem.seqlen_q = seqlen_q;
+    const int best = problem.best_B_r();
+    const int best_packed = problem.best_B_r(true);
+    for (const int seqlen_k : {0, 1, 1000, 2047, 2048, 16384, 1 << 30}) {
+      problem.seqlen_k = seqlen_k;
+      CHECK(problem.best_B_r() == best);
+      CHECK(problem.best_B_r(true) == best_packed);
+    }
   }
 }
 
-TEST_CASE("among tiles of one head_dim and equal B_r the number of keys chooses, and B_r comes first") {
+TEST_CASE("among tiles of one head_dim B_r alone chooses: the number of keys has no say, whatever B_c they have") {
   const Variant shorter = variant_of(prefill_sm90, 128);
   Variant longer = shorter;
   longer.B_c = 160;
@@ -230,14 +231,17 @@ TEST_CASE("among tiles of one head_dim and equal B_r the number of keys chooses,
   std::vector<Variant> candidates{lower, longer, shorter};
   std::ranges::sort(candidates);
   do {
-    problem.seqlen_k = 2047;
-    CHECK(choose(candidates, problem, h200) == shorter);
-    problem.seqlen_k = 2048;
-    CHECK(choose(candidates, problem, h200) == longer);
+    problem.seqlen_k = 1;
+    const std::optional<Variant> chosen = choose(candidates, problem, h200);
+    REQUIRE(chosen);
+    CHECK(chosen->B_r == 128);
+    for (const int seqlen_k : {2047, 2048, 16384}) {
+      problem.seqlen_k = seqlen_k;
+      CHECK(choose(candidates, problem, h200) == chosen);
+      CHECK(choose(std::vector{lower, shorter}, problem, h200) == shorter);
+      CHECK(choose(std::vector{lower, longer}, problem, h200) == longer);
+    }
   } while (std::next_permutation(candidates.begin(), candidates.end()));
-  CHECK(choose(std::vector{lower, shorter}, problem, h200) == shorter);  // though neither has 160
-  problem.seqlen_k = 2047;
-  CHECK(choose(std::vector{lower, longer}, problem, h200) == longer);
 }
 
 TEST_CASE("among candidates the newest family comes first, then the least padding") {
@@ -265,15 +269,15 @@ TEST_CASE("what is generated comes from the newest family that serves without wa
   const auto own = [](const Problem& problem, const Device& device = h200) { return choose_own(problem, device); };
   CHECK(own(problem_of(128)).variant == variant_of(prefill_sm90, 128));
   CHECK(own(problem_of(128)).passed_over.empty());
-  Problem many_keys = problem_of(128);
-  many_keys.seqlen_k = 2048;
-  CHECK(own(many_keys).variant.tile() == TileShape{128, 160});
-  many_keys.causal = true;
-  CHECK(own(many_keys).variant == variant_of(prefill_sm90, 128, true));
+  for (const bool causal : {false, true}) {
+    Problem many_keys = problem_of(128, causal);
+    many_keys.seqlen_k = 16384;
+    CHECK(own(many_keys).variant == variant_of(prefill_sm90, 128, causal));
+  }
   Problem longer = problem_of(80);
   longer.seqlen_q = 4096;
   CHECK(own(longer).variant == variant_of(prefill_sm90, 96));
-  CHECK(own(problem_of(80)).variant == default_variant(prefill_sm90, Dtype::bf16, 96, false, 227 * 1024, {128, 128}));
+  CHECK(own(problem_of(80)).variant == default_variant(prefill_sm90, Dtype::bf16, 96, false, 227 * 1024, 128));
   CHECK(own(problem_of(160)).variant == variant_of(prefill_sm90, 192));
 
   const OwnChoice narrow = own(problem_of(40));
@@ -290,7 +294,7 @@ TEST_CASE("what is generated comes from the newest family that serves without wa
 }
 
 TEST_CASE("V and O may have a head_dim of their own, up to the kernel's") {
-  const Variant own = default_variant(prefill_sm90, Dtype::bf16, 192, false, h200.shared_per_block, {128, 128}, 128);
+  const Variant own = default_variant(prefill_sm90, Dtype::bf16, 192, false, h200.shared_per_block, 128, 128);
   const Variant whole = variant_of(prefill_sm90, 192);
   REQUIRE(own.head_dim_v == 128);
   const auto with_v = [](int head_dim, int head_dim_v) {

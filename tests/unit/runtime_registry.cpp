@@ -299,26 +299,47 @@ TEST_CASE("a dimension of one element gets stride 0, whatever the caller gave") 
   CHECK(Bench::fake().last_launch.params.k.stride_seq == 0);
 }
 
-TEST_CASE("sequences of 2,048 keys and more get a kernel of their own, whichever came first") {
+TEST_CASE("one kernel serves all lengths at head_dim 128") {
   if (!can_serve_by_tensor_maps()) return;
-  for (const bool long_first : {false, true}) {
-    const Bench bench;
-    testing::FakeCuda& fake = Bench::fake();
-    Registry registry(bench.options());
-    const auto keys_of_box = [&](int seqlen_k) {
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  Registry registry(bench.options());
+  for (const int seqlen_q : {40, 300, 4096}) {
+    for (const int seqlen_k : {100, 2047, 2048, 16384}) {
       attune_prefill_args args = args_of(128);
       args.causal = 0;
+      args.seqlen_q = seqlen_q;
       args.seqlen_k = seqlen_k;
-      fake.launches = 0;  // the first is kept
       registry.prefill(args, nullptr);
-      return testing::FakeTensorMap::of(fake.last_launch.tensor_params.k).tensor.box[1];
-    };
-    if (long_first) CHECK(keys_of_box(2048) == 160);
-    CHECK(keys_of_box(2047) == 128);
-    CHECK(keys_of_box(2048) == 160);
-    CHECK(keys_of_box(100) == 128);
-    CHECK(keys_of_box(16384) == 160);
-    CHECK(fake.loads == 2);
+    }
+  }
+  CHECK(fake.loads == 1);
+}
+
+TEST_CASE("at head_dim 64 causal and 96 the number of queries chooses between two kernels, whichever came first") {
+  if (!can_serve_by_tensor_maps()) return;
+  for (const int head_dim : {64, 96}) {
+    for (const bool long_first : {false, true}) {
+      const Bench bench;
+      testing::FakeCuda& fake = Bench::fake();
+      Registry registry(bench.options());
+      const auto threads = [&](int seqlen_q, int seqlen_k) {
+        attune_prefill_args args = args_of(head_dim);
+        args.seqlen_q = seqlen_q;
+        args.seqlen_k = seqlen_k;
+        fake.launches = 0;  // the first is kept
+        registry.prefill(args, nullptr);
+        return fake.last_launch.block;
+      };
+      constexpr unsigned of_128_rows = 3 * 128;
+      constexpr unsigned of_192_rows = 4 * 128;
+      if (long_first) CHECK(threads(4096, 4096) == of_192_rows);
+      CHECK(threads(512, 512) == of_128_rows);
+      CHECK(threads(4096, 4096) == of_192_rows);
+      CHECK(threads(512, 16384) == of_128_rows);
+      CHECK(threads(4096, 100) == of_192_rows);
+      CHECK(fake.loads == 2);
+    }
   }
 }
 
@@ -419,8 +440,7 @@ TEST_CASE("an image without code for this GPU leads to NVRTC, and from then on t
   REQUIRE(cache.list().size() == 1);
   CHECK(cache.list().front().valid);
   CHECK(cache.list().front().arch == "sm_90");
-  CHECK(cache.list().front().name ==
-        default_variant(prefill_sm90, Dtype::bf16, 72, true, 227 * 1024, {128, 128}).name());
+  CHECK(cache.list().front().name == default_variant(prefill_sm90, Dtype::bf16, 72, true, 227 * 1024, 128).name());
 
   Registry second(bench.options());
   const auto start = std::chrono::steady_clock::now();

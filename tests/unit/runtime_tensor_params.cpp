@@ -55,7 +55,7 @@ TEST_CASE(
 TEST_CASE("a ragged kernel is told no longest sequence that is longer than all rows") {
   Plan plan;
   plan.variant =
-      default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10, long_sequence_tile, 0, {.ragged = true});
+      default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10, long_sequence_B_r, 0, {.ragged = true});
   plan.head_dim_v = 64;
   AttunePrefillParams params = params_of(64);
   const int lengths[3] = {};

@@ -96,7 +96,7 @@ TEST_CASE("a table that was written is read back equal, with every kind of probl
         const Features features{
             .window = one.has_window(), .softcap = one.softcap > 0, .ragged = one.ragged, .paged = one.paged};
         return default_variant(one.paged ? prefill_sm80 : prefill_sm90, one.dtype, one.head_dim, one.causal,
-                               device_of(h200).shared_per_block, one.best_tile(), one.head_dim_v, features);
+                               device_of(h200).shared_per_block, one.best_B_r(), one.head_dim_v, features);
       }
     };
     TunedResult result = result_of(std::visit(own, problem));

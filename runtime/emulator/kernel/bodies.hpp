@@ -20,6 +20,9 @@ inline uint3 grid_size() {
   return {size.x, size.y, size.z};
 }
 
+inline unsigned block_number() { return machine().block_index().x; }
+inline unsigned block_count() { return machine().grid_size().x; }
+
 inline unsigned shared_memory() { return attune::emulator::shared_base; }
 inline Chunk load_shared(unsigned address, int line) {
   Chunk chunk;
@@ -122,9 +125,11 @@ int shuffle_among(int value, unsigned source, int line) {
 inline unsigned warp_index(int line) { return machine().shuffle_from(machine().thread_index() / warp_size, 0, line); }
 inline int uniform(int value, int line) { return shuffle_from(value, 0, line); }
 
-template <bool transposed>
-void ldmatrix(unsigned (&words)[4], unsigned address, int line) {
-  machine().ldmatrix(words, address, transposed, line);
+inline void ldmatrix(unsigned (&words)[4], unsigned address, int line) {
+  machine().ldmatrix(words, address, false, line);
+}
+inline void ldmatrix_transposed(unsigned (&words)[4], unsigned address, int line) {
+  machine().ldmatrix(words, address, true, line);
 }
 inline void store_matrices(unsigned address, const unsigned (&word)[4], int line) {
   machine().stmatrix(word, address, line);
@@ -174,13 +179,13 @@ void give_registers(int line) {
   machine().give_registers(registers, line);
 }
 
-template <Dtype dtype, int tiles>
+template <Dtype dtype, bool B_transposed, int tiles>
 void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate, int line) {
-  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], nullptr, A, B, accumulate}, line);
+  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], nullptr, A, B, B_transposed, accumulate}, line);
 }
-template <Dtype dtype, int tiles>
+template <Dtype dtype, bool B_transposed, int tiles>
 void wgmma(float (&D)[tiles][4], const unsigned (&A)[4], unsigned long long B, bool accumulate, int line) {
-  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], A, 0, B, accumulate}, line);
+  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], A, 0, B, B_transposed, accumulate}, line);
 }
 inline unsigned long long matrix_descriptor(unsigned address, unsigned leading_bytes) {
   constexpr unsigned long long stride_1024_bytes = 64;

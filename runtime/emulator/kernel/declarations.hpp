@@ -32,6 +32,10 @@ inline int uniform(int value, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();
 inline unsigned warp_index(int line = __builtin_LINE());
+inline unsigned block_number();
+inline unsigned block_count();
+
+// ptx/grid.cuh
 inline uint3 block_index();
 inline uint3 grid_size();
 
@@ -84,8 +88,10 @@ template <int pending>
 void cp_async_wait();
 
 // ptx/ldmatrix.cuh
-template <bool transposed>
-void ldmatrix(unsigned (&words)[4], unsigned address, int line = __builtin_LINE());
+inline void ldmatrix(unsigned (&words)[4], unsigned address, int line = __builtin_LINE());
+
+// ptx/ldmatrix_transposed.cuh
+inline void ldmatrix_transposed(unsigned (&words)[4], unsigned address, int line = __builtin_LINE());
 
 // ptx/mma.cuh
 template <Dtype dtype>
@@ -118,10 +124,10 @@ template <unsigned registers>
 void give_registers(int line = __builtin_LINE());
 
 // ptx/wgmma.cuh
-template <Dtype dtype, int tiles>
+template <Dtype dtype, bool B_transposed, int tiles>
 void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate,
            int line = __builtin_LINE());
-template <Dtype dtype, int tiles>
+template <Dtype dtype, bool B_transposed, int tiles>
 void wgmma(float (&D)[tiles][4], const unsigned (&A)[4], unsigned long long B, bool accumulate,
            int line = __builtin_LINE());
 inline unsigned long long matrix_descriptor(unsigned address, unsigned leading_bytes);

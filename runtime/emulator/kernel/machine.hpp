@@ -17,6 +17,7 @@ struct Wgmma {
   const unsigned* A_words;  ///< four registers; null: A is in shared memory
   unsigned long long A;     ///< descriptor
   unsigned long long B;     ///< descriptor
+  bool B_transposed;        ///< its columns are consecutive ("MN-major"), not its rows
   bool accumulate;
 };
 

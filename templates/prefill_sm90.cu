@@ -204,29 +204,31 @@ __device__ __forceinline__ void load_Q(u32 (&Q)[variant::head_dim / 16][4], cons
   }
 }
 
-#endif
 // S = Q K^T for this warpgroup's rows, under way.
-#if variant::Q_in_registers
-__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4],
-                                            const u32 (&Q)[variant::head_dim / 16][4], const KTile& k) {
+__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const u32 (&Q)[variant::head_dim / 16][4],
+                                            const KTile& k) {
   wgmma_fence();
+  const u64 B = k.descriptor(0);
+#pragma unroll
+  for (int d = 0; d < variant::head_dim / 16; ++d) {
+    wgmma<variant::dtype, false>(S, Q[d], B + KTile::columns_right(d), d > 0);
+  }
+  wgmma_commit();
+}
 #else
+// S = Q K^T for this warpgroup's rows, under way.
 __device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const QTile& q, u32 warpgroup,
                                             const KTile& k) {
   wgmma_fence();
   const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
-#endif
   const u64 B = k.descriptor(0);
 #pragma unroll
   for (int d = 0; d < variant::head_dim / 16; ++d) {
-#if variant::Q_in_registers
-    wgmma<variant::dtype, false>(S, Q[d], B + KTile::columns_right(d), d > 0);
-#else
     wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
-#endif
   }
   wgmma_commit();
 }
+#endif
 
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],

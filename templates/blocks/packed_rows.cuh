@@ -1,5 +1,5 @@
-// Queries of all heads that share keys and values in one tile, so that few fill it: row q * ratio + h is query q of the
-// h-th of `ratio` heads, a power of two. In a tensor map of head_dim, heads, seqlen, batch these rows lie side by side.
+// Queries of all heads that share keys and values, which are read once for them: row q * ratio + h of a tile is query q
+// of the h-th of `ratio` heads, a power of two. In a tensor map of head_dim, heads, seqlen, batch they are consecutive.
 #pragma once
 
 #include "blocks/mask.cuh"

@@ -51,7 +51,7 @@ struct OutputStage {
   u32 base;     // shared address, 1024-byte aligned
   u32 barrier;  // a named barrier of the warpgroup's own
 
-  // The warpgroup: begins to write O, scaled by `factor`, to those rows from these coordinates on that exist.
+  // The warpgroup: begins to write O, scaled by `factor`, from these coordinates on; what does not exist is left out.
   template <Dtype dtype>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
                                         const AttuneTensorMap& map, int y, int z, int w) const {

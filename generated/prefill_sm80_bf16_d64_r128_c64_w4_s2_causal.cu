@@ -162,8 +162,8 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 }
 
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
-// The threads of a block: who they are (PTX ISA, "Special Registers"), and how they wait for each other
-// ("bar.warp.sync" and "bar, barrier").
+// The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
+// "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
 
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
@@ -176,6 +176,12 @@ __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, th
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
+
+// The value of lane (own lane ^ mask).
+__device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
+
+// Whether the predicate holds in any lane; the same answer in all.
+__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
 
 // --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
 // Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
@@ -286,17 +292,6 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-
-// --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
-// Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
-
-// The value of lane (own lane ^ mask).
-__device__ __forceinline__ float shuffle_xor(float value, int mask) {
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-}
-
-// Whether the predicate holds in any lane; the same answer in all.
-__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
 
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").

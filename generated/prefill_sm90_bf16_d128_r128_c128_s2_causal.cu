@@ -53,16 +53,17 @@ enum class Rescale { always, skip_first, on_new_max };
 
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
-constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
-constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smaller ones are zero-filled
-constexpr int head_dim_v = 0;         // same: elements per row of V and O, fewer than head_dim; same: head_dim
-constexpr int B_r = 128;              // rows of Q that one thread block computes
-constexpr int B_c = 128;              // rows of K and V in one step of the main loop
-constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
-constexpr int Q_stages = 2;           // tiles of Q that shared memory holds at a time
-constexpr bool causal = true;         // query i sees keys j <= i + seqlen_k - seqlen_q only
-constexpr int gqa_ratio = 0;          // any: heads of Q per head of K and V; any: taken from the launch
-constexpr int rescale_bound = 0;      // log2 by which a row's maximum may grow before O and l are rescaled
+constexpr Dtype dtype = Dtype::bf16;       // storage type of Q, K, V and O
+constexpr int head_dim = 128;              // D, elements per row of Q, K and V; smaller ones are zero-filled
+constexpr int head_dim_v = 0;              // same: elements per row of V and O, fewer than head_dim; same: head_dim
+constexpr int B_r = 128;                   // rows of Q that one thread block computes
+constexpr int B_c = 128;                   // rows of K and V in one step of the main loop
+constexpr int stages = 2;                  // K/V blocks that shared memory holds at a time
+constexpr int Q_stages = 2;                // tiles of Q that shared memory holds at a time
+constexpr int Q_columns_in_registers = 0;  // columns of Q that stay in registers for all of a tile's keys; others are read in shared memory
+constexpr bool causal = true;              // query i sees keys j <= i + seqlen_k - seqlen_q only
+constexpr int gqa_ratio = 0;               // any: heads of Q per head of K and V; any: taken from the launch
+constexpr int rescale_bound = 0;           // log2 by which a row's maximum may grow before O and l are rescaled
 }  // namespace variant
 
 // Instructions. On the CPU these functions have other bodies, given before this file.
@@ -102,20 +103,9 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
 
-// --- ptx/shuffle.cuh -------------------------------------------------------------------------------------------------
-// Exchange within a warp (PTX ISA, "shfl.sync", "vote.sync"). All 32 lanes take part.
-
-// The value of lane (own lane ^ mask).
-__device__ __forceinline__ float shuffle_xor(float value, int mask) {
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-}
-
-// Whether the predicate holds in any lane; the same answer in all.
-__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(0xffffffffu, predicate) != 0; }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
-// The threads of a block: who they are (PTX ISA, "Special Registers"), and how they wait for each other
-// ("bar.warp.sync" and "bar, barrier").
+// The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
+// "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
 
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
@@ -128,6 +118,12 @@ __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, th
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
+
+// The value of lane (own lane ^ mask).
+__device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
+
+// Whether the predicate holds in any lane; the same answer in all.
+__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
 
 // --- ptx/tensor_copy.cuh ---------------------------------------------------------------------------------------------
 // Copies of boxes of a tensor by the copy engine (PTX ISA, "cp.async.bulk.tensor"). One thread asks for a copy.
@@ -155,7 +151,6 @@ __device__ __forceinline__ void store_box(const AttuneTensorMap& map, u32 addres
                "r"(address), "r"(x), "r"(y), "r"(z), "r"(w)
                : "memory");
 }
-
 __device__ __forceinline__ void commit_boxes() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Returns once the shared memory of all groups of this thread has been read.
@@ -192,42 +187,36 @@ __device__ __forceinline__ void give_registers() {
 // --- ptx/wgmma_shapes.cuh --------------------------------------------------------------------------------------------
 // The products of the variant, S and O: D = A * B, or D += A * B. D is 64 x n in float, of which a lane holds, for each
 // eight columns, two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter
-// of the lane index); A is 64 x 16 and B 16 x n. Operands in shared memory are given by descriptors, and are read, like
-// the registers of A, until wgmma_wait says that the group is done; D may not be touched until then. They have the 16
-// elements of the inner dimension side by side ("K-major"), B transposed the others ("MN-major").
+// of the lane index). A, 64 x 16, is in registers like mma.sync's fragments or, as B, 16 x n, in shared memory at a
+// descriptor. Both are read until wgmma_wait says that the group is done, and D may not be touched before. In shared
+// memory the inner dimension is contiguous ("K-major"), of a transposed B the other one ("MN-major").
 
 #define ATTUNE_TILE(i) "+f"(D[i][0]), "+f"(D[i][1]), "+f"(D[i][2]), "+f"(D[i][3])
-#define ATTUNE_TILES(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1)
+#define ATTUNE_TILES(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1), ATTUNE_TILE(i + 2), ATTUNE_TILE(i + 3)
 
-// A in shared memory, K-major.
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accumulate) {
   static_assert(dtype == Dtype::bf16);
   asm volatile(
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, accumulate, 1, 1, 0, %67;\n}"
-      : ATTUNE_TILES(0), ATTUNE_TILES(2), ATTUNE_TILES(4), ATTUNE_TILES(6), ATTUNE_TILES(8), ATTUNE_TILES(10),
-        ATTUNE_TILES(12), ATTUNE_TILES(14)
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+      "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, "
+      "%35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, "
+      "%57, %58, %59, %60, %61, %62, %63}, %64, %65, accumulate, 1, 1, 0, %67;\n}"
+      : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
       : "l"(A), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
 
-// A in registers, as mma.sync's fragments are.
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 B, bool accumulate) {
   static_assert(dtype == Dtype::bf16);
   asm volatile(
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
-      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, accumulate, 1, 1, %70;\n}"
-      : ATTUNE_TILES(0), ATTUNE_TILES(2), ATTUNE_TILES(4), ATTUNE_TILES(6), ATTUNE_TILES(8), ATTUNE_TILES(10),
-        ATTUNE_TILES(12), ATTUNE_TILES(14)
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+      "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, "
+      "%35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, "
+      "%57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, accumulate, 1, 1, %70;\n}"
+      : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
       : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
 
@@ -239,10 +228,8 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 
 // rows after eight. Behind each run of 128 bytes across, `leading_bytes` further, comes the next (used where n exceeds
 // one run). `address` is 1024-byte aligned; 16-byte units may be added to the descriptor to go along a row.
 __device__ __forceinline__ u64 matrix_descriptor(u32 address, u32 leading_bytes) {
-  constexpr u64 eight_rows = 1024 / 16;
-  constexpr u64 swizzle_128 = 1;
-  return static_cast<u64>((address & 0x3ffff) / 16) | static_cast<u64>(leading_bytes / 16) << 16 | eight_rows << 32 |
-         swizzle_128 << 62;
+  constexpr u64 layout = u64{1024 / 16} << 32 | u64{1} << 62;  // eight rows; the swizzle
+  return static_cast<u64>((address & 0x3ffff) / 16) | static_cast<u64>(leading_bytes / 16) << 16 | layout;
 }
 
 // Before the first product whose registers other instructions wrote.
@@ -813,18 +800,7 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
   load_previous_V();
 }
 
-// S = Q K^T for this warpgroup's rows, under way.
-__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const QTile& q, u32 warpgroup,
-                                            const KTile& k) {
-  wgmma_fence();
-  const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
-  const u64 B = k.descriptor(0);
-#pragma unroll
-  for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
-  }
-  wgmma_commit();
-}
+constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
 
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
@@ -875,6 +851,17 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     turns.pass();
     return tile.blocks - 2;
   };
+  // S = Q K^T for this warpgroup's rows, under way.
+  const auto multiply_QK = [&](float(&S)[variant::B_c / 8][4]) {
+    wgmma_fence();
+    const u64 B = shared.k.tile().descriptor(0);
+    const u64 A = shared.q.tile().descriptor(static_cast<int>(warpgroup) * rows);
+#pragma unroll
+    for (int d = Q_steps; d < variant::head_dim / 16; ++d) {
+      wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
+    }
+    wgmma_commit();
+  };
   // S of block j is there: its keys have been read, and behind the tile's last block its queries.
   const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     settle(S);
@@ -897,7 +884,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     {
       float S[variant::B_c / 8][4];
       shared.k.wait();
-      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+      multiply_QK(S);
       if (skips_last) shared.v.skip();
       wgmma_wait<0>();
       take_S(S, j);
@@ -919,7 +906,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       shared.k.wait();
       turns.take();
       settle(O);
-      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
+      multiply_QK(S);
       shared.v.wait();
       multiply_PV(O, P, shared.v.tile(), accumulate);
       turns.pass();

@@ -51,8 +51,7 @@ Resources resources_of(const Variant& v) {
   needs.shared_bytes = panel_rows * panel_row_bytes + (v.Q_stages + 2 * v.stages) * ring_stage_bytes + alignment_slack;
   if (v.ragged != 0) needs.shared_bytes += v.Q_stages * slot_bytes;
   // O, S, and P and Q in half a register an element.
-  needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4;
-  if (v.Q_in_registers != 0) needs.accumulator_registers += v.head_dim / 4;
+  needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4 + v.Q_columns_in_registers / 4;
   return needs;
 }
 
@@ -90,15 +89,21 @@ std::optional<Refusal> registers_rule(const Variant& v) {
       v, {"B_c", "B_r"},
       fmt::format("O, S{} take {} registers per thread, over the {} that {} warpgroups leave without "
                   "spilling",
-                  v.Q_in_registers != 0 ? ", P and Q" : " and P", needed, register_budget(v), consumers_of(v)),
+                  v.Q_columns_in_registers != 0 ? ", P and Q" : " and P", needed, register_budget(v), consumers_of(v)),
       passes);
 }
 
-std::optional<Refusal> Q_in_registers_rule(const Variant& v) {
-  if (v.Q_in_registers == 0 || v.Q_stages == 1) return std::nullopt;
+std::optional<Refusal> Q_columns_in_registers_rule(const Variant& v) {
+  if (v.Q_columns_in_registers > v.head_dim) {
+    return refuse(
+        v, {"Q_columns_in_registers", "head_dim"},
+        fmt::format("a row of Q has head_dim {} columns, fewer than {}", v.head_dim, v.Q_columns_in_registers),
+        [](const Variant& c) { return c.Q_columns_in_registers <= c.head_dim && has_head_dim(c); });
+  }
+  if (v.Q_columns_in_registers < v.head_dim || v.Q_stages == 1) return std::nullopt;
   return Refusal{"Q_stages",
-                 fmt::format("Q_in_registers empties Q's stage as soon as it is full, so that {} stages are no faster "
-                             "than one; Q_stages: 1",
+                 fmt::format("all of Q in registers empties its stage as soon as it is full, so that {} stages are no "
+                             "faster than one; Q_stages: 1",
                              v.Q_stages)};
 }
 
@@ -150,8 +155,8 @@ std::optional<Refusal> tile_list_rule(const Variant& v) {
 }
 
 constexpr auto rules =
-    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_in_registers_rule, ping_pong_rule,
-                         pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
+    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule,
+                         ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
@@ -162,7 +167,7 @@ struct Tile {
   int B_r;
   int B_c;
   int Q_stages;
-  bool Q_in_registers;
+  int Q_columns_in_registers;
   bool ping_pong;
   bool softmax_in_halves;
 };
@@ -170,15 +175,15 @@ struct Tile {
 /// Chosen by measurement on an H200 (templates/prefill_sm90.md). Of two for the same head dimensions the one for long
 /// sequences has the larger B_r, and the other wastes less of its last tile; of those with the same B_r the first is
 /// taken that is for the mask.
-constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 1, false, true, false},
-                                            {64, 0, true, 128, 128, 2, false, true, false},
-                                            {96, 0, false, 192, 96, 1, false, true, true},
-                                            {96, 0, false, 128, 128, 1, true, false, true},
-                                            {128, 0, false, 128, 128, 1, true, false, true},
-                                            {192, 0, false, 128, 96, 1, false, true, true},
-                                            {192, 128, true, 128, 112, 1, true, true, true},
-                                            {192, 128, false, 128, 112, 1, true, false, true},
-                                            {256, 0, false, 128, 64, 1, false, true, true}});
+constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 1, 0, true, false},
+                                            {64, 0, true, 128, 128, 2, 0, true, false},
+                                            {96, 0, false, 192, 96, 1, 0, true, true},
+                                            {96, 0, false, 128, 128, 1, 96, false, true},
+                                            {128, 0, false, 128, 128, 1, 128, false, true},
+                                            {192, 0, false, 128, 96, 1, 0, true, true},
+                                            {192, 128, true, 128, 112, 1, 192, true, true},
+                                            {192, 128, false, 128, 112, 1, 192, false, true},
+                                            {256, 0, false, 128, 64, 1, 80, true, true}});
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
 void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
@@ -194,7 +199,7 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.B_c = tile.B_c;
   variant.stages = 2;
   variant.Q_stages = tile.Q_stages;
-  variant.Q_in_registers = tile.Q_in_registers ? 1 : 0;
+  variant.Q_columns_in_registers = tile.Q_columns_in_registers;
   variant.ping_pong = tile.ping_pong ? 1 : 0;
   variant.softmax_in_halves = tile.softmax_in_halves ? 1 : 0;
 }

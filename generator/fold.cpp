@@ -85,12 +85,16 @@ class Folder {
     const bool compares = (rest.starts_with("==") || differs) && !negated;
     if (key.empty() || (!rest.empty() && !compares)) {
       problem(i, fmt::format("the generator cannot tell whether {}", directive.rest),
-              "`#if variant::key`, `#if !variant::key`, `#if variant::key == value` or `!=`");
+              "`#if variant::key`, `#if !variant::key`, `#if variant::key == value`, `== variant::other` or `!=`");
       return false;
     }
     const Field* field = find_field(key);
     if (field == nullptr) return false;
-    return compares ? equals(i, *field, trimmed(rest.substr(2))) != differs : is_true(i, *field) != negated;
+    if (!compares) return is_true(i, *field) != negated;
+    const std::string_view value = trimmed(rest.substr(2));
+    if (!value.starts_with(prefix)) return equals(i, *field, value) != differs;
+    const Field* other = find_field(value.substr(prefix.size()));
+    return other != nullptr && same_value(i, *field, *other) != differs;
   }
 
   bool is_true(std::size_t i, const Field& field) {
@@ -99,6 +103,13 @@ class Folder {
               fmt::format("`#if variant::{} == {}`", field.key, constant_value(field, variant_.*field.member)));
     }
     return variant_.*field.member != 0;
+  }
+
+  bool same_value(std::size_t i, const Field& one, const Field& other) {
+    if (constant_type(one) != constant_type(other)) {
+      problem(i, fmt::format("{} and {} are of different types", one.key, other.key), "two constants of one type");
+    }
+    return variant_.*one.member == variant_.*other.member;
   }
 
   bool equals(std::size_t i, const Field& field, std::string_view value) {

@@ -11,7 +11,8 @@ namespace attune {
 
 /// Which lines of a file the source of this variant has. Of
 ///
-///     #if variant::ping_pong      or  #if !variant::ping_pong,  #if variant::stages == 2 (or !=)
+///     #if variant::ping_pong      or  #if !variant::ping_pong,
+///                                     #if variant::stages == 2, #if variant::stages == variant::Q_stages (or !=)
 ///     #else
 ///     #endif
 ///

@@ -57,6 +57,7 @@ struct Variant {
   int eager_load = 1;
   int swizzle = 1;
   int Q_in_registers = 0;
+  int Q_columns_in_registers = 0;
   int Q_fragment_tiles = 1;
   int K_fragment_tiles = 1;
   int V_fragment_tiles = 1;

@@ -24,7 +24,7 @@ constexpr int B_r = 128;
 constexpr int B_c = 128;
 constexpr int stages = 2;
 constexpr int Q_stages = 2;
-constexpr bool Q_in_registers = false;
+constexpr int Q_columns_in_registers = 0;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
@@ -63,7 +63,7 @@ constexpr bool tile_list = false;
 #if variant::pack_gqa
 #include "blocks/packed_rows.cuh"
 #endif
-#if variant::Q_in_registers
+#if variant::Q_columns_in_registers != 0
 #include "ptx/ldmatrix.cuh"
 #endif
 #include "ptx/mbarrier.cuh"
@@ -195,40 +195,7 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 #endif
 }
 
-#if variant::Q_in_registers
-// Q of this warp's rows as A of wgmma.
-__device__ __forceinline__ void load_Q(u32 (&Q)[variant::head_dim / 16][4], const QTile& tile, int warp_row) {
-#pragma unroll
-  for (u32 d = 0; d < variant::head_dim / 16; ++d) {
-    ldmatrix(Q[d], tile.chunk(static_cast<u32>(warp_row) + lane_index() % 16, 2 * d + lane_index() / 16));
-  }
-}
-
-// S = Q K^T for this warpgroup's rows, under way.
-__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const u32 (&Q)[variant::head_dim / 16][4],
-                                            const KTile& k) {
-  wgmma_fence();
-  const u64 B = k.descriptor(0);
-#pragma unroll
-  for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype, false>(S, Q[d], B + KTile::columns_right(d), d > 0);
-  }
-  wgmma_commit();
-}
-#else
-// S = Q K^T for this warpgroup's rows, under way.
-__device__ __forceinline__ void multiply_QK(float (&S)[variant::B_c / 8][4], const QTile& q, u32 warpgroup,
-                                            const KTile& k) {
-  wgmma_fence();
-  const u64 A = q.descriptor(static_cast<int>(warpgroup) * rows);
-  const u64 B = k.descriptor(0);
-#pragma unroll
-  for (int d = 0; d < variant::head_dim / 16; ++d) {
-    wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
-  }
-  wgmma_commit();
-}
-#endif
+constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
 
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
@@ -300,8 +267,8 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   Order order(params);
 #endif
   QueryTile tile{};
-#if variant::Q_in_registers
-  u32 Q[variant::head_dim / 16][4];
+#if variant::Q_columns_in_registers != 0
+  u32 Q[Q_steps][4];  // this warp's rows
 #endif
   bool skips_last = false;
   // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
@@ -310,9 +277,13 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #if !variant::ragged
     shared.q.wait();
 #endif
-#if variant::Q_in_registers
-    load_Q(Q, shared.q.tile(), warp_row);
+#if variant::Q_columns_in_registers != 0
+    const u32 own_row = static_cast<u32>(warp_row) + lane_index() % 16;
+#pragma unroll
+    for (u32 d = 0; d < Q_steps; ++d) ldmatrix(Q[d], shared.q.tile().chunk(own_row, 2 * d + lane_index() / 16));
     warp_barrier();  // lane 0 releases the stage for all
+#endif
+#if variant::Q_columns_in_registers == variant::head_dim
     shared.q.release();
 #endif
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
@@ -322,7 +293,24 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     turns.pass();
     return tile.blocks - 2;
   };
-#if variant::Q_in_registers
+  // S = Q K^T for this warpgroup's rows, under way.
+  const auto multiply_QK = [&](float(&S)[variant::B_c / 8][4]) {
+    wgmma_fence();
+    const u64 B = shared.k.tile().descriptor(0);
+#if variant::Q_columns_in_registers != 0
+#pragma unroll
+    for (int d = 0; d < Q_steps; ++d) wgmma<variant::dtype, false>(S, Q[d], B + KTile::columns_right(d), d > 0);
+#endif
+#if variant::Q_columns_in_registers != variant::head_dim
+    const u64 A = shared.q.tile().descriptor(static_cast<int>(warpgroup) * rows);
+#pragma unroll
+    for (int d = Q_steps; d < variant::head_dim / 16; ++d) {
+      wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
+    }
+#endif
+    wgmma_commit();
+  };
+#if variant::Q_columns_in_registers == variant::head_dim
   // S of block j is there: its keys have been read.
 #else
   // S of block j is there: its keys have been read, and behind the tile's last block its queries.
@@ -331,7 +319,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     settle(S);
     shared.k.release();
     shared.k.next();
-#if !variant::Q_in_registers
+#if variant::Q_columns_in_registers != variant::head_dim
     shared.q.release(j == tile.first_block);
 #endif
     const int first_row = tile.first_row + warp_row;
@@ -367,11 +355,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     {
       float S[variant::B_c / 8][4];
       shared.k.wait();
-#if variant::Q_in_registers
-      multiply_QK(S, Q, shared.k.tile());
-#else
-      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
-#endif
+      multiply_QK(S);
       if (skips_last) shared.v.skip();
       wgmma_wait<0>();
       take_S(S, j);
@@ -398,11 +382,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       shared.k.wait();
       turns.take();
       settle(O);
-#if variant::Q_in_registers
-      multiply_QK(S, Q, shared.k.tile());
-#else
-      multiply_QK(S, shared.q.tile(), warpgroup, shared.k.tile());
-#endif
+      multiply_QK(S);
       shared.v.wait();
       multiply_PV(O, P, shared.v.tile(), accumulate);
       turns.pass();

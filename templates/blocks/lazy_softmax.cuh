@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ptx/math.cuh"
-#include "ptx/shuffle.cuh"
+#include "ptx/thread.cuh"
 #include "types.h"
 
 // Exponentials are taken relative to `m`, which follows the maximum only when that has grown by more than `bound` (in

@@ -6,7 +6,6 @@
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
 #include "ptx/reciprocal.cuh"
-#include "ptx/shuffle.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "ptx/math.cuh"
-#include "ptx/shuffle.cuh"
+#include "ptx/thread.cuh"
 #include "types.h"
 
 template <int row_tiles>

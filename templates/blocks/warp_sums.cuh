@@ -3,7 +3,6 @@
 
 #include "ptx/lanes.cuh"
 #include "ptx/math.cuh"
-#include "ptx/shuffle.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 

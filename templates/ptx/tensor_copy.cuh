@@ -27,7 +27,6 @@ __device__ __forceinline__ void store_box(const AttuneTensorMap& map, u32 addres
                "r"(address), "r"(x), "r"(y), "r"(z), "r"(w)
                : "memory");
 }
-
 __device__ __forceinline__ void commit_boxes() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Returns once the shared memory of all groups of this thread has been read.

@@ -9,10 +9,8 @@
 // rows after eight. Behind each run of 128 bytes across, `leading_bytes` further, comes the next (used where n exceeds
 // one run). `address` is 1024-byte aligned; 16-byte units may be added to the descriptor to go along a row.
 __device__ __forceinline__ u64 matrix_descriptor(u32 address, u32 leading_bytes) {
-  constexpr u64 eight_rows = 1024 / 16;
-  constexpr u64 swizzle_128 = 1;
-  return static_cast<u64>((address & 0x3ffff) / 16) | static_cast<u64>(leading_bytes / 16) << 16 | eight_rows << 32 |
-         swizzle_128 << 62;
+  constexpr u64 layout = u64{1024 / 16} << 32 | u64{1} << 62;  // eight rows; the swizzle
+  return static_cast<u64>((address & 0x3ffff) / 16) | static_cast<u64>(leading_bytes / 16) << 16 | layout;
 }
 
 // Before the first product whose registers other instructions wrote.

@@ -76,12 +76,18 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.Q_stages = 1; });
   add([](Variant& v) { v.Q_stages = 3; });
   for (const int head_dim : {64, 96, 128}) {
-    add([&](Variant& v) { v.Q_in_registers = v.Q_stages = 1, v.head_dim = head_dim; });
+    add([&](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = v.head_dim = head_dim; });
+    add([&](Variant& v) { v.Q_columns_in_registers = 48, v.head_dim = head_dim; });
   }
-  add([](Variant& v) { v.Q_in_registers = v.Q_stages = 1, v.head_dim = 192, v.head_dim_v = 128, v.B_c = 112; });
-  add([](Variant& v) { v.Q_in_registers = v.Q_stages = v.ragged = 1, v.ping_pong = 0; });
-  add([](Variant& v) { v.Q_in_registers = v.Q_stages = v.pack_gqa = 1, v.gqa_ratio = 4; });
-  add([](Variant& v) { v.Q_in_registers = v.Q_stages = 1, v.tile_list = v.causal, v.softmax_in_halves = 0; });
+  add([](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = 80, v.head_dim = 256, v.B_c = 64; });
+  add([](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = v.head_dim = 192, v.head_dim_v = 128, v.B_c = 112; });
+  for (const int columns : {16, 64}) {
+    add([&](Variant& v) { v.Q_stages = v.ragged = 1, v.Q_columns_in_registers = columns, v.ping_pong = 0; });
+    add([&](Variant& v) { v.Q_stages = v.pack_gqa = 1, v.Q_columns_in_registers = columns, v.gqa_ratio = 4; });
+    add([&](Variant& v) {
+      v.Q_stages = 1, v.Q_columns_in_registers = columns, v.tile_list = v.causal, v.softmax_in_halves = 0;
+    });
+  }
   add([](Variant& v) { v.ping_pong = 0; });
   add([](Variant& v) { v.softmax_in_halves = 0; });
   add([](Variant& v) { v.rescale_bound = 8; });

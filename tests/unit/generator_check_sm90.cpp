@@ -66,17 +66,34 @@ TEST_CASE("tiles are listed of a causal mask and a dense batch alone") {
 
 TEST_CASE("Q in registers takes half a register an element beside O, S and P, and one stage") {
   Variant variant = tile(128, 128, 128, 2);
-  variant.Q_in_registers = 1;
+  variant.Q_columns_in_registers = 128;
   variant.Q_stages = 2;
   CHECK(refusals_of(variant) ==
-        "Q_stages: Q_in_registers empties Q's stage as soon as it is full, so that 2 stages are no faster than one; "
-        "Q_stages: 1\n");
+        "Q_stages: all of Q in registers empties its stage as soon as it is full, so that 2 stages are no faster than "
+        "one; Q_stages: 1\n");
   variant.Q_stages = 1;
   CHECK(refusals_of(variant).empty());
   CHECK(resources(variant).accumulator_registers == 64 + 64 + 32 + 32);
-  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_qreg");
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_qreg128");
   variant.B_c = 144;
   CHECK(refusals_of(variant).starts_with("B_c: O, S, P and Q take 204 registers per thread, over the 196"));
+}
+
+TEST_CASE("a part of Q in registers takes half a register a column, and may have several stages") {
+  Variant variant = tile(256, 128, 64, 1);
+  variant.Q_columns_in_registers = 80;
+  CHECK(refusals_of(variant).empty());
+  CHECK(resources(variant).accumulator_registers == 128 + 32 + 16 + 20);
+  variant.Q_columns_in_registers = 96;
+  CHECK(refusals_of(variant).starts_with("B_c: O, S, P and Q take 200 registers per thread, over the 196"));
+  variant = tile(128, 128, 64, 2);
+  variant.Q_stages = 2;
+  variant.Q_columns_in_registers = 112;
+  CHECK(refusals_of(variant).empty());
+  variant.Q_columns_in_registers = 144;
+  CHECK(refusals_of(variant) ==
+        "Q_columns_in_registers: a row of Q has head_dim 128 columns, fewer than 144; nearest that passes: "
+        "Q_columns_in_registers 128\n");
 }
 
 TEST_CASE("head_dim is one of those that the family has") {

@@ -54,6 +54,9 @@ TEST_CASE("a number or a word is chosen by its value") {
   CHECK(kept(choice("variant::dtype == Dtype::bf16")) == "yes\n");
   CHECK(kept(choice("variant::dtype==Dtype::fp16")) == "no\n");
   CHECK(kept(choice("variant::gqa_ratio == 0")) == "yes\n");
+  CHECK(kept(choice("variant::stages == variant::Q_stages")) == "yes\n");
+  CHECK(kept(choice("variant::stages == variant::head_dim")) == "no\n");
+  CHECK(kept(choice("variant::stages != variant::head_dim")) == "yes\n");
   CHECK(kept(choice("variant::causal == false")) == "yes\n");
 }
 
@@ -76,7 +79,8 @@ TEST_CASE("what the preprocessor decides stays, but every source is C++") {
 }
 
 TEST_CASE("a condition that is not understood is an error at its line") {
-  const std::string fix = "; `#if variant::key`, `#if !variant::key`, `#if variant::key == value` or `!=`\n";
+  const std::string fix =
+      "; `#if variant::key`, `#if !variant::key`, `#if variant::key == value`, `== variant::other` or `!=`\n";
   for (const char* condition : {"variant::causal && variant::ping_pong", "A && variant::causal",
                                 "!variant::stages == 2", "variant::", "(variant::causal)", "variant::stages < 2"}) {
     CAPTURE(condition);
@@ -93,6 +97,8 @@ TEST_CASE("a value that no variant has is an error, with the nearest one") {
   CHECK(problems(choice("variant::stages == many")) ==
         "templates/some.cuh:1:1: stages is never many; it is a whole number from 1 to 4\n");
   CHECK(problems(choice("variant::stages == 0")).starts_with("templates/some.cuh:1:1: stages is never 0; "));
+  CHECK(problems(choice("variant::stages == variant::causal")) ==
+        "templates/some.cuh:1:1: stages and causal are of different types; two constants of one type\n");
 }
 
 TEST_CASE("#if, #else and #endif belong together") {

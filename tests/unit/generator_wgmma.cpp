@@ -11,12 +11,12 @@ namespace {
 
 using namespace attune;
 
-Variant variant_of(int B_c, int head_dim, Dtype dtype, int Q_in_registers = 0) {
+Variant variant_of(int B_c, int head_dim, Dtype dtype, int Q_columns_in_registers = 0) {
   Variant variant = families()[prefill_sm90].defaults;
   variant.B_c = B_c;
   variant.head_dim = head_dim;
   variant.dtype = static_cast<int>(dtype);
-  variant.Q_in_registers = Q_in_registers;
+  variant.Q_columns_in_registers = Q_columns_in_registers;
   return variant;
 }
 
@@ -46,11 +46,12 @@ std::vector<Function> functions_of(const std::string& text) {
     for (const std::string& literal :
          all_matches(body.substr(asm_begin, outputs - asm_begin), std::regex("\"([^\"]*)\"")))
       function.instruction += literal;
-    for (const std::string& tile :
-         all_matches(body.substr(outputs, inputs - outputs), std::regex(R"(ATTUNE_TILES\((\d+)\))"))) {
-      for (int i = 0; i < 8; ++i)
-        function.operands.push_back("D[" + std::to_string(std::stoi(tile) + i / 4) + "][" + std::to_string(i % 4) +
-                                    "]");
+    for (const std::string& tiles :
+         all_matches(body.substr(outputs, inputs - outputs), std::regex(R"(ATTUNE_(TILES?\(\d+)\))"))) {
+      const int registers = tiles.starts_with("TILES") ? 16 : 4;
+      const int first = std::stoi(tiles.substr(tiles.find('(') + 1));
+      for (int i = 0; i < registers; ++i)
+        function.operands.push_back("D[" + std::to_string(first + i / 4) + "][" + std::to_string(i % 4) + "]");
     }
     for (const std::string& input : all_matches(body.substr(inputs), std::regex(R"re("[rln]"\(([^,]*)\)(?:,|\)))re")))
       function.operands.push_back(input);
@@ -108,18 +109,25 @@ TEST_CASE("wgmma's operands are numbered as they are listed, for every n and bot
       CHECK(functions[1].operands.size() == static_cast<std::size_t>(other / 2 + 7));
       CHECK(resolved(functions[0]) == expected(n, type, "A", "0, " + B_major));
       CHECK(resolved(functions[1]) == expected(other, type, "{A[0], A[1], A[2], A[3]}", B_major));
-      const std::vector<Function> of_registers = functions_of(wgmma_text(variant_of(n, other, dtype, 1)));
+      const std::vector<Function> of_registers = functions_of(wgmma_text(variant_of(n, other, dtype, other)));
       REQUIRE(of_registers.size() == 2);
       CHECK(of_registers[0].signature.find(signature(n, words)) != std::string::npos);
       CHECK(resolved(of_registers[0]) == expected(n, type, "{A[0], A[1], A[2], A[3]}", B_major));
       CHECK(resolved(of_registers[1]) == resolved(functions[1]));
+      if (other == 16) continue;
+      const std::vector<Function> of_both = functions_of(wgmma_text(variant_of(n, other, dtype, 16)));
+      REQUIRE(of_both.size() == 3);
+      CHECK(resolved(of_both[0]) == resolved(functions[0]));
+      CHECK(resolved(of_both[1]) == resolved(of_registers[0]));
+      CHECK(resolved(of_both[2]) == resolved(functions[1]));
     }
   }
 }
 
 TEST_CASE("products that differ in nothing but B's order share a function") {
   CHECK(functions_of(wgmma_text(variant_of(128, 128, Dtype::bf16, 0))).size() == 2);
-  CHECK(functions_of(wgmma_text(variant_of(128, 128, Dtype::bf16, 1))).size() == 1);
+  CHECK(functions_of(wgmma_text(variant_of(128, 128, Dtype::bf16, 64))).size() == 2);
+  CHECK(functions_of(wgmma_text(variant_of(128, 128, Dtype::bf16, 128))).size() == 1);
 }
 
 TEST_CASE("the functions of wgmma are for the variant's type only, and no line is too long") {

@@ -20,10 +20,10 @@ struct AttuneTensorMap;
 // ptx/thread.cuh
 inline void block_barrier(int line = __builtin_LINE());
 inline void warp_barrier(int line = __builtin_LINE());
-
-// ptx/shuffle.cuh
 inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
 inline bool any_lane(bool predicate, int line = __builtin_LINE());
+
+// ptx/lanes.cuh
 inline int shuffle_from(int value, unsigned source, int line = __builtin_LINE());
 inline float shuffle_from(float value, unsigned source, int line = __builtin_LINE());
 template <unsigned lanes>

@@ -61,6 +61,7 @@ def test_suites_have_their_cases():
         "varlen": 36,
         "decode": 11,
         "paged": 44,
+        "pages": 44,
         "splits": 12,
         "lengths": 1,
         "read": 11,

@@ -18,8 +18,8 @@ _EPILOG = """\
 Suites, with the number of their cases:
 {suites}
 
-The suites varlen, splits and lengths put Attune beside other calls of its own instead of peers,
-and read beside a plain read of as many bytes.
+The suites varlen, pages, splits and lengths put Attune beside other calls of its own instead of
+peers, and read beside a plain read of as many bytes.
 
 Peers, timed where they can be imported:
 {peers}

@@ -54,12 +54,11 @@ def prepare(name: str, inputs: Inputs) -> Call:
 
 
 def _attune(inputs: Inputs) -> Call:
-    q, k, v = inputs.q, inputs.k, inputs.v
     if inputs.case.page_size is not None:
-        pages = inputs.pages
+        q, pages = inputs.q, inputs.pages
         return lambda: attune.flash_attn_with_kvcache(q, pages.k, pages.v, block_table=pages.table)
     if inputs.case.operation == "decode":
-        return lambda: attune.flash_attn_with_kvcache(q, k, v)
+        return _contiguous(inputs)
     if inputs.case.operation == "varlen":
         return _ragged(inputs)
     return _dense(inputs)
@@ -85,6 +84,11 @@ def _ragged(inputs: Inputs) -> Call:
         return out.view_as(inputs.q)
 
     return call
+
+
+def _contiguous(inputs: Inputs) -> Call:
+    q, k, v = inputs.q, inputs.k, inputs.v
+    return lambda: attune.flash_attn_with_kvcache(q, k, v)
 
 
 def _one_split(inputs: Inputs) -> Call:
@@ -212,6 +216,7 @@ def _flashinfer(inputs: Inputs) -> Call:
 _FORWARD: dict[str, Callable[[Inputs], Call]] = {
     "attune": _attune,
     "attune_dense": _dense,
+    "attune_contiguous": _contiguous,
     "attune_one_split": _one_split,
     "fa2": _sdpa(SDPBackend.FLASH_ATTENTION),
     "cudnn": _sdpa(SDPBackend.CUDNN_ATTENTION),

@@ -35,6 +35,7 @@ PEERS = tuple(name for name in CONTENDERS if name != "attune")
 #: Other calls of Attune, and a read of memory, that a suite puts it beside instead of peers.
 OWN_CALLS = {
     "attune_dense": "dense",  # the same sequences as a batch of one length
+    "attune_contiguous": "contiguous",  # the same keys and values in the order of the sequences
     "attune_one_split": "one split",
     "attune_even": "even lengths",  # as many keys, the same number in each sequence
     "read": "a read",  # of as many bytes as the keys and values have
@@ -175,6 +176,7 @@ _DECODE = [
     "d128 b16 hq16 hk1 L16384",
     "d64 b16 hq32 hk8 L8192",
 ]
+_PAGED = [f"{case} page{size}" for size in (16, 64, 256, 1) for case in _DECODE]
 _KILOS = (4, 8, 16, 32, 64, 128)
 _PREFILL = _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384))
 _ALL = (
@@ -208,12 +210,14 @@ _ALL = (
         beside="attune_dense",
     ),
     _suite("decode", "one query token, contiguous keys and values", "decode", "µs", _DECODE),
+    _suite("paged", "one query token, keys and values in shuffled pages", "decode", "µs", _PAGED),
     _suite(
-        "paged",
-        "one query token, keys and values in shuffled pages",
+        "pages",
+        "one query token, shuffled pages beside contiguous keys and values",
         "decode",
         "µs",
-        [f"{case} page{size}" for size in (16, 64, 256, 1) for case in _DECODE],
+        _PAGED,
+        beside="attune_contiguous",
     ),
     _suite(
         "splits",

@@ -17,7 +17,6 @@ from .report import Ceilings
 from .runner import Call, rotations, rounds_for
 
 _FLUSH_BYTES = 256 << 20  # beyond every L2
-_HEATING_SECONDS = 0.5
 _FASTEST_CLOCK = 2.2e9  # Hz; no GPU's clock is faster by much
 
 
@@ -29,11 +28,12 @@ class EventClock:
 
     The GPU is kept waiting for as long as the host may take to queue a call, so that what is
     measured is the kernels and not the host. `rounds` is how often each is timed; None follows from
-    how long they take.
+    how long they take. `heating` is in seconds.
     """
 
-    def __init__(self, rounds: int | None = None) -> None:
+    def __init__(self, rounds: int | None = None, heating: float = 0.5) -> None:
         self.rounds = rounds
+        self.heating = heating
         self.flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
     def __call__(self, calls: Sequence[Call]) -> list[list[float]]:
@@ -44,7 +44,7 @@ class EventClock:
         return self._time(calls, waits, rounds)
 
     def _heat(self, calls: Sequence[Call]) -> None:
-        until = time.perf_counter() + _HEATING_SECONDS
+        until = time.perf_counter() + self.heating
         while time.perf_counter() < until:
             for call in calls:
                 call()

@@ -10,6 +10,7 @@
 
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
+#include "generator/expand.hpp"
 #include "generator/schema.hpp"
 
 namespace {
@@ -55,6 +56,34 @@ TEST_CASE("generated/ holds exactly what is emitted today (else: attune-gen gold
     if (entry.path().extension() == ".cu") present.insert(entry.path().filename().string());
   }
   CHECK(present == expected);
+}
+
+TEST_CASE("every dense source of prefill_sm90 has fewer than 1,000 lines, all its blocks included") {
+  const Spec spec = value_of(parse_spec(R"(
+template: prefill_sm90
+Q_stages: [1, 2]
+Q_columns_in_registers: [0, 80, 128]
+causal: [false, true]
+gqa_ratio: 4
+pack_gqa: [false, true]
+ping_pong: [false, true]
+softmax_in_halves: [false, true]
+tile_list: [false, true]
+variants:
+  - {head_dim: 64, B_r: 192}
+  - {head_dim: 128}
+  - {head_dim: 192, head_dim_v: 128, B_c: 112, Q_columns_in_registers: [0, 80, 192]}
+  - {head_dim: 256, B_c: 64}
+)",
+                                        "dense.yaml"));
+  const std::vector<Variant> variants = value_of(expand(spec)).variants;
+  CHECK(variants.size() >= 200);
+  const TemplateFiles templates = shipped_templates();
+  for (const Variant& variant : variants) {
+    CAPTURE(variant.name());
+    const std::string text = value_of(emit(variant, templates, "dense")).text;
+    CHECK(std::ranges::count(text, '\n') < 1000);
+  }
 }
 
 TEST_CASE("specs/attune.schema.json is what the table says today (else: attune-gen schema)") {

@@ -179,7 +179,7 @@ std::vector<Subject> subjects() {
       change(v);
     });
   };
-  add_sm90("sm90_causal", [](Variant& v) { v.causal = 1; });
+  add_sm90("sm90_causal", [](Variant& v) { v.Q_columns_in_registers = 64, v.causal = 1; });
   add_sm90("sm90_three_warpgroups", [](Variant& v) { v.head_dim = 64, v.B_r = 192, v.softmax_in_halves = 0; });
   add_sm90("sm90_one_stage", [](Variant& v) {
     v.head_dim = v.Q_columns_in_registers = 192, v.B_c = 64, v.stages = v.Q_stages = 1, v.causal = 1, v.ping_pong = 0;
@@ -189,8 +189,7 @@ std::vector<Subject> subjects() {
     v.stages = 3, v.causal = v.tile_list = 1, v.ping_pong = 0, v.gqa_ratio = 4, v.pack_gqa = 1;
   });
 
-  add_sm90("sm90_window_ragged",
-           [](Variant& v) { v.B_c = 64, v.stages = 3, v.Q_columns_in_registers = 64, v.window = v.ragged = 1; });
+  add_sm90("sm90_window_ragged", [](Variant& v) { v.B_c = 64, v.stages = 3, v.window = v.ragged = 1; });
 
   const auto add_store = [&](const std::string& label, Rotary rotary) {
     add(label, [&](Variant& v) {

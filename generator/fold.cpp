@@ -92,8 +92,9 @@ class Folder {
     if (field == nullptr) return false;
     if (!compares) return is_true(i, *field) != negated;
     const std::string_view value = trimmed(rest.substr(2));
-    if (!value.starts_with(prefix)) return equals(i, *field, value) != differs;
-    const Field* other = find_field(value.substr(prefix.size()));
+    const std::string_view other_key = value.starts_with(prefix) ? word_at(value, prefix.size()) : std::string_view{};
+    if (other_key.empty() || other_key != value.substr(prefix.size())) return equals(i, *field, value) != differs;
+    const Field* other = find_field(other_key);
     return other != nullptr && same_value(i, *field, *other) != differs;
   }
 

@@ -97,6 +97,8 @@ TEST_CASE("a value that no variant has is an error, with the nearest one") {
   CHECK(problems(choice("variant::stages == many")) ==
         "templates/some.cuh:1:1: stages is never many; it is a whole number from 1 to 4\n");
   CHECK(problems(choice("variant::stages == 0")).starts_with("templates/some.cuh:1:1: stages is never 0; "));
+  CHECK(problems(choice("variant::stages == variant::Q_stages && variant::causal"))
+            .starts_with("templates/some.cuh:1:1: stages is never variant::Q_stages && variant::causal; "));
   CHECK(problems(choice("variant::stages == variant::causal")) ==
         "templates/some.cuh:1:1: stages and causal are of different types; two constants of one type\n");
 }

@@ -86,7 +86,7 @@ std::optional<Refusal> registers_rule(const Variant& v) {
     return has_consumers(c) && resources_of(c).accumulator_registers <= register_budget(c);
   };
   return refuse(
-      v, {"B_c", "B_r"},
+      v, {"B_c", "Q_columns_in_registers", "B_r"},
       fmt::format("O, S{} take {} registers per thread, over the {} that {} warpgroups leave without "
                   "spilling",
                   v.Q_columns_in_registers != 0 ? ", P and Q" : " and P", needed, register_budget(v), consumers_of(v)),
@@ -94,13 +94,15 @@ std::optional<Refusal> registers_rule(const Variant& v) {
 }
 
 std::optional<Refusal> Q_columns_in_registers_rule(const Variant& v) {
-  if (v.Q_columns_in_registers > v.head_dim) {
-    return refuse(
-        v, {"Q_columns_in_registers", "head_dim"},
-        fmt::format("a row of Q has head_dim {} columns, fewer than {}", v.head_dim, v.Q_columns_in_registers),
-        [](const Variant& c) { return c.Q_columns_in_registers <= c.head_dim && has_head_dim(c); });
-  }
-  if (v.Q_columns_in_registers < v.head_dim || v.Q_stages == 1) return std::nullopt;
+  const auto passes = [](const Variant& c) { return c.Q_columns_in_registers <= c.head_dim; };
+  if (passes(v)) return std::nullopt;
+  return refuse(v, {"Q_columns_in_registers"},
+                fmt::format("a row of Q has head_dim {} columns, fewer than {}", v.head_dim, v.Q_columns_in_registers),
+                passes);
+}
+
+std::optional<Refusal> Q_stages_rule(const Variant& v) {
+  if (v.Q_columns_in_registers != v.head_dim || v.Q_stages == 1) return std::nullopt;
   return Refusal{"Q_stages",
                  fmt::format("all of Q in registers empties its stage as soon as it is full, so that {} stages are no "
                              "faster than one; Q_stages: 1",
@@ -156,7 +158,7 @@ std::optional<Refusal> tile_list_rule(const Variant& v) {
 
 constexpr auto rules =
     std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule,
-                         ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
+                         Q_stages_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 

@@ -86,6 +86,10 @@ TEST_CASE("a part of Q in registers takes half a register a column, and may have
   CHECK(resources(variant).accumulator_registers == 128 + 32 + 16 + 20);
   variant.Q_columns_in_registers = 96;
   CHECK(refusals_of(variant).starts_with("B_c: O, S, P and Q take 200 registers per thread, over the 196"));
+  variant.Q_columns_in_registers = 256;
+  CHECK(refusals_of(variant) ==
+        "Q_columns_in_registers: O, S, P and Q take 240 registers per thread, over the 196 that 2 warpgroups leave "
+        "without spilling; nearest that passes: Q_columns_in_registers 80\n");
   variant = tile(128, 128, 64, 2);
   variant.Q_stages = 2;
   variant.Q_columns_in_registers = 112;

@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/emulator/announcements.hpp"
 #include "runtime/emulator/banks.hpp"
 #include "runtime/emulator/box_stores.hpp"
 #include "runtime/emulator/bulk_copies.hpp"
@@ -35,8 +33,8 @@ using RunThread = void(Machine& machine, const void* params);
 /// The stacks, clocks and memory of a block; runs one block after another of the same launch.
 class Block final : public Machine {
  public:
-  /// `global` and `announcements` are shared by the blocks of the launch.
-  Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global, Announcements& announcements);
+  /// `global` is shared by the blocks of the launch.
+  Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -54,8 +52,6 @@ class Block final : public Machine {
   void store_shared(unsigned address, const void* from, unsigned bytes, int line) override;
   void load_global(const void* pointer, void* to, unsigned bytes, int line) override;
   void store_global(void* pointer, const void* from, unsigned bytes, int line) override;
-  void announce_word(void* place, unsigned long long word, int line) override;
-  void await_word(const void* place, unsigned long long word, int line) override;
   void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) override;
   void cp_async_commit() override;
   void cp_async_wait(unsigned pending) override;
@@ -89,7 +85,7 @@ class Block final : public Machine {
 
  private:
   /// What a warp's lanes do together. The warp executes it once all its lanes have come. A thread waits for an mbarrier
-  /// or a word by itself.
+  /// by itself.
   enum class Collective {
     block_barrier,
     warp_barrier,
@@ -102,7 +98,6 @@ class Block final : public Machine {
     mma_fp16,
     mma_bf16,
     mbarrier_wait,
-    await_word,
     named_barrier_wait,
     named_barrier_announce,
     wgmma_fence,
@@ -123,11 +118,10 @@ class Block final : public Machine {
     unsigned index = 0;
     State state = State::idle;
     Clock clock;
-    std::uint32_t copy_agent = 0;               ///< 0: it has issued no copy
-    std::uint32_t copy_groups = 0;              ///< committed
-    std::uint32_t box_agent = 0;                ///< 0: it has stored no box
-    std::uint32_t box_groups = 0;               ///< committed
-    std::map<unsigned long long, Clock> heard;  ///< of other blocks, by number
+    std::uint32_t copy_agent = 0;   ///< 0: it has issued no copy
+    std::uint32_t copy_groups = 0;  ///< committed
+    std::uint32_t box_agent = 0;    ///< 0: it has stored no box
+    std::uint32_t box_groups = 0;   ///< committed
     // Where it waits, and what it brought along and gets.
     Collective collective = Collective::block_barrier;
     int line = 0;
@@ -135,8 +129,6 @@ class Block final : public Machine {
     const unsigned* source = nullptr;  ///< of stmatrix
     unsigned operand = 0;              ///< a value, a mask's partner, an address or a number
     unsigned threads = 0;              ///< of a named barrier
-    const void* place = nullptr;       ///< of a word ...
-    unsigned long long word = 0;       ///< ... and what it should be
     MmaOperands mma{};
     Wgmma wgmma{};
   };
@@ -148,7 +140,7 @@ class Block final : public Machine {
     unsigned first = 0;  ///< its first thread
     std::uint32_t ready = 0;
     std::uint32_t live = 0;
-    std::uint32_t apart = 0;  ///< lanes that wait by themselves
+    std::uint32_t at_mbarriers = 0;  ///< lanes
     Parked parked = Parked::no;
     std::uint32_t product_agent = 0;  ///< of what its wgmma read; 0: none yet
   };
@@ -188,9 +180,6 @@ class Block final : public Machine {
     return {thread.index, thread.clock.at(thread.index), line};
   }
   std::uint32_t add_agent(Agent::Kind kind, unsigned owner);
-  [[nodiscard]] Access access_of(const Thread& thread, const Epoch& epoch) const {
-    return {number_, &thread.clock, epoch, &thread.heard};
-  }
   void note_load(Thread& thread, unsigned address, unsigned bytes, int line);
   void note_store(Thread& thread, unsigned address, unsigned bytes, int line);
 
@@ -206,9 +195,7 @@ class Block final : public Machine {
   void settle(Warp& warp);
   void tick();
   bool release_block_barrier();
-  bool hear_words();
   void wake(Warp& warp);
-  void go_on(Thread& thread);
   void require_same_collective(const Warp& warp) const;
   [[nodiscard]] bool finished() const;
   [[noreturn]] void report_deadlock();
@@ -243,7 +230,6 @@ class Block final : public Machine {
   const Launch& launch_;
   RunThread* run_thread_;
   GlobalMemory& global_;
-  Announcements& announcements_;
   SharedMemory shared_;
   Copies copies_;
   BulkCopies bulk_copies_;

@@ -37,6 +37,32 @@ TEST_CASE("ten runs on the same inputs give the same bits") {
   }
 }
 
+TEST_CASE("tiles of one block of keys follow each other, right and with the same bits in twenty runs") {
+  const TestRegistry registry;
+  for (const auto& [head_dim, head_dim_v] : {std::pair{64, 0}, {96, 0}, {128, 0}, {192, 0}, {192, 128}, {256, 0}}) {
+    for (const bool causal : {false, true}) {
+      const int heads = 6 * gpu().device.multiprocessors;
+      const TestCall call({.heads_q = heads,
+                           .heads_kv = heads,
+                           .seqlen_q = 100,
+                           .seqlen_k = 60,
+                           .head_dim = head_dim,
+                           .head_dim_v = head_dim_v,
+                           .causal = causal},
+                          Layout::bshd, 3);
+      CAPTURE(call.image().problem().text());
+      REQUIRE(call.run(registry) == ATTUNE_OK);
+      const TestCall::Output first = call.fetch();
+      CHECK(call.compare_with_reference(first).agrees);
+      for (int i = 1; i < 20; ++i) {
+        call.poison();
+        REQUIRE(call.run(registry) == ATTUNE_OK);
+        CHECK(call.fetch() == first);
+      }
+    }
+  }
+}
+
 TEST_CASE("a row that sees no key gives O = 0 and LSE = -infinity") {
   const TestRegistry registry;
   const Problem problem{.heads_q = 2, .heads_kv = 2, .seqlen_q = 200, .seqlen_k = 50, .head_dim = 64, .causal = true};

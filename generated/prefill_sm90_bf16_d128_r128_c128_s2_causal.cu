@@ -840,8 +840,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   Order order(params);
   QueryTile tile{};
   bool skips_last = false;
-  // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
-  // empty turn, so that the warpgroups stay in step.
+  // Goes to the next tile. A last block beyond this warpgroup's rows is only released, with a turn, to stay in step.
   const auto begin_tile = [&] {
     shared.q.wait();
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;

@@ -271,8 +271,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   u32 Q[Q_steps][4];  // this warp's rows
 #endif
   bool skips_last = false;
-  // Goes to the next tile. Its last block may lie beyond this warpgroup's rows: that one is only released, with an
-  // empty turn, so that the warpgroups stay in step.
+  // Goes to the next tile. A last block beyond this warpgroup's rows is only released, with a turn, to stay in step.
   const auto begin_tile = [&] {
 #if !variant::ragged
     shared.q.wait();
@@ -281,7 +280,8 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     const u32 own_row = static_cast<u32>(warp_row) + lane_index() % 16;
 #pragma unroll
     for (u32 d = 0; d < Q_steps; ++d) ldmatrix(Q[d], shared.q.tile().chunk(own_row, 2 * d + lane_index() / 16));
-    warp_barrier();  // lane 0 releases the stage for all
+    fence_for_copies();  // or the next Q might arrive before these loads have been carried out
+    warp_barrier();      // lane 0 releases the stage for all
 #endif
 #if variant::Q_columns_in_registers == variant::head_dim
     shared.q.release();

@@ -9,8 +9,9 @@ namespace attune::emulator {
 
 namespace {
 
-bool lacks_proxy_fence(const Epoch& write, const Clock& clock, const Epoch& access) {
-  return write.exists() && access.proxy == Proxy::async && write.proxy == Proxy::generic && !clock.knows_fenced(write);
+bool lacks_proxy_fence(const Epoch& earlier, const Clock& clock, const Epoch& access) {
+  return earlier.exists() && access.proxy == Proxy::async && earlier.proxy == Proxy::generic &&
+         !clock.knows_fenced(earlier);
 }
 
 }  // namespace
@@ -119,6 +120,11 @@ std::optional<SharedMemory::Problem> SharedMemory::note_store(unsigned address, 
     if (lacks_proxy_fence(history.write, clock, epoch)) {
       return Problem{fmt::format("writes shared address {:#x} through the asynchronous proxy, written", at),
                      history.write, true};
+    }
+    const auto read = std::ranges::find_if(
+        history.reads, [&](const Epoch& earlier) { return lacks_proxy_fence(earlier, clock, epoch); });
+    if (read != history.reads.end()) {
+      return Problem{fmt::format("writes shared address {:#x} through the asynchronous proxy, read", at), *read, true};
     }
     history.note_write(epoch);
     return std::nullopt;

@@ -143,6 +143,8 @@ TEST_CASE("a box onto what may still be read, copied or unfenced is a fault") {
   check_fault_always("box_onto_box", {"@second box", "race: writes", "bulk copy"});
   check_fault_always("box_onto_plain_writes", {"@box", "asynchronous proxy", "@plain", "no proxy fence"});
   check_clean("box_onto_fenced_writes");
+  check_fault_always("box_onto_plain_reads", {"@third box", "asynchronous proxy, read", "@use", "no proxy fence"});
+  check_clean("box_onto_fenced_reads");
 }
 
 TEST_CASE("store_matrices lays matrices out as ldmatrix reads them, as stores of the lanes that give the addresses") {

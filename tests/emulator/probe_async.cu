@@ -41,6 +41,8 @@ enum Which {
   box_onto_box,
   box_onto_plain_writes,
   box_onto_fenced_writes,
+  box_onto_plain_reads,
+  box_onto_fenced_reads,
   box_at_the_end,
   matrices_read_back,
   matrices_read_without_barrier,
@@ -216,6 +218,15 @@ inline void boxes(const ProbeParams& p) {
   for (u32 i = 0; i < 4; ++i) {
     store_global(p.out + thread_index() * 32 + 2 * i, __builtin_bit_cast(float, got.word[i] << 16));
     store_global(p.out + thread_index() * 32 + 2 * i + 1, __builtin_bit_cast(float, got.word[i] & 0xffff0000));
+  }
+  if (p.which == box_onto_plain_reads || p.which == box_onto_fenced_reads) {
+    if (p.which == box_onto_fenced_reads) fence_for_copies();
+    block_barrier();
+    if (thread_index() == 0) {
+      mbarrier_arrive_expect(barrier(0), tile_bytes);
+      load_box(tile(0), p.map, barrier(0), 0, 20, 1, 0);  // @third box
+    }
+    mbarrier_wait(barrier(0), 1);
   }
 }
 

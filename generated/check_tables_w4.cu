@@ -9,12 +9,10 @@
 //
 // One thread block: a warp takes every `warps`-th sequence, lane by lane along its row of a table, and stops at the
 // first that has something wrong. The warps' finds meet in shared memory, so that of several always the first is told.
-
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-
 #define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
@@ -62,7 +60,6 @@ struct AttunePrefillParams {
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
 };
-
 // --- check_params.h --------------------------------------------------------------------------------------------------
 // The parameter block of the kernel that checks a cache's tables; plain C like params.h, and part of the same
 // ATTUNE_PARAMS_ABI.
@@ -96,10 +93,8 @@ struct AttuneCheckParams {
   const int* cu_seqlens_q;  // batch + 1; null: each sequence has seqlen_q queries
   const int* cu_seqlens_k;  // batch + 1, of which seqlens_k says how many count; null: keys are in a cache
 };
-
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
-
 using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
@@ -109,15 +104,12 @@ enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
-
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr int warps = 4;  // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
-
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
-
 // --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
 // Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
 
@@ -139,7 +131,6 @@ __device__ __forceinline__ int shuffle_among(int value, u32 source) {
 
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
-
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
@@ -186,10 +177,8 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
                "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
                : "memory");
 }
-
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-
 __device__ __forceinline__ int load_global_int(const int* pointer) {
   int value;
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
@@ -235,11 +224,9 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
-
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
@@ -257,7 +244,6 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __s
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -270,12 +256,9 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-
 #endif  // ATTUNE_EMULATOR
-
 // --- blocks/table_checks.cuh -----------------------------------------------------------------------------------------
 // What is wrong with a sequence's entries in the tables of a cache.
-
 constexpr int no_fault = 0;
 constexpr int fault_of_queries = 1;
 constexpr int fault_of_keys = 2;
@@ -384,9 +367,7 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
   }
   return {};
 }
-
 // --- check_tables.cu -------------------------------------------------------------------------------------------------
-
 constexpr int threads = variant::warps * warp_size;
 
 extern "C" __global__ void __launch_bounds__(threads) check_tables_w4(const __grid_constant__ AttuneCheckParams params) {

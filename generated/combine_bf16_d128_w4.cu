@@ -11,12 +11,10 @@
 // A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
 // in shared memory. What is read is small and just written, so that latency limits: a warp asks for all it needs of 32
 // parts at once, before it knows their weights, and again for parts that do not exist rather than branch.
-
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-
 #define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
@@ -64,7 +62,6 @@ struct AttunePrefillParams {
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
 };
-
 // --- decode_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of the kernels that attend to a cache of keys and values, and of the one that combines their
 // parts; plain C like params.h, and part of the same ATTUNE_PARAMS_ABI.
@@ -117,10 +114,8 @@ struct AttuneDecodeParams {
   // cu_seqlens_k, and table_width is 1.
   const int* cu_seqlens_k;  // batch + 1
 };
-
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
-
 using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
@@ -130,17 +125,14 @@ enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
-
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
 constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smaller ones are zero-filled
 constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
-
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
-
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -153,10 +145,8 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
@@ -187,11 +177,9 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
-
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
@@ -209,7 +197,6 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __s
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-
 // --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
 // Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
 
@@ -231,7 +218,6 @@ __device__ __forceinline__ int shuffle_among(int value, u32 source) {
 
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
-
 // --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
 // Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
 
@@ -244,10 +230,8 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-
 __device__ __forceinline__ int load_global_int(const int* pointer) {
   int value;
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
@@ -293,10 +277,8 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
-
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-
 struct alignas(16) Float4 {
   float value[4];
 };
@@ -329,7 +311,6 @@ __device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
                "f"(f.value[2]), "f"(f.value[3])
                : "memory");
 }
-
 // --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
 // Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
 // begin before the first has ended. Before compute capability 9.0 it never does.
@@ -347,7 +328,6 @@ __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-
 // --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
 // Division where an ulp does not matter (PTX ISA, "rcp").
 
@@ -357,9 +337,7 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
 #endif  // ATTUNE_EMULATOR
-
 // --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
 // The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
 
@@ -398,7 +376,6 @@ struct QueryRow {
     store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
   }
 };
-
 // --- blocks/visible.cuh ----------------------------------------------------------------------------------------------
 // Which keys a query of a sequence sees: all, a window around its own position, or those up to it.
 
@@ -455,7 +432,6 @@ struct Visible {
     }
   }
 };
-
 // --- blocks/warp_sums.cuh --------------------------------------------------------------------------------------------
 // Sums and maxima over the lanes of a warp.
 
@@ -490,7 +466,6 @@ __device__ __forceinline__ float largest_of_lanes(float value) {
   for (int distance = 1; distance < warp_size; distance *= 2) value = larger(value, shuffle_xor(value, distance));
   return value;
 }
-
 // --- blocks/parts.cuh ------------------------------------------------------------------------------------------------
 // How the keys of a batch are divided among thread blocks, so that a few long sequences keep a whole GPU busy
 // (Flash-Decoding), and where each block leaves what it found.
@@ -652,9 +627,7 @@ struct Cursor {
     slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
   }
 };
-
 // --- combine.cu ------------------------------------------------------------------------------------------------------
-
 constexpr int threads = variant::warps * warp_size;
 constexpr int lane_chunks = (variant::head_dim / 4 + warp_size - 1) / warp_size;  // of four columns
 constexpr int warp_parts = warp_size / variant::warps;                            // of 32

@@ -19,12 +19,10 @@
 // cores a row tile, 2 * D clocks; their fragments 2 * D clocks of shared memory; the exponentials 64 clocks. So memory
 // limits as long as enough of it is asked for at a time: latency times rate is some 40 KB a multiprocessor, and two or
 // three blocks with `stages` strips a warp keep 64 to 192 KB under way.
-
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-
 #define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
@@ -72,7 +70,6 @@ struct AttunePrefillParams {
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
 };
-
 // --- decode_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of the kernels that attend to a cache of keys and values, and of the one that combines their
 // parts; plain C like params.h, and part of the same ATTUNE_PARAMS_ABI.
@@ -125,15 +122,11 @@ struct AttuneDecodeParams {
   // cu_seqlens_k, and table_width is 1.
   const int* cu_seqlens_k;  // batch + 1
 };
-
 // --- rotary.h --------------------------------------------------------------------------------------------------------
 // Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
-
 enum class Rotary { none, interleaved, halves };
-
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
-
 using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
@@ -143,7 +136,6 @@ enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
-
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
@@ -154,10 +146,8 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
 constexpr bool paged = false;         // keys are in pages that a block table names
 }  // namespace variant
-
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
-
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -170,7 +160,6 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
@@ -217,11 +206,9 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
                "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
                : "memory");
 }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
-
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
@@ -239,7 +226,6 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __s
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-
 // --- ptx/cache_policy.cuh --------------------------------------------------------------------------------------------
 // Asynchronous copies that tell L2 how long to keep what they bring (PTX ISA, "createpolicy", "cp.async").
 
@@ -261,7 +247,6 @@ __device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer
                "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0), "l"(policy)
                : "memory");
 }
-
 // --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
 // Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
 
@@ -283,10 +268,8 @@ __device__ __forceinline__ int shuffle_among(int value, u32 source) {
 
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
-
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-
 __device__ __forceinline__ int load_global_int(const int* pointer) {
   int value;
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
@@ -332,10 +315,8 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
@@ -366,10 +347,8 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
-
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-
 struct alignas(16) Float4 {
   float value[4];
 };
@@ -402,7 +381,6 @@ __device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
                "f"(f.value[2]), "f"(f.value[3])
                : "memory");
 }
-
 // --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
 // Division where an ulp does not matter (PTX ISA, "rcp").
 
@@ -412,33 +390,27 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
 // Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"): lane i of the warp gives the address
 // of row i % 8 of matrix i / 8 (16-byte aligned) and gets, in word j, elements (i / 4, 2 * (i % 4)) and next of it.
-
 __device__ __forceinline__ void ldmatrix(u32 (&words)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(address));
 }
-
 // --- ptx/ldmatrix_transposed.cuh -------------------------------------------------------------------------------------
 // As ldmatrix, with the elements of each matrix's transpose (PTX ISA, "ldmatrix", ".trans").
-
 __device__ __forceinline__ void ldmatrix_transposed(u32 (&words)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(address));
 }
-
 // --- ptx/mma.cuh -----------------------------------------------------------------------------------------------------
 // D += A B on the tensor cores: A 16 x 16, B 16 x 8, D 16 x 8 in fp32 (PTX ISA, "mma.sync.m16n8k16"). With
 // g = lane / 4 and t = lane % 4 a lane holds, as pairs of 16-bit elements with the lower column (A) or row (B)
 // in the lower half,
 //   A: (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8)   B: (2t, g), (2t + 8, g)
 // and of D the floats (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). All 32 lanes take part.
-
 template <Dtype dtype>
 __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (dtype == Dtype::bf16) {
@@ -453,7 +425,6 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
-
 // --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
 // Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
 
@@ -466,7 +437,6 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-
 // --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
 // Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
 // "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
@@ -488,7 +458,6 @@ template <int pending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
-
 // --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
 // Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
 // begin before the first has ended. Before compute capability 9.0 it never does.
@@ -506,9 +475,7 @@ __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-
 #endif  // ATTUNE_EMULATOR
-
 // --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
 // The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
 
@@ -547,7 +514,6 @@ struct QueryRow {
     store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
   }
 };
-
 // --- blocks/tile.cuh -------------------------------------------------------------------------------------------------
 // A tile of 16-bit elements in shared memory, row-major, swizzled so that eight rows of one column of chunks
 // lie in eight different groups of four banks: what ldmatrix reads at once never conflicts.
@@ -597,7 +563,6 @@ __device__ __forceinline__ u32 lane_address_columns_first(const TileType& tile, 
   const u32 lane = lane_index();
   return tile.at(row + lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
-
 // --- blocks/cache_copy.cuh -------------------------------------------------------------------------------------------
 // A warp's strip of keys and values from the cache to shared memory: pages that a table names, or one page a sequence.
 
@@ -688,12 +653,10 @@ struct CacheCopy {
     }
   }
 };
-
 // --- blocks/softmax.cuh ----------------------------------------------------------------------------------------------
 // Online softmax (arXiv 1805.02867) over the rows a warp owns, in base 2 with the scale folded into one FMA.
 // Accumulators are in mma layout: a lane holds two rows (g and g + 8) of each 16-row tile, and the four lanes of
 // a quad share a row.
-
 template <int row_tiles>
 struct OnlineSoftmax {
   float m[row_tiles][2];  // running maximum of the raw scores; equal in a quad
@@ -804,7 +767,6 @@ struct PackedP {
 
   __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] { return fragment[inner][i]; }
 };
-
 // --- blocks/merge_warps.cuh ------------------------------------------------------------------------------------------
 // Warps that each saw some of the keys come to one result.
 
@@ -901,7 +863,6 @@ struct WarpMerge {
     return sum;
   }
 };
-
 // --- blocks/multiply.cuh ---------------------------------------------------------------------------------------------
 // Products of tiles on the tensor cores, operands streamed from shared memory as mma fragments.
 
@@ -965,7 +926,6 @@ __device__ __forceinline__ void multiply_step(float (&accumulator)[row_tiles][co
     }
   }
 }
-
 // --- blocks/visible.cuh ----------------------------------------------------------------------------------------------
 // Which keys a query of a sequence sees: all, a window around its own position, or those up to it.
 
@@ -1022,7 +982,6 @@ struct Visible {
     }
   }
 };
-
 // --- blocks/warp_sums.cuh --------------------------------------------------------------------------------------------
 // Sums and maxima over the lanes of a warp.
 
@@ -1057,7 +1016,6 @@ __device__ __forceinline__ float largest_of_lanes(float value) {
   for (int distance = 1; distance < warp_size; distance *= 2) value = larger(value, shuffle_xor(value, distance));
   return value;
 }
-
 // --- blocks/parts.cuh ------------------------------------------------------------------------------------------------
 // How the keys of a batch are divided among thread blocks, so that a few long sequences keep a whole GPU busy
 // (Flash-Decoding), and where each block leaves what it found.
@@ -1219,7 +1177,6 @@ struct Cursor {
     slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
   }
 };
-
 // --- blocks/query_fragments.cuh --------------------------------------------------------------------------------------
 // A tile of queries in fragments of mma.
 
@@ -1295,9 +1252,7 @@ struct QueryFragments {
     return words;
   }
 };
-
 // --- decode_sm80.cu --------------------------------------------------------------------------------------------------
-
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
 constexpr int row_tiles = variant::B_r / 16;

@@ -9,12 +9,10 @@
 // e^(LSE_1 - LSE) and e^(LSE_2 - LSE). For shared prefixes, cascades and keys that several GPUs hold.
 //
 // Memory limits it: 16 bytes a thread of each tensor.
-
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-
 #define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
@@ -62,7 +60,6 @@ struct AttunePrefillParams {
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
 };
-
 // --- store_params.h --------------------------------------------------------------------------------------------------
 // The parameter blocks of the kernels that write a cache of keys and values and that merge two results; plain C like
 // params.h, and part of the same ATTUNE_PARAMS_ABI.
@@ -104,10 +101,8 @@ struct AttuneMergeParams {
   int heads;
   int head_dim;
 };
-
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
-
 using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
@@ -117,16 +112,13 @@ enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
-
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
 constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
-
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
-
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
@@ -173,11 +165,9 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
                "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
                : "memory");
 }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
-
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
@@ -195,10 +185,8 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __s
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
@@ -229,7 +217,6 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
-
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -242,10 +229,8 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-
 __device__ __forceinline__ int load_global_int(const int* pointer) {
   int value;
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
@@ -291,7 +276,6 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
-
 // --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
 // Division where an ulp does not matter (PTX ISA, "rcp").
 
@@ -301,7 +285,6 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
 // --- ptx/unpack.cuh --------------------------------------------------------------------------------------------------
 // 16-bit elements as floats (PTX ISA, "cvt").
 
@@ -317,12 +300,9 @@ template <Dtype dtype>
 __device__ __forceinline__ float unpack_high(u32 word) {
   return unpack_low<dtype>(word >> 16);
 }
-
 #endif  // ATTUNE_EMULATOR
-
 // --- blocks/chunks.cuh -----------------------------------------------------------------------------------------------
 // A tensor as chunks of 16 bytes, one a thread.
-
 constexpr int element_bytes = chunk_bytes / chunk;
 
 // The chunk of a batch x rows x heads x head_dim tensor that this thread has, column by column, head by head.
@@ -359,9 +339,7 @@ struct ChunkIndex {
            (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * element_bytes;
   }
 };
-
 // --- merge_states.cu -------------------------------------------------------------------------------------------------
-
 constexpr int threads = variant::warps * warp_size;
 
 __device__ __forceinline__ u32 mixed(u32 first, u32 second, float weight_1, float weight_2) {

@@ -22,12 +22,10 @@
 // (B_r = 32 * warps) and uses every fragment twice. O and S then take B_r * (D + B_c) / (32 * warps) registers a
 // thread, 192 at D = 128 and B_c = 64, which with fragments and addresses fills the 255 there are. Beyond D = 128 only
 // one row tile fits, and shared memory limits.
-
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-
 #define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
@@ -75,10 +73,8 @@ struct AttunePrefillParams {
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
 };
-
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
-
 using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
@@ -88,7 +84,6 @@ enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
-
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;              // storage type of Q, K, V and O
@@ -110,10 +105,8 @@ constexpr int V_fragment_tiles = 1;               // 16-wide tiles of V along B_
 constexpr bool double_buffer = true;              // load the next tiles' fragments before the mma of the current ones
 constexpr Rescale rescale = Rescale::on_new_max;  // when the online softmax multiplies O and l by exp2(m_old - m_new)
 }  // namespace variant
-
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
-
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
@@ -160,11 +153,9 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
                "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
                : "memory");
 }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
-
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
@@ -182,7 +173,6 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __s
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-
 // --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
 // Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
 // "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
@@ -204,10 +194,8 @@ template <int pending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
@@ -238,33 +226,27 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
-
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
 // Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"): lane i of the warp gives the address
 // of row i % 8 of matrix i / 8 (16-byte aligned) and gets, in word j, elements (i / 4, 2 * (i % 4)) and next of it.
-
 __device__ __forceinline__ void ldmatrix(u32 (&words)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(address));
 }
-
 // --- ptx/ldmatrix_transposed.cuh -------------------------------------------------------------------------------------
 // As ldmatrix, with the elements of each matrix's transpose (PTX ISA, "ldmatrix", ".trans").
-
 __device__ __forceinline__ void ldmatrix_transposed(u32 (&words)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(address));
 }
-
 // --- ptx/mma.cuh -----------------------------------------------------------------------------------------------------
 // D += A B on the tensor cores: A 16 x 16, B 16 x 8, D 16 x 8 in fp32 (PTX ISA, "mma.sync.m16n8k16"). With
 // g = lane / 4 and t = lane % 4 a lane holds, as pairs of 16-bit elements with the lower column (A) or row (B)
 // in the lower half,
 //   A: (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8)   B: (2t, g), (2t + 8, g)
 // and of D the floats (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). All 32 lanes take part.
-
 template <Dtype dtype>
 __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (dtype == Dtype::bf16) {
@@ -279,7 +261,6 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
-
 // --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
 // Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
 
@@ -292,7 +273,6 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -305,9 +285,7 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-
 #endif  // ATTUNE_EMULATOR
-
 // --- blocks/tile.cuh -------------------------------------------------------------------------------------------------
 // A tile of 16-bit elements in shared memory, row-major, swizzled so that eight rows of one column of chunks
 // lie in eight different groups of four banks: what ldmatrix reads at once never conflicts.
@@ -357,10 +335,8 @@ __device__ __forceinline__ u32 lane_address_columns_first(const TileType& tile, 
   const u32 lane = lane_index();
   return tile.at(row + lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
-
 // --- blocks/copy.cuh -------------------------------------------------------------------------------------------------
 // Tiles between global and shared memory, 16 bytes a thread, rows and columns that do not exist as zeros.
-
 enum class Operand { K, V };
 
 // One head of a tensor: rows of `columns` elements, `stride` elements apart.
@@ -439,10 +415,8 @@ struct TileCopy {
     }
   }
 };
-
 // --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
 // Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
-
 struct Mask {
   int seqlen_k;
   int diagonal;  // seqlen_k - seqlen_q
@@ -474,10 +448,8 @@ __device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[colu
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
 }
-
 // --- blocks/matrix_source.cuh ----------------------------------------------------------------------------------------
 // Where blocks of K and V come from: the rows of two matrices.
-
 template <class KVTile, int threads, bool async>
 struct MatrixSource {
   using TileType = KVTile;
@@ -497,7 +469,6 @@ struct MatrixSource {
     matrix.move(-1);
   }
 };
-
 // --- blocks/multiply.cuh ---------------------------------------------------------------------------------------------
 // Products of tiles on the tensor cores, operands streamed from shared memory as mma fragments.
 
@@ -561,7 +532,6 @@ __device__ __forceinline__ void multiply_step(float (&accumulator)[row_tiles][co
     }
   }
 }
-
 // --- blocks/pipeline.cuh ---------------------------------------------------------------------------------------------
 // Bringing blocks of K and V into shared memory ahead of their use.
 
@@ -681,10 +651,8 @@ struct KVPipeline {
     if constexpr (async) cp_async_wait<pending>();
   }
 };
-
 // --- blocks/schedule.cuh ---------------------------------------------------------------------------------------------
 // Which tile of the problem a block computes.
-
 struct TileIndex {
   int batch;
   int head;
@@ -704,12 +672,10 @@ __device__ __forceinline__ TileIndex tile_index(u32 heads, u32 batches) {
   return {static_cast<int>(batch), static_cast<int>(head - batch * heads),
           static_cast<int>(longest_first ? grid.y - 1 - block.y : block.y), batch < batches};
 }
-
 // --- blocks/softmax.cuh ----------------------------------------------------------------------------------------------
 // Online softmax (arXiv 1805.02867) over the rows a warp owns, in base 2 with the scale folded into one FMA.
 // Accumulators are in mma layout: a lane holds two rows (g and g + 8) of each 16-row tile, and the four lanes of
 // a quad share a row.
-
 template <int row_tiles>
 struct OnlineSoftmax {
   float m[row_tiles][2];  // running maximum of the raw scores; equal in a quad
@@ -820,7 +786,6 @@ struct PackedP {
 
   __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] { return fragment[inner][i]; }
 };
-
 // --- blocks/store.cuh ------------------------------------------------------------------------------------------------
 // From accumulators to global memory.
 
@@ -856,10 +821,8 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
     }
   }
 }
-
 // --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
 // LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes to where `place` has the row.
-
 template <class Place>
 __device__ __forceinline__ void store_lse(const float (&value)[2], int first_row, int rows, const Place& place) {
   const u32 lane = lane_index();
@@ -868,9 +831,7 @@ __device__ __forceinline__ void store_lse(const float (&value)[2], int first_row
     if (lane % 4 == 0 && row < rows) store_global(place(row), value[h]);
   }
 }
-
 // --- prefill_sm80.cu -------------------------------------------------------------------------------------------------
-
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
 constexpr int key_pairs = variant::B_c / 16;                     // 16-key pieces of a block

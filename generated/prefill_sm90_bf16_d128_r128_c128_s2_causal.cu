@@ -9,7 +9,6 @@
 //
 // A block stays on its multiprocessor and computes tile after tile of B_r rows. One thread of the first warpgroup
 // fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
-
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameters of kernels that leave Q, K, V and O to the copy engine; plain C, under params.h's ATTUNE_PARAMS_ABI.
 
@@ -37,10 +36,8 @@ struct AttuneTensorPrefillParams {
   int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
   const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k;
 };
-
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
-
 using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
@@ -50,7 +47,6 @@ enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
-
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;       // storage type of Q, K, V and O
@@ -65,13 +61,10 @@ constexpr bool causal = true;              // query i sees keys j <= i + seqlen_
 constexpr int gqa_ratio = 0;               // any: heads of Q per head of K and V; any: taken from the launch
 constexpr int rescale_bound = 0;           // log2 by which a row's maximum may grow before O and l are rescaled
 }  // namespace variant
-
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
@@ -102,11 +95,9 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
-
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
@@ -124,7 +115,6 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __s
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-
 // --- ptx/tensor_copy.cuh ---------------------------------------------------------------------------------------------
 // Copies of boxes of a tensor by the copy engine (PTX ISA, "cp.async.bulk.tensor"). One thread asks for a copy.
 
@@ -158,7 +148,6 @@ __device__ __forceinline__ void wait_boxes_read() { asm volatile("cp.async.bulk.
 
 // What this thread stored in shared memory is seen by copies asked for behind a later barrier.
 __device__ __forceinline__ void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // --- ptx/warpgroup.cuh -----------------------------------------------------------------------------------------------
 // What warpgroups share: barriers besides the block's (PTX ISA, "barrier") and registers ("setmaxnreg").
 
@@ -183,20 +172,17 @@ template <u32 registers>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
-
 // --- ptx/wgmma_shapes.cuh --------------------------------------------------------------------------------------------
 // The products of the variant, S and O: D = A * B, or D += A * B. D is 64 x n in float, of which a lane holds, for each
 // eight columns, two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter
 // of the lane index). A, 64 x 16, is in registers like mma.sync's fragments or, as B, 16 x n, in shared memory at a
 // descriptor. Both are read until wgmma_wait says that the group is done, and D may not be touched before. In shared
 // memory the inner dimension is contiguous ("K-major"), of a transposed B the other one ("MN-major").
-
 #define ATTUNE_TILE(i) "+f"(D[i][0]), "+f"(D[i][1]), "+f"(D[i][2]), "+f"(D[i][3])
 #define ATTUNE_TILES(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1), ATTUNE_TILE(i + 2), ATTUNE_TILE(i + 3)
 
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accumulate) {
-  static_assert(dtype == Dtype::bf16);
   asm volatile(
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
@@ -209,7 +195,6 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accu
 
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 B, bool accumulate) {
-  static_assert(dtype == Dtype::bf16);
   asm volatile(
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %69, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
@@ -219,7 +204,6 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 
       : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
       : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
-
 // --- ptx/wgmma.cuh ---------------------------------------------------------------------------------------------------
 // Products of a warpgroup, under way while it goes on (PTX ISA, "wgmma"), and what becomes of them ("stmatrix"). All
 // four warps call each function alike.
@@ -258,12 +242,10 @@ __device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]
                "r"(word[1]), "r"(word[2]), "r"(word[3])
                : "memory");
 }
-
 // --- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
 // Barriers in shared memory that count bytes too (PTX ISA, "mbarrier"). A phase is over when every expected arrival has
 // come and every expected byte has landed; the next one begins at once. Who waits names the phase by its parity: a
 // fresh barrier is in phase 0, so that waiting for parity 1 returns at once.
-
 [[maybe_unused]] constexpr u32 mbarrier_bytes = 8;
 
 // One thread; `address` 8-byte aligned. The others know it behind mbarrier_init_fence() and a block barrier.
@@ -294,7 +276,6 @@ __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
       "r"(parity)
       : "memory");
 }
-
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -307,9 +288,7 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-
 #endif  // ATTUNE_EMULATOR
-
 // --- blocks/lazy_softmax.cuh -----------------------------------------------------------------------------------------
 // Online softmax (arXiv 1805.02867) of 16 rows a warp, in base 2, whose rescaling waits until it matters.
 // Accumulators are in wgmma's layout: a lane holds two rows (g and g + 8); the four lanes of a quad share them.
@@ -383,10 +362,8 @@ struct LazySoftmax {
     }
   }
 };
-
 // --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
 // Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
-
 struct Mask {
   int seqlen_k;
   int diagonal;  // seqlen_k - seqlen_q
@@ -418,10 +395,8 @@ __device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[colu
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
 }
-
 // --- blocks/panels.cuh -----------------------------------------------------------------------------------------------
 // A tile as the copy engine leaves it and wgmma reads it: panels of 64 columns side by side, 128 bytes a row, swizzled.
-
 template <int rows, int columns>
 struct Panels {
   static constexpr int width = 64;  // columns of a panel
@@ -501,12 +476,10 @@ struct OutputStage {
     if (thread_index() % warpgroup_size == 0) wait_boxes_read();
   }
 };
-
 // --- blocks/ring.cuh -------------------------------------------------------------------------------------------------
 // Tiles in shared memory that one producer thread fetches through the copy engine and consumer warps read, in turn.
 // Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
 // empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
-
 template <class Tile, int stages, int readers>
 struct Ring {
   static constexpr u32 bytes = stages * Tile::bytes;
@@ -562,10 +535,8 @@ struct Ring {
   __device__ __forceinline__ u32 full() const { return barriers + stage * mbarrier_bytes; }
   __device__ __forceinline__ u32 empty() const { return barriers + (stages + stage) * mbarrier_bytes; }
 };
-
 // --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
 // LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes to where `place` has the row.
-
 template <class Place>
 __device__ __forceinline__ void store_lse(const float (&value)[2], int first_row, int rows, const Place& place) {
   const u32 lane = lane_index();
@@ -574,10 +545,8 @@ __device__ __forceinline__ void store_lse(const float (&value)[2], int first_row
     if (lane % 4 == 0 && row < rows) store_global(place(row), value[h]);
   }
 }
-
 // --- blocks/tile_order.cuh -------------------------------------------------------------------------------------------
 // Which tiles a block computes that stays for many, one after the other.
-
 struct QueryTile {
   int batch;
   int head;
@@ -650,12 +619,10 @@ struct TileOrder {
     return blocks > 0 ? blocks : 1;
   }
 };
-
 // --- blocks/turns.cuh ------------------------------------------------------------------------------------------------
 // Consumer warpgroups that issue their products one after the other, so that one's softmax runs beside the other's
 // products (FlashAttention-3, arXiv 2407.08608, "ping-pong"). Warpgroup i waits at barrier 1 + i, which the one before
 // it opens. Every warpgroup takes the same number of turns.
-
 template <int warpgroups>
 struct Turns {
   static constexpr u32 threads = 2 * warpgroup_size;  // those that wait and those that open
@@ -668,7 +635,6 @@ struct Turns {
   }
 
   __device__ __forceinline__ void take() const { named_barrier_wait(1 + warpgroup, threads); }
-
   __device__ __forceinline__ void pass() const { named_barrier_announce(1 + (warpgroup + 1) % warpgroups, threads); }
 
   // The last turn that was passed on is taken, so that no barrier is left half full.
@@ -676,12 +642,10 @@ struct Turns {
     if (warpgroup == 0) named_barrier_wait(1, threads);
   }
 };
-
 // --- blocks/update_in_halves.cuh -------------------------------------------------------------------------------------
 // P = 2^(scale * S - m) of one block in two halves: while the exponentials of a lane's first row are under way the
 // maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A of
 // wgmma: two neighbouring accumulator tiles are a fragment. `between` is called before, with the first row's sum.
-
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {
@@ -721,7 +685,6 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 #pragma unroll
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }
-
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
 // visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
 // S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
@@ -729,10 +692,10 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 // For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
 // function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind other warpgroups'
 // products: prefill_sm90.md.
-
 using Params = AttuneTensorPrefillParams;
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
-constexpr int rows = 64;  // of a warpgroup: wgmma's
+constexpr int rows = 64;                                       // of a warpgroup: wgmma's
+constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
 constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
@@ -757,7 +720,7 @@ __device__ __forceinline__ int kv_head(const Params& params, const QueryTile& ti
 using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
 
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
-constexpr bool may_skip = variant::causal && consumers > 1;
+constexpr bool may_skip = consumers > 1;
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of Q, K and V, parts of O, barriers.
 struct Shared {
@@ -800,8 +763,6 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
   load_previous_V();
 }
 
-constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
-
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
                                             const VTile& v, bool accumulate) {
@@ -840,8 +801,8 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   Order order(params);
   QueryTile tile{};
   bool skips_last = false;
-  // Goes to the next tile. A last block beyond this warpgroup's rows is only released, with a turn, to stay in step.
-  const auto begin_tile = [&] {
+  // A last block beyond this warpgroup's rows is only released, with a turn, so that warpgroups stay in step.
+  const auto begin_tile = [&] {  // the block that it begins with
     shared.q.wait();
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;

@@ -10,17 +10,13 @@
 //
 // Memory limits it: 16 bytes a thread of K and of V, neighbours beside each other, each element read and written once
 // (a key's halves that are rotated against each other are read twice, the second time from L1).
-
 // --- rotary.h --------------------------------------------------------------------------------------------------------
 // Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
-
 enum class Rotary { none, interleaved, halves };
-
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-
 #define ATTUNE_PARAMS_ABI 5
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
@@ -68,7 +64,6 @@ struct AttunePrefillParams {
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
 };
-
 // --- store_params.h --------------------------------------------------------------------------------------------------
 // The parameter blocks of the kernels that write a cache of keys and values and that merge two results; plain C like
 // params.h, and part of the same ATTUNE_PARAMS_ABI.
@@ -110,10 +105,8 @@ struct AttuneMergeParams {
   int heads;
   int head_dim;
 };
-
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
-
 using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
@@ -123,19 +116,15 @@ enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
 [[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
-
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
 constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
-
 // Instructions. On the CPU these functions have other bodies, given before this file.
 #ifndef ATTUNE_EMULATOR
-
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-
 __device__ __forceinline__ int load_global_int(const int* pointer) {
   int value;
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
@@ -181,7 +170,6 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
-
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
@@ -228,11 +216,9 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
                "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
                : "memory");
 }
-
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
-
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
@@ -250,10 +236,8 @@ __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __s
 
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
@@ -284,7 +268,6 @@ __device__ __forceinline__ u32 pack(float low, float high) {
 
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
-
 // --- ptx/unpack.cuh --------------------------------------------------------------------------------------------------
 // 16-bit elements as floats (PTX ISA, "cvt").
 
@@ -300,7 +283,6 @@ template <Dtype dtype>
 __device__ __forceinline__ float unpack_high(u32 word) {
   return unpack_low<dtype>(word >> 16);
 }
-
 // --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
 // Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
 // begin before the first has ended. Before compute capability 9.0 it never does.
@@ -318,9 +300,7 @@ __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-
 #endif  // ATTUNE_EMULATOR
-
 // --- blocks/cache_slot.cuh -------------------------------------------------------------------------------------------
 // Where in a cache a new token belongs, and which position it has.
 
@@ -363,10 +343,8 @@ __device__ __forceinline__ i64 position_of(const AttuneStoreParams& params, int 
   if (params.positions == nullptr) return keys_before(params, batch) + token;
   return load_global_int(params.positions + static_cast<i64>(batch) * params.tokens + token);
 }
-
 // --- blocks/chunks.cuh -----------------------------------------------------------------------------------------------
 // A tensor as chunks of 16 bytes, one a thread.
-
 constexpr int element_bytes = chunk_bytes / chunk;
 
 // The chunk of a batch x rows x heads x head_dim tensor that this thread has, column by column, head by head.
@@ -403,7 +381,6 @@ struct ChunkIndex {
            (batch * tensor.stride_batch + row * tensor.stride_seq + head * tensor.stride_head + column) * element_bytes;
   }
 };
-
 // --- blocks/rotation.cuh ---------------------------------------------------------------------------------------------
 // Rotary position embedding of two elements: pairs of a row's columns are turned by angles that depend on the row's
 // position. Neighbouring columns make a pair (interleaved, as GPT-J has it), or columns rotary_dim / 2 apart (halves,
@@ -419,7 +396,6 @@ __device__ __forceinline__ u32 turn_half(u32 elements, u32 partners, bool upper,
                      sign * unpack_high<dtype>(partners) * unpack_high<dtype>(sines);
   return pack<dtype>(low, high);
 }
-
 // --- blocks/rotary.cuh -----------------------------------------------------------------------------------------------
 // Rotary position embedding of eight elements.
 
@@ -448,9 +424,7 @@ __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int co
     elements.word[i] = turn_half<dtype>(elements.word[i], partner.word[i], upper, c.word[i], s.word[i]);
   }
 }
-
 // --- store_kv.cu -----------------------------------------------------------------------------------------------------
-
 constexpr int threads = variant::warps * warp_size;
 
 extern "C" __global__ void __launch_bounds__(threads) store_kv_bf16_w4_rotary_halves(const __grid_constant__ AttuneStoreParams params) {

@@ -156,9 +156,35 @@ std::optional<Refusal> tile_list_rule(const Variant& v) {
                                   : "without the causal mask all tiles take the same time; tile_list: false"};
 }
 
-constexpr auto rules =
-    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule,
-                         Q_stages_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule});
+/// Whether all of Q's columns are read alike.
+bool reads_Q_alike(const Variant& v) { return v.Q_columns_in_registers == 0 || v.Q_columns_in_registers == v.head_dim; }
+
+std::optional<Refusal> stream_k_rule(const Variant& v) {
+  if (v.stream_k == 0) return std::nullopt;
+  if (v.causal != 0 || v.window != 0 || v.ragged != 0) {
+    return Refusal{"stream_k",
+                   "the keys of a tile are shared out by their number, which is the same for all tiles only without a "
+                   "mask and in sequences of one length; stream_k: false"};
+  }
+  if (v.Q_stages != 1) {
+    return Refusal{"Q_stages",
+                   fmt::format("with {} stages of Q a tile begins beside the end of the last one, and stream_k goes on "
+                               "with a tile at its beginning; Q_stages: 1, or stream_k: false",
+                               v.Q_stages)};
+  }
+  // What limits it here is the length that an emitted source may have, 999 lines.
+  if (v.softcap != 0) return Refusal{"stream_k", "no source has both softcap and stream_k; stream_k: false"};
+  if (!reads_Q_alike(v)) {
+    return Refusal{
+        "stream_k",
+        "no source has a part of Q in registers and stream_k; stream_k: false, or Q_columns_in_registers: 0"};
+  }
+  return std::nullopt;
+}
+
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule,
+                                            Q_columns_in_registers_rule, Q_stages_rule, ping_pong_rule, pack_gqa_rule,
+                                            ragged_rule, window_rule, tile_list_rule, stream_k_rule});
 
 constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
 
@@ -204,6 +230,8 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.Q_columns_in_registers = tile.Q_columns_in_registers;
   variant.ping_pong = tile.ping_pong ? 1 : 0;
   variant.softmax_in_halves = tile.softmax_in_halves ? 1 : 0;
+  variant.stream_k = 1;
+  if (stream_k_rule(variant)) variant.stream_k = 0;
 }
 
 }  // namespace

@@ -30,19 +30,29 @@ Layer layer_of(std::string_view path) {
   return path.find('/') == std::string_view::npos ? Layer::root : Layer::ptx;
 }
 
-/// Collects lines and keeps the text free of trailing blanks and of runs of empty lines.
+/// Collects lines and keeps the text free of trailing blanks, of runs of empty lines and of those around the head of a
+/// section, its first comment, unless another comment follows.
 class Text {
  public:
   void line(std::string_view text) {
     const std::size_t end = text.find_last_not_of(" \t\r");
     text = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
-    if (text.empty() && (text_.empty() || text_.ends_with("\n\n"))) return;
+    if (text.empty() && (text_.empty() || text_.ends_with("\n\n") || in_head_)) {
+      head_ends_ = in_head_;
+      return;
+    }
+    const bool is_comment = text.starts_with("//");
+    if (head_ends_ && is_comment) text_ += '\n';
+    in_head_ = in_head_ && is_comment && !head_ends_;
+    head_ends_ = false;
     text_ += text;
     text_ += '\n';
   }
 
   void section(std::string_view title) {
-    line("");
+    if (text_.ends_with("\n\n")) text_.pop_back();
+    in_head_ = true;
+    head_ends_ = false;
     const std::string head = fmt::format("// --- {} ", title);
     line(head + std::string(line_width - std::min(line_width, head.size()), '-'));
   }
@@ -54,6 +64,8 @@ class Text {
 
  private:
   std::string text_;
+  bool in_head_ = false;
+  bool head_ends_ = false;  ///< behind it an empty line was left out
 };
 
 /// A file and which of its lines the variant's source has.
@@ -264,11 +276,9 @@ class Emitter {
     for (std::size_t i = 0; i < kernel.header_lines(); ++i) text.line(lines[i]);
     layer(text, Layer::root);
     constants(text);
-    text.line("");
     text.line("// Instructions. On the CPU these functions have other bodies, given before this file.");
     text.line("#ifndef ATTUNE_EMULATOR");
     layer(text, Layer::ptx);
-    text.line("");
     text.line("#endif  // ATTUNE_EMULATOR");
     layer(text, Layer::blocks);
     text.section(fmt::format("{}.cu", family_.name));

@@ -39,7 +39,7 @@ struct Spec {
 /// Limits that keep a hostile file from costing more than a message.
 inline constexpr std::size_t max_spec_bytes = 1 << 20;
 inline constexpr int max_spec_depth = 16;
-inline constexpr std::size_t max_variants = 16384;
+inline constexpr std::size_t max_variants = 32768;
 
 /// Parses spec text. `file` is used in messages and for the spec's name. Reports every problem.
 Result<Spec> parse_spec(std::string_view text, const std::string& file);

@@ -87,6 +87,8 @@ constexpr std::array field_table{
             "a lane finds the maximum of its second row beside the exponentials of its first"),
     boolean("tile_list", &Variant::tile_list, "list",
             "each block's tiles come with the launch, given to whoever would be free first, else by rounds"),
+    boolean("stream_k", &Variant::stream_k, "streamk",
+            "blocks share the keys of the last tiles, where rounds of whole tiles do not come out even"),
 };
 
 constexpr std::array prefill_sm80_keys{"dtype"sv,
@@ -129,7 +131,8 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "ping_pong"sv,
                                        "rescale_bound"sv,
                                        "softmax_in_halves"sv,
-                                       "tile_list"sv};
+                                       "tile_list"sv,
+                                       "stream_k"sv};
 
 constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
                                       "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv, "ragged"sv};

@@ -67,6 +67,7 @@ struct Variant {
   int rescale_bound = 0;
   int softmax_in_halves = 1;
   int tile_list = 0;
+  int stream_k = 0;
 
   auto operator<=>(const Variant&) const = default;
 

@@ -89,7 +89,6 @@ std::string function(int n, const Variant& variant, const OperandA& A) {
       R"(
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {parameter}, u64 B, bool accumulate) {{
-  static_assert(dtype == {dtype});
   asm volatile(
       "{{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %{accumulate}, 0;\n"
       "{operands}"

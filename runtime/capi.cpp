@@ -238,6 +238,15 @@ attune_status attune_prepare_all(attune_registry* registry, const attune_prepare
   });
 }
 
+attune_status attune_prefill_workspace(attune_registry* registry, const attune_prefill_args* args, size_t* bytes) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    require(bytes, "bytes");
+    *bytes = registry->registry.prefill_workspace(*args);
+  });
+}
+
 attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args) {
   return guarded([&] {
     require(registry, "registry");

@@ -35,6 +35,7 @@ constexpr bool ping_pong = true;
 constexpr int rescale_bound = 0;
 constexpr bool softmax_in_halves = true;
 constexpr bool tile_list = false;
+constexpr bool stream_k = false;
 }  // namespace variant
 
 #include "blocks/lazy_softmax.cuh"
@@ -63,6 +64,9 @@ constexpr bool tile_list = false;
 #if variant::pack_gqa
 #include "blocks/packed_rows.cuh"
 #endif
+#if variant::stream_k
+#include "blocks/unfinished_tile.cuh"
+#endif
 #if variant::Q_columns_in_registers != 0
 #include "ptx/ldmatrix.cuh"
 #endif
@@ -73,14 +77,20 @@ constexpr bool tile_list = false;
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
 
+#if variant::stream_k
+#include "shared_tiles.h"
+using Params = AttuneSharedPrefillParams;
+#else
 #if variant::tile_list
 #include "tile_list.h"
 using Params = AttuneListedPrefillParams;
 #else
 using Params = AttuneTensorPrefillParams;
 #endif
+#endif
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
-constexpr int rows = 64;  // of a warpgroup: wgmma's
+constexpr int rows = 64;                                       // of a warpgroup: wgmma's
+constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
 constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
@@ -96,6 +106,9 @@ using VRing = Ring<VTile, variant::stages, consumers * 4>;
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
 using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
+#if variant::stream_k
+using Unfinished = UnfinishedTile<O_columns, consumers * 4, Softmax>;
+#endif
 // How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
 #if variant::pack_gqa
 using KeyMask = PackedMask<variant::gqa_ratio>;
@@ -118,9 +131,11 @@ using Order = RaggedOrder<KeyMask, tile_heads, variant::causal, variant::B_r, va
 using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
 #endif
 
+#if variant::causal
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
-constexpr bool may_skip = variant::causal && consumers > 1;
+constexpr bool may_skip = consumers > 1;
 
+#endif
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of Q, K and V, parts of O, barriers.
 struct Shared {
   QRing q;
@@ -195,8 +210,6 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 #endif
 }
 
-constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
-
 // O = P V or O += P V, under way.
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
                                             const VTile& v, bool accumulate) {
@@ -260,6 +273,9 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   const KeyMask mask{params.seqlen_k, params.seqlen_k - params.seqlen_q};
 #endif
 #endif
+#if variant::stream_k
+  const Unfinished unfinished{params, warp_index() - 4};
+#endif
   const Turns<consumers> turns{warpgroup};
 #if variant::ragged
   ToldOrder<Order, QRing> order{params, shared.q, shared.slots()};
@@ -270,9 +286,11 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #if variant::Q_columns_in_registers != 0
   u32 Q[Q_steps][4];  // this warp's rows
 #endif
+#if variant::causal
   bool skips_last = false;
-  // Goes to the next tile. A last block beyond this warpgroup's rows is only released, with a turn, to stay in step.
-  const auto begin_tile = [&] {
+  // A last block beyond this warpgroup's rows is only released, with a turn, so that warpgroups stay in step.
+#endif
+  const auto begin_tile = [&] {  // the block that it begins with
 #if !variant::ragged
     shared.q.wait();
 #endif
@@ -286,12 +304,16 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #if variant::Q_columns_in_registers == variant::head_dim
     shared.q.release();
 #endif
+#if variant::causal
     skips_last = may_skip && order.blocks_of(tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1) < tile.blocks;
     if (!skips_last) return tile.blocks - 1;
     shared.k.skip();
     turns.take();
     turns.pass();
     return tile.blocks - 2;
+#else
+    return tile.blocks - 1;
+#endif
   };
   // S = Q K^T for this warpgroup's rows, under way.
   const auto multiply_QK = [&](float(&S)[variant::B_c / 8][4]) {
@@ -341,6 +363,9 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   };
 
   turns.begin();
+#if variant::stream_k
+  bool left = false;  // the tile before, to the next thread block
+#endif
 #if variant::Q_stages == 1
   while (order.next(tile)) {
 #else
@@ -350,16 +375,29 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     softmax.restart();
     float O[O_columns / 8][4];
     u32 P[variant::B_c / 16][4];
+#if variant::stream_k
+    bool accumulate = tile.begun;
+#else
     bool accumulate = false;
+#endif
     int j = begin_tile();
     {
       float S[variant::B_c / 8][4];
       shared.k.wait();
       multiply_QK(S);
+#if variant::stream_k
+      if (tile.begun) unfinished.take(O, softmax);
+#endif
+#if variant::causal
       if (skips_last) shared.v.skip();
+#endif
       wgmma_wait<0>();
       take_S(S, j);
       update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
+#if variant::stream_k
+      if (left) unfinished.say_so();
+      if (tile.begun) softmax.rescale(O);
+#endif
     }
 
 #pragma unroll 1
@@ -407,7 +445,9 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #else
       accumulate = !ends_tile;
       if (ends_tile) {
+#if variant::causal
         if (skips_last) shared.v.skip();
+#endif
         store(params, output, ended, warpgroup, O, ended_softmax);
         warp_barrier();  // or the loop goes on as if lanes had parted
       } else {
@@ -428,7 +468,17 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     shared.v.release();
     shared.v.next();
 #endif
+#if variant::stream_k
+    left = tile.first_block != 0;
+    if (left) {
+      unfinished.leave(O, softmax);
+    } else {
+      store(params, output, tile, warpgroup, O, softmax);
+    }
+    warp_barrier();  // or the loop goes on as if lanes had parted
+#else
     store(params, output, tile, warpgroup, O, softmax);
+#endif
 #if variant::ragged
     warp_barrier();  // or the loop goes on as if lanes had parted
 #endif

@@ -15,6 +15,8 @@
 namespace attune {
 namespace {
 
+constexpr std::size_t workspace_alignment = 16;
+
 /// Of attune_prefill_args before V had a head_dim of its own.
 constexpr std::size_t oldest_args_size = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
 
@@ -27,6 +29,11 @@ bool has_features(const attune_prefill_args& args) {
 bool has_pages(const attune_prefill_args& args) {
   return args.struct_size >= offsetof(attune_prefill_args, page_size) + sizeof(args.page_size) &&
          (args.block_table != nullptr || args.page_size != 0);
+}
+
+/// Whether the caller knows of the fields behind page_size.
+bool has_workspace(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, workspace_bytes) + sizeof(args.workspace_bytes);
 }
 
 void add_features(Problem& problem, const attune_prefill_args& args) {
@@ -90,6 +97,7 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   check_tensor(found, "v", args.v, keys, problem.head_dim_of_v(), Access::read);
   check_tensor(found, "o", args.o, queries, problem.head_dim_of_v(), Access::write);
   check_alignment(found, "lse", args.lse, alignof(float));
+  if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, workspace_alignment);
   if (problem.ragged) {
     check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
     if (!problem.paged) check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
@@ -127,7 +135,10 @@ int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound,
 
 }  // namespace
 
-Problem check_arguments(const attune_prefill_args& args) {
+namespace {
+
+/// What the shapes of a call say, its pointers and strides apart.
+Problem read_problem(std::vector<std::string>& found, const attune_prefill_args& args) {
   if (args.struct_size < oldest_args_size) {
     throw Error(
         ATTUNE_INVALID_ARGUMENT,
@@ -145,12 +156,32 @@ Problem check_arguments(const attune_prefill_args& args) {
                   .head_dim_v = has_head_dim_v && args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
                   .causal = args.causal != 0};
   if (has_features(args)) add_features(problem, args);
-  std::vector<std::string> found = problems_of(problem);
+  found = problems_of(problem);
+  return problem;
+}
+
+void require_none(const std::vector<std::string>& found) {
+  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+}
+
+}  // namespace
+
+Problem check_shapes(const attune_prefill_args& args) {
+  std::vector<std::string> found;
+  Problem problem = read_problem(found, args);
+  require_none(found);
+  problem.set_window(problem.window_left, problem.window_right);
+  return problem;
+}
+
+Problem check_arguments(const attune_prefill_args& args) {
+  std::vector<std::string> found;
+  Problem problem = read_problem(found, args);
   const bool shapes_ok = found.empty();
   check_scalars(found, args);
   if (has_features(args)) check_ragged(found, args);
   if (shapes_ok) check_memory(found, args, problem);
-  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+  require_none(found);
   problem.set_window(problem.window_left, problem.window_right);
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
@@ -163,6 +194,11 @@ Problem check_arguments(const attune_prefill_args& args) {
 
 bool is_empty(const Problem& problem) {
   return problem.batch == 0 || problem.seqlen_q == 0 || problem.stored_rows() == 0;
+}
+
+Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch) {
+  if (!has_workspace(args)) return {};
+  return {.data = args.workspace, .bytes = args.workspace_bytes, .launch = launch};
 }
 
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {

@@ -1,9 +1,11 @@
 // From what a caller passed to a Problem, with every mistake named before anything is launched.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 
 #include "attune/attune.h"
+#include "runtime/gpu/tensor_params.hpp"
 #include "runtime/problem/problem.hpp"
 #include "templates/params.h"
 
@@ -18,6 +20,9 @@ int raw(const Enum& value) {
   return result;
 }
 
+/// Checks what a call's shapes say, without its pointers, strides and scale. Throws like check_arguments().
+Problem check_shapes(const attune_prefill_args& args);
+
 /// Checks everything about a call that needs no GPU: struct size, counts, scale, pointers, strides, and that
 /// no offset overflows. Throws Error{ATTUNE_INVALID_ARGUMENT} with one line for each mistake: field, value,
 /// accepted range. Allocates nothing when there is none.
@@ -25,6 +30,9 @@ Problem check_arguments(const attune_prefill_args& args);
 
 /// Whether there is no row to compute, so that nothing has to be launched.
 bool is_empty(const Problem& problem);
+
+/// The workspace of a checked call, for the launch of this number.
+Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch);
 
 /// The parameter block of a checked call.
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem);

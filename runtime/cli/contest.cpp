@@ -26,7 +26,10 @@ void Contest::open(const Problem& problem, std::uint64_t seed) {
   const HostInputs inputs(problem, seed);
   const std::size_t copies = copies_of(DeviceProblem::bytes(problem), gpu_->device);
   for (std::size_t i = 0; i < copies; ++i) problems_.emplace_back(*gpu_, problem, inputs);
-  for (Contestant& one : contestants_) one.prefill = plan(one.kernel->variant(), problem, gpu_->device);
+  for (Contestant& one : contestants_) {
+    one.prefill = plan(one.kernel->variant(), problem, gpu_->device);
+    for (DeviceProblem& copy : problems_) copy.make_room(one.prefill.workspace_bytes);
+  }
 }
 
 void Contest::open(const DecodeProblem& problem, std::uint64_t seed) {
@@ -41,7 +44,7 @@ void Contest::open(const DecodeProblem& problem, std::uint64_t seed) {
   for (std::size_t i = 0; i < copies; ++i) trials_.emplace_back(*gpu_, trial, inputs, workspace);
 }
 
-void Contest::launch(int kernel, std::size_t copy) const {
+void Contest::launch(int kernel, std::size_t copy) {
   const Contestant& contestant = contestants_[static_cast<std::size_t>(kernel)];
   if (trials_.empty()) {
     problems_[copy].launch(*contestant.kernel, contestant.prefill);
@@ -67,7 +70,7 @@ std::vector<double> Contest::time(std::span<const int> order) {
   return seconds;
 }
 
-Outputs Contest::result_of(int kernel) const {
+Outputs Contest::result_of(int kernel) {
   if (trials_.empty()) {
     problems_.front().poison();
   } else {

@@ -27,7 +27,7 @@ class Contest {
   std::vector<double> time(std::span<const int> order);
 
   /// What one launch of a kernel leaves in poisoned outputs.
-  [[nodiscard]] Outputs result_of(int kernel) const;
+  [[nodiscard]] Outputs result_of(int kernel);
 
  private:
   /// A kernel and how it is launched.
@@ -39,7 +39,7 @@ class Contest {
 
   void open(const Problem& problem, std::uint64_t seed);
   void open(const DecodeProblem& problem, std::uint64_t seed);
-  void launch(int kernel, std::size_t copy) const;
+  void launch(int kernel, std::size_t copy);
 
   const Gpu* gpu_;
   const LoadedKernel* merge_;

@@ -1,11 +1,13 @@
 #include "runtime/cli/gpu.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/arguments/arguments.hpp"
 #include "runtime/gpu/launch.hpp"
+#include "runtime/random.hpp"
 
 namespace attune::cli {
 DeviceBuffer::DeviceBuffer(const Driver& driver, std::size_t bytes)
@@ -69,12 +71,21 @@ void DeviceProblem::poison() const {
   lse_.upload(poisoned.lse);
 }
 
-void DeviceProblem::launch(const LoadedKernel& kernel) const {
+void DeviceProblem::make_room(std::size_t workspace_bytes) {
+  if (workspace_bytes <= workspace_bytes_) return;
+  gpu_->driver.synchronize();
+  workspace_.emplace(gpu_->driver, workspace_bytes);
+  workspace_->upload(std::vector<float>(workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN()));
+  workspace_bytes_ = workspace_bytes;
+}
+
+void DeviceProblem::launch(const LoadedKernel& kernel) {
   launch(kernel, plan(kernel.variant(), problem_, gpu_->device));
 }
 
-void DeviceProblem::launch(const LoadedKernel& kernel, const Plan& launch_plan) const {
+void DeviceProblem::launch(const LoadedKernel& kernel, const Plan& launch_plan) {
   if (launch_plan.grid.blocks() == 0) return;
+  make_room(launch_plan.workspace_bytes);
   const attune_prefill_args args =
       contiguous_args(problem_, {.q = q_.data(),
                                  .k = k_.data(),
@@ -85,7 +96,9 @@ void DeviceProblem::launch(const LoadedKernel& kernel, const Plan& launch_plan) 
                                  .cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k_.data()),
                                  .seqused_k = static_cast<const std::int32_t*>(seqused_k_.data()),
                                  .block_table = static_cast<const std::int32_t*>(block_table_.data())});
-  attune::launch(gpu_->driver, kernel.handle(), launch_plan, make_params(args, problem_), nullptr);
+  const Workspace workspace{
+      .data = workspace_ ? workspace_->data() : nullptr, .bytes = workspace_bytes_, .launch = Random(++launches_)()};
+  attune::launch(gpu_->driver, kernel.handle(), launch_plan, make_params(args, problem_), workspace, nullptr);
 }
 
 Outputs DeviceProblem::fetch() const {

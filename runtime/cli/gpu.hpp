@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +76,7 @@ class LoadedKernel {
 };
 
 /// Q, K, V, O and LSE of one problem in device memory, batch x seqlen x heads x head_dim. O and LSE start poisoned
-/// and end in guards that no kernel may touch.
+/// and end in guards that no kernel may touch; so does the workspace start.
 class DeviceProblem {
  public:
   DeviceProblem(const Gpu& gpu, const Problem& problem, const HostInputs& inputs);
@@ -83,11 +84,14 @@ class DeviceProblem {
   /// Overwrites O, LSE and their guards with NaN.
   void poison() const;
 
+  /// Makes room for a workspace of so many bytes, where there is less; launches do as they need it.
+  void make_room(std::size_t workspace_bytes);
+
   /// Queues one launch on the default stream; nothing when the problem has no rows.
-  void launch(const LoadedKernel& kernel) const;
+  void launch(const LoadedKernel& kernel);
 
   /// The same with a plan that was made before, for this kernel and problem.
-  void launch(const LoadedKernel& kernel, const Plan& launch_plan) const;
+  void launch(const LoadedKernel& kernel, const Plan& launch_plan);
 
   /// Waits for the GPU and fetches O and LSE.
   [[nodiscard]] Outputs fetch() const;
@@ -107,6 +111,9 @@ class DeviceProblem {
   DeviceBuffer cu_seqlens_k_;
   DeviceBuffer seqused_k_;
   DeviceBuffer block_table_;
+  std::optional<DeviceBuffer> workspace_;
+  std::size_t workspace_bytes_ = 0;
+  std::uint64_t launches_ = 0;
 };
 
 }  // namespace attune::cli

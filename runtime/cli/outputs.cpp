@@ -57,6 +57,8 @@ attune_prefill_args contiguous_args(const Problem& problem, const Operands& oper
       .table_width = problem.table_width,
       .pages = problem.pages,
       .page_size = problem.page_size,
+      .workspace = nullptr,
+      .workspace_bytes = 0,
   };
 }
 

@@ -95,7 +95,7 @@ std::string GpuBench::check(const Variant& variant) {
   } else {
     for (const Problem& problem : small_problems(variant)) {
       const KnownProblem& known = lab_->known(problem);
-      const DeviceProblem& on_device = small_.try_emplace(problem.text(), gpu_, problem, known.inputs).first->second;
+      DeviceProblem& on_device = small_.try_emplace(problem.text(), gpu_, problem, known.inputs).first->second;
       on_device.poison();
       on_device.launch(kernel);
       add_outcome(verdict, problem.text(), problem, {.outputs = on_device.fetch(), .fault = {}},

@@ -63,7 +63,7 @@ Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& p
   const LoadedKernel kernel(gpu, built.compiled.image, built.source->variant, built.source->name);
   return try_kernel(*built.source, kernel.variant(), gpu.device, problems, seed,
                     [&](const Problem& problem, HostInputs& inputs) {
-                      const DeviceProblem on_device(gpu, problem, inputs);
+                      DeviceProblem on_device(gpu, problem, inputs);
                       on_device.launch(kernel);
                       return Outcome{.outputs = on_device.fetch(), .fault = {}};
                     });

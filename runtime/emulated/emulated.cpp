@@ -65,19 +65,42 @@ std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const 
   return buffers;
 }
 
+namespace {
+
+constexpr std::uint64_t any_launch = 0x9e3779b97f4a7c15U;
+
+}  // namespace
+
 EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& problem, const Plan& plan)
-    : tensor_maps_(family_of(plan.variant).tensor_maps) {
-  params_ = make_params(args, problem);
-  if (!tensor_maps_) return;
+    : params_(make_params(args, problem)), used_(&params_) {
+  if (!family_of(plan.variant).tensor_maps) return;
   const auto encode = [](const TensorDescription& tensor) {
     return emulator::emulated_map(
         {.base = tensor.base, .extents = tensor.extents, .strides = tensor.strides, .box = tensor.box});
   };
-  tensor_params_ = {make_tensor_params(params_, plan, encode), plan.tiles == nullptr ? AttuneTileList{} : *plan.tiles};
+  const AttuneTensorPrefillParams block = make_tensor_params(params_, plan, encode);
+  if (plan.variant.stream_k != 0) {
+    shared_ = make_shared_params(block, plan, workspace_of(args, any_launch));
+    left_ = plan.sharing_warps();
+    used_ = &shared_;
+  } else {
+    listed_ = {block, plan.tiles == nullptr ? AttuneTileList{} : *plan.tiles};
+    used_ = &listed_;
+  }
 }
 
-const void* EmulatedParams::get() const {
-  return tensor_maps_ ? static_cast<const void*>(&tensor_params_) : static_cast<const void*>(&params_);
+void EmulatedParams::add_workspace(std::vector<emulator::Buffer>& buffers) const {
+  if (shared_.states == nullptr) return;
+  const auto add = [&](const char* name, void* data, int element_bytes, long long count) {
+    buffers.push_back({.name = name,
+                       .data = data,
+                       .element_bytes = element_bytes,
+                       .extents = {1, 1, 1, count},
+                       .strides = {count, count, count},
+                       .writable = true});
+  };
+  add("states", shared_.states, sizeof(float), reinterpret_cast<float*>(shared_.left) - shared_.states);
+  add("left", shared_.left, sizeof(*shared_.left), left_);
 }
 
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_prefill_args& args,
@@ -85,11 +108,13 @@ emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& var
   const Plan launch = plan(variant, problem, emulator::device());
   if (launch.grid.blocks() == 0) return {};
   const EmulatedParams params(args, problem, launch);
+  std::vector<emulator::Buffer> buffers = buffers_of(args, problem);
+  params.add_workspace(buffers);
   return kernel.run({.grid = launch.grid,
                      .threads = launch.threads,
                      .shared_bytes = launch.shared_bytes,
                      .params = params.get(),
-                     .memory = buffers_of(args, problem),
+                     .memory = std::move(buffers),
                      .seed = how.seed,
                      .jobs = how.jobs,
                      .count_banks = how.count_banks});
@@ -171,6 +196,10 @@ const EmulatedKernels::Made& EmulatedKernels::kernel_for(const AnyProblem& probl
 }
 
 void EmulatedKernels::prepare(const Problem& problem) { kernel_for(problem); }
+
+std::size_t EmulatedKernels::prefill_workspace(const Problem& problem) const {
+  return plan(choice(problem), problem, emulator::device()).workspace_bytes;
+}
 
 DecodePlan EmulatedKernels::decode_plan(const DecodeProblem& problem) {
   return plan(kernel_for(problem).variant, problem, emulator::device());

@@ -19,6 +19,7 @@
 #include "runtime/problem/problem.hpp"
 #include "runtime/problem/store_problem.hpp"
 #include "templates/params.h"
+#include "templates/shared_tiles.h"
 #include "templates/tile_list.h"
 
 namespace attune {
@@ -31,13 +32,21 @@ class EmulatedParams {
  public:
   EmulatedParams(const attune_prefill_args& args, const Problem& problem, const Plan& plan);
 
-  /// What emulator::Launch::params is; as long as this object stays where it is.
-  [[nodiscard]] const void* get() const;
+  EmulatedParams(const EmulatedParams&) = delete;
+  EmulatedParams& operator=(const EmulatedParams&) = delete;
+
+  /// What emulator::Launch::params is.
+  [[nodiscard]] const void* get() const { return used_; }
+
+  /// Adds what the launch uses of the call's workspace to what the kernel may touch.
+  void add_workspace(std::vector<emulator::Buffer>& buffers) const;
 
  private:
-  AttuneListedPrefillParams tensor_params_{};  // aligned to 64 bytes, and so the first
+  AttuneListedPrefillParams listed_{};  // aligned to 64 bytes, and so the first
+  AttuneSharedPrefillParams shared_{};
+  long long left_ = 0;  ///< words of it
   AttunePrefillParams params_{};
-  bool tensor_maps_;
+  const void* used_;  ///< one of these
 };
 
 /// How to run a call, besides what it computes.
@@ -85,6 +94,9 @@ class EmulatedKernels {
   /// The name of the kernel that serves the problem; empty before it was made.
   template <class AnyProblem>
   std::string serving(const AnyProblem& problem) const;
+
+  /// Bytes that prefill() makes use of.
+  [[nodiscard]] std::size_t prefill_workspace(const Problem& problem) const;
 
   /// The launches of a call. Throws Error.
   DecodePlan decode_plan(const DecodeProblem& problem);

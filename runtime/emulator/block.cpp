@@ -8,10 +8,11 @@
 
 namespace attune::emulator {
 
-Block::Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global)
+Block::Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global, Announcements& announcements)
     : launch_(launch),
       run_thread_(run_thread),
       global_(global),
+      announcements_(announcements),
       shared_(static_cast<std::size_t>(launch.shared_bytes)),
       copies_(static_cast<std::size_t>(launch.threads)),
       banks_(static_cast<std::size_t>(launch.threads) / warp_size),
@@ -86,6 +87,7 @@ void Block::begin(unsigned long long number) {
     thread.clock.set(thread.index, 1);
     thread.copy_agent = thread.copy_groups = 0;
     thread.box_agent = thread.box_groups = 0;
+    thread.heard.clear();
   }
   for (unsigned w = 0; w < warps_.size(); ++w) warps_[w] = {.first = w * warp_size, .ready = ~0U, .live = ~0U};
 }
@@ -192,7 +194,7 @@ Block::Thread* Block::next_thread() {
     // What lands as late as it can lands now.
     if (const auto copy = bulk_copies_.any()) {
       land(*copy);
-    } else {
+    } else if (!hear_words()) {
       report_deadlock();
     }
   }
@@ -208,7 +210,7 @@ bool Block::finished() const {
 /// No lane of the warp can go on by itself: it does what all its lanes have come to.
 void Block::settle(Warp& warp) {
   if (launch_.count_banks) banks_.close(warp.first / warp_size);
-  if (warp.live == 0 || warp.parked != Parked::no || warp.at_mbarriers != 0) return;
+  if (warp.live == 0 || warp.parked != Parked::no || warp.apart != 0) return;
   require_same_collective(warp);
   tick();
   const Collective collective = threads_[warp.first + static_cast<unsigned>(std::countr_zero(warp.live))].collective;
@@ -271,6 +273,15 @@ void Block::wake(Warp& warp) {
   }
 }
 
+/// The thread need wait no longer by itself.
+void Block::go_on(Thread& thread) {
+  Warp& warp = warps_[thread.index / warp_size];
+  const std::uint32_t lane = 1U << thread.index % warp_size;
+  thread.state = Thread::State::ready;
+  warp.ready |= lane;
+  warp.apart &= ~lane;
+}
+
 /// Whether all threads waited there. Those that have ended are not waited for.
 bool Block::release_block_barrier() {
   std::vector<Thread*> group;
@@ -318,6 +329,9 @@ std::string Block::waiting_text(const Thread& thread) {
       return fmt::format("{} for barrier {}, to which {} of {} threads have come", where, thread.operand,
                          barrier.arrived, barrier.threads);
     }
+    case Collective::await_word:
+      return fmt::format("{} for the word {:#x} at {}, which no block has announced", where, thread.word,
+                         global_.name_of_word(thread.place));
     case Collective::take_registers:
       return fmt::format("{} for {} registers of each thread, while {} are free in all", where, thread.operand,
                          registers_.free());

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/emulator/announcements.hpp"
 #include "runtime/emulator/banks.hpp"
 #include "runtime/emulator/box_stores.hpp"
 #include "runtime/emulator/bulk_copies.hpp"
@@ -33,8 +35,8 @@ using RunThread = void(Machine& machine, const void* params);
 /// The stacks, clocks and memory of a block; runs one block after another of the same launch.
 class Block final : public Machine {
  public:
-  /// `global` is shared by the blocks of the launch.
-  Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global);
+  /// `global` and `announcements` are shared by the blocks of the launch.
+  Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global, Announcements& announcements);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -52,6 +54,8 @@ class Block final : public Machine {
   void store_shared(unsigned address, const void* from, unsigned bytes, int line) override;
   void load_global(const void* pointer, void* to, unsigned bytes, int line) override;
   void store_global(void* pointer, const void* from, unsigned bytes, int line) override;
+  void announce_word(void* place, unsigned long long word, int line) override;
+  void await_word(const void* place, unsigned long long word, int line) override;
   void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) override;
   void cp_async_commit() override;
   void cp_async_wait(unsigned pending) override;
@@ -85,7 +89,7 @@ class Block final : public Machine {
 
  private:
   /// What a warp's lanes do together. The warp executes it once all its lanes have come. A thread waits for an mbarrier
-  /// by itself.
+  /// or a word by itself.
   enum class Collective {
     block_barrier,
     warp_barrier,
@@ -98,6 +102,7 @@ class Block final : public Machine {
     mma_fp16,
     mma_bf16,
     mbarrier_wait,
+    await_word,
     named_barrier_wait,
     named_barrier_announce,
     wgmma_fence,
@@ -118,10 +123,11 @@ class Block final : public Machine {
     unsigned index = 0;
     State state = State::idle;
     Clock clock;
-    std::uint32_t copy_agent = 0;   ///< 0: it has issued no copy
-    std::uint32_t copy_groups = 0;  ///< committed
-    std::uint32_t box_agent = 0;    ///< 0: it has stored no box
-    std::uint32_t box_groups = 0;   ///< committed
+    std::uint32_t copy_agent = 0;               ///< 0: it has issued no copy
+    std::uint32_t copy_groups = 0;              ///< committed
+    std::uint32_t box_agent = 0;                ///< 0: it has stored no box
+    std::uint32_t box_groups = 0;               ///< committed
+    std::map<unsigned long long, Clock> heard;  ///< of other blocks, by number
     // Where it waits, and what it brought along and gets.
     Collective collective = Collective::block_barrier;
     int line = 0;
@@ -129,6 +135,8 @@ class Block final : public Machine {
     const unsigned* source = nullptr;  ///< of stmatrix
     unsigned operand = 0;              ///< a value, a mask's partner, an address or a number
     unsigned threads = 0;              ///< of a named barrier
+    const void* place = nullptr;       ///< of a word ...
+    unsigned long long word = 0;       ///< ... and what it should be
     MmaOperands mma{};
     Wgmma wgmma{};
   };
@@ -140,7 +148,7 @@ class Block final : public Machine {
     unsigned first = 0;  ///< its first thread
     std::uint32_t ready = 0;
     std::uint32_t live = 0;
-    std::uint32_t at_mbarriers = 0;  ///< lanes
+    std::uint32_t apart = 0;  ///< lanes that wait by themselves
     Parked parked = Parked::no;
     std::uint32_t product_agent = 0;  ///< of what its wgmma read; 0: none yet
   };
@@ -180,6 +188,9 @@ class Block final : public Machine {
     return {thread.index, thread.clock.at(thread.index), line};
   }
   std::uint32_t add_agent(Agent::Kind kind, unsigned owner);
+  [[nodiscard]] Access access_of(const Thread& thread, const Epoch& epoch) const {
+    return {number_, &thread.clock, epoch, &thread.heard};
+  }
   void note_load(Thread& thread, unsigned address, unsigned bytes, int line);
   void note_store(Thread& thread, unsigned address, unsigned bytes, int line);
 
@@ -195,7 +206,9 @@ class Block final : public Machine {
   void settle(Warp& warp);
   void tick();
   bool release_block_barrier();
+  bool hear_words();
   void wake(Warp& warp);
+  void go_on(Thread& thread);
   void require_same_collective(const Warp& warp) const;
   [[nodiscard]] bool finished() const;
   [[noreturn]] void report_deadlock();
@@ -230,6 +243,7 @@ class Block final : public Machine {
   const Launch& launch_;
   RunThread* run_thread_;
   GlobalMemory& global_;
+  Announcements& announcements_;
   SharedMemory shared_;
   Copies copies_;
   BulkCopies bulk_copies_;

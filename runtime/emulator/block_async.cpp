@@ -44,7 +44,7 @@ void Block::mbarrier_wait(unsigned address, unsigned parity, int line) {
   }
   barrier.waiting.push_back(self.index);
   self.operand = address;
-  warps_[self.index / warp_size].at_mbarriers |= 1U << self.index % warp_size;
+  warps_[self.index / warp_size].apart |= 1U << self.index % warp_size;
   wait_at(Collective::mbarrier_wait, line);
   std::erase(barrier.unseen, self.index);
 }
@@ -62,10 +62,7 @@ void Block::end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int l
   for (const unsigned index : barrier.waiting) {
     Thread& waiter = threads_[index];
     learn(waiter, barrier);
-    waiter.state = Thread::State::ready;
-    Warp& warp = warps_[index / warp_size];
-    warp.ready |= 1U << index % warp_size;
-    warp.at_mbarriers &= ~(1U << index % warp_size);
+    go_on(waiter);
     barrier.seen = barrier.phase;
   }
   barrier.unseen.swap(barrier.waiting);

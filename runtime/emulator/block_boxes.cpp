@@ -37,7 +37,7 @@ void Block::load_box(unsigned address, const void* map, unsigned barrier_address
     require(self, line, shared_.note_store(swizzle_128(address + offset), piece, self.clock, epoch));
   }
   for_each_row(box, [&](const BoxRow& row) {
-    require(self, line, global_.check_loaded_row(row.elements, row.bytes, {number_, &self.clock, epoch}));
+    require(self, line, global_.check_loaded_row(row.elements, row.bytes, access_of(self, epoch)));
   });
   ++barrier.under_way;
   barrier.copied = epoch.time;
@@ -65,7 +65,7 @@ void Block::store_box(const void* map, unsigned address, const int (&at)[4], int
     for_each_piece(box, row, [&](const BoxPiece& piece) {
       require(self, line, shared_.note_load(piece.address, piece.bytes, self.clock, read));
     });
-    require(self, line, global_.check_stored_row(row.elements, row.bytes, {number_, &self.clock, write}));
+    require(self, line, global_.check_stored_row(row.elements, row.bytes, access_of(self, write)));
   });
   box_stores_.issue({.box = box, .thread = self.index, .group = read.time, .line = line});
 }

@@ -32,13 +32,13 @@ void Block::store_shared(unsigned address, const void* from, unsigned bytes, int
 
 void Block::load_global(const void* pointer, void* to, unsigned bytes, int line) {
   const Thread& self = *current_;
-  require(self, line, global_.check_load(pointer, bytes, {number_, &self.clock, epoch_of(self, line)}));
+  require(self, line, global_.check_load(pointer, bytes, access_of(self, epoch_of(self, line))));
   std::memcpy(to, pointer, bytes);
 }
 
 void Block::store_global(void* pointer, const void* from, unsigned bytes, int line) {
   const Thread& self = *current_;
-  require(self, line, global_.check_store(pointer, bytes, {number_, &self.clock, epoch_of(self, line)}));
+  require(self, line, global_.check_store(pointer, bytes, access_of(self, epoch_of(self, line))));
   std::memcpy(pointer, from, bytes);
 }
 
@@ -48,7 +48,7 @@ void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int 
   const Epoch epoch{self.copy_agent, self.copy_groups + 1, line};
   require(self, line, mbarriers_.overlap(address, bytes));
   require(self, line, shared_.note_store(address, bytes, self.clock, epoch));
-  if (pointer != nullptr) require(self, line, global_.check_load(pointer, bytes, {number_, &self.clock, epoch}));
+  if (pointer != nullptr) require(self, line, global_.check_load(pointer, bytes, access_of(self, epoch)));
   if (launch_.count_banks) banks_.note(self.index / warp_size, self.index % warp_size, line, address, bytes);
   copies_.issue(self.index, epoch.time, address, pointer, bytes);
 }
@@ -87,6 +87,8 @@ const char* Block::name_of(Collective collective) {
       return "mma";
     case Collective::mbarrier_wait:
       return "mbarrier_wait";
+    case Collective::await_word:
+      return "await_word";
     case Collective::named_barrier_wait:
       return "named_barrier_wait";
     case Collective::named_barrier_announce:

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "generator/parallel.hpp"
+#include "runtime/emulator/announcements.hpp"
 #include "runtime/emulator/block.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
@@ -40,6 +41,18 @@ void merge(std::map<int, BankSite>& into, const std::map<int, BankSite>& sites) 
     sum.ideal += site.ideal;
   }
 }
+
+/// Says that it is over, however that comes.
+class Worker {
+ public:
+  explicit Worker(Announcements& announcements) : announcements_(announcements) {}
+  ~Worker() { announcements_.leave(); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+ private:
+  Announcements& announcements_;
+};
 
 }  // namespace
 
@@ -71,8 +84,11 @@ Report Kernel::run(const Launch& launch) const {
   if (run_thread == nullptr) {
     throw Error(ATTUNE_COMPILE_ERROR, fmt::format("the host-compiled {} has no entry to run", name_));
   }
-  GlobalMemory global(launch.memory);
   const unsigned long long blocks = launch.grid.blocks();
+  const unsigned long long cores = launch.jobs > 0 ? launch.jobs : std::max(1U, std::thread::hardware_concurrency());
+  const auto workers = static_cast<int>(std::min(cores, blocks));
+  GlobalMemory global(launch.memory);
+  Announcements announcements(workers);
   constexpr unsigned long long none = std::numeric_limits<unsigned long long>::max();
   std::atomic<unsigned long long> next = 0;
   std::mutex mutex;  // guards what follows
@@ -81,10 +97,11 @@ Report Kernel::run(const Launch& launch) const {
   std::map<int, BankSite> sites;
 
   // Blocks start in order, so every one before the first fault that is seen has been run: the same fault is reported
-  // however many run side by side.
+  // however many run side by side. Those that wait for one that failed are in a deadlock once the others are over.
   std::atomic<bool> failed = false;
   const auto work = [&](long long) {
-    Block block(launch, run_thread, global);
+    const Worker worker(announcements);
+    Block block(launch, run_thread, global, announcements);
     while (!failed) {
       const unsigned long long number = next++;
       if (number >= blocks) break;
@@ -102,8 +119,6 @@ Report Kernel::run(const Launch& launch) const {
       merge(sites, block.banks().sites());
     }
   };
-  const unsigned long long cores = launch.jobs > 0 ? launch.jobs : std::max(1U, std::thread::hardware_concurrency());
-  const auto workers = static_cast<int>(std::min(cores, blocks));
   parallel_for(workers, workers, work);
   for (const auto& [line, site] : sites) report.sites.push_back(site);
   return report;

@@ -72,17 +72,29 @@ long long distance(const void* from, const void* to) {
 
 }  // namespace
 
+bool Access::knows(unsigned long long other, const Epoch& earlier) const {
+  if (other == block) return clock->knows(earlier);
+  if (heard == nullptr) return false;
+  const auto found = heard->find(other);
+  return found != heard->end() && found->second.knows(earlier);
+}
+
 struct GlobalMemory::Written {
+  static constexpr unsigned long long announced = std::numeric_limits<unsigned long long>::max();
+
   struct By {
-    unsigned long long block = 0;
+    unsigned long long block = 0;  ///< or `announced`, whoever did it
     Epoch epoch;
   };
   std::mutex mutex;
   std::vector<By> elements;
 
-  /// Blocks are not ordered with one another, and no fence orders the copy engine's accesses with others.
-  static bool ordered(const By& by, const Access& access) {
-    return by.block == access.block && access.epoch.proxy == Proxy::generic && access.clock->knows(by.epoch);
+  /// No fence orders the copy engine's accesses with others.
+  static bool read_ordered(const By& by, const Access& access) {
+    return access.epoch.proxy == Proxy::generic && access.knows(by.block, by.epoch);
+  }
+  static bool write_ordered(const By& by, const Access& access) {
+    return by.block == access.block && read_ordered(by, access);
   }
 };
 
@@ -110,9 +122,8 @@ std::optional<GlobalMemory::Place> GlobalMemory::find(const void* pointer, unsig
   return std::nullopt;
 }
 
-std::string GlobalMemory::missed(const void* pointer, unsigned bytes, bool writable) const {
-  const std::string what =
-      fmt::format("{} {} bytes at global address {}", writable ? "writes" : "reads", bytes, fmt::ptr(pointer));
+std::string GlobalMemory::missed(const char* does, const void* pointer, unsigned bytes, bool writable) const {
+  const std::string what = fmt::format("{} {} bytes at global address {}", does, bytes, fmt::ptr(pointer));
   long long nearest = std::numeric_limits<long long>::max();
   std::string where = "; the launch has no buffer";
   for (const Buffer& buffer : buffers_) {
@@ -142,13 +153,17 @@ std::optional<std::string> GlobalMemory::check_load(const void* pointer, unsigne
 std::optional<std::string> GlobalMemory::check_loaded_row(const void* pointer, unsigned bytes, const Access& access) {
   if (find(pointer, bytes, false)) return std::nullopt;
   const auto place = find(pointer, bytes, true);
-  if (!place) return missed(pointer, bytes, false);
+  if (!place) return missed("reads", pointer, bytes, false);
   const std::lock_guard lock(place->written->mutex);
   for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
     const Written::By& by = place->written->elements[place->element + i];
     if (!by.epoch.exists())
       return fmt::format("reads element {} of {}, which nothing has written", place->element + i, place->buffer->name);
-    if (!Written::ordered(by, access)) {
+    if (by.block == Written::announced) {
+      return fmt::format("reads element {} of {} as memory, where a word is announced in line {}", place->element + i,
+                         place->buffer->name, by.epoch.line);
+    }
+    if (!Written::read_ordered(by, access)) {
       return fmt::format("race: reads element {} of {}, unordered with its write in line {}", place->element + i,
                          place->buffer->name, by.epoch.line);
     }
@@ -165,17 +180,49 @@ std::optional<std::string> GlobalMemory::check_store(const void* pointer, unsign
 
 std::optional<std::string> GlobalMemory::check_stored_row(const void* pointer, unsigned bytes, const Access& access) {
   const auto place = find(pointer, bytes, true);
-  if (!place) return missed(pointer, bytes, true);
+  if (!place) return missed("writes", pointer, bytes, true);
   const std::lock_guard lock(place->written->mutex);
   for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
     Written::By& by = place->written->elements[place->element + i];
-    if (by.epoch.exists() && !Written::ordered(by, access)) {
+    if (by.block == Written::announced) {
+      return fmt::format("writes element {} of {} as memory, where a word is announced in line {}", place->element + i,
+                         place->buffer->name, by.epoch.line);
+    }
+    if (by.epoch.exists() && !Written::write_ordered(by, access)) {
       return fmt::format("race: writes element {} of {}, unordered with a write in line {} of {}", place->element + i,
                          place->buffer->name, by.epoch.line, by.block == access.block ? "this block" : "another block");
     }
     by = {access.block, access.epoch};
   }
   return std::nullopt;
+}
+
+std::optional<std::string> GlobalMemory::check_awaited(const void* pointer) const {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % word_bytes != 0) {
+    return fmt::format("global address {} is not aligned to the {} bytes of a word", fmt::ptr(pointer), word_bytes);
+  }
+  if (!find(pointer, word_bytes, true)) return missed("hands over by", pointer, word_bytes, true);
+  return std::nullopt;
+}
+
+std::optional<std::string> GlobalMemory::check_announced(const void* pointer, const Access& access) {
+  if (auto problem = check_awaited(pointer)) return problem;
+  const Place place = *find(pointer, word_bytes, true);
+  const std::lock_guard lock(place.written->mutex);
+  for (unsigned i = 0; i < word_bytes / place.buffer->element_bytes; ++i) {
+    Written::By& by = place.written->elements[place.element + i];
+    if (by.epoch.exists() && by.block != Written::announced) {
+      return fmt::format("announces a word at element {} of {}, which is written as memory in line {}",
+                         place.element + i, place.buffer->name, by.epoch.line);
+    }
+    by = {Written::announced, access.epoch};
+  }
+  return std::nullopt;
+}
+
+std::string GlobalMemory::name_of_word(const void* pointer) const {
+  const Place place = *find(pointer, word_bytes, true);
+  return fmt::format("element {} of {}", place.element, place.buffer->name);
 }
 
 }  // namespace attune::emulator

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,26 +25,41 @@ struct Buffer {
   bool writable = false;               ///< written by the kernel, and unreadable before
 };
 
+/// Who accesses. Blocks of a launch are ordered with one another only by what a thread has heard.
+struct Access {
+  unsigned long long block = 0;
+  const Clock* clock = nullptr;
+  Epoch epoch;
+  const std::map<unsigned long long, Clock>* heard = nullptr;  ///< of other blocks, by number; null: nothing
+
+  /// Whether that block did this before.
+  [[nodiscard]] bool knows(unsigned long long other, const Epoch& earlier) const;
+};
+
 /// Checks every access of every block. Thread-safe.
 class GlobalMemory {
  public:
   explicit GlobalMemory(std::vector<Buffer> buffers);
   ~GlobalMemory();
 
-  /// Who accesses: blocks of a launch are not ordered with one another.
-  struct Access {
-    unsigned long long block = 0;
-    const Clock* clock = nullptr;
-    Epoch epoch;
-  };
+  using Access = emulator::Access;
 
   /// What is wrong with the access, or nothing: it misses every buffer, is misaligned, reads what nothing wrote, or is
   /// not ordered after another access. A read or write that is right is noted. A row that the copy engine reads or
-  /// writes is aligned to its elements alone, and is ordered after no other access to an output.
+  /// writes is aligned to its elements alone, and is ordered after no other access to an output. A write is ordered
+  /// after no other block's.
   std::optional<std::string> check_load(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_store(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_loaded_row(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_stored_row(const void* pointer, unsigned bytes, const Access& access);
+
+  /// A word that is announced there, or awaited, is 8 aligned bytes of an output that no other access touches.
+  static constexpr unsigned word_bytes = 8;
+  std::optional<std::string> check_announced(const void* pointer, const Access& access);
+  [[nodiscard]] std::optional<std::string> check_awaited(const void* pointer) const;
+
+  /// "element 5 of out", which check_announced() or check_awaited() has found.
+  [[nodiscard]] std::string name_of_word(const void* pointer) const;
 
  private:
   struct Written;  ///< who wrote each element of a writable buffer
@@ -56,7 +72,7 @@ class GlobalMemory {
   };
 
   [[nodiscard]] std::optional<Place> find(const void* pointer, unsigned bytes, bool writable) const;
-  [[nodiscard]] std::string missed(const void* pointer, unsigned bytes, bool writable) const;
+  [[nodiscard]] std::string missed(const char* does, const void* pointer, unsigned bytes, bool writable) const;
 
   std::vector<Buffer> buffers_;
   std::vector<std::unique_ptr<Written>> written_;  ///< one for each buffer; null where it is not writable

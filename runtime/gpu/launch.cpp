@@ -40,7 +40,7 @@ class TensorMaps {
 }  // namespace
 
 void launch(const Driver& driver, KernelHandle kernel, const Plan& plan, const AttunePrefillParams& params,
-            void* stream) {
+            const Workspace& workspace, void* stream) {
   if (!family_of(plan.variant).tensor_maps) {
     driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &params);
     return;
@@ -48,12 +48,15 @@ void launch(const Driver& driver, KernelHandle kernel, const Plan& plan, const A
   thread_local TensorMaps maps;
   const AttuneTensorPrefillParams block = make_tensor_params(
       params, plan, [&](const TensorDescription& tensor) { return maps.find_or_encode(driver, tensor); });
-  if (plan.tiles == nullptr) {
+  if (plan.tiles != nullptr) {
+    const AttuneListedPrefillParams listed{block, *plan.tiles};
+    driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &listed);
+  } else if (plan.variant.stream_k != 0) {
+    const AttuneSharedPrefillParams shared = make_shared_params(block, plan, workspace);
+    driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &shared);
+  } else {
     driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &block);
-    return;
   }
-  const AttuneListedPrefillParams listed{block, *plan.tiles};
-  driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &listed);
 }
 
 }  // namespace attune

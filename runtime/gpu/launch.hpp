@@ -2,14 +2,15 @@
 #pragma once
 
 #include "runtime/gpu/driver.hpp"
+#include "runtime/gpu/tensor_params.hpp"
 #include "runtime/plan/plan.hpp"
 #include "templates/params.h"
 
 namespace attune {
 
 /// Launches the kernel of the plan's variant on the stream. Tensor maps are encoded here; this thread's last ones are
-/// kept, as calls on the same tensors repeat. Throws Error.
+/// kept, as calls on the same tensors repeat. The workspace is free again behind the launch. Throws Error.
 void launch(const Driver& driver, KernelHandle kernel, const Plan& plan, const AttunePrefillParams& params,
-            void* stream);
+            const Workspace& workspace, void* stream);
 
 }  // namespace attune

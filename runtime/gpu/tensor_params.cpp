@@ -51,4 +51,22 @@ TensorDescription pack(const TensorDescription& tensor, int ratio) {
   return packed;
 }
 
+AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const Plan& plan,
+                                             const Workspace& workspace) {
+  AttuneSharedPrefillParams shared{block, 0, 0, 0, nullptr, nullptr, workspace.launch};
+  if (plan.workspace_bytes == 0 || workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {
+    shared.whole_tiles = plan.shares.tiles;
+    return shared;
+  }
+  // The words stand behind the states, whose sizes are multiples of theirs.
+  const std::size_t words = static_cast<std::size_t>(plan.sharing_warps()) * sizeof(std::uint64_t);
+  auto* const states = static_cast<std::byte*>(workspace.data);
+  shared.whole_tiles = plan.shares.whole_tiles;
+  shared.share = plan.shares.share;
+  shared.longer_shares = plan.shares.longer_shares;
+  shared.states = reinterpret_cast<float*>(states);
+  shared.left = reinterpret_cast<unsigned long long*>(states + plan.workspace_bytes - words);
+  return shared;
+}
+
 }  // namespace attune

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/plan/plan.hpp"
 #include "templates/params.h"
+#include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
 
 namespace attune {
@@ -50,6 +52,13 @@ TensorDescription pack(const TensorDescription& tensor, int ratio);
 /// (templates/blocks/ragged_tiles.cuh): dimensions head_dim, seqlen, heads and, with the stride of seqlen, all rows and
 /// one more, from `longest` rows before the tensor on. The tensor is that of one sequence of all rows.
 TensorDescription spread(const TensorDescription& tensor, int longest);
+
+/// Memory that a launch may use besides its tensors.
+struct Workspace {
+  void* data = nullptr;      ///< 16-byte aligned device memory, not initialised
+  std::size_t bytes = 0;     ///< fewer than Plan::workspace_bytes are not used
+  std::uint64_t launch = 0;  ///< a number, not 0, that this memory cannot be expected to hold
+};
 
 /// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
 template <class Encode>
@@ -97,5 +106,9 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
           .cu_seqlens_k = params.cu_seqlens_k,
           .seqused_k = params.seqused_k};
 }
+
+/// The same with how thread blocks share the last tiles of a planned call: not at all where the workspace does not do.
+AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const Plan& plan,
+                                             const Workspace& workspace);
 
 }  // namespace attune

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <tuple>
@@ -138,6 +139,34 @@ TileOrder order_of_tiles(const Variant& variant, const Problem& problem, const D
                            .l2_bytes = device.l2_bytes});
 }
 
+/// Bytes that a warp leaves of a tile: O, the maximum and the sum of two rows in each lane
+/// (templates/blocks/unfinished_tile.cuh), and a word that says so.
+std::size_t unfinished_bytes(const Variant& variant) {
+  constexpr std::size_t lanes = 32;
+  return lanes * (static_cast<std::size_t>(variant.head_dim_of_v()) / 2 + 4) * sizeof(float) + sizeof(std::uint64_t);
+}
+
+/// As many keys as a tile could read in the time that it takes to leave one to another thread block, which goes on with
+/// it. Measured on an H200: 3 us at head_dim 64 and 128, 8 us at 256.
+constexpr double handover_keys = 300;
+
+/// Sets which tiles blocks share, where the last round would leave some without one for long enough. A share is a
+/// tile's keys at least, as a tile is passed on once.
+void share_tiles(Plan& plan, const Problem& problem, long long tiles) {
+  const auto blocks = static_cast<long long>(plan.grid.x);
+  const long long rounds = tiles / blocks;
+  plan.shares.tiles = plan.shares.whole_tiles = static_cast<int>(tiles);
+  if (rounds == 0 || tiles % blocks == 0) return;
+  const double spared_tiles = static_cast<double>((rounds + 1) * blocks - tiles) / static_cast<double>(blocks);
+  if (spared_tiles * problem.seqlen_k < handover_keys) return;
+  const long long whole = (rounds - 1) * blocks;
+  const long long keys = (tiles - whole) * ceil_div(problem.seqlen_k, plan.variant.B_c);
+  plan.shares.whole_tiles = static_cast<int>(whole);
+  plan.shares.share = static_cast<int>(keys / blocks);
+  plan.shares.longer_shares = static_cast<int>(keys % blocks);
+  plan.workspace_bytes = static_cast<std::size_t>(plan.sharing_warps()) * unfinished_bytes(plan.variant);
+}
+
 /// What groups of heads are chosen for: of a ragged batch its mean lengths, as only the device knows the others. Where
 /// all are equal they are its own.
 Problem mean_problem(const Problem& problem) {
@@ -160,12 +189,17 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
   if (family_of(plan.variant).tensor_maps) {
     const long long most = plan.variant.tile_list != 0 ? AttuneTileList::most_blocks : device.multiprocessors;
     const long long blocks = std::min({most, static_cast<long long>(device.multiprocessors), q_blocks * heads});
+    plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
+    if (plan.variant.stream_k != 0) {
+      plan.group_heads = static_cast<int>(heads);
+      share_tiles(plan, problem, q_blocks * heads);
+      return;
+    }
     const Problem mean = mean_problem(problem);
     TileOrder order = order_of_tiles(plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)),
                                      static_cast<int>(blocks));
     plan.group_heads = order.group_heads;
     plan.tiles = std::move(order.tiles);
-    plan.grid = {.x = static_cast<unsigned>(blocks), .y = 1, .z = 1};
   } else {
     const long long group = heads_per_group(plan.variant, problem, device);
     plan.group_heads = static_cast<int>(group);

@@ -1,6 +1,7 @@
 // From a problem to the one variant that serves it, and the launch facts that follow.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,14 @@
 
 namespace attune {
 
+/// Which tiles rounds of whole tiles take, and how the keys of the others are shared out (templates/shared_tiles.h).
+struct TileShares {
+  int tiles = 0;  ///< there are
+  int whole_tiles = 0;
+  int share = 0;
+  int longer_shares = 0;
+};
+
 /// Everything a launch needs besides pointers; decided once per problem.
 struct Plan {
   Variant variant;
@@ -22,9 +31,14 @@ struct Plan {
   int q_blocks = 0;     ///< tiles of B_r rows in a head: a query head or, with pack_gqa, a K/V head
   int group_heads = 0;  ///< (batch, head) pairs whose tiles run together, so that their keys and values share L2
   std::shared_ptr<const AttuneTileList> tiles = {};  ///< of each block, where the variant has a tile_list
+  TileShares shares = {};                            ///< where the variant has stream_k
+  std::size_t workspace_bytes = 0;                   ///< for tiles that thread blocks share; 0: they share none
   int threads = 0;
   int shared_bytes = 0;
   int head_dim_v = 0;  ///< the problem's, of V and O
+
+  /// How many warps, of all thread blocks, may leave a tile to others.
+  [[nodiscard]] long long sharing_warps() const { return static_cast<long long>(grid.x) * (variant.B_r / 16); }
 };
 
 /// One candidate and, when it cannot serve the problem, why.

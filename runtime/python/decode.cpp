@@ -166,14 +166,7 @@ nb::object decode(const DecodeArguments& arguments) {
 }
 
 void launch_decode(const AddressedFramework& framework, const First& first, attune_decode_args args) {
-  framework.call(
-      [&](attune_registry* registry) { return attune_decode_workspace(registry, &args, &args.workspace_bytes); });
-  // Freed on return, while the kernels may wait yet: the allocators hand memory on in the order of the stream.
-  nb::object workspace;
-  if (args.workspace_bytes > 0) {
-    workspace = framework.empty_bytes(args.workspace_bytes, first.argument.array);
-    args.workspace = pointer<void>(framework.read("workspace", workspace).address);
-  }
+  const nb::object workspace = framework.workspace(&attune_decode_workspace, args, first.argument.array);
   framework.launch(&attune_decode, args, first.array.device);
 }
 

@@ -79,6 +79,7 @@ nb::object AddressedFramework::run(const Call& call) const {
     args.lse = pointer<float>(read("softmax_lse", lse).address);
   }
 
+  const nb::object memory = workspace(&attune_prefill_workspace, args, first);
   launch(&attune_prefill, args, call.device);
   return call.return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
 }

@@ -128,6 +128,18 @@ class AddressedFramework : public Framework {
   /// Calls the C ABI with the registry, once more where the thread had no CUDA context yet, and throws what it says.
   void call(const std::function<attune_status(attune_registry*)>& operation) const;
 
+  /// The workspace that the operation takes, entered into its arguments; nothing where it needs none. It may be freed
+  /// as soon as the operation is launched: allocators hand memory on in the order of the stream.
+  template <class Arguments>
+  [[nodiscard]] nanobind::object workspace(attune_status (*bytes_of)(attune_registry*, const Arguments*, std::size_t*),
+                                           Arguments& arguments, nanobind::handle like) const {
+    call([&](attune_registry* registry) { return bytes_of(registry, &arguments, &arguments.workspace_bytes); });
+    if (arguments.workspace_bytes == 0) return {};
+    nanobind::object made = empty_bytes(arguments.workspace_bytes, like);
+    arguments.workspace = pointer<void>(read("workspace", made).address);
+    return made;
+  }
+
   /// The same of an operation that launches kernels, with the device's current stream.
   template <class Arguments>
   void launch(attune_status (*operation)(attune_registry*, const Arguments*, void*), const Arguments& arguments,

@@ -16,6 +16,7 @@
 #include "runtime/emulated/emulated.hpp"
 #include "runtime/error.hpp"
 #include "runtime/gpu/launch.hpp"
+#include "runtime/launch_numbers.hpp"
 #include "runtime/plan/chunk_plan.hpp"
 #include "runtime/plan/decode_plan.hpp"
 #include "runtime/plan/plan.hpp"
@@ -48,6 +49,7 @@ struct Registry::State {
   const Cache cache;
   Counters counters;
   const std::unique_ptr<Recorder> recorder;  ///< null: nothing is recorded
+  LaunchNumbers launches;
 
   /// In place of a driver, and of everything below.
   std::optional<EmulatedKernels> emulated;
@@ -108,7 +110,8 @@ void Registry::prefill(const attune_prefill_args& args, void* stream) {
   if (state_->emulated) return state_->emulated->prefill(args, problem);
   GpuKernels& gpu = state_->gpu();
   const LoadedKernel& loaded = gpu.kernel_for(problem);
-  launch(gpu.driver(), loaded.handle, plan(loaded.variant, problem, loaded.device), make_params(args, problem), stream);
+  launch(gpu.driver(), loaded.handle, plan(loaded.variant, problem, loaded.device), make_params(args, problem),
+         workspace_of(args, state_->launches.next()), stream);
 }
 
 template <class Args>
@@ -228,6 +231,16 @@ Serving Registry::serving(const attune_prefill_args& args) { return state_->serv
 Serving Registry::serving(const attune_decode_args& args) { return state_->serving(check_arguments(args)); }
 Serving Registry::serving(const attune_store_kv_args& args) { return state_->serving(check_arguments(args)); }
 Serving Registry::serving(const attune_merge_states_args& args) { return state_->serving(check_arguments(args)); }
+
+std::size_t Registry::prefill_workspace(const attune_prefill_args& args) {
+  const Problem problem = check_shapes(args);
+  if (is_empty(problem)) return 0;
+  if (state_->emulated) return state_->emulated->prefill_workspace(problem);
+  const KernelTable::Row& row = state_->gpu().row_for(problem);
+  const Device& device = row.kernel->device;
+  const std::size_t now = plan(row.kernel->variant, problem, device).workspace_bytes;
+  return row.coming == nullptr ? now : std::max(now, plan(*row.coming, problem, device).workspace_bytes);
+}
 
 std::size_t Registry::decode_workspace(const attune_decode_args& args) {
   const DecodeProblem problem = check_shapes(args);

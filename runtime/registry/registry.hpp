@@ -67,7 +67,9 @@ class Registry {
   Serving serving(const attune_store_kv_args& args);
   Serving serving(const attune_merge_states_args& args);
 
-  /// Bytes of workspace that decode() needs, also when another kernel takes over. Throws Error.
+  /// Bytes of workspace that prefill() makes use of and decode() needs, also when another kernel takes over. Throws
+  /// Error.
+  std::size_t prefill_workspace(const attune_prefill_args& args);
   std::size_t decode_workspace(const attune_decode_args& args);
 
   /// Makes the CUDA context that is current here current on whichever thread calls the result.

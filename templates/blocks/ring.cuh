@@ -52,12 +52,14 @@ struct Ring {
     if (done && lane_index() == 0) mbarrier_arrive(empty());
   }
 
+#if variant::causal
   // Consumers: this warp reads nothing of the stage.
   __device__ __forceinline__ void skip() {
     wait();
     release();
     next();
   }
+#endif
 
   __device__ __forceinline__ void next() {
     if (++stage < stages) return;

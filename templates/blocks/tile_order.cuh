@@ -11,6 +11,9 @@
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "tensor_params.h"
+#if variant::stream_k
+#include "shared_tiles.h"
+#endif
 #if variant::tile_list
 #include "tile_list.h"
 #endif
@@ -21,10 +24,15 @@ struct QueryTile {
   int head;
   int first_row;
   int blocks;  // of keys that it reads, at least one
+#if variant::stream_k
+  int first_block;  // of them; it leaves those before it, which `blocks` counts too, to the next thread block
+  bool begun;       // by the thread block before, which has read those behind them
+#else
 #if variant::window
   int first_block;  // of them; `blocks` counts those before it too
 #else
   static constexpr int first_block = 0;
+#endif
 #endif
 #if variant::ragged
   Rows queries;  // the sequence's
@@ -50,6 +58,54 @@ struct Divisor {
   }
 };
 
+#if variant::stream_k
+// Blocks take the tiles of one head after another in rounds. The keys of the last tiles, which would not fill a round,
+// are shared out (Stream-K, arXiv 2301.03598): each block walks a run of them from its end. So a tile that two share is
+// begun by the lower one before all else, and ended by the other last of all. heads_of() counts those of a sequence.
+template <class KeyMask, auto heads_of, bool causal, int B_r, int B_c>
+struct TileOrder {
+  const AttuneSharedPrefillParams& params;
+  Divisor head_tiles;
+  Divisor sequence_heads;
+  Divisor key_blocks;  // of a tile
+  int place;           // of this block's next whole tile
+  int run_begin;       // what is left of its run, in blocks of keys
+  int run_end;
+
+  __device__ __forceinline__ explicit TileOrder(const AttuneSharedPrefillParams& params)
+      : params(params),
+        head_tiles(params.q_blocks),
+        sequence_heads(heads_of(params)),
+        key_blocks(blocks_reaching(params.seqlen_k, B_c)),
+        place(static_cast<int>(block_number())),
+        run_begin(place * params.share + (place < params.longer_shares ? place : params.longer_shares)),
+        run_end(run_begin + params.share + (place < params.longer_shares ? 1 : 0)) {}
+
+  // Finds this block's next tile; false when there is none left.
+  __device__ __forceinline__ bool next(QueryTile& tile) {
+    const int all = static_cast<int>(key_blocks.value);
+    int index = place;
+    int begin = 0;  // of those of the tile's blocks of keys that are this block's, in the order in which they are read
+    int end = all;
+    if (index < params.whole_tiles) {
+      place += static_cast<int>(block_count());
+    } else {
+      if (run_end == run_begin) return false;
+      index = params.whole_tiles + key_blocks.divide(run_end - 1, end);
+      ++end;
+      begin = run_end - run_begin < end ? end - (run_end - run_begin) : 0;
+      run_end -= end - begin;
+    }
+    tile.first_block = all - end;
+    tile.blocks = all - begin;
+    tile.begun = begin > 0;
+    int q_block;
+    tile.batch = sequence_heads.divide(head_tiles.divide(index, q_block), tile.head);
+    tile.first_row = q_block * B_r;
+    return true;
+  }
+};
+#else
 #if variant::tile_list
 // The host says which tiles are this block's. heads_of() counts the heads of a sequence.
 template <class KeyMask, auto heads_of, bool causal, int B_r, int B_c>
@@ -136,3 +192,4 @@ struct TileOrder {
     return blocks > 0 ? blocks : 1;
   }
 };
+#endif

@@ -90,6 +90,11 @@ const Probe& Probe::instance() {
   return probe;
 }
 
+const Probe& Probe::handover() {
+  static const Probe probe("probe_handover", {"types.h"});
+  return probe;
+}
+
 const Probe& Probe::async() {
   static const Probe probe("probe_async", {"params.h", "tensor_params.h", "types.h"});
   return probe;
@@ -136,9 +141,10 @@ std::size_t Probe::place_of(int head, int row, int column) {
   return (static_cast<std::size_t>(head) * rows + row) * columns + column;
 }
 
-void Probe::check_fault(const std::string& which, const std::vector<std::string>& words) const {
+void Probe::check_fault(const std::string& which, const std::vector<std::string>& words, const Options& options) const {
   CAPTURE(which);
-  const std::string fault = run(which).report.fault;
+  CAPTURE(options.jobs);
+  const std::string fault = run(which, options).report.fault;
   CHECK_MESSAGE(!fault.empty(), "no fault was found");
   for (const std::string& word : words) {
     const std::string wanted = word.starts_with('@') ? line(word.substr(1)) : word;

@@ -1,4 +1,4 @@
-// The kernels of probe.cu and probe_async.cu, run one at a time.
+// The kernels of probe.cu, probe_handover.cu and probe_async.cu, run one at a time.
 #pragma once
 
 #include <string>
@@ -12,6 +12,7 @@ namespace attune::emulator_tests {
 class Probe {
  public:
   static const Probe& instance();  ///< probe.cu
+  static const Probe& handover();  ///< probe_handover.cu
   static const Probe& async();     ///< probe_async.cu
 
   struct Options {
@@ -25,11 +26,11 @@ class Probe {
     std::vector<float> out;
     std::vector<float> stored;  ///< of probe_async.cu, through tensor maps; NaN where nothing was written
   };
-  /// Runs the kernel of this name in Which. Those of probe.cu have 64 threads, 4 KB of shared memory and an input of
-  /// 256 chunks of 16 bytes, each filled with its number as four words, of which every eighth does not belong to the
-  /// buffer; they write 64 floats for each block. Those of probe_async.cu have 512 threads, 60 KB of shared memory and
-  /// an input of element() values behind tensor maps; they write 32 floats for each thread, and a tensor of the input's
-  /// shape through tensor maps.
+  /// Runs the kernel of this name in Which. Those of probe.cu and probe_handover.cu have 64 threads, 4 KB of shared
+  /// memory and an input of 256 chunks of 16 bytes, each filled with its number as four words, of which every eighth
+  /// does not belong to the buffer; they write 64 floats for each block. Those of probe_async.cu have 512 threads, 60
+  /// KB of shared memory and an input of element() values behind tensor maps; they write 32 floats for each thread, and
+  /// a tensor of the input's shape through tensor maps.
   [[nodiscard]] Outcome run(const std::string& which, const Options& options) const;
   [[nodiscard]] Outcome run(const std::string& which) const { return run(which, Options{}); }
 
@@ -45,7 +46,10 @@ class Probe {
 
   /// Runs the kernel, which must be stopped with a message that holds all of the words; "@name" stands for the line
   /// marked so.
-  void check_fault(const std::string& which, const std::vector<std::string>& words) const;
+  void check_fault(const std::string& which, const std::vector<std::string>& words, const Options& options) const;
+  void check_fault(const std::string& which, const std::vector<std::string>& words) const {
+    check_fault(which, words, Options{});
+  }
 
   /// "line 17": the line that ends with `// @name`.
   [[nodiscard]] std::string line(const std::string& name) const;

@@ -78,6 +78,7 @@ enum Which {
   stored_without_map,
   stored_beyond_shared,
   stored_of_mbarrier,
+  loaded_of_handed_over,
   named_orders,
   named_announcer_learns_nothing,
   named_counts_differ,
@@ -451,12 +452,33 @@ inline void products(const ProbeParams& p) {
   for (u32 i = 0; i < columns / 2; ++i) store_global(p.out + thread_index() * 32 + i, D[i / 4][i % 4]);
 }
 
+// The copy engine reads what another block wrote with plain stores.
+inline void load_handed_over(const ProbeParams& p) {
+  if (warp_index() != 0) return;
+  u64* word = reinterpret_cast<u64*>(p.out);
+  const u32 lane = lane_index();
+  if (block_number() == 0) {
+    if (lane < 8) store_global(p.stored + lane, Chunk{});  // @handed over
+    fence_for_copies();
+    warp_barrier();
+    if (lane == 0) announce_word(word, 1);
+  } else if (lane == 0) {
+    await_word(word, 1);
+    load_global(p.stored);
+    fence_for_copies();
+    mbarrier_init(shared_memory(), 1);
+    mbarrier_init_fence();
+    load_box(shared_memory() + 896, p.stored_map, shared_memory(), 0, 0, 1, 0);  // @box of handed over
+  }
+}
+
 extern "C" void probe_async(const ProbeParams p) {
   if (p.which <= mbarrier_lacks_an_arrival) return mbarriers(p);
   if (p.which <= mbarrier_phase_missed) return wrong_mbarriers(p);
   if (p.which <= box_at_the_end) return boxes(p);
   if (p.which <= matrices_onto_mbarrier) return matrices(p);
   if (p.which <= stored_of_mbarrier) return stores(p);
+  if (p.which == loaded_of_handed_over) return load_handed_over(p);
   if (p.which <= named_left_half_full) return named(p);
   if (p.which <= registers_given_up) return registers(p);
   products(p);

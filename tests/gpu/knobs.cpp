@@ -100,6 +100,12 @@ std::vector<Variant> sm90_variants() {
     add([&](Variant& v) { v.ragged = 1, v.B_r = 192, v.Q_stages = Q_stages; });
     add([&](Variant& v) { v.window = 1, v.ragged = v.softcap = v.causal, v.causal = 0, v.Q_stages = Q_stages; });
   }
+  for (const int B_r : {64, 128, 192}) {
+    add([&](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = 1, v.B_r = B_r, v.ping_pong = B_r > 64 ? 1 : 0; });
+    add([&](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = 1, v.B_r = B_r, v.ping_pong = 0, v.B_c = 80; });
+  }
+  add([](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = v.pack_gqa = 1, v.gqa_ratio = 4; });
+  add([](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = 1, v.head_dim = 256, v.B_c = 64; });
   for (const int ratio : {2, 4, 8, 16, 32, 64}) {
     add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1; });
     add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1, v.B_r = 192, v.Q_stages = 1; });

@@ -171,7 +171,7 @@ TEST_CASE("every embedded kernel agrees with the reference when it is launched i
     for (const Problem& problem : cli::small_problems(embedded.variant)) {
       CAPTURE(problem.text());
       const cli::HostInputs inputs(problem, 11);
-      const cli::DeviceProblem on_device(gpu(), problem, inputs);
+      cli::DeviceProblem on_device(gpu(), problem, inputs);
       on_device.launch(kernel);
       const cli::Outputs output = on_device.fetch();
       const cli::Expected expected = cli::expected_output(problem, inputs);

@@ -134,9 +134,10 @@ std::string list_to(int last, int step) {
 
 TEST_CASE("a spec that multiplies out to more than the limit is refused at once") {
   const std::string wide = "head_dim: " + list_to(256, 16) + "\nB_r: " + list_to(256, 16) +
-                           "\nB_c: " + list_to(256, 16) + "\nasync_copy: [false, true]\neager_load: [false, true]\n";
+                           "\nB_c: " + list_to(256, 16) +
+                           "\nasync_copy: [false, true]\neager_load: [false, true]\nswizzle: [false, true]\n";
   const std::string message =
-      "s.yaml:1:1: the lists multiply out to more than 16384 combinations; shorten a list, or "
+      "s.yaml:1:1: the lists multiply out to more than 32768 combinations; shorten a list, or "
       "use several specs\n";
   CHECK(expanded("template: prefill_sm80\n" + wide).ok());
   CHECK(problems_of("template: prefill_sm80\n" + wide + "causal: [false, true]\n") == message);

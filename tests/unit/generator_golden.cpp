@@ -69,6 +69,7 @@ pack_gqa: [false, true]
 ping_pong: [false, true]
 softmax_in_halves: [false, true]
 tile_list: [false, true]
+stream_k: [false, true]
 variants:
   - {head_dim: 64, B_r: 192}
   - {head_dim: 128}
@@ -77,7 +78,7 @@ variants:
 )",
                                         "dense.yaml"));
   const std::vector<Variant> variants = value_of(expand(spec)).variants;
-  CHECK(variants.size() >= 200);
+  CHECK(variants.size() >= 300);
   const TemplateFiles templates = shipped_templates();
   for (const Variant& variant : variants) {
     CAPTURE(variant.name());

@@ -64,7 +64,8 @@ TEST_CASE("a plan has a block for each multiprocessor, or for each tile where th
 }
 
 TEST_CASE("with the full mask a group is the heads that share keys and values") {
-  const Variant variant = variant_of(prefill_sm90, 128);
+  Variant variant = variant_of(prefill_sm90, 128);
+  variant.stream_k = 0;
   for (const int heads_kv : {1, 2, 4, 8}) {
     for (const int seqlen_k : {1, 500, 2000, 16384, 1 << 20}) {
       for (const int batch : {1, 7, 100}) {
@@ -75,6 +76,38 @@ TEST_CASE("with the full mask a group is the heads that share keys and values") 
         CAPTURE(problem.text());
         CHECK(plan(variant, problem, h200).group_heads == 8 / heads_kv);
       }
+    }
+  }
+}
+
+TEST_CASE("blocks share the keys of the tiles behind whole rounds evenly, and each gets a tile's keys at least") {
+  const Variant variant = variant_of(prefill_sm90, 128);
+  REQUIRE(variant.stream_k == 1);
+  for (const int batch : {1, 3, 16, 17, 20, 33, 34, 50, 1000}) {
+    for (const int seqlen_k : {1, 128, 333, 1000, 2048, 100'000}) {
+      Problem problem = problem_of(128);
+      problem.batch = batch;
+      problem.seqlen_k = seqlen_k;
+      CAPTURE(problem.text());
+      const Plan made = plan(variant, problem, h200);
+      const auto blocks = static_cast<long long>(made.grid.x);
+      const TileShares& shares = made.shares;
+      const long long key_blocks = (seqlen_k + variant.B_c - 1) / variant.B_c;
+      CHECK(shares.tiles == made.q_blocks * 8 * batch);
+      if (made.workspace_bytes == 0) {
+        CHECK(shares.whole_tiles == shares.tiles);
+        CHECK(shares.share == 0);
+        CHECK(shares.longer_shares == 0);
+        const long long spared = (blocks - shares.tiles % blocks) % blocks;
+        CHECK(spared * seqlen_k < 300 * blocks);
+        continue;
+      }
+      CHECK(shares.whole_tiles % blocks == 0);
+      CHECK(shares.share >= key_blocks);
+      CHECK(shares.share * blocks + shares.longer_shares == (shares.tiles - shares.whole_tiles) * key_blocks);
+      CHECK(shares.longer_shares < blocks);
+      // Of each of 8 warps 32 lanes with 64 floats of O and 4 of its rows, and a word.
+      CHECK(made.workspace_bytes == static_cast<std::size_t>(blocks) * 8 * (32 * 68 * 4 + 8));
     }
   }
 }

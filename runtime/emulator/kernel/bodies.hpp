@@ -86,6 +86,14 @@ inline void store_shared(unsigned address, const Float4& f, int line) {
   machine().store_shared(address, &f, sizeof(f), line);
 }
 
+inline void announce_word(unsigned long long* place, unsigned long long word, int line) {
+  machine().announce_word(place, word, line);
+}
+inline void await_word(const unsigned long long* place, unsigned long long word, int line) {
+  machine().await_word(place, word, line);
+}
+inline float load_global(const float* pointer, int line) { return load_global_float(pointer, line); }
+
 // A launch on the emulator has ended before the next begins.
 inline void let_next_kernel_begin() {}
 inline void wait_for_kernel_before() {}

@@ -74,6 +74,11 @@ inline Float4 load_global_floats(const float* pointer, int line = __builtin_LINE
 inline void store_global(float* pointer, const Float4& f, int line = __builtin_LINE());
 inline void store_shared(unsigned address, const Float4& f, int line = __builtin_LINE());
 
+// ptx/handover.cuh
+inline void announce_word(unsigned long long* place, unsigned long long word, int line = __builtin_LINE());
+inline void await_word(const unsigned long long* place, unsigned long long word, int line = __builtin_LINE());
+inline float load_global(const float* pointer, int line = __builtin_LINE());
+
 // ptx/kernel_order.cuh
 inline void let_next_kernel_begin();
 inline void wait_for_kernel_before();

@@ -36,6 +36,10 @@ class Machine {
   virtual void load_global(const void* pointer, void* to, unsigned bytes, int line) = 0;
   virtual void store_global(void* pointer, const void* from, unsigned bytes, int line) = 0;
 
+  /// Words of 8 bytes in global memory.
+  virtual void announce_word(void* place, unsigned long long word, int line) = 0;
+  virtual void await_word(const void* place, unsigned long long word, int line) = 0;
+
   /// A null pointer writes zeros.
   virtual void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) = 0;
   virtual void cp_async_commit() = 0;

@@ -131,6 +131,11 @@ typedef struct attune_prefill_args {
   int32_t table_width;        /* table_width * page_size is at least seqlen_k */
   int32_t pages;
   int32_t page_size;
+  /* Speed for memory: attune_prefill_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and
+   * is free again behind the call's work on its stream. Some kernels then keep every multiprocessor busy to the end,
+   * where else some would wait for others: results are the same to the bit. Null, or fewer bytes: none is used */
+  void* workspace;
+  size_t workspace_bytes;
 } attune_prefill_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
@@ -349,6 +354,12 @@ ATTUNE_API attune_status attune_prepare_all(attune_registry* registry, const att
 /* Everything attune_prefill does short of the launch, so that a CUDA graph capture or a first request
  * meets a loaded kernel. Pointers in `args` are checked but not used. */
 ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args);
+
+/* Bytes of workspace that attune_prefill makes use of for these shapes on the current context's device; often 0.
+ * Pointers and strides are not read; the kernel is loaded as attune_prefill does. Enough, too, for a kernel that is to
+ * take over. */
+ATTUNE_API attune_status attune_prefill_workspace(attune_registry* registry, const attune_prefill_args* args,
+                                                  size_t* bytes);
 
 /* Launches on `stream` (a CUstream or cudaStream_t; null is the legacy default stream) of the current
  * CUDA context. Returns once the kernel is queued; may be captured in a graph. (attune_device says how the emulator

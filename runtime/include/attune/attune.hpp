@@ -151,6 +151,9 @@ struct Prefill {
   std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
   std::optional<Ragged> ragged = std::nullopt;
   std::optional<Pages> pages = std::nullopt;  ///< of a ragged batch, too, whose cu_seqlens_k then does not count
+  /// Attention::workspace() bytes, 16-byte aligned, with which some kernels are faster; none where fewer.
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
@@ -189,6 +192,8 @@ struct Prefill {
       result.pages = pages->pages;
       result.page_size = pages->page_size;
     }
+    result.workspace = workspace;
+    result.workspace_bytes = workspace_bytes;
     return result;
   }
 };
@@ -535,6 +540,14 @@ class Attention {
   /// Before a process exits that keeps this until then: drops what is to be compiled in the background, waits for the
   /// kernel that is being compiled, and brings the record of $ATTUNE_RECORD up to date.
   void finish() const { check(attune_registry_finish(registry_.get())); }
+
+  /// Bytes of workspace that a call of this shape makes use of, often none; its pointers are not read. Throws Error.
+  [[nodiscard]] std::size_t workspace(const Prefill& call) const {
+    const attune_prefill_args args = call.args();
+    std::size_t bytes = 0;
+    check(attune_prefill_workspace(registry_.get(), &args, &bytes));
+    return bytes;
+  }
 
   /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.
   [[nodiscard]] std::size_t workspace(const Decode& call) const {

@@ -1,0 +1,152 @@
+// Tiles that blocks share (stream_k) on the emulator: what one leaves the next one goes on with.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/choice/choice.hpp"
+#include "tests/emulator/case.hpp"
+
+namespace attune::emulator_tests {
+namespace {
+
+constexpr std::uint64_t poison = ~std::uint64_t{0};  // NaN as floats
+
+/// One to three warpgroups, Q in shared memory and in registers, V with a head_dim of its own, packed heads.
+std::vector<Variant> variants() {
+  std::vector<Variant> result;
+  const auto add = [&](int head_dim, int B_r, int B_c) -> Variant& {
+    Variant& variant = result.emplace_back(families()[prefill_sm90].defaults);
+    variant.head_dim = head_dim;
+    variant.B_r = B_r;
+    variant.B_c = B_c;
+    variant.Q_stages = variant.stream_k = 1;
+    variant.ping_pong = B_r > 64 ? 1 : 0;
+    return variant;
+  };
+  add(64, 64, 64);
+  add(64, 192, 128).softmax_in_halves = 0;
+  add(128, 128, 128).Q_columns_in_registers = 128;
+  Variant& own_V = add(192, 128, 112);
+  own_V.head_dim_v = 128;
+  own_V.Q_columns_in_registers = 192;
+  own_V.ping_pong = 0;
+  Variant& packed = add(64, 128, 48);
+  packed.gqa_ratio = 4;
+  packed.pack_gqa = 1;
+  packed.dtype = static_cast<int>(Dtype::fp16);
+  return result;
+}
+
+struct Run {
+  testing::CallImage::Output output;
+  float scale = 0;
+  std::string fault;
+  int shared = 0;                   ///< tiles that are not whole
+  std::vector<std::uint64_t> left;  ///< the words of the warps afterwards
+};
+
+/// One launch on a GPU of so many multiprocessors, with a workspace or without one.
+Run run_on(const emulator::Kernel& kernel, const Variant& variant, const testing::CallImage& image, int multiprocessors,
+           bool has_workspace, int jobs) {
+  std::vector<std::uint16_t> in = image.in();
+  std::vector<std::uint16_t> out = image.poisoned_out();
+  std::vector<float> lse = image.poisoned_lse();
+  attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
+  Device device = emulator::device();
+  device.multiprocessors = multiprocessors;
+  const Plan planned = plan(variant, image.problem(), device);
+  std::vector<std::uint64_t> workspace(planned.workspace_bytes / sizeof(std::uint64_t), poison);
+  args.workspace = workspace.data();
+  args.workspace_bytes = has_workspace ? planned.workspace_bytes : 0;
+  const EmulatedParams params(args, image.problem(), planned);
+  std::vector<emulator::Buffer> buffers = buffers_of(args, image.problem());
+  params.add_workspace(buffers);
+  Run run;
+  run.fault = kernel
+                  .run({.grid = planned.grid,
+                        .threads = planned.threads,
+                        .shared_bytes = planned.shared_bytes,
+                        .params = params.get(),
+                        .memory = std::move(buffers),
+                        .seed = static_cast<std::uint64_t>(multiprocessors),
+                        .jobs = jobs})
+                  .fault;
+  run.output = image.output(std::move(out), std::move(lse), in);
+  run.scale = args.softmax_scale;
+  run.shared = planned.shares.tiles - planned.shares.whole_tiles;
+  const std::size_t words = workspace.empty() ? 0 : static_cast<std::size_t>(planned.sharing_warps());
+  run.left.assign(workspace.end() - static_cast<std::ptrdiff_t>(words), workspace.end());
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("tiles that blocks share are to the bit those of one block, and right") {
+  const emulator::HostCompiler compiler;
+  const Cache cache(default_cache_root());
+  std::uint64_t seed = 1;
+  for (const Variant& variant : variants()) {
+    CAPTURE(variant.name());
+    REQUIRE(check(variant).empty());
+    const Source source = generate(variant);
+    const emulator::Kernel kernel(compile_cached(compiler, source, cache).image, source.name);
+    const int ratio = std::max(1, variant.gqa_ratio);
+    for (const int heads_kv : {4, 7}) {
+      const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
+                            .batch = 1,
+                            .heads_q = heads_kv * ratio,
+                            .heads_kv = heads_kv,
+                            .seqlen_q = (variant.B_r - 5) / (variant.pack_gqa != 0 ? ratio : 1),
+                            .seqlen_k = 470,
+                            .head_dim = variant.head_dim - 8,
+                            .head_dim_v = variant.head_dim_v};
+      CAPTURE(problem.text());
+      const testing::CallImage image(problem, testing::Layout::gaps, seed++);
+      const Run whole = run_on(kernel, variant, image, 3, false, 1);
+      REQUIRE_MESSAGE(whole.fault.empty(), whole.fault);
+      image.check(whole.output, whole.scale);
+      for (const int jobs : {1, 4}) {
+        const Run shared = run_on(kernel, variant, image, 3, true, jobs);
+        REQUIRE_MESSAGE(shared.fault.empty(), shared.fault);
+        CHECK(shared.shared == 4);
+        CHECK(shared.output == whole.output);
+        // The next launch may bear the same number, as one of a graph that is replayed does.
+        CHECK(std::ranges::all_of(shared.left, [](std::uint64_t word) { return word == 0 || word == poison; }));
+        CHECK(std::ranges::count(shared.left, 0U) > 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("blocks share no tile where the last round is nearly full, or would be short") {
+  const Variant variant = variants().front();
+  const emulator::HostCompiler compiler;
+  const Source source = generate(variant);
+  const emulator::Kernel kernel(compile_cached(compiler, source, Cache(default_cache_root())).image, source.name);
+  struct Shape {
+    int heads, seqlen_k, multiprocessors;
+  };
+  for (const auto& [heads, seqlen_k, multiprocessors] : {Shape{6, 470, 3}, Shape{4, 400, 3}, Shape{2, 900, 3}}) {
+    const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
+                          .batch = 1,
+                          .heads_q = heads,
+                          .heads_kv = heads,
+                          .seqlen_q = 64,
+                          .seqlen_k = seqlen_k,
+                          .head_dim = 64};
+    CAPTURE(problem.text());
+    const testing::CallImage image(problem, testing::Layout::bshd, 5);
+    const Run run = run_on(kernel, variant, image, multiprocessors, true, 1);
+    REQUIRE_MESSAGE(run.fault.empty(), run.fault);
+    CHECK(run.shared == 0);
+    CHECK(run.left.empty());
+    image.check(run.output, run.scale);
+  }
+}
+
+}  // namespace attune::emulator_tests

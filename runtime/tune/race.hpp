@@ -35,10 +35,10 @@ inline constexpr int first_duel_round = 1'000'000;
 
 struct RaceResult {
   int winner = 0;
-  int challenger = 0;             ///< the fastest of the others; 0: there was none
-  double confidence = 0;          ///< that the challenger is faster than the heuristic's choice
-  double challenger_seconds = 0;  ///< medians of the duel
-  double heuristic_seconds = 0;
+  int challenger = 0;                        ///< the fastest of the others; 0: there was none
+  double confidence = 0;                     ///< that the challenger is faster than the heuristic's choice
+  double heuristic_seconds = 0;              ///< median of the duel
+  double challenger_seconds = 0;             ///< that, less the median of the gains: of rounds, as what decides
   bool decided = false;                      ///< the duel was long enough to tell, or there was nobody to fight it
   bool complete = false;                     ///< no stage was cut short
   std::vector<std::vector<double>> seconds;  ///< of each candidate, outside the duel

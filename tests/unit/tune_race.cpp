@@ -136,6 +136,24 @@ TEST_CASE("a fast candidate that is unsound leaves its place to the next one") {
   CHECK(result.complete);
 }
 
+TEST_CASE("a winner's time is beside the heuristic's by what it gains within a round, whatever the clock does") {
+  const tune::RaceTrack track{
+      .round = [](int number, std::span<const int> order) -> std::optional<std::vector<double>> {
+        // 27 rounds at full clocks, 27 at less, and 6 in which the challenger met a hiccup.
+        const int which = number % 20;
+        const double clock = which < 9 || which >= 18 ? 1e-4 : 1.1e-4;
+        std::vector<double> seconds;
+        for (const int one : order) seconds.push_back(one == 0 ? clock : clock * (which >= 18 ? 1.2 : 0.99));
+        return seconds;
+      },
+      .is_sound = [](int) { return true; },
+      .left = [] { return 1.0; }};
+  const tune::RaceResult result = tune::race(2, {}, track);
+  CHECK(result.winner == 1);
+  CHECK(result.heuristic_seconds == doctest::Approx(1e-4));
+  CHECK(result.challenger_seconds == doctest::Approx(0.99e-4));
+}
+
 TEST_CASE("without candidates the heuristic's choice is timed alone") {
   Simulation simulation{.speeds = {1e-4}, .random = Random(2)};
   const tune::RaceResult result = simulation.run(1);

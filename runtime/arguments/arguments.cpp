@@ -133,12 +133,8 @@ void set_page_division(AttunePrefillParams& params) {
 /// A bound of a window as kernels take it: no more than hides nothing.
 int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
 
-}  // namespace
-
-namespace {
-
 /// What the shapes of a call say, its pointers and strides apart.
-Problem read_problem(std::vector<std::string>& found, const attune_prefill_args& args) {
+Problem read_problem(const attune_prefill_args& args) {
   if (args.struct_size < oldest_args_size) {
     throw Error(
         ATTUNE_INVALID_ARGUMENT,
@@ -156,7 +152,6 @@ Problem read_problem(std::vector<std::string>& found, const attune_prefill_args&
                   .head_dim_v = has_head_dim_v && args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
                   .causal = args.causal != 0};
   if (has_features(args)) add_features(problem, args);
-  found = problems_of(problem);
   return problem;
 }
 
@@ -167,16 +162,15 @@ void require_none(const std::vector<std::string>& found) {
 }  // namespace
 
 Problem check_shapes(const attune_prefill_args& args) {
-  std::vector<std::string> found;
-  Problem problem = read_problem(found, args);
-  require_none(found);
+  Problem problem = read_problem(args);
+  require_none(problems_of(problem));
   problem.set_window(problem.window_left, problem.window_right);
   return problem;
 }
 
 Problem check_arguments(const attune_prefill_args& args) {
-  std::vector<std::string> found;
-  Problem problem = read_problem(found, args);
+  Problem problem = read_problem(args);
+  std::vector<std::string> found = problems_of(problem);
   const bool shapes_ok = found.empty();
   check_scalars(found, args);
   if (has_features(args)) check_ragged(found, args);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -12,64 +11,44 @@
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulated/chunk_emulated.hpp"
 #include "runtime/emulated/decode_emulated.hpp"
+#include "runtime/emulated/emulated_buffers.hpp"
 #include "runtime/emulator/tensor_map.hpp"
 #include "runtime/error.hpp"
 #include "runtime/gpu/tensor_params.hpp"
 #include "runtime/plan/plan.hpp"
 
 namespace attune {
-
-std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem) {
-  const AttunePrefillParams params = make_params(args, problem);  // strides of single elements are 0 there
-  std::vector<emulator::Buffer> buffers;
-  const auto add = [&](const char* name, const AttuneTensor& tensor, int sequences, int seqlen, int heads, int head_dim,
-                       bool writable) {
-    if (tensor.data == nullptr) return;
-    buffers.push_back({.name = name,
-                       .data = tensor.data,
-                       .element_bytes = sizeof(std::uint16_t),
-                       .extents = {sequences, seqlen, heads, head_dim},
-                       .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
-                       .writable = writable});
-  };
-  const int sequences = problem.stored_sequences();
-  const int key_sequences = problem.stored_key_sequences();
-  add("q", params.q, sequences, problem.stored_rows(), problem.heads_q, problem.head_dim, false);
-  add("k", params.k, key_sequences, problem.stored_keys(), problem.heads_kv, problem.head_dim, false);
-  add("v", params.v, key_sequences, problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v(), false);
-  add("o", params.o, sequences, problem.stored_rows(), problem.heads_q, problem.head_dim_of_v(), true);
-  if (params.lse != nullptr) {
-    const long long rows = problem.stored_rows();
-    const long long per_sequence = problem.heads_q * rows;
-    buffers.push_back({.name = "lse",
-                       .data = params.lse,
-                       .element_bytes = sizeof(float),
-                       .extents = {1, problem.stored_sequences(), problem.heads_q, rows},
-                       .strides = {per_sequence * problem.stored_sequences(), per_sequence, rows},
-                       .writable = true});
-  }
-  const auto add_array = [&](const char* name, const int* data, long long count) {
-    if (data == nullptr) return;
-    // A launch does not write to what it may only read.
-    buffers.push_back({.name = name,
-                       .data = const_cast<int*>(data),
-                       .element_bytes = sizeof(int),
-                       .extents = {1, 1, 1, count},
-                       .strides = {count, count, count},
-                       .writable = false});
-  };
-  add_array("cu_seqlens_q", params.cu_seqlens_q, problem.batch + 1LL);
-  add_array("cu_seqlens_k", params.cu_seqlens_k, problem.batch + 1LL);
-  add_array("seqused_k", params.seqused_k, problem.batch);
-  add_array("block_table", params.block_table, static_cast<long long>(problem.batch) * problem.table_width);
-  return buffers;
-}
-
 namespace {
+
+using Use = EmulatedBuffers::Use;
 
 constexpr std::uint64_t any_launch = 0x9e3779b97f4a7c15U;
 
+EmulatedBuffers tensors_of(const attune_prefill_args& args, const Problem& problem) {
+  const AttunePrefillParams params = make_params(args, problem);  // strides of single elements are 0 there
+  const int sequences = problem.stored_sequences();
+  const int key_sequences = problem.stored_key_sequences();
+  const int rows = problem.stored_rows();
+  const int keys = problem.stored_keys();
+  EmulatedBuffers buffers;
+  buffers.add_tensor("q", params.q, {sequences, rows, problem.heads_q, problem.head_dim}, Use::read);
+  buffers.add_tensor("k", params.k, {key_sequences, keys, problem.heads_kv, problem.head_dim}, Use::read);
+  buffers.add_tensor("v", params.v, {key_sequences, keys, problem.heads_kv, problem.head_dim_of_v()}, Use::read);
+  buffers.add_tensor("o", params.o, {sequences, rows, problem.heads_q, problem.head_dim_of_v()}, Use::written);
+  buffers.add_array("lse", params.lse, {1, sequences, problem.heads_q, rows}, Use::written);
+  buffers.add_array("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, problem.batch + 1LL}, Use::read);
+  buffers.add_array("cu_seqlens_k", params.cu_seqlens_k, {1, 1, 1, problem.batch + 1LL}, Use::read);
+  buffers.add_array("seqused_k", params.seqused_k, {1, 1, 1, problem.batch}, Use::read);
+  const long long table_entries = static_cast<long long>(problem.batch) * problem.table_width;
+  buffers.add_array("block_table", params.block_table, {1, 1, 1, table_entries}, Use::read);
+  return buffers;
+}
+
 }  // namespace
+
+std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem) {
+  return tensors_of(args, problem).take();
+}
 
 EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& problem, const Plan& plan)
     : params_(make_params(args, problem)), used_(&params_) {
@@ -89,18 +68,12 @@ EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& p
   }
 }
 
-void EmulatedParams::add_workspace(std::vector<emulator::Buffer>& buffers) const {
-  if (shared_.states == nullptr) return;
-  const auto add = [&](const char* name, void* data, int element_bytes, long long count) {
-    buffers.push_back({.name = name,
-                       .data = data,
-                       .element_bytes = element_bytes,
-                       .extents = {1, 1, 1, count},
-                       .strides = {count, count, count},
-                       .writable = true});
-  };
-  add("states", shared_.states, sizeof(float), reinterpret_cast<float*>(shared_.left) - shared_.states);
-  add("left", shared_.left, sizeof(*shared_.left), left_);
+std::vector<emulator::Buffer> EmulatedParams::memory(const attune_prefill_args& args, const Problem& problem) const {
+  EmulatedBuffers buffers = tensors_of(args, problem);
+  const long long states = shared_.states == nullptr ? 0 : reinterpret_cast<float*>(shared_.left) - shared_.states;
+  buffers.add_array("states", shared_.states, {1, 1, 1, states}, Use::written);
+  buffers.add_array("left", shared_.left, {1, 1, 1, left_}, Use::written);
+  return std::move(buffers).take();
 }
 
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_prefill_args& args,
@@ -108,13 +81,11 @@ emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& var
   const Plan launch = plan(variant, problem, emulator::device());
   if (launch.grid.blocks() == 0) return {};
   const EmulatedParams params(args, problem, launch);
-  std::vector<emulator::Buffer> buffers = buffers_of(args, problem);
-  params.add_workspace(buffers);
   return kernel.run({.grid = launch.grid,
                      .threads = launch.threads,
                      .shared_bytes = launch.shared_bytes,
                      .params = params.get(),
-                     .memory = std::move(buffers),
+                     .memory = params.memory(args, problem),
                      .seed = how.seed,
                      .jobs = how.jobs,
                      .count_banks = how.count_banks});

@@ -38,8 +38,8 @@ class EmulatedParams {
   /// What emulator::Launch::params is.
   [[nodiscard]] const void* get() const { return used_; }
 
-  /// Adds what the launch uses of the call's workspace to what the kernel may touch.
-  void add_workspace(std::vector<emulator::Buffer>& buffers) const;
+  /// What the kernel may touch: buffers_of() that call, and what the launch uses of its workspace.
+  [[nodiscard]] std::vector<emulator::Buffer> memory(const attune_prefill_args& args, const Problem& problem) const;
 
  private:
   AttuneListedPrefillParams listed_{};  // aligned to 64 bytes, and so the first

@@ -16,11 +16,11 @@
 #include "runtime/emulated/emulated.hpp"
 #include "runtime/error.hpp"
 #include "runtime/gpu/launch.hpp"
-#include "runtime/launch_numbers.hpp"
 #include "runtime/plan/chunk_plan.hpp"
 #include "runtime/plan/decode_plan.hpp"
 #include "runtime/plan/plan.hpp"
 #include "runtime/registry/gpu_kernels.hpp"
+#include "runtime/registry/launch_numbers.hpp"
 
 namespace attune {
 

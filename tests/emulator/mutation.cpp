@@ -82,8 +82,7 @@ class PrefillExperiment : public Experiment {
     launch_.threads = planned.threads;
     launch_.shared_bytes = planned.shared_bytes;
     launch_.params = params_->get();
-    launch_.memory = buffers_of(args, problem);
-    params_->add_workspace(launch_.memory);
+    launch_.memory = params_->memory(args, problem);
     words_ = static_cast<std::size_t>(workspace_.empty() ? 0 : planned.sharing_warps());
     launch_.jobs = 1;
     launch_.count_banks = setup.count_banks;

@@ -64,15 +64,13 @@ Run run_on(const emulator::Kernel& kernel, const Variant& variant, const testing
   args.workspace = workspace.data();
   args.workspace_bytes = has_workspace ? planned.workspace_bytes : 0;
   const EmulatedParams params(args, image.problem(), planned);
-  std::vector<emulator::Buffer> buffers = buffers_of(args, image.problem());
-  params.add_workspace(buffers);
   Run run;
   run.fault = kernel
                   .run({.grid = planned.grid,
                         .threads = planned.threads,
                         .shared_bytes = planned.shared_bytes,
                         .params = params.get(),
-                        .memory = std::move(buffers),
+                        .memory = params.memory(args, image.problem()),
                         .seed = static_cast<std::uint64_t>(multiprocessors),
                         .jobs = jobs})
                   .fault;

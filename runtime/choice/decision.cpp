@@ -21,6 +21,11 @@ std::string launch_text(const Decision& decision) {
                   decision.serving.name());
   text += fmt::format("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
                       launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
+  if (launch.workspace_bytes > 0) {
+    text += fmt::format("  given a workspace of {}, blocks share the last {} of {} tiles\n",
+                        bytes_text(static_cast<double>(launch.workspace_bytes)),
+                        launch.shares.tiles - launch.shares.whole_tiles, launch.shares.tiles);
+  }
   if (decision.problem.head_dim < decision.serving.head_dim) {
     text +=
         fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim, decision.serving.head_dim);

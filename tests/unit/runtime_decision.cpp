@@ -1,5 +1,6 @@
 // What explain says, held to what a registry does. The library may or may not carry embedded kernels here.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
@@ -125,6 +126,21 @@ TEST_CASE("the text names problem, device, kernel and launch") {
   if (decision.serving.head_dim > 40) {
     CHECK(contains(text, "head_dim 40 is padded to " + std::to_string(decision.serving.head_dim)));
   }
+}
+
+TEST_CASE("the text says which tiles blocks share, where they do, and what memory that takes") {
+  const Device device = device_of(*find_arch("sm_90"));
+  Problem problem = problem_of(128);
+  problem.causal = false;
+  problem.batch = 1;
+  problem.heads_q = problem.heads_kv = device.multiprocessors + 20;
+  problem.seqlen_q = 128;
+  Decision decision = decide(problem, device);
+  REQUIRE(decision.launch->workspace_bytes > 0);
+  const int tiles = device.multiprocessors + 20;
+  CHECK(contains(decision_text(decision, ""), fmt::format("blocks share the last {} of {} tiles\n", tiles, tiles)));
+  problem.heads_q = problem.heads_kv = device.multiprocessors;
+  CHECK(!contains(decision_text(decide(problem, device), ""), "workspace"));
 }
 
 TEST_CASE("the text counts what was refused for several reasons, or lists it") {

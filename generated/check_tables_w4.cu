@@ -108,8 +108,7 @@ enum class Rescale { always, skip_first, on_new_max };
 namespace variant {
 constexpr int warps = 4;  // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
-// Instructions. On the CPU these functions have other bodies, given before this file.
-#ifndef ATTUNE_EMULATOR
+#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
 // Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
 

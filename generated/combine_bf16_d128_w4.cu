@@ -131,8 +131,7 @@ constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
 constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smaller ones are zero-filled
 constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
-// Instructions. On the CPU these functions have other bodies, given before this file.
-#ifndef ATTUNE_EMULATOR
+#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 

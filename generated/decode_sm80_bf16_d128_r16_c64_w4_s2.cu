@@ -146,8 +146,7 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
 constexpr bool paged = false;         // keys are in pages that a block table names
 }  // namespace variant
-// Instructions. On the CPU these functions have other bodies, given before this file.
-#ifndef ATTUNE_EMULATOR
+#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 

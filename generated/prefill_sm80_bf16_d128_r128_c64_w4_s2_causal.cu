@@ -105,8 +105,7 @@ constexpr int V_fragment_tiles = 1;               // 16-wide tiles of V along B_
 constexpr bool double_buffer = true;              // load the next tiles' fragments before the mma of the current ones
 constexpr Rescale rescale = Rescale::on_new_max;  // when the online softmax multiplies O and l by exp2(m_old - m_new)
 }  // namespace variant
-// Instructions. On the CPU these functions have other bodies, given before this file.
-#ifndef ATTUNE_EMULATOR
+#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 

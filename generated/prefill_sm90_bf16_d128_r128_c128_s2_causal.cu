@@ -9,6 +9,12 @@
 //
 // A block stays on its multiprocessor and computes tile after tile of B_r rows. One thread of the first warpgroup
 // fetches Q, K and V ahead; each of the others owns 64 rows of the tile and walks the keys B_c at a time, from the last
+// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
+// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
+// S into the next P while V is being multiplied. So tiles have no prologue of their own.
+// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
+// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind other warpgroups'
+// products: prefill_sm90.md.
 // --- tensor_params.h -------------------------------------------------------------------------------------------------
 // The parameters of kernels that leave Q, K, V and O to the copy engine; plain C, under params.h's ATTUNE_PARAMS_ABI.
 
@@ -61,8 +67,7 @@ constexpr bool causal = true;              // query i sees keys j <= i + seqlen_
 constexpr int gqa_ratio = 0;               // any: heads of Q per head of K and V; any: taken from the launch
 constexpr int rescale_bound = 0;           // log2 by which a row's maximum may grow before O and l are rescaled
 }  // namespace variant
-// Instructions. On the CPU these functions have other bodies, given before this file.
-#ifndef ATTUNE_EMULATOR
+#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
@@ -156,39 +161,34 @@ __device__ __forceinline__ void fence_for_copies() { asm volatile("fence.proxy.a
 __device__ __forceinline__ void named_barrier_wait(u32 id, u32 threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-
 __device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Waits until the block has that many to give: a multiple of 8 from 24 to 256. Every warp of the warpgroup calls it.
+// To that many of each thread, once the block has them to give: a multiple of 8 from 24 to 256. Every warp calls it.
 template <u32 registers>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
-
-// Likewise, down to that many.
 template <u32 registers>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 // --- ptx/wgmma_shapes.cuh --------------------------------------------------------------------------------------------
-// The products of the variant, S and O: D = A * B, or D += A * B. D is 64 x n in float, of which a lane holds, for each
-// eight columns, two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter
-// of the lane index). A, 64 x 16, is in registers like mma.sync's fragments or, as B, 16 x n, in shared memory at a
-// descriptor. Both are read until wgmma_wait says that the group is done, and D may not be touched before. In shared
-// memory the inner dimension is contiguous ("K-major"), of a transposed B the other one ("MN-major").
+// The products of the variant, S and O: D = A * B or D += A * B. D is 64 x n floats; for each eight columns a lane has
+// two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter of the lane). A,
+// 64 x 16, is in registers as mma.sync's fragments or, as B, 16 x n, in shared memory at a descriptor, where the inner
+// dimension is contiguous ("K-major"), of a transposed B the other. Until wgmma_wait both are read, and D is written.
 #define ATTUNE_TILE(i) "+f"(D[i][0]), "+f"(D[i][1]), "+f"(D[i][2]), "+f"(D[i][3])
 #define ATTUNE_TILES(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1), ATTUNE_TILE(i + 2), ATTUNE_TILE(i + 3)
 
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accumulate) {
   asm volatile(
-      "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
-      "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, "
-      "%35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, "
-      "%57, %58, %59, %60, %61, %62, %63}, %64, %65, accumulate, 1, 1, 0, %67;\n}"
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"
+      "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},%64,%65,p,1,1,0,%67;\n}"
       : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
       : "l"(A), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
@@ -196,11 +196,11 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accu
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 B, bool accumulate) {
   asm volatile(
-      "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
-      "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, "
-      "%35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, "
-      "%57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, accumulate, 1, 1, %70;\n}"
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"
+      "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},{%64,%65,%66,%67},%68,p,1,1,"
+      "%70;\n}"
       : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
       : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
@@ -216,10 +216,8 @@ __device__ __forceinline__ u64 matrix_descriptor(u32 address, u32 leading_bytes)
   return static_cast<u64>((address & 0x3ffff) / 16) | static_cast<u64>(leading_bytes / 16) << 16 | layout;
 }
 
-// Before the first product whose registers other instructions wrote.
+// Before the first product whose registers other instructions wrote; and behind those that then are a group.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-
-// Makes a group of the products since the last.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Returns once at most `pending` groups of this warp are under way.
@@ -258,12 +256,10 @@ __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What this thread did before is seen by who waits for the phase.
+// What this thread did before is seen by who waits for the phase, which needs so many more `bytes` of bulk copies, too.
 __device__ __forceinline__ void mbarrier_arrive(u32 address) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
 }
-
-// Arrives, and has the phase wait for this many more bytes of bulk copies.
 __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
 }
@@ -271,8 +267,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
 // Returns once the phase of this parity is over.
 __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
   asm volatile(
-      "{\n.reg .pred over;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
-      "@!over bra again;\n}" ::"r"(address),
+      "{\n.reg .pred p;\nwait:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra wait;\n}" ::"r"(address),
       "r"(parity)
       : "memory");
 }
@@ -686,12 +681,6 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
-// visible block down so that masking is over first. The blocks of all its tiles are one stream: in each step it issues
-// S = Q K^T for the next block, of the next tile where this one is done, then O += P V for the block before, and turns
-// S into the next P while V is being multiplied. So tiles have no prologue of their own.
-// For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
-// function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind other warpgroups'
-// products: prefill_sm90.md.
 using Params = AttuneTensorPrefillParams;
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's

@@ -121,8 +121,7 @@ namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
 constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
-// Instructions. On the CPU these functions have other bodies, given before this file.
-#ifndef ATTUNE_EMULATOR
+#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
 __device__ __forceinline__ int load_global_int(const int* pointer) {

@@ -156,9 +156,6 @@ std::optional<Refusal> tile_list_rule(const Variant& v) {
                                   : "without the causal mask all tiles take the same time; tile_list: false"};
 }
 
-/// Whether all of Q's columns are read alike.
-bool reads_Q_alike(const Variant& v) { return v.Q_columns_in_registers == 0 || v.Q_columns_in_registers == v.head_dim; }
-
 std::optional<Refusal> stream_k_rule(const Variant& v) {
   if (v.stream_k == 0) return std::nullopt;
   if (v.causal != 0 || v.window != 0 || v.ragged != 0) {
@@ -174,10 +171,10 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
   }
   // What limits it here is the length that an emitted source may have, 999 lines.
   if (v.softcap != 0) return Refusal{"stream_k", "no source has both softcap and stream_k; stream_k: false"};
-  if (!reads_Q_alike(v)) {
-    return Refusal{
-        "stream_k",
-        "no source has a part of Q in registers and stream_k; stream_k: false, or Q_columns_in_registers: 0"};
+  if (v.pack_gqa != 0 && v.Q_columns_in_registers != 0 && v.Q_columns_in_registers != v.head_dim) {
+    return Refusal{"stream_k",
+                   "no source has pack_gqa, a part of Q in registers and stream_k; stream_k: false, or "
+                   "Q_columns_in_registers: 0"};
   }
   return std::nullopt;
 }

@@ -75,6 +75,13 @@ struct Part {
 
   [[nodiscard]] bool has(std::size_t line) const { return kept.value[line] && !file.is_dropped(line); }
 
+  /// How many lines the // comment at the top takes, those that other variants have included.
+  [[nodiscard]] std::size_t header_lines() const {
+    std::size_t line = 0;
+    while (line < kept.value.size() && (!kept.value[line] || file.lines()[line].starts_with("//"))) ++line;
+    return line;
+  }
+
   TemplateFile file;
   Result<std::vector<bool>> kept;
 };
@@ -273,16 +280,18 @@ class Emitter {
     banner(text);
     text.line("");
     const auto& lines = kernel.lines();
-    for (std::size_t i = 0; i < kernel.header_lines(); ++i) text.line(lines[i]);
+    const std::size_t header_lines = part.header_lines();
+    for (std::size_t i = 0; i < header_lines; ++i) {
+      if (part.has(i)) text.line(lines[i]);
+    }
     layer(text, Layer::root);
     constants(text);
-    text.line("// Instructions. On the CPU these functions have other bodies, given before this file.");
-    text.line("#ifndef ATTUNE_EMULATOR");
+    text.line("#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file");
     layer(text, Layer::ptx);
     text.line("#endif  // ATTUNE_EMULATOR");
     layer(text, Layer::blocks);
     text.section(fmt::format("{}.cu", family_.name));
-    for (std::size_t i = kernel.header_lines(); i < lines.size(); ++i) {
+    for (std::size_t i = header_lines; i < lines.size(); ++i) {
       if (!part.has(i) || (i >= block_begin_ && i <= block_end_)) continue;
       text.line(static_cast<int>(i) + 1 == kernel_name_.line ? renamed(lines[i]) : std::string{lines[i]});
     }

@@ -138,9 +138,4 @@ std::vector<Diagnostic> TemplateFile::splices() const {
   return problems;
 }
 
-std::size_t TemplateFile::header_lines() const {
-  const auto end = std::ranges::find_if_not(lines_, [](std::string_view line) { return line.starts_with("//"); });
-  return static_cast<std::size_t>(end - lines_.begin());
-}
-
 }  // namespace attune

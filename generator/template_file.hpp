@@ -66,9 +66,6 @@ class TemplateFile {
   /// Every {{name}} outside comments.
   [[nodiscard]] std::vector<Diagnostic> splices() const;
 
-  /// How many lines the // comment at the top has.
-  [[nodiscard]] std::size_t header_lines() const;
-
  private:
   std::string path_;
   std::string code_;

@@ -16,11 +16,10 @@ constexpr std::size_t line_width = 120;
 constexpr int tiles_per_macro = 4;
 
 constexpr std::string_view head =
-    R"(// The products of the variant, S and O: D = A * B, or D += A * B. D is 64 x n in float, of which a lane holds, for each
-// eight columns, two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter
-// of the lane index). A, 64 x 16, is in registers like mma.sync's fragments or, as B, 16 x n, in shared memory at a
-// descriptor. Both are read until wgmma_wait says that the group is done, and D may not be touched before. In shared
-// memory the inner dimension is contiguous ("K-major"), of a transposed B the other one ("MN-major").
+    R"(// The products of the variant, S and O: D = A * B or D += A * B. D is 64 x n floats; for each eight columns a lane has
+// two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter of the lane). A,
+// 64 x 16, is in registers as mma.sync's fragments or, as B, 16 x n, in shared memory at a descriptor, where the inner
+// dimension is contiguous ("K-major"), of a transposed B the other. Until wgmma_wait both are read, and D is written.
 #pragma once
 
 #include "types.h"
@@ -36,8 +35,9 @@ struct OperandA {
   std::string_view major;           ///< of its place in shared memory
 };
 
-/// Pieces in lines: between two of a line stands ", ", between two lines `line_break`, whose end begins the next line.
-std::string in_lines(const std::vector<std::string>& pieces, std::string_view line_break) {
+/// Pieces in lines: between two of a line stands `separator`, between two lines `line_break`, whose end begins the
+/// next.
+std::string in_lines(const std::vector<std::string>& pieces, std::string_view separator, std::string_view line_break) {
   const std::size_t end = line_break.find('\n');
   const std::size_t indent = line_break.size() - end - 1;
   std::string text;
@@ -47,10 +47,10 @@ std::string in_lines(const std::vector<std::string>& pieces, std::string_view li
       text += line_break;
       column = indent;
     } else if (!text.empty()) {
-      text += ", ";
+      text += separator;
     }
     text += piece;
-    column += piece.size() + 2;
+    column += piece.size() + separator.size();
   }
   return text;
 }
@@ -77,7 +77,7 @@ std::string function(int n, const Variant& variant, const OperandA& A) {
   }
   const std::string B = fmt::format("%{}", registers + inputs);
   operands.insert(operands.end(), A_words.begin(), A_words.end());
-  operands.insert(operands.end(), {B, "accumulate", "1", "1"});
+  operands.insert(operands.end(), {B, "p", "1", "1"});
   if (!A.major.empty()) operands.emplace_back(A.major);
   operands.push_back(fmt::format("%{};\\n}}", registers + inputs + 2));
   std::vector<std::string> tiles;
@@ -90,7 +90,7 @@ std::string function(int n, const Variant& variant, const OperandA& A) {
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {parameter}, u64 B, bool accumulate) {{
   asm volatile(
-      "{{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %{accumulate}, 0;\n"
+      "{{\n.reg .pred p;\nsetp.ne.b32 p, %{accumulate}, 0;\n"
       "{operands}"
       : {tiles}
       : {inputs}, "l"(B), "r"(int{{accumulate}}), "n"(int{{B_transposed}}));
@@ -98,8 +98,8 @@ __device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {parameter}, u64
 )",
       fmt::arg("columns", columns), fmt::arg("parameter", A.parameter),
       fmt::arg("dtype", constant_value(*find_field("dtype"), variant.dtype)),
-      fmt::arg("accumulate", registers + inputs + 1), fmt::arg("operands", in_lines(operands, ", \"\n      \"")),
-      fmt::arg("tiles", in_lines(tiles, ",\n        ")), fmt::arg("inputs", fmt::join(A.inputs, ", ")));
+      fmt::arg("accumulate", registers + inputs + 1), fmt::arg("operands", in_lines(operands, ",", ",\"\n      \"")),
+      fmt::arg("tiles", in_lines(tiles, ", ", ",\n        ")), fmt::arg("inputs", fmt::join(A.inputs, ", ")));
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #endif
 #endif
 #if variant::stream_k
-  const Unfinished unfinished{params, warp_index() - 4};
+  const Unfinished unfinished{params, block_number() * consumers * 4 + warp_index() - 4};
 #endif
   const Turns<consumers> turns{warpgroup};
 #if variant::ragged
@@ -386,7 +386,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       shared.k.wait();
       multiply_QK(S);
 #if variant::stream_k
-      if (tile.begun) unfinished.take(O, softmax);
+      if (tile.begun) unfinished.load_partials(O, softmax);
 #endif
 #if variant::causal
       if (skips_last) shared.v.skip();
@@ -395,7 +395,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       take_S(S, j);
       update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
 #if variant::stream_k
-      if (left) unfinished.say_so();
+      if (left) unfinished.signal(unfinished.own, params.launch);
       if (tile.begun) softmax.rescale(O);
 #endif
     }
@@ -471,7 +471,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #if variant::stream_k
     left = tile.first_block != 0;
     if (left) {
-      unfinished.leave(O, softmax);
+      unfinished.store_partials(O, softmax);
     } else {
       store(params, output, tile, warpgroup, O, softmax);
     }

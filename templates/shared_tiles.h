@@ -4,10 +4,10 @@
 #include "tensor_params.h"
 
 struct AttuneSharedPrefillParams : AttuneTensorPrefillParams {
-  int whole_tiles;            // that rounds take, as many for each thread block; or all there are
-  int share;                  // blocks of keys of the others that each thread block gets, a tile's at least...
-  int longer_shares;          // ... and how many thread blocks, the first ones, get one more
-  float* states;              // of every consumer warp of every thread block (blocks/unfinished_tile.cuh)
-  unsigned long long* left;   // by each of those warps: `launch` from when its state is there until that has been read
-  unsigned long long launch;  // which nothing else has written there
+  int whole_tiles;              // that rounds take, as many for each thread block; or all there are
+  int share;                    // blocks of keys of the others that each thread block gets, a tile's at least...
+  int longer_shares;            // ... and how many thread blocks, the first ones, get one more
+  float* partials;              // of every consumer warp of every thread block (blocks/unfinished_tile.cuh)
+  unsigned long long* signals;  // of each of those warps: `launch` from when its partials are there until they are read
+  unsigned long long launch;    // which nothing else has written there
 };

@@ -60,7 +60,7 @@ EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& p
   const AttuneTensorPrefillParams block = make_tensor_params(params_, plan, encode);
   if (plan.variant.stream_k != 0) {
     shared_ = make_shared_params(block, plan, workspace_of(args, any_launch));
-    left_ = plan.sharing_warps();
+    signals_ = plan.sharing_warps();
     used_ = &shared_;
   } else {
     listed_ = {block, plan.tiles == nullptr ? AttuneTileList{} : *plan.tiles};
@@ -70,9 +70,10 @@ EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& p
 
 std::vector<emulator::Buffer> EmulatedParams::memory(const attune_prefill_args& args, const Problem& problem) const {
   EmulatedBuffers buffers = tensors_of(args, problem);
-  const long long states = shared_.states == nullptr ? 0 : reinterpret_cast<float*>(shared_.left) - shared_.states;
-  buffers.add_array("states", shared_.states, {1, 1, 1, states}, Use::written);
-  buffers.add_array("left", shared_.left, {1, 1, 1, left_}, Use::written);
+  const long long partials =
+      shared_.partials == nullptr ? 0 : reinterpret_cast<float*>(shared_.signals) - shared_.partials;
+  buffers.add_array("partials", shared_.partials, {1, 1, 1, partials}, Use::written);
+  buffers.add_array("signals", shared_.signals, {1, 1, 1, signals_}, Use::written);
   return std::move(buffers).take();
 }
 

@@ -44,7 +44,7 @@ class EmulatedParams {
  private:
   AttuneListedPrefillParams listed_{};  // aligned to 64 bytes, and so the first
   AttuneSharedPrefillParams shared_{};
-  long long left_ = 0;  ///< words of it
+  long long signals_ = 0;
   AttunePrefillParams params_{};
   const void* used_;  ///< one of these
 };

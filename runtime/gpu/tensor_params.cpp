@@ -58,14 +58,14 @@ AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& bl
     shared.whole_tiles = plan.shares.tiles;
     return shared;
   }
-  // The words stand behind the states, whose sizes are multiples of theirs.
+  // The words stand behind the partials, whose sizes are multiples of theirs.
   const std::size_t words = static_cast<std::size_t>(plan.sharing_warps()) * sizeof(std::uint64_t);
-  auto* const states = static_cast<std::byte*>(workspace.data);
+  auto* const partials = static_cast<std::byte*>(workspace.data);
   shared.whole_tiles = plan.shares.whole_tiles;
   shared.share = plan.shares.share;
   shared.longer_shares = plan.shares.longer_shares;
-  shared.states = reinterpret_cast<float*>(states);
-  shared.left = reinterpret_cast<unsigned long long*>(states + plan.workspace_bytes - words);
+  shared.partials = reinterpret_cast<float*>(partials);
+  shared.signals = reinterpret_cast<unsigned long long*>(partials + plan.workspace_bytes - words);
   return shared;
 }
 

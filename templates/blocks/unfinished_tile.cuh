@@ -1,10 +1,9 @@
-// A tile that one thread block leaves and the next one goes on with: what the lanes of its warps hold between two
-// blocks of keys, as they hold it, so that results are to the bit those of one thread block.
+// A tile that one thread block leaves and the next one goes on with (Stream-K, arXiv 2301.03598): its partials are what
+// lanes hold between two blocks of keys, as they hold it, so that results are to the bit those of one thread block.
 #pragma once
 
 #include "blocks/lazy_softmax.cuh"
 #include "ptx/handover.cuh"
-#include "ptx/memory.cuh"
 #include "ptx/thread.cuh"
 #include "shared_tiles.h"
 #include "types.h"
@@ -13,36 +12,33 @@
 template <int columns, int warps, class Softmax>
 struct UnfinishedTile {
   const AttuneSharedPrefillParams& params;
-  u32 warp;
+  u32 own;                  // number of this warp, of those of all thread blocks...
+  u32 before{own - warps};  // ... and of its like in the block before
 
-  // Of this warp in a thread block; and its lane's i-th float.
-  __device__ __forceinline__ u32 place(u32 block) const { return block * warps + warp; }
-  __device__ __forceinline__ float* state(u32 block, u32 i) const {
-    return params.states + ((place(block) * (columns / 2 + 4) + i) * warp_size + lane_index());
+  // A lane's i-th four floats of what a warp leaves: those of eight columns of O, behind them m and l.
+  __device__ __forceinline__ float* partials(u32 warp, u32 i) const {
+    return params.partials + ((warp * (columns / 8 + 1) + i) * warp_size + lane_index()) * 4;
   }
 
-  // For the next block, which is told later: who says so waits for its own writes.
-  __device__ __forceinline__ void leave(const float (&O)[columns / 8][4], const Softmax& softmax) const {
+  // For the next block, by a later signal, as who gives it waits for its own writes; 0 is that all has been read.
+  __device__ __forceinline__ void store_partials(const float (&O)[columns / 8][4], const Softmax& softmax) const {
 #pragma unroll
-    for (u32 i = 0; i < columns / 2; ++i) store_global(state(block_number(), i), O[i / 4][i % 4]);
-    for (u32 i = 0; i < 4; ++i) {
-      store_global(state(block_number(), columns / 2 + i), (i < 2 ? softmax.m : softmax.l)[i % 2]);
-    }
+    for (u32 i = 0; i < columns / 8; ++i) store_floats(partials(own, i), O[i]);
+    store_floats(partials(own, columns / 8), {softmax.m[0], softmax.m[1], softmax.l[0], softmax.l[1]});
   }
-  __device__ __forceinline__ void say_so() const {
+  __device__ __forceinline__ void signal(u32 warp, u64 word) const {
     warp_barrier();
-    if (lane_index() == 0) announce_word(params.left + place(block_number()), params.launch);
+    if (lane_index() == 0) announce_word(params.signals + warp, word);
   }
 
-  // From the block before, once it is there.
-  __device__ __forceinline__ void take(float (&O)[columns / 8][4], Softmax& softmax) const {
-    await_word(params.left + place(block_number() - 1), params.launch);
-    for (u32 i = 0; i < 4; ++i) {
-      (i < 2 ? softmax.m : softmax.l)[i % 2] = load_global(state(block_number() - 1, columns / 2 + i));
-    }
+  // From the block before, once they are there.
+  __device__ __forceinline__ void load_partials(float (&O)[columns / 8][4], Softmax& softmax) const {
+    await_word(params.signals + before, params.launch);
+    float rows[4];
+    load_floats(rows, partials(before, columns / 8));
+    for (u32 i = 0; i < 4; ++i) (i < 2 ? softmax.m : softmax.l)[i % 2] = rows[i];
 #pragma unroll
-    for (u32 i = 0; i < columns / 2; ++i) O[i / 4][i % 4] = load_global(state(block_number() - 1, i));
-    warp_barrier();  // the word stays while a lane waits for it
-    if (lane_index() == 0) announce_word(params.left + place(block_number() - 1), 0);
+    for (u32 i = 0; i < columns / 8; ++i) load_floats(O[i], partials(before, i));
+    signal(before, 0);
   }
 };

@@ -17,9 +17,14 @@ __device__ __forceinline__ void await_word(const u64* place, u64 word) {
   } while (__any_sync(~0u, found != word));
 }
 
-// Of what was handed over.
-__device__ __forceinline__ float load_global(const float* pointer) {
-  float value;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(pointer)) : "memory");
-  return value;
+// Four floats of what is handed over, 16-byte aligned.
+__device__ __forceinline__ void store_floats(float* pointer, const float (&f)[4]) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f[0]),
+               "f"(f[1]), "f"(f[2]), "f"(f[3])
+               : "memory");
+}
+__device__ __forceinline__ void load_floats(float (&f)[4], const float* pointer) {
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f[0]), "=f"(f[1]), "=f"(f[2]), "=f"(f[3])
+               : "l"(__cvta_generic_to_global(pointer)));
 }

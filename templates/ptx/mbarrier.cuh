@@ -17,12 +17,10 @@ __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What this thread did before is seen by who waits for the phase.
+// What this thread did before is seen by who waits for the phase, which needs so many more `bytes` of bulk copies, too.
 __device__ __forceinline__ void mbarrier_arrive(u32 address) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
 }
-
-// Arrives, and has the phase wait for this many more bytes of bulk copies.
 __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
 }
@@ -30,8 +28,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
 // Returns once the phase of this parity is over.
 __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
   asm volatile(
-      "{\n.reg .pred over;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
-      "@!over bra again;\n}" ::"r"(address),
+      "{\n.reg .pred p;\nwait:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra wait;\n}" ::"r"(address),
       "r"(parity)
       : "memory");
 }

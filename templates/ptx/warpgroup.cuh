@@ -8,18 +8,15 @@
 __device__ __forceinline__ void named_barrier_wait(u32 id, u32 threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-
 __device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Waits until the block has that many to give: a multiple of 8 from 24 to 256. Every warp of the warpgroup calls it.
+// To that many of each thread, once the block has them to give: a multiple of 8 from 24 to 256. Every warp calls it.
 template <u32 registers>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
-
-// Likewise, down to that many.
 template <u32 registers>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));

@@ -13,10 +13,8 @@ __device__ __forceinline__ u64 matrix_descriptor(u32 address, u32 leading_bytes)
   return static_cast<u64>((address & 0x3ffff) / 16) | static_cast<u64>(leading_bytes / 16) << 16 | layout;
 }
 
-// Before the first product whose registers other instructions wrote.
+// Before the first product whose registers other instructions wrote; and behind those that then are a group.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-
-// Makes a group of the products since the last.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Returns once at most `pending` groups of this warp are under way.

@@ -210,7 +210,7 @@ class Reader {
       constexpr string_view rule = "// --- ";
       if (line.starts_with(rule)) sections_.emplace_back(line.substr(rule.size(), line.find(" ---", 7) - rule.size()));
       for (std::size_t i = begin; i <= end; ++i) section_of_[i] = static_cast<int>(sections_.size()) - 1;
-      if (line == "#ifndef ATTUNE_EMULATOR") replaced = true;
+      if (line.starts_with("#ifndef ATTUNE_EMULATOR")) replaced = true;
       const bool code = !replaced && section(begin).find(".cu") != npos && !line.starts_with('#');
       close(code ? begin + std::min(line.find("//"), line.size()) : begin, end);
       if (line == "#endif  // ATTUNE_EMULATOR") replaced = false;

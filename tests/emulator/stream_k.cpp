@@ -46,8 +46,8 @@ struct Run {
   testing::CallImage::Output output;
   float scale = 0;
   std::string fault;
-  int shared = 0;                   ///< tiles that are not whole
-  std::vector<std::uint64_t> left;  ///< the words of the warps afterwards
+  int shared = 0;                      ///< tiles that are not whole
+  std::vector<std::uint64_t> signals;  ///< of the warps, afterwards
 };
 
 /// One launch on a GPU of so many multiprocessors, with a workspace or without one.
@@ -78,7 +78,7 @@ Run run_on(const emulator::Kernel& kernel, const Variant& variant, const testing
   run.scale = args.softmax_scale;
   run.shared = planned.shares.tiles - planned.shares.whole_tiles;
   const std::size_t words = workspace.empty() ? 0 : static_cast<std::size_t>(planned.sharing_warps());
-  run.left.assign(workspace.end() - static_cast<std::ptrdiff_t>(words), workspace.end());
+  run.signals.assign(workspace.end() - static_cast<std::ptrdiff_t>(words), workspace.end());
   return run;
 }
 
@@ -114,8 +114,8 @@ TEST_CASE("tiles that blocks share are to the bit those of one block, and right"
         CHECK(shared.shared == 4);
         CHECK(shared.output == whole.output);
         // The next launch may bear the same number, as one of a graph that is replayed does.
-        CHECK(std::ranges::all_of(shared.left, [](std::uint64_t word) { return word == 0 || word == poison; }));
-        CHECK(std::ranges::count(shared.left, 0U) > 0);
+        CHECK(std::ranges::all_of(shared.signals, [](std::uint64_t word) { return word == 0 || word == poison; }));
+        CHECK(std::ranges::count(shared.signals, 0U) > 0);
       }
     }
   }
@@ -142,7 +142,7 @@ TEST_CASE("blocks share no tile where the last round is nearly full, or would be
     const Run run = run_on(kernel, variant, image, multiprocessors, true, 1);
     REQUIRE_MESSAGE(run.fault.empty(), run.fault);
     CHECK(run.shared == 0);
-    CHECK(run.left.empty());
+    CHECK(run.signals.empty());
     image.check(run.output, run.scale);
   }
 }

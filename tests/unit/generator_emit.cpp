@@ -82,7 +82,7 @@ TEST_CASE("the pieces come in an order in which each knows what it needs") {
   std::size_t last = 0;
   for (const char* piece :
        {"// prefill_sm80_bf16_d128_r128_c64_w4_s2\n", "\n\n// What the kernel computes.\n", "struct Types",
-        "namespace variant {\n", "#ifndef ATTUNE_EMULATOR\n", "// --- ptx/q.cuh -", "struct Q", "struct P",
+        "namespace variant {\n", "#ifndef ATTUNE_EMULATOR  // on the CPU", "// --- ptx/q.cuh -", "struct Q", "struct P",
         "#endif  // ATTUNE_EMULATOR\n", "struct B", "struct A", "// --- prefill_sm80.cu -", "void use(",
         "extern \"C\" __global__ void prefill_sm80_bf16_"}) {
     CAPTURE(piece);
@@ -131,6 +131,15 @@ TEST_CASE("the text has no trailing blanks, no runs of empty lines and one newli
   CHECK(text.find("\n\n\n") == std::string::npos);
   CHECK(text.ends_with("\n"));
   CHECK_FALSE(text.ends_with("\n\n"));
+}
+
+TEST_CASE("what the kernel's template says at its top stands there in one piece, as this variant has it") {
+  TemplateFiles templates = small_templates();
+  constexpr std::string_view head = "// What the kernel computes.\n";
+  templates.at("prefill_sm80.cu")
+      .insert(head.size(), "#if variant::causal\n// Half of it.\n#else\n// All of it.\n#endif\n// Quickly.\n");
+  const std::string text = emit(Variant{}, templates, "some").value.text;
+  CHECK(text.find("// What the kernel computes.\n// All of it.\n// Quickly.\n// --- types.h -") != std::string::npos);
 }
 
 TEST_CASE("emitting again gives the same bytes, whatever the variant's GPUs") {

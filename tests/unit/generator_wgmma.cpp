@@ -81,11 +81,10 @@ std::string resolved(const Function& function) {
 std::string expected(int n, const std::string& type, const std::string& A, const std::string& majors) {
   std::string D;
   for (int i = 0; i < n / 2; ++i)
-    D += (i > 0 ? ", D[" : "D[") + std::to_string(i / 4) + "][" + std::to_string(i % 4) + "]";
-  return "{\\n.reg .pred accumulate;\\nsetp.ne.b32 accumulate, int{accumulate}, 0;\\n"
+    D += (i > 0 ? ",D[" : "D[") + std::to_string(i / 4) + "][" + std::to_string(i % 4) + "]";
+  return "{\\n.reg .pred p;\\nsetp.ne.b32 p, int{accumulate}, 0;\\n"
          "wgmma.mma_async.sync.aligned.m64n" +
-         std::to_string(n) + "k16.f32." + type + "." + type + " {" + D + "}, " + A + ", B, accumulate, 1, 1, " +
-         majors + ";\\n}";
+         std::to_string(n) + "k16.f32." + type + "." + type + " {" + D + "}," + A + ",B,p,1,1," + majors + ";\\n}";
 }
 
 std::string signature(int n, const std::string& A) {
@@ -107,12 +106,12 @@ TEST_CASE("wgmma's operands are numbered as they are listed, for every n and bot
       CHECK(functions[1].signature.find(signature(other, words)) != std::string::npos);
       CHECK(functions[0].operands.size() == static_cast<std::size_t>(n / 2 + 4));
       CHECK(functions[1].operands.size() == static_cast<std::size_t>(other / 2 + 7));
-      CHECK(resolved(functions[0]) == expected(n, type, "A", "0, " + B_major));
-      CHECK(resolved(functions[1]) == expected(other, type, "{A[0], A[1], A[2], A[3]}", B_major));
+      CHECK(resolved(functions[0]) == expected(n, type, "A", "0," + B_major));
+      CHECK(resolved(functions[1]) == expected(other, type, "{A[0],A[1],A[2],A[3]}", B_major));
       const std::vector<Function> of_registers = functions_of(wgmma_text(variant_of(n, other, dtype, other)));
       REQUIRE(of_registers.size() == 2);
       CHECK(of_registers[0].signature.find(signature(n, words)) != std::string::npos);
-      CHECK(resolved(of_registers[0]) == expected(n, type, "{A[0], A[1], A[2], A[3]}", B_major));
+      CHECK(resolved(of_registers[0]) == expected(n, type, "{A[0],A[1],A[2],A[3]}", B_major));
       CHECK(resolved(of_registers[1]) == resolved(functions[1]));
       if (other == 16) continue;
       const std::vector<Function> of_both = functions_of(wgmma_text(variant_of(n, other, dtype, 16)));

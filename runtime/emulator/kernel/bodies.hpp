@@ -92,7 +92,12 @@ inline void announce_word(unsigned long long* place, unsigned long long word, in
 inline void await_word(const unsigned long long* place, unsigned long long word, int line) {
   machine().await_word(place, word, line);
 }
-inline float load_global(const float* pointer, int line) { return load_global_float(pointer, line); }
+inline void store_floats(float* pointer, const float (&f)[4], int line) {
+  machine().store_global(pointer, f, sizeof(f), line);
+}
+inline void load_floats(float (&f)[4], const float* pointer, int line) {
+  machine().load_global(pointer, f, sizeof(f), line);
+}
 
 // A launch on the emulator has ended before the next begins.
 inline void let_next_kernel_begin() {}

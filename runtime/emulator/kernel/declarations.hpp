@@ -77,7 +77,8 @@ inline void store_shared(unsigned address, const Float4& f, int line = __builtin
 // ptx/handover.cuh
 inline void announce_word(unsigned long long* place, unsigned long long word, int line = __builtin_LINE());
 inline void await_word(const unsigned long long* place, unsigned long long word, int line = __builtin_LINE());
-inline float load_global(const float* pointer, int line = __builtin_LINE());
+inline void store_floats(float* pointer, const float (&f)[4], int line = __builtin_LINE());
+inline void load_floats(float (&f)[4], const float* pointer, int line = __builtin_LINE());
 
 // ptx/kernel_order.cuh
 inline void let_next_kernel_begin();

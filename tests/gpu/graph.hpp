@@ -6,7 +6,7 @@
 
 namespace attune::gpu_tests {
 
-/// Captures what `work` launches on the stream that it is given; replay() runs it again.
+/// Captures what `work` launches on the stream that it is given; replay() runs it again, to its end.
 class CapturedGraph {
  public:
   template <class Work>
@@ -20,6 +20,7 @@ class CapturedGraph {
     find(end_capture, "cuStreamEndCapture");
     find(instantiate, "cuGraphInstantiateWithFlags");
     find(graph_launch_, "cuGraphLaunch");
+    find(synchronize_, "cuStreamSynchronize");
     void* graph = nullptr;
     REQUIRE(stream_create(&stream_, 1) == 0);
     REQUIRE(begin_capture(stream_, 0) == 0);
@@ -28,7 +29,11 @@ class CapturedGraph {
     REQUIRE(instantiate(&executable_, graph, 0) == 0);
   }
 
-  void replay() const { REQUIRE(graph_launch_(executable_, stream_) == 0); }
+  /// Waits, because copies on the default stream do not wait for this one.
+  void replay() const {
+    REQUIRE(graph_launch_(executable_, stream_) == 0);
+    REQUIRE(synchronize_(stream_) == 0);
+  }
 
  private:
   template <class Signature>
@@ -40,6 +45,7 @@ class CapturedGraph {
   }
 
   int (*graph_launch_)(void*, void*) = nullptr;
+  int (*synchronize_)(void*) = nullptr;
   void* stream_ = nullptr;
   void* executable_ = nullptr;
 };

@@ -386,6 +386,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       shared.k.wait();
       multiply_QK(S);
 #if variant::stream_k
+      if (left) unfinished.signal(unfinished.own, params.launch);  // before it waits, or who waits for it does for both
       if (tile.begun) unfinished.load_partials(O, softmax);
 #endif
 #if variant::causal
@@ -395,7 +396,6 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       take_S(S, j);
       update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
 #if variant::stream_k
-      if (left) unfinished.signal(unfinished.own, params.launch);
       if (tile.begun) softmax.rescale(O);
 #endif
     }

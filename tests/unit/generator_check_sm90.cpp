@@ -64,6 +64,29 @@ TEST_CASE("tiles are listed of a causal mask and a dense batch alone") {
         "tile_list: a ragged batch's tiles are found on the device, which alone knows its lengths; tile_list: false\n");
 }
 
+TEST_CASE("last tiles are shared without a mask, a tile at a time, and where the source stays short") {
+  Variant variant = tile(256, 128, 64);
+  variant.Q_columns_in_registers = 80;
+  variant.stream_k = 1;
+  CHECK(refusals_of(variant).empty());
+  const auto refused = [&](int Variant::*key, std::string_view message) {
+    Variant other = variant;
+    other.*key = 1;
+    other.gqa_ratio = other.pack_gqa != 0 ? 4 : 0;
+    return refusals_of(other).starts_with(message);
+  };
+  CHECK(refused(&Variant::causal, "stream_k: the keys of a tile are shared out by their number"));
+  CHECK(refused(&Variant::window, "stream_k: the keys of a tile are shared out by their number"));
+  CHECK(refused(&Variant::ragged, "stream_k: the keys of a tile are shared out by their number"));
+  CHECK(refused(&Variant::softcap, "stream_k: no source has both softcap and stream_k"));
+  CHECK(refused(&Variant::pack_gqa, "stream_k: no source has pack_gqa, a part of Q in registers and stream_k"));
+  variant.Q_columns_in_registers = 0;
+  CHECK_FALSE(refused(&Variant::pack_gqa, "stream_k"));
+  variant = tile(64, 128, 64, 1, 2);
+  variant.stream_k = 1;
+  CHECK(refusals_of(variant).starts_with("Q_stages: with 2 stages of Q a tile begins beside the end of the last one"));
+}
+
 TEST_CASE("Q in registers takes half a register an element beside O, S and P, and one stage") {
   Variant variant = tile(128, 128, 128, 2);
   variant.Q_columns_in_registers = 128;

@@ -44,7 +44,7 @@ class EmulatedParams {
  private:
   AttuneListedPrefillParams listed_{};  // aligned to 64 bytes, and so the first
   AttuneSharedPrefillParams shared_{};
-  long long signals_ = 0;
+  long long signals_ = 0;  ///< how many it has
   AttunePrefillParams params_{};
   const void* used_;  ///< one of these
 };

@@ -13,14 +13,17 @@ Block::Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global, 
       run_thread_(run_thread),
       global_(global),
       announcements_(announcements),
-      shared_(static_cast<std::size_t>(launch.shared_bytes)),
-      copies_(static_cast<std::size_t>(launch.threads)),
-      banks_(static_cast<std::size_t>(launch.threads) / warp_size),
-      threads_(static_cast<std::size_t>(launch.threads)),
-      warps_(static_cast<std::size_t>(launch.threads) / warp_size),
+      copies_(static_cast<std::size_t>(launch.threads) * static_cast<std::size_t>(launch.cluster)),
+      banks_(static_cast<std::size_t>(launch.threads) * static_cast<std::size_t>(launch.cluster) / warp_size),
+      threads_(static_cast<std::size_t>(launch.threads) * static_cast<std::size_t>(launch.cluster)),
+      warps_(threads_.size() / warp_size),
       groups_((warps_.size() + warpgroup_warps - 1) / warpgroup_warps) {
+  for (int i = 0; i < launch.cluster; ++i) shared_.emplace_back(static_cast<std::size_t>(launch.shared_bytes));
+  const auto block_threads = static_cast<unsigned>(launch.threads);
   for (unsigned i = 0; i < threads_.size(); ++i) {
     threads_[i].index = i;
+    threads_[i].rank = i / block_threads;
+    threads_[i].in_block = i % block_threads;
     threads_[i].fiber = std::make_unique<Fiber>([this, i] { return live(threads_[i]); });
   }
 }
@@ -62,13 +65,15 @@ Fiber* Block::live(Thread& thread) {
 void Block::begin(unsigned long long number) {
   number_ = number;
   const Grid& grid = launch_.grid;
-  block_ = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
-            static_cast<unsigned>(number / grid.x / grid.y)};
+  const unsigned blocks = cluster_blocks();
+  const unsigned clusters_y = grid.y / blocks;
+  first_ = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % clusters_y) * blocks,
+            static_cast<unsigned>(number / grid.x / clusters_y)};
   Random seeds(launch_.seed ^ number * 0x9e3779b97f4a7c15U);
   random_ = Random(seeds());
   copies_.reset(seeds());
   bulk_copies_.reset(seeds());
-  shared_.reset();
+  for (SharedMemory& memory : shared_) memory.reset();
   mbarriers_.reset();
   named_barriers_.reset();
   registers_.reset(threads_.size());
@@ -88,6 +93,7 @@ void Block::begin(unsigned long long number) {
     thread.copy_agent = thread.copy_groups = 0;
     thread.box_agent = thread.box_groups = 0;
     thread.heard.clear();
+    thread.cluster_reads.assign(shared_.size(), {});
   }
   for (unsigned w = 0; w < warps_.size(); ++w) warps_[w] = {.first = w * warp_size, .ready = ~0U, .live = ~0U};
 }
@@ -111,8 +117,8 @@ void Block::cancel() {
 }
 
 void Block::fail(const Thread& thread, int line, const std::string& what) const {
-  throw Fault(fmt::format("line {}, block ({}, {}, {}), thread {} (warp {}, lane {}): {}", line, block_.x, block_.y,
-                          block_.z, thread.index, thread.index / warp_size, thread.index % warp_size, what));
+  throw Fault(fmt::format("line {}, {}, thread {} (warp {}, lane {}): {}", line, block_text(thread.rank),
+                          thread.in_block, thread.in_block / warp_size, thread.in_block % warp_size, what));
 }
 
 void Block::require(const Thread& thread, int line, const std::optional<std::string>& problem) const {
@@ -133,9 +139,9 @@ std::string Block::earlier_text(const SharedMemory::Problem& problem) const {
   };
   switch (agent.kind) {
     case Agent::Kind::thread:
-      return text(fmt::format("thread {}", epoch.agent), "no barrier orders the two");
+      return text(fmt::format("thread {}", number_of(threads_[epoch.agent])), "no barrier orders the two");
     case Agent::Kind::copies:
-      return text(fmt::format("the asynchronous copy that thread {} issued", agent.owner),
+      return text(fmt::format("the asynchronous copy that thread {} issued", number_of(threads_[agent.owner])),
                   "no wait, or no barrier behind it, orders the two");
     case Agent::Kind::products:
       return text(fmt::format("the wgmma that warp {} issued", agent.owner),
@@ -157,8 +163,9 @@ std::uint32_t Block::add_agent(Agent::Kind kind, unsigned owner) {
 
 // --- who runs next ---------------------------------------------------------------------------------------------------
 
-/// The current thread waits until its warp, its warpgroup or its block has done this together.
+/// The current thread waits until its warp, its warpgroup, its block or its cluster has done this together.
 void Block::wait_at(Collective collective, int line) {
+  if (collective >= Collective::mbarrier_wait) require_no_cluster(name_of(collective), line);
   current_->collective = collective;
   current_->line = line;
   leave();
@@ -188,9 +195,10 @@ Block::Thread* Block::next_thread() {
     if (warp->ready != 0) break;
     if (finished()) {
       require_nothing_left();
+      require_reads_before_ends();
       return nullptr;
     }
-    if (release_block_barrier()) continue;
+    if (release_barriers()) continue;
     // What lands as late as it can lands now.
     if (const auto copy = bulk_copies_.any()) {
       land(*copy);
@@ -218,6 +226,9 @@ void Block::settle(Warp& warp) {
     case Collective::block_barrier:
       warp.parked = Parked::block_barrier;
       break;
+    case Collective::cluster_barrier:
+      warp.parked = Parked::cluster_barrier;
+      break;
     case Collective::named_barrier_wait:
     case Collective::named_barrier_announce:
       come_to_named_barrier(warp, collective == Collective::named_barrier_wait);
@@ -235,16 +246,17 @@ void Block::settle(Warp& warp) {
 
 /// Time passes: what is due happens.
 void Block::tick() {
-  copies_.tick(shared_);
-  for (Group& group : groups_) group.products.tick(shared_);
-  box_stores_.tick(shared_);
+  copies_.tick();
+  for (Group& group : groups_) group.products.tick(only_memory());
+  box_stores_.tick(only_memory());
   bulk_copies_.tick();
   while (const auto copy = bulk_copies_.due()) land(*copy);
 }
 
 bool Block::is_barrier(Collective collective) {
-  return collective == Collective::block_barrier || collective == Collective::warp_barrier ||
-         collective == Collective::named_barrier_wait || collective == Collective::named_barrier_announce;
+  return collective == Collective::block_barrier || collective == Collective::cluster_barrier ||
+         collective == Collective::warp_barrier || collective == Collective::named_barrier_wait ||
+         collective == Collective::named_barrier_announce;
 }
 
 /// Every lane must have come to the same instruction: these are ".aligned", and lanes that have ended are only allowed
@@ -256,11 +268,11 @@ void Block::require_same_collective(const Warp& warp) const {
     const char* self = name_of(first.collective);
     if ((warp.live >> lane & 1) == 0) {
       if (is_barrier(first.collective)) continue;
-      fail(first, first.line, fmt::format("{} waits for thread {}, which has ended", self, thread.index));
+      fail(first, first.line, fmt::format("{} waits for thread {}, which has ended", self, thread.in_block));
     }
     if (thread.line == first.line && thread.collective == first.collective) continue;
     fail(first, first.line,
-         fmt::format("{} waits for thread {} of the same warp, which waits at {} in line {}", self, thread.index,
+         fmt::format("{} waits for thread {} of the same warp, which waits at {} in line {}", self, thread.in_block,
                      name_of(thread.collective), thread.line));
   }
 }
@@ -282,15 +294,26 @@ void Block::go_on(Thread& thread) {
   warp.apart &= ~lane;
 }
 
-/// Whether all threads waited there. Those that have ended are not waited for.
-bool Block::release_block_barrier() {
+/// Whether all threads of a block waited at its barrier, or all of the cluster at that.
+bool Block::release_barriers() {
+  const std::size_t of_block = warps_.size() / shared_.size();
+  bool released = false;
+  for (std::size_t first = 0; first < warps_.size(); first += of_block) {
+    released |= release(std::span(warps_).subspan(first, of_block), Parked::block_barrier);
+  }
+  return released || release(warps_, Parked::cluster_barrier);
+}
+
+/// Whether all threads of these warps waited there. Those that have ended are not waited for.
+bool Block::release(std::span<Warp> warps, Parked place) {
   std::vector<Thread*> group;
-  for (const Warp& warp : warps_) {
-    if (warp.live != 0 && warp.parked != Parked::block_barrier) return false;
+  for (const Warp& warp : warps) {
+    if (warp.live != 0 && warp.parked != place) return false;
     for (Thread* thread : live_lanes(warp)) group.push_back(thread);
   }
+  if (group.empty()) return false;
   synchronise(group);
-  for (Warp& warp : warps_) wake(warp);
+  for (Warp& warp : warps) wake(warp);
   return true;
 }
 
@@ -341,10 +364,11 @@ std::string Block::waiting_text(const Thread& thread) {
 }
 
 void Block::report_deadlock() {
-  std::vector<std::pair<std::string, std::vector<const Thread*>>> places;
+  using Place = std::pair<unsigned, std::string>;  // a block and where its threads wait
+  std::vector<std::pair<Place, std::vector<const Thread*>>> places;
   for (const Warp& warp : warps_) {
     for (const Thread* thread : live_lanes(warp)) {
-      const std::string text = waiting_text(*thread);
+      const Place text{thread->rank, waiting_text(*thread)};
       const auto place = std::ranges::find(places, text, &decltype(places)::value_type::first);
       if (place == places.end()) {
         places.push_back({text, {thread}});
@@ -354,10 +378,10 @@ void Block::report_deadlock() {
     }
   }
   std::string all;
-  for (const auto& [text, threads] : places) {
-    all += threads.size() == 1
-               ? fmt::format("; thread {} waits at {}", threads.front()->index, text)
-               : fmt::format("; {} threads from {} on wait at {}", threads.size(), threads.front()->index, text);
+  for (const auto& [place, threads] : places) {
+    const std::string from = number_of(*threads.front());
+    all += threads.size() == 1 ? fmt::format("; thread {} waits at {}", from, place.second)
+                               : fmt::format("; {} threads from {} on wait at {}", threads.size(), from, place.second);
   }
   const Thread& first = *places.front().second.front();
   fail(first, first.line, "deadlock: nothing can happen any more" + all);

@@ -1,4 +1,4 @@
-// One thread block (CTA): its threads as fibers, its warps, its barriers, its clocks.
+// One thread block (CTA), or a cluster of several: its threads as fibers, its warps, its barriers, its clocks.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,9 @@ namespace attune::emulator {
 /// Runs one kernel thread to its end (attune_run_thread of kernel/bodies.hpp).
 using RunThread = void(Machine& machine, const void* params);
 
-/// The stacks, clocks and memory of a block; runs one block after another of the same launch.
+/// The stacks, clocks and memory of a block; runs one block after another of the same launch. Blocks of a cluster are
+/// run together, as if they were one with a memory for each: what is said of a block here is said of its cluster, but
+/// for the memory, the block barrier, and the numbers of threads that the kernel and messages see.
 class Block final : public Machine {
  public:
   /// `global` and `announcements` are shared by the blocks of the launch.
@@ -41,15 +44,17 @@ class Block final : public Machine {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Runs the block of this number, x fastest. Returns what is wrong, with line and thread; "" when nothing is.
+  /// Runs the cluster of this number, x fastest. Returns what is wrong, with line and thread; "" when nothing is.
   std::string run(unsigned long long number);
 
   [[nodiscard]] const Banks& banks() const { return banks_; }
 
   // What the kernel calls.
-  unsigned thread_index() const override { return current_->index; }
-  Index block_index() const override { return block_; }
+  unsigned thread_index() const override { return current_->in_block; }
+  Index block_index() const override { return index_of(current_->rank); }
   Index grid_size() const override { return {launch_.grid.x, launch_.grid.y, launch_.grid.z}; }
+  unsigned cluster_block() const override { return current_->rank; }
+  unsigned cluster_blocks() const override { return static_cast<unsigned>(launch_.cluster); }
   void load_shared(unsigned address, void* to, unsigned bytes, int line) override;
   void store_shared(unsigned address, const void* from, unsigned bytes, int line) override;
   void load_global(const void* pointer, void* to, unsigned bytes, int line) override;
@@ -60,6 +65,8 @@ class Block final : public Machine {
   void cp_async_commit() override;
   void cp_async_wait(unsigned pending) override;
   void block_barrier(int line) override;
+  void cluster_barrier(int line) override;
+  void load_cluster(unsigned address, unsigned block, void* to, unsigned bytes, int line) override;
   void warp_barrier(int line) override;
   unsigned shuffle_xor(unsigned value, unsigned mask, int line) override;
   unsigned shuffle_from(unsigned value, unsigned source, int line) override;
@@ -92,6 +99,7 @@ class Block final : public Machine {
   /// or a word by itself.
   enum class Collective {
     block_barrier,
+    cluster_barrier,
     warp_barrier,
     shuffle_xor,
     shuffle_from,
@@ -101,6 +109,7 @@ class Block final : public Machine {
     stmatrix,
     mma_fp16,
     mma_bf16,
+    // Not in clusters of more than one block, from here on.
     mbarrier_wait,
     await_word,
     named_barrier_wait,
@@ -120,7 +129,9 @@ class Block final : public Machine {
     enum class State { idle, ready, waiting };  ///< idle: not started, or over
 
     std::unique_ptr<Fiber> fiber;
-    unsigned index = 0;
+    unsigned index = 0;     ///< in the cluster
+    unsigned rank = 0;      ///< its block's, in the cluster
+    unsigned in_block = 0;  ///< its index there
     State state = State::idle;
     Clock clock;
     std::uint32_t copy_agent = 0;               ///< 0: it has issued no copy
@@ -128,6 +139,7 @@ class Block final : public Machine {
     std::uint32_t box_agent = 0;                ///< 0: it has stored no box
     std::uint32_t box_groups = 0;               ///< committed
     std::map<unsigned long long, Clock> heard;  ///< of other blocks, by number
+    std::vector<Epoch> cluster_reads;           ///< the last of each block's memory, by rank
     // Where it waits, and what it brought along and gets.
     Collective collective = Collective::block_barrier;
     int line = 0;
@@ -142,7 +154,7 @@ class Block final : public Machine {
   };
 
   /// Where a complete warp waits for others.
-  enum class Parked { no, block_barrier, named_barrier, warpgroup };
+  enum class Parked { no, block_barrier, cluster_barrier, named_barrier, warpgroup };
 
   struct Warp {
     unsigned first = 0;  ///< its first thread
@@ -189,8 +201,11 @@ class Block final : public Machine {
   }
   std::uint32_t add_agent(Agent::Kind kind, unsigned owner);
   [[nodiscard]] Access access_of(const Thread& thread, const Epoch& epoch) const {
-    return {number_, &thread.clock, epoch, &thread.heard};
+    return {number_, &thread.clock, epoch, &thread.heard, launch_.cluster == 1 ? "this block" : "this cluster"};
   }
+  SharedMemory& memory_of(const Thread& thread) { return shared_[thread.rank]; }
+  /// Of bulk copies and products, which are not for clusters of several blocks.
+  SharedMemory& only_memory() { return shared_.front(); }
   void note_load(Thread& thread, unsigned address, unsigned bytes, int line);
   void note_store(Thread& thread, unsigned address, unsigned bytes, int line);
 
@@ -205,7 +220,8 @@ class Block final : public Machine {
   Thread* next_thread();
   void settle(Warp& warp);
   void tick();
-  bool release_block_barrier();
+  bool release_barriers();
+  bool release(std::span<Warp> warps, Parked place);
   bool hear_words();
   void wake(Warp& warp);
   void go_on(Thread& thread);
@@ -213,6 +229,13 @@ class Block final : public Machine {
   [[nodiscard]] bool finished() const;
   [[noreturn]] void report_deadlock();
   [[nodiscard]] std::string waiting_text(const Thread& thread);
+
+  // Clusters.
+  [[nodiscard]] Index index_of(unsigned rank) const { return {first_.x, first_.y + rank, first_.z}; }
+  [[nodiscard]] std::string block_text(unsigned rank) const;
+  [[nodiscard]] std::string number_of(const Thread& thread) const;
+  void require_no_cluster(const char* what, int line) const;
+  void require_reads_before_ends() const;
 
   // What a complete warp does.
   void perform(Warp& warp, Collective collective);
@@ -224,7 +247,7 @@ class Block final : public Machine {
   Mbarrier& mbarrier_at(unsigned address, int line);
   void end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int line);
   static void learn(Thread& thread, const Mbarrier& barrier);
-  Box box_at(const void* map, unsigned address, const int (&at)[4], int line) const;
+  Box box_at(const void* map, unsigned address, const int (&at)[4], int line);
   void land(const BulkCopy& copy);
   void require_nothing_left() const;
   void come_to_named_barrier(Warp& warp, bool wait);
@@ -244,7 +267,7 @@ class Block final : public Machine {
   RunThread* run_thread_;
   GlobalMemory& global_;
   Announcements& announcements_;
-  SharedMemory shared_;
+  std::vector<SharedMemory> shared_;  ///< of each block
   Copies copies_;
   BulkCopies bulk_copies_;
   BoxStores box_stores_;
@@ -254,7 +277,7 @@ class Block final : public Machine {
   Banks banks_;
   Random random_{0};
 
-  Index block_{};
+  Index first_{};  ///< the cluster's first block
   unsigned long long number_ = 0;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;

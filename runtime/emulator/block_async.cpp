@@ -11,10 +11,11 @@ namespace attune::emulator {
 
 void Block::mbarrier_init(unsigned address, unsigned arrivals, int line) {
   constexpr unsigned object_bytes = 8;
+  require_no_cluster("mbarrier_init", line);
   Thread& self = *current_;
   const Epoch epoch = epoch_of(self, line);
   require(self, line, mbarriers_.init(address, arrivals, epoch, add_agent(Agent::Kind::boxes, address)));
-  require(self, line, shared_.note_store(address, object_bytes, self.clock, epoch));
+  require(self, line, only_memory().note_store(address, object_bytes, self.clock, epoch));
 }
 
 void Block::mbarrier_init_fence(int line) { mbarriers_.fence(epoch_of(*current_, line)); }
@@ -244,7 +245,7 @@ void Block::note_operand(const std::vector<unsigned>& addresses, unsigned group,
     const Epoch epoch{warp.product_agent, groups_[group].products.group(w), line, Proxy::async};
     for (const unsigned address : addresses) {
       require(threads_[warp.first], line, mbarriers_.overlap(address, chunk_bytes));
-      require(threads_[warp.first], line, shared_.note_load(address, chunk_bytes, clock, epoch));
+      require(threads_[warp.first], line, only_memory().note_load(address, chunk_bytes, clock, epoch));
     }
   }
 }
@@ -253,7 +254,7 @@ void Block::perform_wgmma_wait(const Warp& warp) {
   const Thread& first = threads_[warp.first];
   const unsigned w = warp_in_group(warp);
   Warpgroup& products = products_of(warp);
-  require(warp.first / warpgroup_threads, first.line, products.wait(w, first.operand, shared_));
+  require(warp.first / warpgroup_threads, first.line, products.wait(w, first.operand, only_memory()));
   if (warp.product_agent == 0) return;
   for (Thread* thread : live_lanes(warp)) thread->clock.set(warp.product_agent, products.finished(w));
 }

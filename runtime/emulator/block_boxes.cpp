@@ -8,7 +8,8 @@
 namespace attune::emulator {
 
 /// The box that the current thread hands to the copy engine.
-Box Block::box_at(const void* map, unsigned address, const int (&at)[4], int line) const {
+Box Block::box_at(const void* map, unsigned address, const int (&at)[4], int line) {
+  require_no_cluster("a bulk copy", line);
   const Thread& self = *current_;
   const std::optional<TensorMap> tensor = read_map(map);
   if (!tensor) fail(self, line, "the copy engine is given something that is no tensor map");
@@ -16,7 +17,7 @@ Box Block::box_at(const void* map, unsigned address, const int (&at)[4], int lin
     fail(self, line,
          fmt::format("shared address {:#x} is no multiple of the swizzle's {} bytes", address, swizzle_atom));
   }
-  require(self, line, shared_.outside(address, tensor->box_bytes()));
+  require(self, line, only_memory().outside(address, tensor->box_bytes()));
   require(self, line, mbarriers_.overlap(address, tensor->box_bytes()));
   return {.map = *tensor, .at = std::to_array(at), .address = address};
 }
@@ -34,7 +35,7 @@ void Block::load_box(unsigned address, const void* map, unsigned barrier_address
   const Epoch epoch{barrier.agent, barrier.phase + 1, line, Proxy::async};
   constexpr unsigned piece = 16;
   for (unsigned offset = 0; offset < box.map.box_bytes(); offset += piece) {
-    require(self, line, shared_.note_store(swizzle_128(address + offset), piece, self.clock, epoch));
+    require(self, line, only_memory().note_store(swizzle_128(address + offset), piece, self.clock, epoch));
   }
   for_each_row(box, [&](const BoxRow& row) {
     require(self, line, global_.check_loaded_row(row.elements, row.bytes, access_of(self, epoch)));
@@ -47,7 +48,7 @@ void Block::load_box(unsigned address, const void* map, unsigned barrier_address
 }
 
 void Block::land(const BulkCopy& copy) {
-  load(copy.box, shared_);
+  load(copy.box, only_memory());
   Mbarrier& barrier = mbarriers_.at(copy.barrier);
   --barrier.under_way;
   barrier.missing_bytes -= copy.box.map.box_bytes();
@@ -63,7 +64,7 @@ void Block::store_box(const void* map, unsigned address, const int (&at)[4], int
   const Epoch write{self.box_agent, std::numeric_limits<std::uint32_t>::max(), line, Proxy::async};
   for_each_row(box, [&](const BoxRow& row) {
     for_each_piece(box, row, [&](const BoxPiece& piece) {
-      require(self, line, shared_.note_load(piece.address, piece.bytes, self.clock, read));
+      require(self, line, only_memory().note_load(piece.address, piece.bytes, self.clock, read));
     });
     require(self, line, global_.check_stored_row(row.elements, row.bytes, access_of(self, write)));
   });
@@ -75,7 +76,7 @@ void Block::commit_boxes() { ++current_->box_groups; }
 void Block::wait_boxes_read() {
   Thread& self = *current_;
   if (self.box_agent == 0) return;
-  box_stores_.finish(self.index, self.box_groups, shared_);
+  box_stores_.finish(self.index, self.box_groups, only_memory());
   self.clock.set(self.box_agent, self.box_groups);
 }
 

@@ -10,24 +10,24 @@ namespace attune::emulator {
 
 void Block::note_load(Thread& thread, unsigned address, unsigned bytes, int line) {
   require(thread, line, mbarriers_.overlap(address, bytes));
-  require(thread, line, shared_.note_load(address, bytes, thread.clock, epoch_of(thread, line)));
+  require(thread, line, memory_of(thread).note_load(address, bytes, thread.clock, epoch_of(thread, line)));
   if (launch_.count_banks) banks_.note(thread.index / warp_size, thread.index % warp_size, line, address, bytes);
 }
 
 void Block::note_store(Thread& thread, unsigned address, unsigned bytes, int line) {
   require(thread, line, mbarriers_.overlap(address, bytes));
-  require(thread, line, shared_.note_store(address, bytes, thread.clock, epoch_of(thread, line)));
+  require(thread, line, memory_of(thread).note_store(address, bytes, thread.clock, epoch_of(thread, line)));
   if (launch_.count_banks) banks_.note(thread.index / warp_size, thread.index % warp_size, line, address, bytes);
 }
 
 void Block::load_shared(unsigned address, void* to, unsigned bytes, int line) {
   note_load(*current_, address, bytes, line);
-  std::memcpy(to, shared_.at(address), bytes);
+  std::memcpy(to, memory_of(*current_).at(address), bytes);
 }
 
 void Block::store_shared(unsigned address, const void* from, unsigned bytes, int line) {
   note_store(*current_, address, bytes, line);
-  std::memcpy(shared_.at(address), from, bytes);
+  std::memcpy(memory_of(*current_).at(address), from, bytes);
 }
 
 void Block::load_global(const void* pointer, void* to, unsigned bytes, int line) {
@@ -47,10 +47,10 @@ void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int 
   if (self.copy_agent == 0) self.copy_agent = add_agent(Agent::Kind::copies, self.index);
   const Epoch epoch{self.copy_agent, self.copy_groups + 1, line};
   require(self, line, mbarriers_.overlap(address, bytes));
-  require(self, line, shared_.note_store(address, bytes, self.clock, epoch));
+  require(self, line, memory_of(self).note_store(address, bytes, self.clock, epoch));
   if (pointer != nullptr) require(self, line, global_.check_load(pointer, bytes, access_of(self, epoch)));
   if (launch_.count_banks) banks_.note(self.index / warp_size, self.index % warp_size, line, address, bytes);
-  copies_.issue(self.index, epoch.time, address, pointer, bytes);
+  copies_.issue(self.index, epoch.time, memory_of(self).at(address), pointer, bytes);
 }
 
 void Block::cp_async_commit() { ++current_->copy_groups; }
@@ -59,7 +59,7 @@ void Block::cp_async_wait(unsigned pending) {
   Thread& self = *current_;
   if (self.copy_groups <= pending) return;
   const std::uint32_t landed = self.copy_groups - pending;
-  copies_.finish(self.index, landed, shared_);
+  copies_.finish(self.index, landed);
   if (self.copy_agent != 0) self.clock.set(self.copy_agent, landed);
 }
 
@@ -69,6 +69,8 @@ const char* Block::name_of(Collective collective) {
   switch (collective) {
     case Collective::block_barrier:
       return "block_barrier";
+    case Collective::cluster_barrier:
+      return "cluster_barrier";
     case Collective::warp_barrier:
       return "warp_barrier";
     case Collective::shuffle_xor:
@@ -164,6 +166,7 @@ float Block::from_storage(int dtype, unsigned short bits) const {
 void Block::perform(Warp& warp, Collective collective) {
   constexpr unsigned row_bytes = 16;  // of a matrix
   Thread* const lanes = &threads_[warp.first];
+  SharedMemory& memory = memory_of(*lanes);
   switch (collective) {
     case Collective::warp_barrier:
       synchronise(live_lanes(warp));
@@ -190,7 +193,7 @@ void Block::perform(Warp& warp, Collective collective) {
       Lanes<std::uint32_t*> words{};
       for (unsigned lane = 0; lane < warp_size; ++lane) {
         note_load(lanes[lane], lanes[lane].operand, row_bytes, lanes[lane].line);
-        rows[lane] = shared_.at(lanes[lane].operand);
+        rows[lane] = memory.at(lanes[lane].operand);
         words[lane] = lanes[lane].words;
       }
       if (launch_.count_banks) banks_.close(warp.first / warp_size);
@@ -202,7 +205,7 @@ void Block::perform(Warp& warp, Collective collective) {
       Lanes<const std::uint32_t*> words{};
       for (unsigned lane = 0; lane < warp_size; ++lane) {
         note_store(lanes[lane], lanes[lane].operand, row_bytes, lanes[lane].line);
-        rows[lane] = shared_.at(lanes[lane].operand);
+        rows[lane] = memory.at(lanes[lane].operand);
         words[lane] = lanes[lane].source;
       }
       if (launch_.count_banks) banks_.close(warp.first / warp_size);

@@ -6,6 +6,7 @@
 namespace attune::emulator {
 
 void Block::announce_word(void* place, unsigned long long word, int line) {
+  require_no_cluster("announce_word", line);
   Thread& self = *current_;
   const Access access = access_of(self, epoch_of(self, line));
   require(self, line, global_.check_announced(place, access));

@@ -17,32 +17,32 @@ void Copies::reset(std::uint64_t seed) {
   due_ = {};
 }
 
-void Copies::issue(unsigned thread, std::uint32_t group, unsigned address, const void* source, unsigned bytes) {
+void Copies::issue(unsigned thread, std::uint32_t group, std::byte* to, const void* source, unsigned bytes) {
   const std::size_t copy = copies_.size();
-  copies_.push_back({group, address, source, bytes, false});
+  copies_.push_back({group, to, source, bytes, false});
   of_thread_[thread].push_back(copy);
   if (random_.below(2) == 0) due_.push({now_ + 1 + random_.below(longest_flight), copy});
 }
 
-void Copies::land(Copy& copy, SharedMemory& shared) {
+void Copies::land(Copy& copy) {
   if (copy.landed) return;
   copy.landed = true;
   if (copy.source != nullptr) {
-    std::memcpy(shared.at(copy.address), copy.source, copy.bytes);
+    std::memcpy(copy.to, copy.source, copy.bytes);
   } else {
-    std::memset(shared.at(copy.address), 0, copy.bytes);
+    std::memset(copy.to, 0, copy.bytes);
   }
 }
 
-void Copies::tick(SharedMemory& shared) {
+void Copies::tick() {
   ++now_;
-  for (; !due_.empty() && due_.top().when <= now_; due_.pop()) land(copies_[due_.top().copy], shared);
+  for (; !due_.empty() && due_.top().when <= now_; due_.pop()) land(copies_[due_.top().copy]);
 }
 
-void Copies::finish(unsigned thread, std::uint32_t group, SharedMemory& shared) {
+void Copies::finish(unsigned thread, std::uint32_t group) {
   auto& pending = of_thread_[thread];
   for (; !pending.empty() && copies_[pending.front()].group <= group; pending.pop_front()) {
-    land(copies_[pending.front()], shared);
+    land(copies_[pending.front()]);
   }
 }
 

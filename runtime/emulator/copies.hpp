@@ -7,7 +7,6 @@
 #include <queue>
 #include <vector>
 
-#include "runtime/emulator/shared_memory.hpp"
 #include "runtime/random.hpp"
 
 namespace attune::emulator {
@@ -21,19 +20,19 @@ class Copies {
   /// A new block.
   void reset(std::uint64_t seed);
 
-  /// Operands are read when the copy lands. A null source stands for zeros.
-  void issue(unsigned thread, std::uint32_t group, unsigned address, const void* source, unsigned bytes);
+  /// `to` is in shared memory. Operands are read when the copy lands. A null source stands for zeros.
+  void issue(unsigned thread, std::uint32_t group, std::byte* to, const void* source, unsigned bytes);
 
   /// Time passes: whatever is due by now lands.
-  void tick(SharedMemory& shared);
+  void tick();
 
   /// Everything the thread issued in groups up to this one lands.
-  void finish(unsigned thread, std::uint32_t group, SharedMemory& shared);
+  void finish(unsigned thread, std::uint32_t group);
 
  private:
   struct Copy {
     std::uint32_t group;
-    unsigned address;
+    std::byte* to;
     const void* source;
     unsigned bytes;
     bool landed;
@@ -44,7 +43,7 @@ class Copies {
     bool operator>(const Due& other) const { return when != other.when ? when > other.when : copy > other.copy; }
   };
 
-  void land(Copy& copy, SharedMemory& shared);
+  static void land(Copy& copy);
 
   Random random_{0};
   std::uint64_t now_ = 0;

@@ -80,13 +80,17 @@ Report Kernel::run(const Launch& launch) const {
   if (launch.threads <= 0 || launch.threads % static_cast<int>(warp_size) != 0) {
     throw Error(ATTUNE_INTERNAL_ERROR, fmt::format("{} threads are no whole warps", launch.threads));
   }
+  if (launch.cluster <= 0 || launch.grid.y % static_cast<unsigned>(launch.cluster) != 0) {
+    throw Error(ATTUNE_INTERNAL_ERROR,
+                fmt::format("{} blocks along y are no whole clusters of {}", launch.grid.y, launch.cluster));
+  }
   auto* const run_thread = reinterpret_cast<RunThread*>(symbol("attune_run_thread"));
   if (run_thread == nullptr) {
     throw Error(ATTUNE_COMPILE_ERROR, fmt::format("the host-compiled {} has no entry to run", name_));
   }
-  const unsigned long long blocks = launch.grid.blocks();
+  const unsigned long long clusters = launch.grid.blocks() / static_cast<unsigned>(launch.cluster);
   const unsigned long long cores = launch.jobs > 0 ? launch.jobs : std::max(1U, std::thread::hardware_concurrency());
-  const auto workers = static_cast<int>(std::min(cores, blocks));
+  const auto workers = static_cast<int>(std::min(cores, clusters));
   GlobalMemory global(launch.memory);
   Announcements announcements(workers);
   constexpr unsigned long long none = std::numeric_limits<unsigned long long>::max();
@@ -96,15 +100,16 @@ Report Kernel::run(const Launch& launch) const {
   Report report;
   std::map<int, BankSite> sites;
 
-  // Blocks start in order, so every one before the first fault that is seen has been run: the same fault is reported
-  // however many run side by side. Those that wait for one that failed are in a deadlock once the others are over.
+  // Clusters, each most often one block, start in order, so every one before the first fault that is seen has been run:
+  // the same fault is reported however many run side by side. Those that wait for one that failed are in a deadlock
+  // once the others are over.
   std::atomic<bool> failed = false;
   const auto work = [&](long long) {
     const Worker worker(announcements);
     Block block(launch, run_thread, global, announcements);
     while (!failed) {
       const unsigned long long number = next++;
-      if (number >= blocks) break;
+      if (number >= clusters) break;
       const std::string fault = block.run(number);
       if (fault.empty()) continue;
       failed = true;

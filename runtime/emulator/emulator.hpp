@@ -16,11 +16,12 @@ namespace attune::emulator {
 struct Launch {
   Grid grid;
   int threads = 0;  ///< of a block, a multiple of 32
+  int cluster = 1;  ///< blocks of a cluster, neighbours along grid.y
   int shared_bytes = 0;
   const void* params = nullptr;  ///< the kernel's parameter block
   std::vector<Buffer> memory;
   std::uint64_t seed = 1;    ///< of when asynchronous copies land and of the order of warps
-  int jobs = 0;              ///< blocks at a time; 0: one for each core
+  int jobs = 0;              ///< clusters at a time; 0: one for each core
   bool count_banks = false;  ///< fill Report::sites
 };
 
@@ -35,7 +36,7 @@ struct BankSite {
 };
 
 struct Report {
-  /// Empty when nothing was found; else kernel, line, block, thread and what is wrong there. The first block, in
+  /// Empty when nothing was found; else kernel, line, block, thread and what is wrong there. The first cluster, in
   /// launch order, that has a fault speaks; the same seed gives the same words.
   std::string fault;
   std::vector<BankSite> sites;  ///< ascending by line

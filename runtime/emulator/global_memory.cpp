@@ -190,7 +190,7 @@ std::optional<std::string> GlobalMemory::check_stored_row(const void* pointer, u
     }
     if (by.epoch.exists() && !Written::write_ordered(by, access)) {
       return fmt::format("race: writes element {} of {}, unordered with a write in line {} of {}", place->element + i,
-                         place->buffer->name, by.epoch.line, by.block == access.block ? "this block" : "another block");
+                         place->buffer->name, by.epoch.line, by.block == access.block ? access.here : "another block");
     }
     by = {access.block, access.epoch};
   }

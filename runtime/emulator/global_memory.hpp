@@ -31,6 +31,7 @@ struct Access {
   const Clock* clock = nullptr;
   Epoch epoch;
   const std::map<unsigned long long, Clock>* heard = nullptr;  ///< of other blocks, by number; null: nothing
+  const char* here = "this block";                             ///< or cluster, whose blocks all have its number
 
   /// Whether that block did this before.
   [[nodiscard]] bool knows(unsigned long long other, const Epoch& earlier) const;

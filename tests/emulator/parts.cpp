@@ -25,17 +25,17 @@ std::vector<int> landings(std::uint64_t seed) {
   Copies copies(1);
   copies.reset(seed);
   const std::array<char, 16> source{'x'};
-  for (unsigned i = 0; i < 64; ++i) copies.issue(0, 1, shared_base + i * 16, source.data(), 16);
+  for (unsigned i = 0; i < 64; ++i) copies.issue(0, 1, shared.at(shared_base + i * 16), source.data(), 16);
   std::vector<int> landed(64, -1);
   const auto there = [&](unsigned i) { return std::memcmp(shared.at(shared_base + i * 16), source.data(), 16) == 0; };
   for (unsigned i = 0; i < 64; ++i) CHECK(!there(i));
   for (int tick = 0; tick < 1000; ++tick) {
-    copies.tick(shared);
+    copies.tick();
     for (unsigned i = 0; i < 64; ++i) {
       if (landed[i] < 0 && there(i)) landed[i] = tick;
     }
   }
-  copies.finish(0, 1, shared);
+  copies.finish(0, 1);
   for (unsigned i = 0; i < 64; ++i) CHECK(there(i));
   return landed;
 }
@@ -65,9 +65,9 @@ TEST_CASE("a copy reads its source when it lands, not when it is issued") {
   Copies copies(1);
   copies.reset(1);
   std::array<char, 16> source{'a'};
-  copies.issue(0, 1, shared_base, source.data(), 16);
+  copies.issue(0, 1, shared.at(shared_base), source.data(), 16);
   source[0] = 'b';
-  copies.finish(0, 1, shared);
+  copies.finish(0, 1);
   CHECK(static_cast<char>(*shared.at(shared_base)) == 'b');
 }
 
@@ -79,9 +79,9 @@ TEST_CASE("a wait lands the groups it covers and leaves the others under way") {
     shared.reset();
     Copies copies(2);
     copies.reset(seed);
-    copies.issue(1, 1, shared_base, source.data(), 16);
-    copies.issue(1, 2, shared_base + 16, source.data(), 16);
-    copies.finish(1, 1, shared);
+    copies.issue(1, 1, shared.at(shared_base), source.data(), 16);
+    copies.issue(1, 2, shared.at(shared_base + 16), source.data(), 16);
+    copies.finish(1, 1);
     CHECK(static_cast<char>(*shared.at(shared_base)) == 'x');
     if (static_cast<char>(*shared.at(shared_base + 16)) != 'x') ++still_under_way;
   }

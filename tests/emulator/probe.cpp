@@ -95,6 +95,11 @@ const Probe& Probe::handover() {
   return probe;
 }
 
+const Probe& Probe::cluster() {
+  static const Probe probe("probe_cluster", {"types.h"});
+  return probe;
+}
+
 const Probe& Probe::async() {
   static const Probe probe("probe_async", {"params.h", "tensor_params.h", "types.h"});
   return probe;
@@ -202,7 +207,7 @@ Probe::Outcome Probe::run_plain(int which, const Options& options) const {
   struct alignas(16) Floats {
     std::array<float, 4> value;
   };
-  std::vector<Floats> out(std::size_t{16} * options.blocks, {{NAN, NAN, NAN, NAN}});
+  std::vector<Floats> out(std::size_t{16} * options.blocks * options.blocks_y, {{NAN, NAN, NAN, NAN}});
   const ProbeParams params{which, in.data(), out.front().value.data()};
   // Rows of 8 chunks with one left out behind each.
   const emulator::Buffer input{.name = "in",
@@ -218,8 +223,9 @@ Probe::Outcome Probe::run_plain(int which, const Options& options) const {
                                 .strides = {0, 0, 0},
                                 .writable = true};
   Outcome outcome;
-  outcome.report = kernel_.run({.grid = {options.blocks, 1, 1},
+  outcome.report = kernel_.run({.grid = {options.blocks, options.blocks_y, 1},
                                 .threads = 64,
+                                .cluster = options.cluster,
                                 .shared_bytes = 4096,
                                 .params = &params,
                                 .memory = {input, output},

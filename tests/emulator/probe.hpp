@@ -1,4 +1,4 @@
-// The kernels of probe.cu, probe_handover.cu and probe_async.cu, run one at a time.
+// The kernels of probe.cu, probe_handover.cu, probe_cluster.cu and probe_async.cu, run one at a time.
 #pragma once
 
 #include <string>
@@ -13,10 +13,13 @@ class Probe {
  public:
   static const Probe& instance();  ///< probe.cu
   static const Probe& handover();  ///< probe_handover.cu
+  static const Probe& cluster();   ///< probe_cluster.cu
   static const Probe& async();     ///< probe_async.cu
 
   struct Options {
-    unsigned blocks = 1;
+    unsigned blocks = 1;    ///< along x
+    unsigned blocks_y = 1;  ///< not of probe_async.cu, and neither is `cluster`
+    int cluster = 1;        ///< Launch::cluster
     std::uint64_t seed = 1;
     int jobs = 0;
     bool count_banks = false;
@@ -26,11 +29,11 @@ class Probe {
     std::vector<float> out;
     std::vector<float> stored;  ///< of probe_async.cu, through tensor maps; NaN where nothing was written
   };
-  /// Runs the kernel of this name in Which. Those of probe.cu and probe_handover.cu have 64 threads, 4 KB of shared
-  /// memory and an input of 256 chunks of 16 bytes, each filled with its number as four words, of which every eighth
-  /// does not belong to the buffer; they write 64 floats for each block. Those of probe_async.cu have 512 threads, 60
-  /// KB of shared memory and an input of element() values behind tensor maps; they write 32 floats for each thread, and
-  /// a tensor of the input's shape through tensor maps.
+  /// Runs the kernel of this name in Which. Those of probe_async.cu have 512 threads, 60 KB of shared memory and an
+  /// input of element() values behind tensor maps; they write 32 floats for each thread, and a tensor of the input's
+  /// shape through tensor maps. The others have 64 threads, 4 KB of shared memory and an input of 256 chunks of 16
+  /// bytes, each filled with its number as four words, of which every ninth does not belong to the buffer; they write
+  /// 64 floats for each block.
   [[nodiscard]] Outcome run(const std::string& which, const Options& options) const;
   [[nodiscard]] Outcome run(const std::string& which) const { return run(which, Options{}); }
 

@@ -86,6 +86,22 @@ inline void store_shared(unsigned address, const Float4& f, int line) {
   machine().store_shared(address, &f, sizeof(f), line);
 }
 
+inline unsigned cluster_block() { return machine().cluster_block(); }
+inline unsigned cluster_blocks() { return machine().cluster_blocks(); }
+inline void cluster_barrier(int line) { machine().cluster_barrier(line); }
+template <class T>
+T load_cluster_as(unsigned address, unsigned block, int line) {
+  T value;
+  machine().load_cluster(address, block, &value, sizeof(value), line);
+  return value;
+}
+inline Float4 load_cluster_floats(unsigned address, unsigned block, int line) {
+  return load_cluster_as<Float4>(address, block, line);
+}
+inline float load_cluster_float(unsigned address, unsigned block, int line) {
+  return load_cluster_as<float>(address, block, line);
+}
+
 inline void announce_word(unsigned long long* place, unsigned long long word, int line) {
   machine().announce_word(place, word, line);
 }

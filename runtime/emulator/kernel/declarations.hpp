@@ -74,6 +74,13 @@ inline Float4 load_global_floats(const float* pointer, int line = __builtin_LINE
 inline void store_global(float* pointer, const Float4& f, int line = __builtin_LINE());
 inline void store_shared(unsigned address, const Float4& f, int line = __builtin_LINE());
 
+// ptx/cluster.cuh
+inline unsigned cluster_block();
+inline unsigned cluster_blocks();
+inline void cluster_barrier(int line = __builtin_LINE());
+inline Float4 load_cluster_floats(unsigned address, unsigned block, int line = __builtin_LINE());
+inline float load_cluster_float(unsigned address, unsigned block, int line = __builtin_LINE());
+
 // ptx/handover.cuh
 inline void announce_word(unsigned long long* place, unsigned long long word, int line = __builtin_LINE());
 inline void await_word(const unsigned long long* place, unsigned long long word, int line = __builtin_LINE());

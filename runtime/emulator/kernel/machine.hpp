@@ -30,6 +30,9 @@ class Machine {
   virtual unsigned thread_index() const = 0;
   virtual Index block_index() const = 0;
   virtual Index grid_size() const = 0;
+  /// The block's number in its cluster, and the cluster's blocks.
+  virtual unsigned cluster_block() const = 0;
+  virtual unsigned cluster_blocks() const = 0;
 
   virtual void load_shared(unsigned address, void* to, unsigned bytes, int line) = 0;
   virtual void store_shared(unsigned address, const void* from, unsigned bytes, int line) = 0;
@@ -46,6 +49,9 @@ class Machine {
   virtual void cp_async_wait(unsigned pending) = 0;
 
   virtual void block_barrier(int line) = 0;
+  virtual void cluster_barrier(int line) = 0;
+  /// From the shared memory of the cluster's block of that number.
+  virtual void load_cluster(unsigned address, unsigned block, void* to, unsigned bytes, int line) = 0;
   virtual void warp_barrier(int line) = 0;
   virtual unsigned shuffle_xor(unsigned value, unsigned mask, int line) = 0;
   virtual unsigned shuffle_from(unsigned value, unsigned source, int line) = 0;

@@ -1325,6 +1325,15 @@ struct StripPipeline {
   }
 };
 
+// Four columns of O of a row, and where they are the first its LSE.
+__device__ __forceinline__ void store(const AttuneDecodeParams& params, int batch, int kv_head, int row, int column,
+                                      const Float4& o, float lse) {
+  const QueryRow to(params, batch, kv_head, row);
+  store_global(to.in(params.o) + column * 2, pack<variant::dtype>(o.value[0], o.value[1]),
+               pack<variant::dtype>(o.value[2], o.value[3]));
+  if (column == 0) to.store_lse(params, lse);
+}
+
 // Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place.
 __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Merge& merge, int batch, bool whole,
                                       int slot, int kv_head, int first_row, OnlineSoftmax<row_tiles>& softmax,
@@ -1334,10 +1343,7 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
   merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, const Float4& o, float lse) {
     if (column >= params.head_dim) return;
     if (whole) {
-      const QueryRow to(params, batch, kv_head, first_row + row);
-      store_global(to.in(params.o) + column * 2, pack<variant::dtype>(o.value[0], o.value[1]),
-                   pack<variant::dtype>(o.value[2], o.value[3]));
-      if (column == 0) to.store_lse(params, lse);
+      store(params, batch, kv_head, first_row + row, column, o, lse);
     } else {
       store_global(params.partial_o + (first_partial + row) * params.head_dim + column, o);
       if (column == 0) store_global(params.partial_lse + first_partial + row, lse);

@@ -165,7 +165,7 @@ __device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// To that many of each thread, once the block has them to give: a multiple of 8 from 24 to 256. Every warp calls it.
+// Up, or down, to that many of each thread, once the block has them: a multiple of 8 from 24 to 256. All warps call it.
 template <u32 registers>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));

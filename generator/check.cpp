@@ -26,12 +26,12 @@ std::vector<Refusal> check_gpu(const Variant& variant, std::string_view gpu, int
   std::vector<Refusal> refusals;
   const Family& family = family_of(variant);
   const FamilyChecks& checks = checks_of(variant);
-  if (!family.runs_on(capability)) {
-    const std::string needed = capability_text(family.minimum_capability);
-    refusals.push_back(
-        {"arch", fmt::format("{} has compute capability {}; {} {}", gpu, capability_text(capability), family.name,
-                             family.architecture_specific ? fmt::format("runs on {} alone", needed)
-                                                          : fmt::format("needs {} or newer", needed))});
+  if (!runs_on(variant, capability)) {
+    const std::string needed = capability_text(minimum_capability(variant));
+    refusals.push_back({"arch", fmt::format("{} has compute capability {}; {}{} {}", gpu, capability_text(capability),
+                                            family.name, variant.cluster != 0 ? " with clusters" : "",
+                                            family.architecture_specific ? fmt::format("runs on {} alone", needed)
+                                                                         : fmt::format("needs {} or newer", needed))});
   }
   const int needed = checks.resources(variant).shared_bytes;
   if (needed > shared_per_block) {
@@ -57,7 +57,7 @@ std::vector<Refusal> check_roomiest(const Variant& variant) {
   const Family& family = family_of(variant);
   std::vector<Arch> archs;
   std::ranges::copy_if(all_archs(), std::back_inserter(archs),
-                       [&](const Arch& arch) { return family.runs_on(arch.capability); });
+                       [&](const Arch& arch) { return runs_on(variant, arch.capability); });
   const Arch& roomiest = *std::ranges::max_element(archs, {}, &Arch::shared_per_block);
   return check_gpu(variant, family.architecture_specific ? roomiest.name : "any GPU", roomiest.capability,
                    roomiest.shared_per_block);

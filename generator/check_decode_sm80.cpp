@@ -67,7 +67,21 @@ std::optional<Refusal> registers_rule(const Variant& v) {
       [](const Variant& c) { return is_tile(c) && resources_of(c).accumulator_registers <= register_budget; });
 }
 
-constexpr auto rules = std::to_array<Rule>({rows_rule, keys_rule, registers_rule});
+/// Whether what a block of a cluster leaves to the others fits where its keys were.
+bool rows_fit(const Variant& v) {
+  const int left = v.B_r * (v.head_dim + 1) * float_bytes;
+  return v.cluster == 0 || left <= v.stages * 2 * v.B_c * v.head_dim * element_bytes;
+}
+
+std::optional<Refusal> cluster_rule(const Variant& v) {
+  if (rows_fit(v)) return std::nullopt;
+  return refuse(v, {"B_c", "stages"},
+                fmt::format("in a cluster {} rows of O take the place of {} keys, which have fewer bytes", v.B_r,
+                            v.stages * v.B_c),
+                [](const Variant& c) { return is_tile(c) && rows_fit(c); });
+}
+
+constexpr auto rules = std::to_array<Rule>({rows_rule, keys_rule, registers_rule, cluster_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_c"};
 

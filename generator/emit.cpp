@@ -325,7 +325,7 @@ class Emitter {
     text.line(fmt::format("// {} threads, {} bytes of dynamic shared memory, {} accumulator registers per thread",
                           needs.threads, needs.shared_bytes, needs.accumulator_registers));
     text.line(fmt::format("// nvcc {0} -gencode arch=compute_{1},code=sm_{1} -cubin -o {2}.cubin {2}.cu",
-                          fmt::join(compile_flags(), " "), family_.target(family_.minimum_capability), name));
+                          fmt::join(compile_flags(), " "), family_.target(minimum_capability(variant_)), name));
   }
 
   void layer(Text& text, Layer which) const {

@@ -100,7 +100,7 @@ std::string gencode_options(const Variant& variant) {
       if (std::ranges::find(targets, capability, &Arch::capability) != targets.end())
         options += machine_code(capability);
     }
-    options += fmt::format(" -gencode arch=compute_{0},code=compute_{0}", family.minimum_capability);
+    options += fmt::format(" -gencode arch=compute_{0},code=compute_{0}", minimum_capability(variant));
   }
   return options.substr(1);
 }

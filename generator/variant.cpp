@@ -89,6 +89,8 @@ constexpr std::array field_table{
             "each block's tiles come with the launch, given to whoever would be free first, else by rounds"),
     boolean("stream_k", &Variant::stream_k, "streamk",
             "blocks share the keys of the last tiles, where rounds of whole tiles do not come out even"),
+    boolean("cluster", &Variant::cluster, "cluster",
+            "the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on"),
 };
 
 constexpr std::array prefill_sm80_keys{"dtype"sv,
@@ -134,8 +136,8 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
-                                      "stages"sv, "paged"sv,    "rotary"sv, "softcap"sv, "ragged"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,  "stages"sv,
+                                      "paged"sv, "rotary"sv,   "softcap"sv, "ragged"sv, "cluster"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
@@ -291,6 +293,16 @@ std::string accepted_values(const Field& field) {
 std::span<const Family> families() { return family_table; }
 
 const Family& family_of(const Variant& variant) { return family_table.at(static_cast<std::size_t>(variant.family)); }
+
+int minimum_capability(const Variant& variant) {
+  constexpr int with_clusters = 90;
+  const int of_family = family_of(variant).minimum_capability;
+  return variant.cluster != 0 ? std::max(of_family, with_clusters) : of_family;
+}
+
+bool runs_on(const Variant& variant, int capability) {
+  return family_of(variant).runs_on(capability) && capability >= minimum_capability(variant);
+}
 
 bool Family::has_key(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 

@@ -68,6 +68,7 @@ struct Variant {
   int softmax_in_halves = 1;
   int tile_list = 0;
   int stream_k = 0;
+  int cluster = 0;
 
   auto operator<=>(const Variant&) const = default;
 
@@ -173,5 +174,11 @@ inline constexpr int check_tables = 6;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);
+
+/// The oldest compute capability that this variant runs on: its family's, or the first that has what its knobs need.
+int minimum_capability(const Variant& variant);
+
+/// Whether this variant runs on this compute capability, shared memory apart.
+bool runs_on(const Variant& variant, int capability);
 
 }  // namespace attune

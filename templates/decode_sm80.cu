@@ -2,7 +2,12 @@
 // newer.
 //
 // One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
+#if variant::cluster
+// for all queries of all heads that share them (B_r rows). The parts of a sequence are a cluster of blocks, which merge
+// what they found through each other's shared memory (compute capability 9.0). Within a block
+#else
 // for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Within a block
+#endif
 // each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its own maximum and
 // its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a
 // sequence.
@@ -27,6 +32,7 @@ constexpr bool paged = false;
 constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool cluster = false;
 }  // namespace variant
 
 #if variant::ragged
@@ -35,6 +41,9 @@ constexpr bool ragged = false;
 #include "blocks/query_rows.cuh"
 #endif
 #include "blocks/cache_copy.cuh"
+#if variant::cluster
+#include "blocks/cluster_merge.cuh"
+#endif
 #include "blocks/merge_warps.cuh"
 #include "blocks/multiply.cuh"
 #include "blocks/parts.cuh"
@@ -72,6 +81,10 @@ using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pa
 using Query = QueryFragments<head_pairs, row_tiles, variant::warps, small_tile>;
 using Position = Cursor<variant::B_c>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
+#if variant::cluster
+using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were
+static_assert(Parts::bytes <= variant::warps * variant::stages * 2 * static_cast<int>(Strip::bytes));
+#endif
 
 static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
 
@@ -129,6 +142,19 @@ struct StripPipeline {
   }
 };
 
+// Four columns of O of a row, and where they are the first its LSE.
+__device__ __forceinline__ void store(const AttuneDecodeParams& params, int batch, int kv_head, int row, int column,
+                                      const Float4& o, float lse) {
+  const QueryRow to(params, batch, kv_head, row);
+#if variant::ragged
+  if (!to.exists) return;
+#endif
+  store_global(to.in(params.o) + column * 2, pack<variant::dtype>(o.value[0], o.value[1]),
+               pack<variant::dtype>(o.value[2], o.value[3]));
+  if (column == 0) to.store_lse(params, lse);
+}
+
+#if !variant::cluster
 // Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place.
 __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Merge& merge, int batch, bool whole,
                                       int slot, int kv_head, int first_row, OnlineSoftmax<row_tiles>& softmax,
@@ -138,13 +164,7 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
   merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, const Float4& o, float lse) {
     if (column >= params.head_dim) return;
     if (whole) {
-      const QueryRow to(params, batch, kv_head, first_row + row);
-#if variant::ragged
-      if (!to.exists) return;
-#endif
-      store_global(to.in(params.o) + column * 2, pack<variant::dtype>(o.value[0], o.value[1]),
-                   pack<variant::dtype>(o.value[2], o.value[3]));
-      if (column == 0) to.store_lse(params, lse);
+      store(params, batch, kv_head, first_row + row, column, o, lse);
     } else {
       store_global(params.partial_o + (first_partial + row) * params.head_dim + column, o);
       if (column == 0) store_global(params.partial_lse + first_partial + row, lse);
@@ -166,6 +186,7 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
   }
 }
 
+#endif
 extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_constant__ AttuneDecodeParams params) {
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
@@ -173,14 +194,26 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
   const int first_row = (static_cast<int>(block_index().x) - kv_head * q_tiles) * variant::B_r;
   const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
 
+#if variant::cluster
+  const Parts parts{shared_memory()};
+  const int tile_rows = params.seqlen_q * params.gqa_ratio - first_row < variant::B_r
+                            ? params.seqlen_q * params.gqa_ratio - first_row
+                            : variant::B_r;
+#endif
+
   Position position(params, first_row);
+#if variant::cluster
+  if (!position.exists()) parts.leave_nothing(tile_rows);
+#endif
   wait_for_kernel_before();  // store_kv may still be writing new keys
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
   while (position.exists()) {
     const int batch = position.batch;
+#if !variant::cluster
     const bool whole = position.whole;
     const int slot = position.slot;
+#endif
     Query Q(params, batch, kv_head, first_row, merge.base + Merge::bytes);
     OnlineSoftmax<row_tiles> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
@@ -227,7 +260,16 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
       first = false;
       more = position.next(params);
     }
+#if variant::cluster
+    merge.merge(softmax, O, params.scale_log2, tile_rows,
+                [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
+  }
+  parts.merge(tile_rows, [&](int row, int column, const Float4& o, float lse) {
+    if (column < params.head_dim) store(params, position.batch, kv_head, first_row + row, column, o, lse);
+  });
+#else
     store(params, merge, batch, whole, slot, kv_head, first_row, softmax, O);
   }
   store_empty(params, kv_head, first_row);
+#endif
 }

@@ -36,10 +36,11 @@ std::string grid_text(const Grid& grid) { return fmt::format("grid {} x {} x {}"
 
 /// Into how many parts the keys fall, and on whose word.
 std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
-  if (problem.splits > 0) {
-    return fmt::format("{} of each sequence, as asked for", counted(problem.splits, "part"));
+  if (launch.splits > 0) {
+    return fmt::format("{} of each sequence{}{}", counted(launch.splits, "part"),
+                       problem.splits > 0 ? ", as asked for" : "",
+                       launch.grid.cluster > 1 ? ", a cluster of thread blocks that merges them itself" : "");
   }
-  if (launch.splits > 0) return fmt::format("{} of each sequence", counted(launch.splits, "part"));
   return fmt::format("{} of the whole batch's keys, equally long whatever the sequences' lengths; {}",
                      counted(launch.parts, "part"),
                      problem.equal_lengths ? "whole sequences would leave the last round of thread blocks too empty"
@@ -91,6 +92,7 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
       {"threads", launch.threads},
       {"shared_bytes", launch.shared_bytes},
       {"splits", launch.splits},
+      {"cluster", launch.grid.cluster},
       {"parts", launch.parts},
       {"blocks_at_once", blocks_per_multiprocessor(launch.variant, device) * device.multiprocessors},
       {"workspace_bytes", launch.workspace_bytes},

@@ -22,7 +22,7 @@ std::vector<std::string_view> arch_names(const Variant& variant) {
 std::string archs_text(const Variant& variant) {
   const std::vector<std::string_view> names = arch_names(variant);
   const auto new_enough = std::ranges::count_if(
-      all_archs(), [&](const Arch& arch) { return arch.capability >= family_of(variant).minimum_capability; });
+      all_archs(), [&](const Arch& arch) { return arch.capability >= minimum_capability(variant); });
   return names.size() == static_cast<std::size_t>(new_enough) ? "any" : fmt::format("{}", fmt::join(names, " "));
 }
 

@@ -13,12 +13,13 @@ Block::Block(const Launch& launch, RunThread* run_thread, GlobalMemory& global, 
       run_thread_(run_thread),
       global_(global),
       announcements_(announcements),
-      copies_(static_cast<std::size_t>(launch.threads) * static_cast<std::size_t>(launch.cluster)),
-      banks_(static_cast<std::size_t>(launch.threads) * static_cast<std::size_t>(launch.cluster) / warp_size),
-      threads_(static_cast<std::size_t>(launch.threads) * static_cast<std::size_t>(launch.cluster)),
+      copies_(static_cast<std::size_t>(launch.threads) * launch.grid.cluster),
+      banks_(static_cast<std::size_t>(launch.threads) * launch.grid.cluster / warp_size),
+      threads_(static_cast<std::size_t>(launch.threads) * launch.grid.cluster),
       warps_(threads_.size() / warp_size),
       groups_((warps_.size() + warpgroup_warps - 1) / warpgroup_warps) {
-  for (int i = 0; i < launch.cluster; ++i) shared_.emplace_back(static_cast<std::size_t>(launch.shared_bytes));
+  for (unsigned i = 0; i < launch.grid.cluster; ++i)
+    shared_.emplace_back(static_cast<std::size_t>(launch.shared_bytes));
   const auto block_threads = static_cast<unsigned>(launch.threads);
   for (unsigned i = 0; i < threads_.size(); ++i) {
     threads_[i].index = i;

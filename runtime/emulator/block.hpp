@@ -54,7 +54,7 @@ class Block final : public Machine {
   Index block_index() const override { return index_of(current_->rank); }
   Index grid_size() const override { return {launch_.grid.x, launch_.grid.y, launch_.grid.z}; }
   unsigned cluster_block() const override { return current_->rank; }
-  unsigned cluster_blocks() const override { return static_cast<unsigned>(launch_.cluster); }
+  unsigned cluster_blocks() const override { return launch_.grid.cluster; }
   void load_shared(unsigned address, void* to, unsigned bytes, int line) override;
   void store_shared(unsigned address, const void* from, unsigned bytes, int line) override;
   void load_global(const void* pointer, void* to, unsigned bytes, int line) override;
@@ -201,7 +201,7 @@ class Block final : public Machine {
   }
   std::uint32_t add_agent(Agent::Kind kind, unsigned owner);
   [[nodiscard]] Access access_of(const Thread& thread, const Epoch& epoch) const {
-    return {number_, &thread.clock, epoch, &thread.heard, launch_.cluster == 1 ? "this block" : "this cluster"};
+    return {number_, &thread.clock, epoch, &thread.heard, launch_.grid.cluster == 1 ? "this block" : "this cluster"};
   }
   SharedMemory& memory_of(const Thread& thread) { return shared_[thread.rank]; }
   /// Of bulk copies and products, which are not for clusters of several blocks.

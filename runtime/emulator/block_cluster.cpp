@@ -14,12 +14,12 @@ std::string Block::block_text(unsigned rank) const {
 
 /// Its number within its block, which is named where there are several.
 std::string Block::number_of(const Thread& thread) const {
-  return launch_.cluster == 1 ? std::to_string(thread.in_block)
-                              : fmt::format("{} of {}", thread.in_block, block_text(thread.rank));
+  return launch_.grid.cluster == 1 ? std::to_string(thread.in_block)
+                                   : fmt::format("{} of {}", thread.in_block, block_text(thread.rank));
 }
 
 void Block::require_no_cluster(const char* what, int line) const {
-  if (launch_.cluster != 1) fail(*current_, line, fmt::format("{} is not modelled in clusters", what));
+  if (launch_.grid.cluster != 1) fail(*current_, line, fmt::format("{} is not modelled in clusters", what));
 }
 
 void Block::cluster_barrier(int line) { wait_at(Collective::cluster_barrier, line); }
@@ -43,7 +43,7 @@ void Block::load_cluster(unsigned address, unsigned block, void* to, unsigned by
 /// known, as it ended, of each read by another block. Who knows of a thread's last read knows of those before. Asked
 /// once all have ended, so that the answer does not depend on who happened to end first.
 void Block::require_reads_before_ends() const {
-  if (launch_.cluster == 1) return;
+  if (launch_.grid.cluster == 1) return;
   for (unsigned rank = 0; rank < cluster_blocks(); ++rank) {
     Clock end;
     for (const Thread& thread : threads_) {

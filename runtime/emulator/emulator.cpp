@@ -80,15 +80,15 @@ Report Kernel::run(const Launch& launch) const {
   if (launch.threads <= 0 || launch.threads % static_cast<int>(warp_size) != 0) {
     throw Error(ATTUNE_INTERNAL_ERROR, fmt::format("{} threads are no whole warps", launch.threads));
   }
-  if (launch.cluster <= 0 || launch.grid.y % static_cast<unsigned>(launch.cluster) != 0) {
+  if (launch.grid.cluster == 0 || launch.grid.y % launch.grid.cluster != 0) {
     throw Error(ATTUNE_INTERNAL_ERROR,
-                fmt::format("{} blocks along y are no whole clusters of {}", launch.grid.y, launch.cluster));
+                fmt::format("{} blocks along y are no whole clusters of {}", launch.grid.y, launch.grid.cluster));
   }
   auto* const run_thread = reinterpret_cast<RunThread*>(symbol("attune_run_thread"));
   if (run_thread == nullptr) {
     throw Error(ATTUNE_COMPILE_ERROR, fmt::format("the host-compiled {} has no entry to run", name_));
   }
-  const unsigned long long clusters = launch.grid.blocks() / static_cast<unsigned>(launch.cluster);
+  const unsigned long long clusters = launch.grid.blocks() / launch.grid.cluster;
   const unsigned long long cores = launch.jobs > 0 ? launch.jobs : std::max(1U, std::thread::hardware_concurrency());
   const auto workers = static_cast<int>(std::min(cores, clusters));
   GlobalMemory global(launch.memory);

@@ -16,7 +16,6 @@ namespace attune::emulator {
 struct Launch {
   Grid grid;
   int threads = 0;  ///< of a block, a multiple of 32
-  int cluster = 1;  ///< blocks of a cluster, neighbours along grid.y
   int shared_bytes = 0;
   const void* params = nullptr;  ///< the kernel's parameter block
   std::vector<Buffer> memory;

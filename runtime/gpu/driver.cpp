@@ -290,15 +290,23 @@ void Driver::launch(KernelHandle kernel, const Grid& grid, int threads, int shar
                     const void* params, LaunchOrder order) const {
   // The driver copies the parameters before it returns and does not write to them.
   std::array<void*, 1> arguments = {const_cast<void*>(params)};
+  std::array<cuda::LaunchAttribute, 2> attributes{};
+  unsigned count = 0;
   if (order == LaunchOrder::overlapping) {
-    cuda::LaunchAttribute overlap{.id = cuda::launch_programmatic_stream_serialization, .padding = {}, .value = {}};
-    overlap.value.allowed = 1;
+    attributes[count].id = cuda::launch_programmatic_stream_serialization;
+    attributes[count++].value.allowed = 1;
+  }
+  if (grid.cluster > 1) {
+    attributes[count].id = cuda::launch_cluster_dimension;
+    std::ranges::copy(std::array{1U, grid.cluster, 1U}, attributes[count++].value.cluster);
+  }
+  if (count > 0) {
     const cuda::LaunchConfig config{.grid = {grid.x, grid.y, grid.z},
                                     .block = {static_cast<unsigned>(threads), 1, 1},
                                     .shared_bytes = static_cast<unsigned>(shared_bytes),
                                     .stream = stream,
-                                    .attributes = &overlap,
-                                    .attribute_count = 1};
+                                    .attributes = attributes.data(),
+                                    .attribute_count = count};
     api_->check(api_->launch_kernel_ex(&config, kernel.function, arguments.data(), nullptr), "cuLaunchKernelEx");
     return;
   }

@@ -43,15 +43,17 @@ inline constexpr int tensor_map_fill_zeros = 0;
 // Handles are opaque pointers; CUkernel and CUfunction, CUlibrary, CUstream, CUevent and CUcontext alike.
 using Handle = void*;
 
-/// CUlaunchAttribute with the one attribute that is used.
+/// CUlaunchAttribute with the attributes that are used.
 struct LaunchAttribute {
   int id;
   char padding[4];
   union {
     char space[64];
-    int allowed;  ///< programmaticStreamSerializationAllowed
+    unsigned int cluster[3];  ///< clusterDim
+    int allowed;              ///< programmaticStreamSerializationAllowed
   } value;
 };
+inline constexpr int launch_cluster_dimension = 4;
 inline constexpr int launch_programmatic_stream_serialization = 6;
 
 /// CUlaunchConfig

@@ -19,6 +19,7 @@ constexpr long long max_grid_x = std::numeric_limits<int>::max();
 constexpr long long max_grid_yz = 65535;
 constexpr int reserved_shared_bytes = 1024;  // of each block
 constexpr int multiprocessor_registers = 65536;
+constexpr int most_in_cluster = 8;  // blocks, on every GPU that has clusters
 constexpr int most_threads = 1536;  // that every compute capability from 8.0 on holds
 
 /// Registers of a thread beside its accumulators, as ptxas needs them for addresses, fragments and the softmax.
@@ -90,6 +91,21 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
       std::max(1LL, std::min({blocks / std::max(1LL, rows), most_splits(variant, problem), 256LL})));
 }
 
+/// As many parts as make a cluster, a power of two. A cluster lives within a group of multiprocessors (GPC), of which
+/// those of four and eight blocks fill ten elevenths on an H200 (cudaOccupancyMaxActiveClusters).
+int cluster_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long blocks = blocks_at_once(variant, device);
+  const long long rows = tiles * problem.batch;
+  if (fills(rows, blocks, variant, device)) return 1;
+  int splits = 1;
+  while (splits < most_in_cluster && 2 * splits <= most_splits(variant, problem)) {
+    const long long room = splits > 1 ? blocks * 10 / 11 : blocks;
+    if (rows * 2 * splits > room) break;
+    splits *= 2;
+  }
+  return splits;
+}
+
 /// As many parts of the whole batch as keep the GPU full. Where there are more parts than sequences each sequence has
 /// as many, so that those of one length end where parts do.
 long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
@@ -120,6 +136,10 @@ std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& p
   check_knob(result, variant, "softcap", problem.softcap > 0);
   check_knob(result, variant, "ragged", problem.ragged);
   check_rotary(result, variant, problem.rotary);
+  if (variant.cluster != 0 && problem.splits > most_in_cluster) {
+    result.push_back(fmt::format("splits: a cluster has up to {} blocks, the problem asks for {} parts",
+                                 most_in_cluster, problem.splits));
+  }
   return result;
 }
 
@@ -173,13 +193,19 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
   const long long tiles = ceil_div(problem.rows(), variant.B_r) * problem.heads_kv;
   require_fits("the tiles of all K/V heads", tiles, max_grid_x);
   int splits = problem.splits;
+  if (splits == 0 && variant.cluster != 0) {
+    splits = cluster_splits(variant, problem, device, std::max(1LL, tiles));
+  }
   if (splits == 0 && problem.equal_lengths) splits = equal_splits(variant, problem, device, std::max(1LL, tiles));
   const long long parts = splits == 0 ? parts_of_batch(variant, problem, device, std::max(1LL, tiles))
                                       : static_cast<long long>(problem.batch) * splits;
   require_fits("batch x splits", parts, max_grid_yz);
   const Resources needs = resources(variant);
   DecodePlan result{.variant = variant,
-                    .grid = {.x = static_cast<unsigned>(tiles), .y = static_cast<unsigned>(parts), .z = 1},
+                    .grid = {.x = static_cast<unsigned>(tiles),
+                             .y = static_cast<unsigned>(parts),
+                             .z = 1,
+                             .cluster = variant.cluster != 0 ? static_cast<unsigned>(splits) : 1U},
                     .threads = needs.threads,
                     .shared_bytes = needs.shared_bytes,
                     .splits = splits,
@@ -189,9 +215,9 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
                     .workspace_bytes = 0,
                     .combine_grid = {}};
   // Sequences or, where they are fewer, borders between the parts of the whole batch.
-  const long long merges = splits == 0   ? std::min<long long>(parts - 1, problem.batch)
-                           : splits == 1 ? 0
-                                         : problem.batch;
+  const long long merges = splits == 0                           ? std::min<long long>(parts - 1, problem.batch)
+                           : splits == 1 || variant.cluster != 0 ? 0
+                                                                 : problem.batch;
   if (merges == 0) return result;
   require_fits("K/V heads", problem.heads_kv, max_grid_yz);
   result.workspace_bytes = workspace_bytes(problem, result.slots);

@@ -30,6 +30,7 @@ struct Grid {
   unsigned x = 0;
   unsigned y = 0;
   unsigned z = 0;
+  unsigned cluster = 1;  ///< blocks of a cluster, neighbours along y, of which they are a divisor
 
   auto operator<=>(const Grid&) const = default;
   [[nodiscard]] unsigned long long blocks() const { return static_cast<unsigned long long>(x) * y * z; }

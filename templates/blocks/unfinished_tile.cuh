@@ -20,7 +20,7 @@ struct UnfinishedTile {
     return params.partials + ((warp * (columns / 8 + 1) + i) * warp_size + lane_index()) * 4;
   }
 
-  // For the next block, by a later signal, as who gives it waits for its own writes; 0 is that all has been read.
+  // Seen behind a later signal, as who gives it waits for its own writes. 0 is that every lane has read its own.
   __device__ __forceinline__ void store_partials(const float (&O)[columns / 8][4], const Softmax& softmax) const {
 #pragma unroll
     for (u32 i = 0; i < columns / 8; ++i) store_floats(partials(own, i), O[i]);

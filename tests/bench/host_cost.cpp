@@ -286,7 +286,7 @@ int main(int argc, char** argv) {
     }
     std::vector<Variant> variants;
     for (const Wanted& one : collected.value.wanted) {
-      if (family_of(one.variant).runs_on(90)) variants.push_back(one.variant);
+      if (runs_on(one.variant, 90)) variants.push_back(one.variant);
     }
     print_compile_times(variants, 90);  // before the driver is opened: its threads do not survive a fork
     const cli::Found<cli::Gpu> gpu = cli::find_gpu();

@@ -14,10 +14,10 @@ namespace {
 
 constexpr int threads = 64;
 
-Probe::Options of(int cluster, unsigned blocks_x = 1, unsigned blocks_y = 0) {
+Probe::Options of(unsigned cluster, unsigned blocks_x = 1, unsigned blocks_y = 0) {
   Probe::Options options;
   options.blocks = blocks_x;
-  options.blocks_y = blocks_y == 0 ? static_cast<unsigned>(cluster) : blocks_y;
+  options.blocks_y = blocks_y == 0 ? cluster : blocks_y;
   options.cluster = cluster;
   return options;
 }
@@ -34,7 +34,7 @@ std::vector<float> check_clean(const std::string& which, const Probe::Options& o
 }
 
 /// The same fault, whichever warps run first.
-void check_fault(const std::string& which, const std::vector<std::string>& words, int cluster = 2) {
+void check_fault(const std::string& which, const std::vector<std::string>& words, unsigned cluster = 2) {
   Probe::Options options = of(cluster);
   for (options.seed = 1; options.seed <= 12; ++options.seed) {
     CAPTURE(options.seed);
@@ -57,7 +57,7 @@ TEST_CASE("blocks of a cluster read what the others wrote before the cluster's b
   constexpr unsigned blocks_y = 8;
   for (const unsigned cluster : {1, 2, 4, 8}) {
     for (const int jobs : {1, 2, 4}) {
-      Probe::Options options = of(static_cast<int>(cluster), blocks_x, blocks_y);
+      Probe::Options options = of(cluster, blocks_x, blocks_y);
       options.jobs = jobs;
       options.seed = cluster + static_cast<unsigned>(jobs);
       const std::vector<float> out = check_clean("reads_every_block", options);
@@ -127,7 +127,7 @@ TEST_CASE("ldmatrix loads from the own block's memory, and banks are those of a 
 
 TEST_CASE("a block knows its number in its cluster and the cluster's size; threads are numbered within their block") {
   for (const unsigned cluster : {1, 3}) {
-    const std::vector<float> out = check_clean("ranks", of(static_cast<int>(cluster), 2, 6));
+    const std::vector<float> out = check_clean("ranks", of(cluster, 2, 6));
     for (unsigned x = 0; x < 2; ++x) {
       for (unsigned y = 0; y < 6; ++y) {
         for (unsigned t = 0; t < threads; ++t) {
@@ -140,7 +140,7 @@ TEST_CASE("a block knows its number in its cluster and the cluster's size; threa
 
 TEST_CASE("blocks may take turns, with a barrier between any two") {
   for (const unsigned cluster : {1, 2, 5}) {
-    Probe::Options options = of(static_cast<int>(cluster));
+    Probe::Options options = of(cluster);
     for (options.seed = 1; options.seed <= 4; ++options.seed) {
       const std::vector<float> out = check_clean("in_turns", options);
       for (unsigned y = 0; y < cluster; ++y) {
@@ -188,7 +188,7 @@ TEST_CASE("overwriting what another block may still be reading is a race, whiche
 TEST_CASE("a block may not end before others have read its memory, whichever happens first") {
   const std::vector<std::string> words{"@late read", "block (0, 1, 0)",
                                        "reads from block (0, 0, 0), which may have ended"};
-  for (const int cluster : {2, 4}) {
+  for (const unsigned cluster : {2, 4}) {
     check_fault("ends_before_it_is_read", words, cluster);
     check_fault("ends_while_it_is_read", words, cluster);
     check_fault("ends_after_it_is_read", words, cluster);
@@ -242,7 +242,7 @@ TEST_CASE("a fault names the block and its own number of the thread") {
 }
 
 TEST_CASE("a grid that is no whole number of clusters is refused") {
-  for (const int cluster : {4, 0, -1}) {
+  for (const unsigned cluster : {4, 0, -1}) {
     CHECK_THROWS_WITH_AS(Probe::cluster().run("ranks", of(cluster, 4, 6)),
                          fmt::format("6 blocks along y are no whole clusters of {}", cluster).c_str(), Error);
   }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "generator/check.hpp"
 #include "generator/collect.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulated/decode_emulated.hpp"
@@ -160,6 +162,31 @@ void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (
 
 TEST_CASE("shipped decode kernels agree with the reference on random problems, and no access of them is unsafe") {
   check_random_problems(7, 120, random_decode_case);
+}
+
+TEST_CASE("the parts of a sequence as a cluster agree with the reference on random problems, and leave no workspace") {
+  Kernels kernels;
+  Random random(12);
+  std::array<int, 2> clusters{};
+  for (std::uint64_t i = 0; i < 90; ++i) {
+    const DecodeCase one =
+        std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 300);
+    CAPTURE(one.text());
+    Variant variant = kernels.variant_for(one.problem);
+    variant.cluster = 1;
+    if (!check(variant).empty()) continue;  // more rows than keys to lie where those were
+    const DecodePlan planned = plan(variant, one.problem, emulator::device());
+    CAPTURE(planned.splits);
+    CHECK(planned.workspace_bytes == 0);
+    ++clusters.at(planned.splits > 1 ? 1 : 0);
+    const DecodeImage image(one, i + 1);
+    HostMemory memory(image);
+    const attune_decode_args args = memory.args(image);
+    const std::string fault = run(kernels, one.problem, args, planned, i + 1);
+    REQUIRE_MESSAGE(fault.empty(), fault);
+    image.check(memory.output(image), args.softmax_scale);
+  }
+  CHECK(std::ranges::min(clusters) > 10);
 }
 
 TEST_CASE("decode with new keys, rotations and softcaps agrees with the reference on random problems") {

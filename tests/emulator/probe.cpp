@@ -223,9 +223,8 @@ Probe::Outcome Probe::run_plain(int which, const Options& options) const {
                                 .strides = {0, 0, 0},
                                 .writable = true};
   Outcome outcome;
-  outcome.report = kernel_.run({.grid = {options.blocks, options.blocks_y, 1},
+  outcome.report = kernel_.run({.grid = {options.blocks, options.blocks_y, 1, options.cluster},
                                 .threads = 64,
-                                .cluster = options.cluster,
                                 .shared_bytes = 4096,
                                 .params = &params,
                                 .memory = {input, output},

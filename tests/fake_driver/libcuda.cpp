@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string_view>
 
 #include "runtime/gpu/driver_abi.hpp"
@@ -157,9 +158,11 @@ void note(attune::testing::FakeLaunch& launch, const LaunchConfig& config, Handl
   launch.shared_bytes = config.shared_bytes;
   launch.stream = config.stream;
   launch.kernel = kernel;
-  launch.overlaps = config.attribute_count == 1 &&
-                    config.attributes[0].id == launch_programmatic_stream_serialization &&
-                    config.attributes[0].value.allowed == 1;
+  launch.overlaps = false;
+  for (const LaunchAttribute& one : std::span(config.attributes, config.attribute_count)) {
+    if (one.id == launch_programmatic_stream_serialization) launch.overlaps = one.value.allowed == 1;
+    if (one.id == launch_cluster_dimension) launch.grid.cluster = one.value.cluster[1];
+  }
   const KernelKind kind = *static_cast<const KernelKind*>(kernel);
   launch.combines = kind == KernelKind::combine;
   const auto keep = [params](auto& block) { std::memcpy(&block, params, sizeof(block)); };

@@ -10,6 +10,7 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/verify.hpp"
+#include "runtime/cli/verify_decode.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {
@@ -136,17 +137,52 @@ std::vector<Variant> sm90_variants() {
   return variants;
 }
 
-/// Compiles the variants for this GPU, those that it can run, and holds each to the reference.
-void check_variants(const std::vector<Variant>& variants) {
+std::vector<Variant> decode_variants() {
+  std::vector<Variant> variants;
+  const auto add = [&](const std::function<void(Variant&)>& change) {
+    for (const int cluster : {0, 1}) {
+      Variant variant = families()[decode_sm80].defaults;
+      variant.cluster = cluster;
+      change(variant);
+      CAPTURE(variant.name());
+      REQUIRE(check(variant).empty());
+      variants.push_back(variant);
+    }
+  };
+  add([](Variant&) {});
+  add([](Variant& v) { v.dtype = static_cast<int>(Dtype::fp16), v.head_dim = 256, v.stages = 1; });
+  add([](Variant& v) { v.B_r = 32, v.head_dim = 64; });
+  add([](Variant& v) { v.B_c = 256, v.warps = 8, v.stages = 1; });
+  add([](Variant& v) { v.B_c = 32, v.warps = 2, v.stages = 4; });
+  add([](Variant& v) { v.paged = 1; });
+  add([](Variant& v) { v.paged = v.softcap = 1, v.head_dim = 64, v.B_c = 128; });
+  add([](Variant& v) { v.rotary = static_cast<int>(Rotary::halves); });
+  add([](Variant& v) { v.ragged = 1; });
+  add([](Variant& v) { v.ragged = v.paged = 1, v.B_r = 32; });
+  return variants;
+}
+
+/// Compiles the variants for this GPU, those that it can run; `sources` is to stay.
+std::vector<cli::Built> build(const std::vector<Source>& sources) {
   const cli::Found<Compiler> compiler = cli::find_compiler();
   REQUIRE_MESSAGE(compiler, compiler.problem);
+  return cli::build(*compiler, sources, {arch_of(gpu().device)}, 0);
+}
+
+std::vector<Source> sources_of(const std::vector<Variant>& variants) {
   std::vector<Source> sources;
   for (const Variant& variant : variants) {
     const Result<Source> source = emit(variant, embedded_templates(), "knobs");
     REQUIRE(source.ok());
     sources.push_back(source.value);
   }
-  const std::vector<cli::Built> built = cli::build(*compiler, sources, {arch_of(gpu().device)}, 0);
+  return sources;
+}
+
+/// Holds each of those that this GPU can run to the reference.
+void check_variants(const std::vector<Variant>& variants) {
+  const std::vector<Source> sources = sources_of(variants);
+  const std::vector<cli::Built> built = build(sources);
   for (const cli::Built& one : built) {
     CAPTURE(one.source->name);
     REQUIRE_MESSAGE(one.ok(), one.error);
@@ -161,5 +197,28 @@ void check_variants(const std::vector<Variant>& variants) {
 TEST_CASE("every knob of prefill_sm80 gives right results in either position") { check_variants(sm80_variants()); }
 
 TEST_CASE("every knob of prefill_sm90 gives right results in either position") { check_variants(sm90_variants()); }
+
+TEST_CASE("every knob of decode_sm80 gives right results, with clusters and without") {
+  const std::vector<Source> sources = sources_of(decode_variants());
+  const std::vector<Source> merging_sources = cli::merging_sources(sources, gpu().device);
+  const std::vector<cli::Built> merging = build(merging_sources);
+  for (const cli::Built& one : build(sources)) {
+    CAPTURE(one.source->name);
+    REQUIRE_MESSAGE(one.ok(), one.error);
+    const Variant& variant = one.source->variant;
+    std::vector<cli::DecodeTrial> trials = cli::small_trials(variant);
+    DecodeProblem longer = trials.front().problem;  // of which a cluster has eight blocks
+    longer.max_seqlen_k = 9000;
+    longer.page_size = variant.paged != 0 ? longer.page_size : longer.max_seqlen_k;
+    longer.table_width = (longer.max_seqlen_k + longer.page_size - 1) / longer.page_size;
+    longer.pages = longer.batch * longer.table_width;
+    longer.rotations = longer.rotates() ? longer.max_seqlen_k : 0;
+    trials.push_back(cli::full_trial(longer));
+    const cli::Built* merge = cli::merging_kernel(merging, variant);
+    REQUIRE(merge != nullptr);
+    const cli::Verdict verdict = cli::verify(gpu(), one, *merge, trials, 5);
+    CHECK_MESSAGE(verdict.ok(), (verdict.ok() ? "" : verdict.disagreements.front().what));
+  }
+}
 
 }  // namespace attune::gpu_tests

@@ -54,6 +54,33 @@ TEST_CASE("tiles that do not divide are refused with the nearest that do") {
   CHECK(refusals_of(variant).ends_with("nearest that passes: warps 2\n"));
 }
 
+TEST_CASE("what the blocks of a cluster leave for each other must fit where their keys were") {
+  Variant variant = defaults;
+  variant.cluster = 1;
+  CHECK(refusals_of(variant).empty());
+  variant.B_r = variant.B_c = 32;
+  variant.warps = 2;
+  variant.stages = 1;
+  CHECK(refusals_of(variant) ==
+        "B_c: in a cluster 32 rows of O take the place of 32 keys, which have fewer bytes; nearest that passes: B_c "
+        "64\n");
+  variant.stages = 2;
+  CHECK(refusals_of(variant).empty());
+}
+
+TEST_CASE("clusters are compiled for compute capability 9.0 and newer alone") {
+  Variant variant = defaults;
+  CHECK(minimum_capability(variant) == 80);
+  variant.cluster = 1;
+  CHECK(minimum_capability(variant) == 90);
+  CHECK_FALSE(runs_on(variant, 89));
+  CHECK(runs_on(variant, 90));
+  CHECK(std::ranges::min(target_archs(variant), {}, &Arch::capability).capability == 90);
+  variant.arch = set_of(*find_arch("sm_80"));
+  CHECK(refusals_of(variant) ==
+        "arch: sm_80 has compute capability 8.0; decode_sm80 with clusters needs 9.0 or newer\n");
+}
+
 TEST_CASE("O, S and Q must fit the registers") {
   Variant variant = defaults;
   variant.B_r = 32;

@@ -100,6 +100,9 @@ static_assert(offsetof(cuda::LaunchAttribute, value) == offsetof(CUlaunchAttribu
 static_assert(sizeof(cuda::LaunchAttribute::value) == sizeof(CUlaunchAttributeValue));
 static_assert(offsetof(CUlaunchAttributeValue, programmaticStreamSerializationAllowed) == 0);
 static_assert(sizeof(CUlaunchAttributeValue::programmaticStreamSerializationAllowed) == sizeof(int));
+static_assert(offsetof(CUlaunchAttributeValue, clusterDim) == 0);
+static_assert(sizeof(CUlaunchAttributeValue::clusterDim) == sizeof(cuda::LaunchAttribute::value.cluster));
+static_assert(cuda::launch_cluster_dimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 static_assert(cuda::launch_programmatic_stream_serialization == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 static_assert(SameAbi<cuda::TensorMapEncodeTiled, decltype(&cuTensorMapEncodeTiled)>::value);
 static_assert(cuda::tensor_map_float16 == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);

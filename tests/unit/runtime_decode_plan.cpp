@@ -280,6 +280,40 @@ TEST_CASE("a number of splits is kept, whatever the GPU") {
   CHECK_THROWS_WITH_AS(plan_of(problem), "grid: batch x splits are 131070; a launch takes up to 65535", Error);
 }
 
+TEST_CASE("the parts of a sequence make a cluster that the GPU holds with all others at once, and need no workspace") {
+  DecodeProblem problem = typical;
+  Variant variant = choose(shipped(Operation::decode), problem, h200).value();
+  variant.cluster = 1;
+  const auto planned = [&](int batch, int seqlen_k) {
+    problem.batch = batch;
+    problem.max_seqlen_k = seqlen_k;
+    return plan(variant, problem, h200);
+  };
+  CHECK(planned(1, 4096).splits == 8);
+  CHECK(planned(1, 1 << 20).grid == Grid{8, 8, 1, 8});
+  CHECK(planned(2, 4096).grid == Grid{8, 16, 1, 8});
+  CHECK(planned(4, 4096).splits == 4);  // in eights 256 of 264 blocks, of which clusters of eight fill 240
+  CHECK(planned(8, 4096).splits == 2);
+  CHECK(planned(16, 4096).splits == 2);  // pairs find room everywhere
+  CHECK(planned(64, 4096).grid == Grid{8, 64, 1, 1});
+  CHECK(planned(1, 1024).splits == 4);  // four steps of 64 keys each
+  CHECK(planned(1, 1).splits == 1);
+  CHECK(planned(8, 4096).workspace_bytes == 0);
+  CHECK_FALSE(planned(8, 4096).combines());
+  problem.splits = 3;
+  CHECK(planned(2, 4096).grid == Grid{8, 6, 1, 3});
+  CHECK(refusals(variant, problem, h200).empty());
+  problem.splits = 9;
+  const std::vector<std::string> reasons = refusals(variant, problem, h200);
+  REQUIRE(reasons.size() == 1);
+  CHECK(reasons.front() == "splits: a cluster has up to 8 blocks, the problem asks for 9 parts");
+  problem.splits = 0;
+  Device older = h200;
+  older.capability = 80;
+  CHECK(refusals(variant, problem, older).front() ==
+        "arch: this GPU has compute capability 8.0; decode_sm80 with clusters needs 9.0 or newer");
+}
+
 TEST_CASE("keys give way in L2 where each is read once and L2 would not keep them") {
   DecodeProblem problem = typical;
   CHECK(plan_of(problem).evict_first);  // 64 MiB, and L2 has 50

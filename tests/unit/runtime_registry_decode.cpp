@@ -9,7 +9,11 @@
 #include <vector>
 
 #include "attune/attune.hpp"
+#include "runtime/arguments/decode_arguments.hpp"
+#include "runtime/gpu/driver.hpp"
+#include "runtime/plan/decode_plan.hpp"
 #include "tests/unit/registry_bench.hpp"
+#include "tests/unit/tuned_tables.hpp"
 
 namespace {
 
@@ -182,6 +186,28 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   registry.decode(call.args(), nullptr);
   CHECK(Bench::fake().last_launch.decode_params.seqlens_k == nullptr);
   CHECK(Bench::fake().last_launch.decode_params.splits == 0);
+}
+
+TEST_CASE("a kernel with clusters is launched in clusters, beside the end of a store before it, and nothing after it") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+  const attune_decode_args args = append_call(0).args();
+  Variant variant = own_variant(check_shapes(args), Driver().device(0));
+  variant.cluster = 1;
+  TunedTable table{.gpu = tuned_gpu(Driver().device(0)), .rows = {}};
+  table.put({check_shapes(args), tuned_tests::result_of(variant)});
+  options.tuned = std::vector{table};
+  Registry registry(std::move(options));
+  CHECK(registry.decode_workspace(args) == 0);
+  registry.decode(args, nullptr);
+  REQUIRE(fake.launches == 2);
+  CHECK(fake.last_launch.grid.cluster == 1);
+  CHECK(fake.second_launch.overlaps);
+  CHECK(fake.second_launch.grid.cluster == 8);
+  CHECK(fake.second_launch.grid == Grid{2, 24, 1, 8});
+  CHECK(fake.second_launch.decode_params.splits == 8);
 }
 
 TEST_CASE("new keys are stored by a launch before, beside whose end decode begins") {

@@ -49,7 +49,7 @@ TEST_CASE("every shipped kernel compiles with NVRTC for 8.0 and 9.0 as its famil
   std::vector<Compilation> compilations;
   for (const Source& source : sources.value) {
     for (const int capability : {80, 90}) {
-      if (family_of(source.variant).runs_on(capability)) compilations.push_back({&source, capability});
+      if (runs_on(source.variant, capability)) compilations.push_back({&source, capability});
     }
   }
   parallel_for(static_cast<long long>(compilations.size()), 0, [&](long long i) {

@@ -19,7 +19,7 @@ class Probe {
   struct Options {
     unsigned blocks = 1;    ///< along x
     unsigned blocks_y = 1;  ///< not of probe_async.cu, and neither is `cluster`
-    unsigned cluster = 1;   ///< Launch::cluster
+    unsigned cluster = 1;   ///< Grid::cluster
     std::uint64_t seed = 1;
     int jobs = 0;
     bool count_banks = false;

@@ -9,10 +9,11 @@
 // newer.
 //
 // One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
-// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Within a block
-// each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its own maximum and
-// its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a
-// sequence.
+// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found.
+//
+// Within a block each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its
+// own maximum and its own O, so that no barrier stands between a warp and its next bytes. The warps meet at the
+// beginning of a sequence, for Q, and at its end.
 //
 // Which unit limits it: each byte of K and V is used once. A multiprocessor of an H200 gets 20 bytes a clock, 64 keys
 // of head_dim D take 12.8 * D clocks to arrive. Their products are D mma.sync of m16n8k16 on each of four tensor
@@ -495,7 +496,9 @@ struct QueryRow {
   bool exists;
 
   __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
-      : batch(batch), query(row / params.gqa_ratio), exists(row < params.seqlen_q * params.gqa_ratio) {
+      : batch(batch),
+        query(params.seqlen_q == 1 ? 0 : row / params.gqa_ratio),
+        exists(row < params.seqlen_q * params.gqa_ratio) {
     head = (kv_head - query) * params.gqa_ratio + row;
   }
 
@@ -1063,7 +1066,8 @@ struct Cut {
   int each;  // blocks of a part, ...
   int more;  // and of as many parts one more
 
-  __device__ __forceinline__ Cut(int blocks, int parts) : each(blocks / parts), more(blocks - each * parts) {}
+  __device__ __forceinline__ Cut(int blocks, int parts)
+      : each(parts == 1 ? blocks : blocks / parts), more(blocks - each * parts) {}
 
   __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
 
@@ -1122,20 +1126,21 @@ struct Cursor {
   int slot;    // where partial results go
   int first_row;
 
-  // The part of this thread block, blockIdx.y, for the rows of its tile. All lanes of a warp together.
+  // The part of this thread block, blockIdx.y, of sequence blockIdx.z or of all, for the rows of its tile. All lanes of
+  // a warp together.
   __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row) {
     const int part = static_cast<int>(block_index().y);
     if (params.splits > 0) {
-      batch = part / params.splits;
+      batch = static_cast<int>(block_index().z);
       visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
       const Cut cut(stretch.blocks, params.splits);
-      const int begin = cut.begin(part % params.splits);
-      left = cut.begin(part % params.splits + 1) - begin;
+      const int begin = cut.begin(part);
+      left = cut.begin(part + 1) - begin;
       block = stretch.first_block + begin;
       end = block + left;
       whole = params.splits == 1;
-      slot = part;
+      slot = batch * params.splits + part;
     } else {
       const Stream stream(params, first_row, B_c);
       int begin = stream.cut.begin(part);
@@ -1176,81 +1181,28 @@ struct Cursor {
     slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
   }
 };
-// --- blocks/query_fragments.cuh --------------------------------------------------------------------------------------
-// A tile of queries in fragments of mma.
+// --- blocks/query_tile.cuh -------------------------------------------------------------------------------------------
+// The queries of a tile on their way to shared memory.
 
-// Q as the A operand of mma: in registers, or where they are short as they would be there in shared memory, read again
-// in each product.
-template <int inner_tiles, int row_tiles, int warps, bool in_registers>
-struct QueryFragments {
-  static constexpr int bytes = in_registers ? 0 : inner_tiles * row_tiles * warp_size * chunk_bytes;
-
-  u32 shared;  // where they are; this lane's first
-  u32 fragment[in_registers ? inner_tiles : 1][row_tiles][4];
-
-  // All warps together, none of which reads the last ones any more.
-  __device__ __forceinline__ QueryFragments(const AttuneDecodeParams& params, int batch, int kv_head, int first_row,
-                                            u32 shared_address)
-      : shared(shared_address + lane_index() * chunk_bytes) {
-    const int first_tile = in_registers ? 0 : static_cast<int>(warp_index());
+// Asks for the rows of `tile` from `first_row` on; those that do not exist become zeros. They have come behind a wait
+// for this thread's copies and a barrier. All threads of the block together.
+template <int threads, class Tile>
+__device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDecodeParams& params, int batch,
+                                              int kv_head, int first_row) {
 #pragma unroll
-    for (int t = 0; t < inner_tiles; t += in_registers ? 1 : warps) {
-      if (!in_registers && inner_tiles % warps != 0 && first_tile + t >= inner_tiles) break;
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) {
-        const Chunk words = load(params, batch, kv_head, first_row + i * 16, (first_tile + t) * 16);
-        if constexpr (in_registers) {
-#pragma unroll
-          for (int w = 0; w < 4; ++w) fragment[t][i][w] = words.word[w];
-        } else {
-          store_shared(at_shared(first_tile + t, i), words);
-        }
-      }
-    }
-    if constexpr (!in_registers) block_barrier();
+  for (int first = 0; first < Tile::rows * Tile::chunks; first += threads) {
+    const int own = first + static_cast<int>(thread_index());
+    if (Tile::rows * Tile::chunks % threads != 0 && own >= Tile::rows * Tile::chunks) break;
+    const int row = own / Tile::chunks;
+    const int column_chunk = own % Tile::chunks;
+    const QueryRow query(params, batch, kv_head, first_row + row);
+    const char* elements = query.in(params.q) + column_chunk * chunk_bytes;
+    const bool exists = query.exists && column_chunk * chunk < params.head_dim;
+    const u32 to = tile.at(static_cast<u32>(row), static_cast<u32>(column_chunk));
+    cp_async(to, elements, exists);
   }
-
-  // Before inner step `inner`.
-  __device__ __forceinline__ void advance(int inner) {
-    if constexpr (!in_registers) {
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) {
-        const Chunk words = load_shared(at_shared(inner, i));
-#pragma unroll
-        for (int w = 0; w < 4; ++w) fragment[0][i][w] = words.word[w];
-      }
-    }
-  }
-
-  __device__ __forceinline__ const u32 (&at(int inner, int i) const)[4] {
-    return fragment[in_registers ? inner : 0][i];
-  }
-
- private:
-  __device__ __forceinline__ u32 at_shared(int inner, int i) const {
-    return shared + static_cast<u32>((inner * row_tiles + i) * warp_size * chunk_bytes);
-  }
-
-  // This lane's words of the 16 x 16 piece at (row, column).
-  __device__ __forceinline__ static Chunk load(const AttuneDecodeParams& params, int batch, int kv_head, int row,
-                                               int column) {
-    const int lane = static_cast<int>(lane_index());
-    Chunk words = {};
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const QueryRow own(params, batch, kv_head, row + h * 8 + lane / 4);
-      const char* elements = own.in(params.q);
-#pragma unroll
-      for (int d = 0; d < 2; ++d) {
-        const int own_column = column + d * 8 + lane % 4 * 2;
-        if (!own.exists || own_column >= params.head_dim) continue;
-        u32& word = words.word[d * 2 + h];
-        word = load_global_word(elements + own_column * 2);
-      }
-    }
-    return words;
-  }
-};
+  cp_async_commit();
+}
 // --- decode_sm80.cu --------------------------------------------------------------------------------------------------
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
@@ -1263,11 +1215,16 @@ using Copy = CacheCopy<Strip, variant::paged>;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
 constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
+using QTile = Tile<variant::B_r, variant::head_dim, true>;
+using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Query = QueryFragments<head_pairs, row_tiles, variant::warps, small_tile>;
 using Position = Cursor<variant::B_c>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
+
+// Where registers hold Q it comes to them by way of the merge's place, else it has its own.
+constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
+static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 
 static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
 
@@ -1284,6 +1241,10 @@ struct StripPipeline {
                                            const Position& first)
       : base(base + warp_index() * (variant::stages * 2 * Strip::bytes)), copy(params, kv_head), position(first) {
     find(params);
+  }
+
+  // Asks for as much as there is room for, once.
+  __device__ __forceinline__ void begin(const AttuneDecodeParams& params) {
 #pragma unroll 1
     for (u32 s = 0; s < variant::stages; ++s) {
       request_K(params, s);
@@ -1354,7 +1315,8 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
 // Sequences of which no query sees a key are in no part: their rows are zeros, their LSE -inf.
 __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, int kv_head, int first_row) {
 #pragma unroll 1
-  for (int batch = static_cast<int>(block_index().y); batch < params.batch; batch += params.parts) {
+  for (int batch = static_cast<int>(block_index().z) * params.splits + static_cast<int>(block_index().y);
+       batch < params.batch; batch += params.parts) {
     if (Stretch(visible_of(params, batch, first_row), variant::B_c).blocks > 0) continue;
     const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
     if (thread_index() >= variant::B_r || !row.exists) continue;
@@ -1368,19 +1330,34 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
 extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_c64_w4_s2(const __grid_constant__ AttuneDecodeParams params) {
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
-  const int kv_head = static_cast<int>(block_index().x) / q_tiles;
-  const int first_row = (static_cast<int>(block_index().x) - kv_head * q_tiles) * variant::B_r;
-  const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
+  const int tile = static_cast<int>(block_index().x);
+  const int kv_head = q_tiles == 1 ? tile : tile / q_tiles;
+  const int first_row = (tile - kv_head * q_tiles) * variant::B_r;
+  const QTile q_tile{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
+  const u32 q_lane = lane_address_rows_first(q_tile, 0);
+  const Merge merge{q_tile.base + Q_bytes};
 
   Position position(params, first_row);
   wait_for_kernel_before();  // store_kv may still be writing new keys
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
+  bool begun = false;
   while (position.exists()) {
     const int batch = position.batch;
     const bool whole = position.whole;
     const int slot = position.slot;
-    Query Q(params, batch, kv_head, first_row, merge.base + Merge::bytes);
+    if (begun) block_barrier();  // the sequence before has been merged
+    fetch_queries<threads>(q_tile, params, batch, kv_head, first_row);
+    if (begun) {
+      cp_async_wait<0>();
+    } else {
+      pipeline.begin(params);  // not before Q, which would come behind all these keys
+      begun = true;
+      cp_async_wait<2 * variant::stages>();
+    }
+    block_barrier();
+    QStream Q;
+    if (small_tile) Q.load(q_tile, q_lane, 0);
     OnlineSoftmax<row_tiles> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;
@@ -1394,7 +1371,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_
       K.begin(k_strip, k_lane);
 #pragma unroll
       for (int d = 0; d < head_pairs; ++d) {
-        Q.advance(d);
+        if (!small_tile) Q.advance(q_tile, q_lane, d);
         K.advance(k_strip, k_lane, d);
         if (small_tile && d == 0) pipeline.request_K(params, stage);
         multiply_step<variant::dtype>(S, Q, K, d);

@@ -4,13 +4,14 @@
 // One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
 #if variant::cluster
 // for all queries of all heads that share them (B_r rows). The parts of a sequence are a cluster of blocks, which merge
-// what they found through each other's shared memory (compute capability 9.0). Within a block
+// what they found through each other's shared memory (compute capability 9.0).
 #else
-// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Within a block
+// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found.
 #endif
-// each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its own maximum and
-// its own O, so that no barrier stands between a warp and its next bytes. The warps meet once, at the end of a
-// sequence.
+//
+// Within a block each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its
+// own maximum and its own O, so that no barrier stands between a warp and its next bytes. The warps meet at the
+// beginning of a sequence, for Q, and at its end.
 //
 // Which unit limits it: each byte of K and V is used once. A multiprocessor of an H200 gets 20 bytes a clock, 64 keys
 // of head_dim D take 12.8 * D clocks to arrive. Their products are D mma.sync of m16n8k16 on each of four tensor
@@ -47,10 +48,10 @@ constexpr bool cluster = false;
 #include "blocks/merge_warps.cuh"
 #include "blocks/multiply.cuh"
 #include "blocks/parts.cuh"
-#include "blocks/query_fragments.cuh"
 #if variant::rotary != Rotary::none
 #include "blocks/query_rotation.cuh"
 #endif
+#include "blocks/query_tile.cuh"
 #if variant::softcap
 #include "blocks/softcap.cuh"
 #endif
@@ -76,15 +77,20 @@ using Copy = CacheCopy<Strip, variant::paged>;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
 constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
+using QTile = Tile<variant::B_r, variant::head_dim, true>;
+using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Query = QueryFragments<head_pairs, row_tiles, variant::warps, small_tile>;
 using Position = Cursor<variant::B_c>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 #if variant::cluster
 using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were
 static_assert(Parts::bytes <= variant::warps * variant::stages * 2 * static_cast<int>(Strip::bytes));
 #endif
+
+// Where registers hold Q it comes to them by way of the merge's place, else it has its own.
+constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
+static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 
 static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
 
@@ -101,6 +107,10 @@ struct StripPipeline {
                                            const Position& first)
       : base(base + warp_index() * (variant::stages * 2 * Strip::bytes)), copy(params, kv_head), position(first) {
     find(params);
+  }
+
+  // Asks for as much as there is room for, once.
+  __device__ __forceinline__ void begin(const AttuneDecodeParams& params) {
 #pragma unroll 1
     for (u32 s = 0; s < variant::stages; ++s) {
       request_K(params, s);
@@ -175,7 +185,8 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
 // Sequences of which no query sees a key are in no part: their rows are zeros, their LSE -inf.
 __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, int kv_head, int first_row) {
 #pragma unroll 1
-  for (int batch = static_cast<int>(block_index().y); batch < params.batch; batch += params.parts) {
+  for (int batch = static_cast<int>(block_index().z) * params.splits + static_cast<int>(block_index().y);
+       batch < params.batch; batch += params.parts) {
     if (Stretch(visible_of(params, batch, first_row), variant::B_c).blocks > 0) continue;
     const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
     if (thread_index() >= variant::B_r || !row.exists) continue;
@@ -190,10 +201,12 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
 extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_constant__ AttuneDecodeParams params) {
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
-  const int kv_head = static_cast<int>(block_index().x) / q_tiles;
-  const int first_row = (static_cast<int>(block_index().x) - kv_head * q_tiles) * variant::B_r;
-  const Merge merge{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
-
+  const int tile = static_cast<int>(block_index().x);
+  const int kv_head = q_tiles == 1 ? tile : tile / q_tiles;
+  const int first_row = (tile - kv_head * q_tiles) * variant::B_r;
+  const QTile q_tile{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
+  const u32 q_lane = lane_address_rows_first(q_tile, 0);
+  const Merge merge{q_tile.base + Q_bytes};
 #if variant::cluster
   const Parts parts{shared_memory()};
   const int tile_rows = params.seqlen_q * params.gqa_ratio - first_row < variant::B_r
@@ -208,13 +221,25 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
   wait_for_kernel_before();  // store_kv may still be writing new keys
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
+  bool begun = false;
   while (position.exists()) {
     const int batch = position.batch;
 #if !variant::cluster
     const bool whole = position.whole;
     const int slot = position.slot;
 #endif
-    Query Q(params, batch, kv_head, first_row, merge.base + Merge::bytes);
+    if (begun) block_barrier();  // the sequence before has been merged
+    fetch_queries<threads>(q_tile, params, batch, kv_head, first_row);
+    if (begun) {
+      cp_async_wait<0>();
+    } else {
+      pipeline.begin(params);  // not before Q, which would come behind all these keys
+      begun = true;
+      cp_async_wait<2 * variant::stages>();
+    }
+    block_barrier();
+    QStream Q;
+    if (small_tile) Q.load(q_tile, q_lane, 0);
     OnlineSoftmax<row_tiles> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;
@@ -228,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
       K.begin(k_strip, k_lane);
 #pragma unroll
       for (int d = 0; d < head_pairs; ++d) {
-        Q.advance(d);
+        if (!small_tile) Q.advance(q_tile, q_lane, d);
         K.advance(k_strip, k_lane, d);
         if (small_tile && d == 0) pipeline.request_K(params, stage);
         multiply_step<variant::dtype>(S, Q, K, d);

@@ -12,9 +12,9 @@
 
 namespace attune::cli {
 
-/// A problem in device memory and kernels that serve it, all planned before anything is timed. Copies of the problem
-/// together exceed the L2, and launches walk through them, so that each finds it cold; kernels take turns, so that none
-/// runs on a card that another has heated.
+/// A problem in device memory and kernels that serve it, all planned before anything is timed. The L2 is overwritten
+/// before each launch, so that nothing of the problem is in it; kernels take turns, so that none runs on a card that
+/// another has heated.
 class Contest {
  public:
   /// All sequences of a decode problem have the most keys. `merge` is what merges the parts of decode kernels, null for
@@ -39,15 +39,16 @@ class Contest {
 
   void open(const Problem& problem, std::uint64_t seed);
   void open(const DecodeProblem& problem, std::uint64_t seed);
-  void launch(int kernel, std::size_t copy);
+  void launch(int kernel);
 
   const Gpu* gpu_;
   const LoadedKernel* merge_;
   std::vector<Contestant> contestants_;
-  std::vector<DeviceProblem> problems_;  ///< copies, of prefill
-  std::vector<DeviceTrial> trials_;      ///< of decode
+  std::size_t flushed_bytes_;
+  DeviceBuffer flushed_;                  ///< written before each launch
+  std::optional<DeviceProblem> problem_;  ///< of prefill, or ...
+  std::optional<DeviceTrial> trial_;      ///< ... of decode
   std::vector<DeviceEvent> events_;
-  std::size_t turn_ = 0;
 };
 
 }  // namespace attune::cli

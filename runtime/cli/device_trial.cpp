@@ -76,9 +76,4 @@ Outputs DeviceTrial::fetch() const {
   return outputs;
 }
 
-std::size_t DeviceTrial::bytes(const DecodeProblem& problem) {
-  const std::size_t cache = tokens_of(problem) * problem.heads_kv * problem.head_dim;
-  return sizeof(std::uint16_t) * 2 * (cache + output_elements(outputs_of(problem)));
-}
-
 }  // namespace attune::cli

@@ -24,9 +24,6 @@ class DeviceTrial {
   /// Waits for the GPU and fetches O and LSE.
   [[nodiscard]] Outputs fetch() const;
 
-  /// Bytes of device memory that one launch touches, without the workspace.
-  [[nodiscard]] static std::size_t bytes(const DecodeProblem& problem);
-
  private:
   const Gpu* gpu_;
   DecodeProblem problem_;

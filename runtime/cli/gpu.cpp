@@ -109,10 +109,4 @@ Outputs DeviceProblem::fetch() const {
   return outputs;
 }
 
-std::size_t DeviceProblem::bytes(const Problem& problem) {
-  return sizeof(std::uint16_t) *
-             (query_elements(problem) + key_elements(problem) + value_elements(problem) + output_elements(problem)) +
-         sizeof(float) * query_rows(problem);
-}
-
 }  // namespace attune::cli

@@ -96,9 +96,6 @@ class DeviceProblem {
   /// Waits for the GPU and fetches O and LSE.
   [[nodiscard]] Outputs fetch() const;
 
-  /// Bytes of device memory that one launch touches.
-  [[nodiscard]] static std::size_t bytes(const Problem& problem);
-
  private:
   const Gpu* gpu_;
   Problem problem_;

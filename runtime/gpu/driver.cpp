@@ -49,6 +49,7 @@ struct Driver::Api {
   cuda::TensorMapEncodeTiled* tensor_map_encode_tiled = nullptr;
   cuda::MemAlloc* mem_alloc = nullptr;
   cuda::MemFree* mem_free = nullptr;
+  cuda::MemsetD8Async* memset_d8_async = nullptr;
   cuda::MemcpyHtoD* memcpy_htod = nullptr;
   cuda::MemcpyDtoH* memcpy_dtoh = nullptr;
   cuda::EventCreate* event_create = nullptr;
@@ -163,6 +164,7 @@ void Driver::Api::resolve() {
   require(tensor_map_encode_tiled, "cuTensorMapEncodeTiled", cuda::tensor_map_version);
   require(mem_alloc, "cuMemAlloc", cuda::memory_version);
   require(mem_free, "cuMemFree", cuda::memory_version);
+  require(memset_d8_async, "cuMemsetD8Async", cuda::memory_version);
   require(memcpy_htod, "cuMemcpyHtoD", cuda::memory_version);
   require(memcpy_dtoh, "cuMemcpyDtoH", cuda::memory_version);
   require(event_create, "cuEventCreate", cuda::event_version);
@@ -344,6 +346,10 @@ void* Driver::allocate(std::size_t bytes) const {
 
 void Driver::free(void* pointer) const noexcept {
   if (pointer != nullptr) api_->mem_free(device_address(pointer));
+}
+
+void Driver::clear(void* pointer, std::size_t bytes, void* stream) const {
+  api_->check(api_->memset_d8_async(device_address(pointer), 0, bytes, stream), "cuMemsetD8Async");
 }
 
 void Driver::copy_to_device(void* to, const void* from, std::size_t bytes) const {

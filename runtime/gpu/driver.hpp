@@ -78,6 +78,7 @@ class Driver {
   // What the tool needs to run a kernel on its own.
   [[nodiscard]] void* allocate(std::size_t bytes) const;
   void free(void* pointer) const noexcept;
+  void clear(void* pointer, std::size_t bytes, void* stream) const;  ///< queues zeros; waits for nothing
   void copy_to_device(void* to, const void* from, std::size_t bytes) const;
   void copy_to_host(void* to, const void* from, std::size_t bytes) const;
   void synchronize() const;

@@ -100,6 +100,7 @@ using TensorMapEncodeTiled = Result(void*, int, std::uint32_t, void*, const std:
                                     const std::uint32_t*, const std::uint32_t*, int, int, int, int);
 using MemAlloc = Result(DevicePointer*, std::size_t);
 using MemFree = Result(DevicePointer);
+using MemsetD8Async = Result(DevicePointer, unsigned char, std::size_t, Handle stream);
 using MemcpyHtoD = Result(DevicePointer, const void*, std::size_t);
 using MemcpyDtoH = Result(void*, DevicePointer, std::size_t);
 using EventCreate = Result(Handle*, unsigned int);

@@ -116,15 +116,15 @@ long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, c
   return parts > batch ? parts / batch * batch : parts;
 }
 
-/// Whether one thread block alone reads a key and L2 would not keep all of them anyway. Measured on an H200: it spares
-/// what L2 has to write back (3 of 48 us at 134 MB), but a long stream of such lines is 4% slower (from 500 MB on).
+/// Whether one thread block alone reads a key, and there are not too many. Measured on an H200: it spares what L2 has
+/// to write back (3 of 48 us at 134 MB), but a long stream of such lines is 4% slower (from 500 MB on).
 bool reads_once(const Variant& variant, const DecodeProblem& problem, const Device& device) {
   constexpr long long bytes_per_column = 2 * 2;  // of K and of V
   const long long keys =
       problem.packed_keys ? problem.total_k : static_cast<long long>(problem.batch) * problem.max_seqlen_k;
   const long long rows = keys * problem.heads_kv;
   const long long rows_in_L2 = device.l2_bytes / (bytes_per_column * problem.head_dim);
-  return problem.rows() <= variant.B_r && rows > rows_in_L2 && rows < 4 * rows_in_L2;
+  return problem.rows() <= variant.B_r && rows < 4 * rows_in_L2;
 }
 
 }  // namespace
@@ -199,12 +199,13 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
   if (splits == 0 && problem.equal_lengths) splits = equal_splits(variant, problem, device, std::max(1LL, tiles));
   const long long parts = splits == 0 ? parts_of_batch(variant, problem, device, std::max(1LL, tiles))
                                       : static_cast<long long>(problem.batch) * splits;
-  require_fits("batch x splits", parts, max_grid_yz);
+  require_fits(splits == 0 ? "the parts of the batch" : "the sequences", splits == 0 ? parts : problem.batch,
+               max_grid_yz);
   const Resources needs = resources(variant);
   DecodePlan result{.variant = variant,
                     .grid = {.x = static_cast<unsigned>(tiles),
-                             .y = static_cast<unsigned>(parts),
-                             .z = 1,
+                             .y = static_cast<unsigned>(splits == 0 ? parts : splits),
+                             .z = static_cast<unsigned>(splits == 0 ? 1 : problem.batch),
                              .cluster = variant.cluster != 0 ? static_cast<unsigned>(splits) : 1U},
                     .threads = needs.threads,
                     .shared_bytes = needs.shared_bytes,

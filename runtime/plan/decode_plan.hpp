@@ -15,7 +15,7 @@ namespace attune {
 /// Everything the launches need besides pointers.
 struct DecodePlan {
   Variant variant;
-  Grid grid;  ///< tiles of all K/V heads x parts, those of a sequence a cluster where the variant has them
+  Grid grid;  ///< tiles of all K/V heads x parts of a sequence, or a cluster of them, x batch; x parts of all x 1
   int threads = 0;
   int shared_bytes = 0;
   int splits = 0;                   ///< parts of each sequence; 0: parts of the whole batch, whatever the lengths

@@ -63,7 +63,8 @@ struct Cut {
   int each;  // blocks of a part, ...
   int more;  // and of as many parts one more
 
-  __device__ __forceinline__ Cut(int blocks, int parts) : each(blocks / parts), more(blocks - each * parts) {}
+  __device__ __forceinline__ Cut(int blocks, int parts)
+      : each(parts == 1 ? blocks : blocks / parts), more(blocks - each * parts) {}
 
   __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
 
@@ -122,20 +123,21 @@ struct Cursor {
   int slot;    // where partial results go
   int first_row;
 
-  // The part of this thread block, blockIdx.y, for the rows of its tile. All lanes of a warp together.
+  // The part of this thread block, blockIdx.y, of sequence blockIdx.z or of all, for the rows of its tile. All lanes of
+  // a warp together.
   __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row) {
     const int part = static_cast<int>(block_index().y);
     if (params.splits > 0) {
-      batch = part / params.splits;
+      batch = static_cast<int>(block_index().z);
       visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
       const Cut cut(stretch.blocks, params.splits);
-      const int begin = cut.begin(part % params.splits);
-      left = cut.begin(part % params.splits + 1) - begin;
+      const int begin = cut.begin(part);
+      left = cut.begin(part + 1) - begin;
       block = stretch.first_block + begin;
       end = block + left;
       whole = params.splits == 1;
-      slot = part;
+      slot = batch * params.splits + part;
     } else {
       const Stream stream(params, first_row, B_c);
       int begin = stream.cut.begin(part);

@@ -22,7 +22,9 @@ struct QueryRow {
   bool exists;
 
   __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
-      : batch(batch), query(row / params.gqa_ratio), exists(row < params.seqlen_q * params.gqa_ratio) {
+      : batch(batch),
+        query(params.seqlen_q == 1 ? 0 : row / params.gqa_ratio),
+        exists(row < params.seqlen_q * params.gqa_ratio) {
     head = (kv_head - query) * params.gqa_ratio + row;
   }
 

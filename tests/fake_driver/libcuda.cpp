@@ -231,6 +231,9 @@ Result mem_alloc(DevicePointer* pointer, std::size_t bytes) {
   return *pointer = reinterpret_cast<DevicePointer>(std::malloc(bytes)), success;
 }
 Result mem_free(DevicePointer pointer) { return std::free(reinterpret_cast<void*>(pointer)), success; }
+Result memset_d8_async(DevicePointer to, unsigned char value, std::size_t bytes, Handle) {
+  return std::memset(reinterpret_cast<void*>(to), value, bytes), success;
+}
 Result memcpy_htod(DevicePointer to, const void* from, std::size_t bytes) {
   return std::memcpy(reinterpret_cast<void*>(to), from, bytes), success;
 }
@@ -285,6 +288,7 @@ const auto& entries() {
       entry("cuTensorMapEncodeTiled", tensor_map_version, tensor_map_encode_tiled),
       entry("cuMemAlloc", memory_version, mem_alloc),
       entry("cuMemFree", memory_version, mem_free),
+      entry("cuMemsetD8Async", memory_version, memset_d8_async),
       entry("cuMemcpyHtoD", memory_version, memcpy_htod),
       entry("cuMemcpyDtoH", memory_version, memcpy_dtoh),
       entry("cuEventCreate", event_version, event_create),

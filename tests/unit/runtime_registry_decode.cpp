@@ -75,7 +75,7 @@ TEST_CASE("decode launches both kernels with one block of parameters, the second
   const testing::FakeLaunch& first = fake.last_launch;
   CHECK_FALSE(first.combines);
   CHECK_FALSE(first.overlaps);
-  CHECK(first.grid == Grid{2, 12, 1});
+  CHECK(first.grid == Grid{2, 4, 3});
   CHECK(first.block == 128);
   CHECK(first.stream == address(0x77));
   const testing::FakeLaunch& second = fake.second_launch;
@@ -108,7 +108,7 @@ TEST_CASE("decode launches both kernels with one block of parameters, the second
   CHECK(params.window_left == 700);
   CHECK(params.window_right == 0);
   CHECK(params.block_keys == 64);
-  CHECK(params.evict_first == 0);
+  CHECK(params.evict_first == 1);
   CHECK(params.splits == 4);
   CHECK(params.parts == 12);
 }
@@ -206,7 +206,7 @@ TEST_CASE("a kernel with clusters is launched in clusters, beside the end of a s
   CHECK(fake.last_launch.grid.cluster == 1);
   CHECK(fake.second_launch.overlaps);
   CHECK(fake.second_launch.grid.cluster == 8);
-  CHECK(fake.second_launch.grid == Grid{2, 24, 1, 8});
+  CHECK(fake.second_launch.grid == Grid{2, 8, 3, 8});
   CHECK(fake.second_launch.decode_params.splits == 8);
 }
 

@@ -1,0 +1,43 @@
+// The queries of a tile on their way to shared memory.
+#pragma once
+
+#if variant::rotary != Rotary::none
+#include "blocks/query_rotation.cuh"
+#endif
+#include "decode_params.h"
+#include "ptx/cp_async.cuh"
+#include "ptx/memory_chunks.cuh"
+#include "ptx/thread.cuh"
+#include "types.h"
+
+// Asks for the rows of `tile` from `first_row` on; those that do not exist become zeros. They have come behind a wait
+// for this thread's copies and a barrier. All threads of the block together.
+template <int threads, class Tile>
+__device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDecodeParams& params, int batch,
+                                              int kv_head, int first_row) {
+#if variant::rotary != Rotary::none
+  const QueryRotation rotation(params, batch);
+#endif
+#pragma unroll
+  for (int first = 0; first < Tile::rows * Tile::chunks; first += threads) {
+    const int own = first + static_cast<int>(thread_index());
+    if (Tile::rows * Tile::chunks % threads != 0 && own >= Tile::rows * Tile::chunks) break;
+    const int row = own / Tile::chunks;
+    const int column_chunk = own % Tile::chunks;
+    const QueryRow query(params, batch, kv_head, first_row + row);
+    const char* elements = query.in(params.q) + column_chunk * chunk_bytes;
+    const bool exists = query.exists && column_chunk * chunk < params.head_dim;
+    const u32 to = tile.at(static_cast<u32>(row), static_cast<u32>(column_chunk));
+#if variant::rotary != Rotary::none
+    Chunk words = {};
+    if (exists) {
+      words = load_global(elements);
+      rotation.turn(words, elements, query.query, column_chunk * chunk);
+    }
+    store_shared(to, words);
+#else
+    cp_async(to, elements, exists);
+#endif
+  }
+  cp_async_commit();
+}

@@ -239,7 +239,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
     }
     block_barrier();
     QStream Q;
-    if (small_tile) Q.load(q_tile, q_lane, 0);
+    if constexpr (small_tile) load_queries(q_tile, Q.fragment[0]);
     OnlineSoftmax<row_tiles> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;

@@ -69,6 +69,7 @@ inline void store_global(void* pointer, unsigned first, unsigned second, int lin
   const unsigned words[2] = {first, second};
   machine().store_global(pointer, words, sizeof(words), line);
 }
+inline unsigned load_shared_word(unsigned address, int line) { return load_shared_as<unsigned>(address, line); }
 inline float load_shared_float(unsigned address, int line) { return load_shared_as<float>(address, line); }
 inline void store_shared(unsigned address, float value, int line) {
   machine().store_shared(address, &value, sizeof(value), line);

@@ -61,6 +61,7 @@ inline long long load_global_long(const long long* pointer, int line = __builtin
 inline float load_global_float(const float* pointer, int line = __builtin_LINE());
 inline unsigned load_global_word(const void* pointer, int line = __builtin_LINE());
 inline void store_global(void* pointer, unsigned first, unsigned second, int line = __builtin_LINE());
+inline unsigned load_shared_word(unsigned address, int line = __builtin_LINE());
 inline float load_shared_float(unsigned address, int line = __builtin_LINE());
 inline void store_shared(unsigned address, float value, int line = __builtin_LINE());
 inline void store_shared(unsigned address, float first, float second, int line = __builtin_LINE());

@@ -262,6 +262,12 @@ __device__ __forceinline__ void store_global(void* pointer, u32 first, u32 secon
                : "memory");
 }
 
+__device__ __forceinline__ u32 load_shared_word(u32 address) {
+  u32 word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+
 __device__ __forceinline__ float load_shared_float(u32 address) {
   float value;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");

@@ -139,7 +139,7 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
                        .heads_kv = given.heads_kv,
                        .head_dim = given.head_dim,
                        .max_seqlen_k = sizes.seqlen_k.value_or(usual_seqlen_k)};
-  result.equal_lengths = !lengths_on_device;
+  result.equal_lengths = result.batch == 1 || (!lengths_on_device && seqlen_new == 0);
   result.page_size = page_size > 0 ? page_size : std::max(1, result.max_seqlen_k);
   result.table_width = std::max(1, (result.max_seqlen_k + result.page_size - 1) / result.page_size);
   result.pages = result.batch * result.table_width;
@@ -148,7 +148,6 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
   result.window_left = sizes.window_left;
   result.window_right = sizes.causal ? 0 : sizes.window_right;
   result.seqlen_new = seqlen_new;
-  if (seqlen_new > 0) result.equal_lengths = false;
   result.rotary = static_cast<Rotary>(parse_value(*find_field("rotary"), rotary).value_or(0));
   if (!result.rotates()) return result;
   constexpr int rotary_dim_step = 16;

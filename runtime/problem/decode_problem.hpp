@@ -45,7 +45,7 @@ struct DecodeProblem {
   int heads_kv = 1;
   int head_dim = 128;
   int max_seqlen_k = 1;        ///< no sequence has more keys
-  bool equal_lengths = false;  ///< each has as many; else how many it has is known on the device alone
+  bool equal_lengths = false;  ///< each has as many, as one alone always has; else the device alone knows how many
   int page_size = 1;
   int pages = 1;
   int table_width = 1;    ///< pages that a sequence may have

@@ -188,6 +188,29 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   CHECK(Bench::fake().last_launch.decode_params.splits == 0);
 }
 
+TEST_CASE("the keys of one sequence fall into splits though the device alone knows how many they are") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  const auto params_of = [&](const api::Decode& call) {
+    Bench::fake().launches = 0;
+    registry.decode(call.args(), nullptr);
+    return Bench::fake().last_launch.decode_params;
+  };
+  api::Decode call = call_of(0);
+  CHECK(params_of(call).splits == 0);
+  call.shape.batch = 1;
+  CHECK(params_of(call).splits > 1);
+  CHECK(params_of(call).seqlens_k == address(0x6000));
+  call.block_table = nullptr;
+  call.shape.table_width = 1;
+  call.cu_seqlens_q = static_cast<const std::int32_t*>(address(0xd000));
+  call.shape.total_q = 2;
+  call.cu_seqlens_k = static_cast<const std::int32_t*>(address(0xe000));
+  call.shape.total_k = 3000;
+  CHECK(params_of(call).splits > 1);
+}
+
 TEST_CASE("a kernel with clusters is launched in clusters, beside the end of a store before it, and nothing after it") {
   if (!can_serve()) return;
   const Bench bench;

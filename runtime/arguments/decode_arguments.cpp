@@ -53,7 +53,7 @@ DecodeProblem problem_of(const attune_decode_args& args) {
                         .heads_kv = args.heads_kv,
                         .head_dim = args.head_dim,
                         .max_seqlen_k = args.max_seqlen_k,
-                        .equal_lengths = args.batch == 1 || args.seqlens_k == nullptr,
+                        .equal_lengths = args.seqlens_k == nullptr,
                         .page_size = args.page_size,
                         .pages = args.pages,
                         .table_width = args.table_width,
@@ -71,7 +71,7 @@ DecodeProblem problem_of(const attune_decode_args& args) {
   if (!has_packed_keys(args)) return problem;
   problem.packed_keys = true;
   problem.total_k = args.total_k;
-  problem.equal_lengths = problem.batch == 1;
+  problem.equal_lengths = false;
   problem.page_size = problem.pages = problem.table_width = 1;
   return problem;
 }

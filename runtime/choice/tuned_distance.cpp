@@ -67,7 +67,7 @@ TunedShape tuned_shape(const DecodeProblem& problem) {
   kind = kind << 1 | (problem.window_left >= 0 ? 1U : 0U);
   kind = kind << 1 | (problem.softcap > 0 ? 1U : 0U);
   kind = kind << 1 | (problem.paged() ? 1U : 0U);
-  kind = kind << 1 | (problem.equal_lengths ? 1U : 0U);
+  kind = kind << 1 | (problem.one_length() ? 1U : 0U);
   kind = kind << 1 | (problem.ragged ? 1U : 0U);
   kind = kind << 1 | (problem.packed_keys ? 1U : 0U);
   kind = kind << 9 | static_cast<std::uint64_t>(problem.splits);

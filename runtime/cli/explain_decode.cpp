@@ -43,7 +43,7 @@ std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
   }
   return fmt::format("{} of the whole batch's keys, equally long whatever the sequences' lengths; {}",
                      counted(launch.parts, "part"),
-                     problem.equal_lengths ? "whole sequences would leave the last round of thread blocks too empty"
+                     problem.one_length() ? "whole sequences would leave the last round of thread blocks too empty"
                                            : "the lengths are known on the GPU alone");
 }
 
@@ -139,7 +139,7 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
                        .heads_kv = given.heads_kv,
                        .head_dim = given.head_dim,
                        .max_seqlen_k = sizes.seqlen_k.value_or(usual_seqlen_k)};
-  result.equal_lengths = result.batch == 1 || (!lengths_on_device && seqlen_new == 0);
+  result.equal_lengths = !lengths_on_device && seqlen_new == 0;
   result.page_size = page_size > 0 ? page_size : std::max(1, result.max_seqlen_k);
   result.table_width = std::max(1, (result.max_seqlen_k + result.page_size - 1) / result.page_size);
   result.pages = result.batch * result.table_width;

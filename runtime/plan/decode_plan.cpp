@@ -196,7 +196,7 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
   if (splits == 0 && variant.cluster != 0) {
     splits = cluster_splits(variant, problem, device, std::max(1LL, tiles));
   }
-  if (splits == 0 && problem.equal_lengths) splits = equal_splits(variant, problem, device, std::max(1LL, tiles));
+  if (splits == 0 && problem.one_length()) splits = equal_splits(variant, problem, device, std::max(1LL, tiles));
   const long long parts = splits == 0 ? parts_of_batch(variant, problem, device, std::max(1LL, tiles))
                                       : static_cast<long long>(problem.batch) * splits;
   require_fits(splits == 0 ? "the parts of the batch" : "the sequences", splits == 0 ? parts : problem.batch,

@@ -45,7 +45,7 @@ struct DecodeProblem {
   int heads_kv = 1;
   int head_dim = 128;
   int max_seqlen_k = 1;        ///< no sequence has more keys
-  bool equal_lengths = false;  ///< each has as many, as one alone always has; else the device alone knows how many
+  bool equal_lengths = false;  ///< each has as many; else how many it has is known on the device alone
   int page_size = 1;
   int pages = 1;
   int table_width = 1;    ///< pages that a sequence may have
@@ -70,6 +70,9 @@ struct DecodeProblem {
 
   /// Whether a sequence's keys may lie in several pages.
   [[nodiscard]] bool paged() const { return table_width > 1; }
+
+  /// All sequences have the same number of keys, as a single one has though the device alone knows it.
+  [[nodiscard]] bool one_length() const { return equal_lengths || batch == 1; }
 
   /// No sequence has more keys that count.
   [[nodiscard]] int longest_keys() const { return packed_keys ? std::min(max_seqlen_k, total_k) : max_seqlen_k; }

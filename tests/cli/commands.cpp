@@ -242,7 +242,7 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(
       contains(ragged.out, "of the whole batch's keys, equally long whatever the sequences' lengths; the lengths are"));
   CHECK(contains(attune_tool({"explain", "--decode", "--arch", "sm_90", "--lengths-on-device"}).out,
-                 "parts of each sequence"));  // there is one
+                 "parts of each sequence"));  // one sequence has one length
   const ToolResult appends =
       explained({"--seqlen-new", "1", "--rotary", "interleaved", "--softcap", "20", "--head-dim", "72"});
   CHECK(contains(appends.out, "softcap20 new1 interleaved64"));

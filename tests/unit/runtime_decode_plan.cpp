@@ -258,6 +258,7 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
   problem.equal_lengths = false;
   CHECK(splits(16, 4096) == 0);
   CHECK(plan_of(problem).parts == 16);
+  CHECK(splits(1, 4096) == 16);  // its length, whatever it is, is the only one
 }
 
 TEST_CASE("a number of splits is kept, whatever the GPU") {

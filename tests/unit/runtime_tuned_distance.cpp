@@ -112,6 +112,10 @@ TEST_CASE("element type, head dimensions, mask and features are never other ones
   decodes[8].ragged = true;
   decodes[9].packed_keys = true;
   for (const DecodeProblem& other : decodes) CHECK_FALSE(alike(decoded, other));
+  const DecodeProblem alone = decode(1, 4096);
+  DecodeProblem known = alone;
+  known.equal_lengths = true;
+  CHECK(alike(alone, known));
 }
 
 TEST_CASE("the nearest row answers, its own problem's before all, and of two equally far the first") {

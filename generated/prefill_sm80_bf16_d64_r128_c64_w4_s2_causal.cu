@@ -482,6 +482,23 @@ struct FragmentStream {
 
   u32 fragment[buffers][step][across][4];
 
+  // Before the first inner step.
+  __device__ __forceinline__ void begin(const TileType& tile, u32 lane_address) {
+    if constexpr (buffers == 2) load(tile, lane_address, 0);
+  }
+
+  // Before inner step `inner`: loads what that step, or with two buffers the next batch, needs.
+  __device__ __forceinline__ void advance(const TileType& tile, u32 lane_address, int inner) {
+    if (inner % step != 0) return;
+    const int batch = inner / step + (buffers - 1);
+    if (batch * step < tiles) load(tile, lane_address, batch);
+  }
+
+  __device__ __forceinline__ const u32 (&at(int inner, int a) const)[4] {
+    return fragment[inner / step % buffers][inner % step][a];
+  }
+
+ private:
   __device__ __forceinline__ void load(const TileType& tile, u32 lane_address, int batch) {
 #pragma unroll
     for (int s = 0; s < step; ++s) {
@@ -498,22 +515,6 @@ struct FragmentStream {
         }
       }
     }
-  }
-
-  // Before the first inner step.
-  __device__ __forceinline__ void begin(const TileType& tile, u32 lane_address) {
-    if constexpr (buffers == 2) load(tile, lane_address, 0);
-  }
-
-  // Before inner step `inner`: loads what that step, or with two buffers the next batch, needs.
-  __device__ __forceinline__ void advance(const TileType& tile, u32 lane_address, int inner) {
-    if (inner % step != 0) return;
-    const int batch = inner / step + (buffers - 1);
-    if (batch * step < tiles) load(tile, lane_address, batch);
-  }
-
-  __device__ __forceinline__ const u32 (&at(int inner, int a) const)[4] {
-    return fragment[inner / step % buffers][inner % step][a];
   }
 };
 

@@ -44,7 +44,7 @@ std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
   return fmt::format("{} of the whole batch's keys, equally long whatever the sequences' lengths; {}",
                      counted(launch.parts, "part"),
                      problem.one_length() ? "whole sequences would leave the last round of thread blocks too empty"
-                                           : "the lengths are known on the GPU alone");
+                                          : "the lengths are known on the GPU alone");
 }
 
 /// What a GPU holds, which automatic parts are to fill.

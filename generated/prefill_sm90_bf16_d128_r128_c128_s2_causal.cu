@@ -185,10 +185,10 @@ __device__ __forceinline__ void give_registers() {
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accumulate) {
   asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"
-      "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},%64,%65,p,1,1,0,%67;\n}"
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,"
+      "%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,"
+      "%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
+      "%62,%63},%64,%65,p,1,1,0,%67;\n}"
       : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
       : "l"(A), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
@@ -196,11 +196,10 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accu
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 B, bool accumulate) {
   asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"
-      "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},{%64,%65,%66,%67},%68,p,1,1,"
-      "%70;\n}"
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,"
+      "%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,"
+      "%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
+      "%62,%63},{%64,%65,%66,%67},%68,p,1,1,%70;\n}"
       : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
       : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
 }
@@ -677,7 +676,6 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
     P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
   }
   softmax.correct(before);
-#pragma unroll
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
@@ -728,8 +726,7 @@ struct Shared {
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const Params& params, Shared shared) {
   Order order(params);
-  QueryTile tile{};
-  QueryTile previous{};
+  QueryTile tile{}, previous{};
   int previous_j = -1;
   const auto load_previous_V = [&] {
     if (previous_j < 0) return;
@@ -752,14 +749,14 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
   load_previous_V();
 }
 
-// O = P V or O += P V, under way.
-__device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
-                                            const VTile& v, bool accumulate) {
+// O = P V or, to `add`, O += P V, under way, of the block's first 16 * steps keys.
+template <int steps>
+__device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[steps][4], VTile v, bool add) {
   wgmma_fence();
   const u64 B = v.descriptor(0);
 #pragma unroll
-  for (int k = 0; k < variant::B_c / 16; ++k) {
-    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), accumulate || k > 0);
+  for (int k = 0; k < steps; ++k) {
+    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), add || k > 0);
   }
   wgmma_commit();
 }
@@ -767,8 +764,7 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
 // O and LSE of this warpgroup's rows, O under way.
 __device__ __forceinline__ void store(const Params& params, const Output& output, const QueryTile& tile, u32 warpgroup,
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
-  float inverse_l[2];
-  float lse[2];
+  float inverse_l[2], lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
   const int head = tile.head;
@@ -776,8 +772,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   if (params.lse == nullptr) return;
   float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
   const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
-  const int rows_of_head = params.seqlen_q;
-  store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
+  store_lse(lse, warp_first_row, params.seqlen_q, [&](int row) { return head_lse + row; });
 }
 
 // A warpgroup: its rows of all tiles.
@@ -827,18 +822,16 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     Softmax softmax;
     softmax.restart();
     float O[O_columns / 8][4];
+    float S[variant::B_c / 8][4];
     u32 P[variant::B_c / 16][4];
     bool accumulate = false;
     int j = begin_tile();
-    {
-      float S[variant::B_c / 8][4];
-      shared.k.wait();
-      multiply_QK(S);
-      if (skips_last) shared.v.skip();
-      wgmma_wait<0>();
-      take_S(S, j);
-      update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
-    }
+    shared.k.wait();
+    multiply_QK(S);
+    if (skips_last) shared.v.skip();
+    wgmma_wait<0>();
+    take_S(S, j);
+    update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
 
 #pragma unroll 1
     while (true) {
@@ -851,7 +844,6 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       } else {
         --j;
       }
-      float S[variant::B_c / 8][4];
       shared.k.wait();
       turns.take();
       settle(O);

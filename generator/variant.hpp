@@ -58,6 +58,7 @@ struct Variant {
   int swizzle = 1;
   int Q_in_registers = 0;
   int Q_columns_in_registers = 0;
+  int P_residual_keys = 0;
   int Q_fragment_tiles = 1;
   int K_fragment_tiles = 1;
   int V_fragment_tiles = 1;

@@ -68,7 +68,8 @@ std::string function(int n, const Variant& variant, const OperandA& A) {
   const std::string type = variant.dtype == static_cast<int>(Dtype::bf16) ? "bf16" : "f16";
   std::vector<std::string> operands = numbers(0, registers);
   operands.front() =
-      fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}", n, type, type, operands.front());
+      fmt::format("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{}, 0;\\nwgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}",
+                  registers + inputs + 1, n, type, type, operands.front());
   operands.back() += "}";
   std::vector<std::string> A_words = numbers(registers, inputs);
   if (inputs > 1) {
@@ -90,7 +91,6 @@ std::string function(int n, const Variant& variant, const OperandA& A) {
 template <Dtype dtype, bool B_transposed>
 __device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {parameter}, u64 B, bool accumulate) {{
   asm volatile(
-      "{{\n.reg .pred p;\nsetp.ne.b32 p, %{accumulate}, 0;\n"
       "{operands}"
       : {tiles}
       : {inputs}, "l"(B), "r"(int{{accumulate}}), "n"(int{{B_transposed}}));
@@ -98,7 +98,7 @@ __device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {parameter}, u64
 )",
       fmt::arg("columns", columns), fmt::arg("parameter", A.parameter),
       fmt::arg("dtype", constant_value(*find_field("dtype"), variant.dtype)),
-      fmt::arg("accumulate", registers + inputs + 1), fmt::arg("operands", in_lines(operands, ",", ",\"\n      \"")),
+      fmt::arg("operands", in_lines(operands, ",", ",\"\n      \"")),
       fmt::arg("tiles", in_lines(tiles, ", ", ",\n        ")), fmt::arg("inputs", fmt::join(A.inputs, ", ")));
 }
 

@@ -25,6 +25,7 @@ constexpr int B_c = 128;
 constexpr int stages = 2;
 constexpr int Q_stages = 2;
 constexpr int Q_columns_in_registers = 0;
+constexpr int P_residual_keys = 0;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
@@ -63,6 +64,9 @@ constexpr bool stream_k = false;
 #endif
 #if variant::pack_gqa
 #include "blocks/packed_rows.cuh"
+#endif
+#if variant::P_residual_keys != 0
+#include "blocks/residual.cuh"
 #endif
 #if variant::stream_k
 #include "blocks/unfinished_tile.cuh"
@@ -157,8 +161,7 @@ struct Shared {
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const Params& params, Shared shared) {
   Order order(params);
-  QueryTile tile{};
-  QueryTile previous{};
+  QueryTile tile{}, previous{};
   int previous_j = -1;
   const auto load_previous_V = [&] {
     if (previous_j < 0) return;
@@ -210,14 +213,14 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 #endif
 }
 
-// O = P V or O += P V, under way.
-__device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[variant::B_c / 16][4],
-                                            const VTile& v, bool accumulate) {
+// O = P V or, to `add`, O += P V, under way, of the block's first 16 * steps keys.
+template <int steps>
+__device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[steps][4], VTile v, bool add) {
   wgmma_fence();
   const u64 B = v.descriptor(0);
 #pragma unroll
-  for (int k = 0; k < variant::B_c / 16; ++k) {
-    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), accumulate || k > 0);
+  for (int k = 0; k < steps; ++k) {
+    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), add || k > 0);
   }
   wgmma_commit();
 }
@@ -225,8 +228,7 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
 // O and LSE of this warpgroup's rows, O under way.
 __device__ __forceinline__ void store(const Params& params, const Output& output, const QueryTile& tile, u32 warpgroup,
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
-  float inverse_l[2];
-  float lse[2];
+  float inverse_l[2], lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
 #if variant::ragged
@@ -255,11 +257,10 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   });
 #else
 #if variant::ragged
-  const int rows_of_head = tile.queries.count;
+  store_lse(lse, warp_first_row, tile.queries.count, [&](int row) { return head_lse + row; });
 #else
-  const int rows_of_head = params.seqlen_q;
+  store_lse(lse, warp_first_row, params.seqlen_q, [&](int row) { return head_lse + row; });
 #endif
-  store_lse(lse, warp_first_row, rows_of_head, [&](int row) { return head_lse + row; });
 #endif
 }
 
@@ -374,6 +375,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     Softmax softmax;
     softmax.restart();
     float O[O_columns / 8][4];
+    float S[variant::B_c / 8][4];
     u32 P[variant::B_c / 16][4];
 #if variant::stream_k
     bool accumulate = tile.begun;
@@ -381,24 +383,21 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     bool accumulate = false;
 #endif
     int j = begin_tile();
-    {
-      float S[variant::B_c / 8][4];
-      shared.k.wait();
-      multiply_QK(S);
+    shared.k.wait();
+    multiply_QK(S);
 #if variant::stream_k
-      if (left) unfinished.signal(unfinished.own, params.launch);  // before it waits, or who waits for it does for both
-      if (tile.begun) unfinished.load_partials(O, softmax);
+    if (left) unfinished.signal(unfinished.own, params.launch);  // before it waits, or who waits for it does for both
+    if (tile.begun) unfinished.load_partials(O, softmax);
 #endif
 #if variant::causal
-      if (skips_last) shared.v.skip();
+    if (skips_last) shared.v.skip();
 #endif
-      wgmma_wait<0>();
-      take_S(S, j);
-      update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
+    wgmma_wait<0>();
+    take_S(S, j);
+    update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
 #if variant::stream_k
-      if (tile.begun) softmax.rescale(O);
+    if (tile.begun) softmax.rescale(O);
 #endif
-    }
 
 #pragma unroll 1
 #if variant::Q_stages == 1
@@ -416,7 +415,6 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
         --j;
       }
 #endif
-      float S[variant::B_c / 8][4];
       shared.k.wait();
       turns.take();
       settle(O);
@@ -456,10 +454,24 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #endif
     }
 
+#if variant::stream_k
+    left = tile.first_block != 0;
+#endif
+#if variant::P_residual_keys != 0
+    u32 R[variant::P_residual_keys / 16][4];  // of the first keys, whose weights S still has
+#if variant::stream_k
+    take_residual<variant::dtype>(R, S, left);
+#else
+    take_residual<variant::dtype>(R, S, false);
+#endif
+#endif
     shared.v.wait();
     turns.take();
     settle(O);
     multiply_PV(O, P, shared.v.tile(), accumulate);
+#if variant::P_residual_keys != 0
+    multiply_PV(O, R, shared.v.tile(), true);
+#endif
     turns.pass();
     wgmma_wait<0>();
     settle(O);
@@ -469,7 +481,6 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     shared.v.next();
 #endif
 #if variant::stream_k
-    left = tile.first_block != 0;
     if (left) {
       unfinished.store_partials(O, softmax);
     } else {

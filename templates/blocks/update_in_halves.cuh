@@ -44,6 +44,5 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
     P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
   }
   softmax.correct(before);
-#pragma unroll
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t poison = ~std::uint64_t{0};  // NaN as floats
 
-/// One to three warpgroups, Q in shared memory and in registers, V with a head_dim of its own, packed heads.
+/// One to three warpgroups, Q in shared memory and in registers, residuals, V with a head_dim of its own, packed heads.
 std::vector<Variant> variants() {
   std::vector<Variant> result;
   const auto add = [&](int head_dim, int B_r, int B_c) -> Variant& {
@@ -30,10 +30,13 @@ std::vector<Variant> variants() {
   };
   add(64, 64, 64);
   add(64, 192, 128).softmax_in_halves = 0;
-  add(128, 128, 128).Q_columns_in_registers = 128;
+  Variant& shipped = add(128, 128, 128);
+  shipped.Q_columns_in_registers = 128;
+  shipped.P_residual_keys = 32;
   Variant& own_V = add(192, 128, 112);
   own_V.head_dim_v = 128;
   own_V.Q_columns_in_registers = 192;
+  own_V.P_residual_keys = 16;
   own_V.ping_pong = 0;
   Variant& packed = add(64, 128, 48);
   packed.gqa_ratio = 4;

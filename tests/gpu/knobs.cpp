@@ -89,6 +89,16 @@ std::vector<Variant> sm90_variants() {
       v.Q_stages = 1, v.Q_columns_in_registers = columns, v.tile_list = v.causal, v.softmax_in_halves = 0;
     });
   }
+  for (const int keys : {16, 32, 128}) {
+    const auto add_residual = [&](const std::function<void(Variant&)>& change) {
+      add([&](Variant& v) { v.Q_stages = 1, v.P_residual_keys = keys, change(v); });
+    };
+    add_residual([](Variant& v) { v.softmax_in_halves = 0; });
+    add_residual([](Variant& v) { v.dtype = static_cast<int>(Dtype::fp16), v.stream_k = 1 - v.causal; });
+    add_residual([](Variant& v) { v.Q_columns_in_registers = v.head_dim = 128, v.ping_pong = 0; });
+    add_residual([](Variant& v) { v.ragged = 1, v.B_r = 192, v.softcap = v.causal; });
+    add_residual([](Variant& v) { v.window = 1 - v.causal, v.pack_gqa = v.causal, v.gqa_ratio = 4; });
+  }
   add([](Variant& v) { v.ping_pong = 0; });
   add([](Variant& v) { v.softmax_in_halves = 0; });
   add([](Variant& v) { v.rescale_bound = 8; });

@@ -79,7 +79,7 @@ TEST_CASE("last tiles are shared without a mask, a tile at a time, and where the
   CHECK(refused(&Variant::window, "stream_k: the keys of a tile are shared out by their number"));
   CHECK(refused(&Variant::ragged, "stream_k: the keys of a tile are shared out by their number"));
   CHECK(refused(&Variant::softcap, "stream_k: no source has both softcap and stream_k"));
-  CHECK(refused(&Variant::pack_gqa, "stream_k: no source has pack_gqa, a part of Q in registers and stream_k"));
+  CHECK(refused(&Variant::pack_gqa, "stream_k: no source has pack_gqa and a part of Q in registers beside stream_k"));
   variant.Q_columns_in_registers = 0;
   CHECK_FALSE(refused(&Variant::pack_gqa, "stream_k"));
   variant = tile(64, 128, 64, 1, 2);
@@ -195,6 +195,55 @@ TEST_CASE("warpgroups take turns where there are two") {
   CHECK(refusals_of(variant) ==
         "ping_pong: ping_pong has warpgroups take turns, but B_r 64 is one warpgroup's; ping_pong: false, or B_r: "
         "128\n");
+}
+
+TEST_CASE("residuals are those of a block's keys, of a tile that ends by itself") {
+  Variant variant = tile(128, 128, 64);
+  variant.Q_stages = 1;
+  for (const int keys : {16, 32, 64}) {
+    variant.P_residual_keys = keys;
+    CHECK(refusals_of(variant).empty());
+  }
+  variant.P_residual_keys = 80;
+  CHECK(refusals_of(variant) ==
+        "P_residual_keys: a block has B_c 64 keys, fewer than P_residual_keys 80; nearest that passes: P_residual_keys "
+        "64\n");
+  variant.Q_stages = 2;
+  CHECK(refusals_of(variant).starts_with("Q_stages: with 2 stages of Q a tile ends beside the beginning of the next"));
+  variant.P_residual_keys = 0;
+  CHECK(refusals_of(variant).empty());
+}
+
+TEST_CASE("a source that shares tiles has one of packed heads, a part of Q in registers and residuals") {
+  Variant variant = tile(128, 128, 64);
+  variant.Q_stages = variant.stream_k = 1;
+  variant.P_residual_keys = 32;
+  CHECK(refusals_of(variant).empty());
+  variant.Q_columns_in_registers = 128;
+  CHECK(refusals_of(variant).empty());
+  variant.Q_columns_in_registers = 64;
+  CHECK(refusals_of(variant) ==
+        "stream_k: no source has P_residual_keys and a part of Q in registers beside stream_k; stream_k: false, or one "
+        "of them alone\n");
+  variant.Q_columns_in_registers = 0;
+  variant.gqa_ratio = 4;
+  variant.pack_gqa = 1;
+  CHECK(refusals_of(variant).starts_with("stream_k: no source has pack_gqa and P_residual_keys beside stream_k"));
+  variant.stream_k = 0;
+  CHECK(refusals_of(variant).empty());
+}
+
+TEST_CASE("residuals are the default where blocks of keys are larger than FlashAttention-2's, half as many if causal") {
+  for (const auto& [head_dim, keys] : {std::pair{64, 0}, {96, 32}, {128, 32}, {192, 32}, {256, 0}}) {
+    for (const int B_r : {128, 192}) {
+      CHECK(default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, B_r).P_residual_keys == keys);
+      CHECK(default_variant(prefill_sm90, Dtype::bf16, head_dim, true, room, B_r).P_residual_keys == keys / 2);
+    }
+  }
+  CHECK(default_variant(prefill_sm90, Dtype::bf16, 192, false, room).Q_columns_in_registers == 0);
+  const Variant window = default_variant(prefill_sm90, Dtype::bf16, 192, false, room, 128, 0, {.window = true});
+  CHECK(window.Q_columns_in_registers == 96);
+  CHECK(window.stream_k == 0);
 }
 
 TEST_CASE("heads are packed where a power of two of them divides a warpgroup's rows") {

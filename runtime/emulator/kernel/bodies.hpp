@@ -260,6 +260,10 @@ template <Dtype dtype>
 float unpack_high(unsigned word) {
   return unpack_low<dtype>(word >> 16);
 }
+template <Dtype dtype>
+float rounded(float x) {
+  return unpack_low<dtype>(pack<dtype>(x, 0.0f));
+}
 
 template <class Params>
 void run_thread(void (*kernel)(Params), const void* params) {

@@ -163,6 +163,10 @@ inline float larger(float x, float y);
 template <Dtype dtype>
 unsigned pack(float low, float high);
 
+// ptx/rounded.cuh
+template <Dtype dtype>
+float rounded(float x);
+
 // ptx/unpack.cuh
 template <Dtype dtype>
 float unpack_low(unsigned word);

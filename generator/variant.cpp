@@ -70,7 +70,7 @@ constexpr std::array field_table{
     integer("Q_columns_in_registers", &Variant::Q_columns_in_registers, 0, 256, 16, no_words, "qreg", false,
             "columns of Q that stay in registers for all of a tile's keys; others are read in shared memory"),
     integer("P_residual_keys", &Variant::P_residual_keys, 0, 256, 16, no_words, "resid", false,
-            "first keys of a sequence for which V is also multiplied by what rounding took from P"),
+            "first keys that a tile reads, for which V is also multiplied by what rounding took from P"),
     integer("Q_fragment_tiles", &Variant::Q_fragment_tiles, 1, 16, 1, whole_word, "q", false,
             "16-wide tiles of Q along head_dim whose fragments load at a time"),
     integer("K_fragment_tiles", &Variant::K_fragment_tiles, 1, 16, 1, whole_word, "k", false,

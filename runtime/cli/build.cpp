@@ -11,7 +11,6 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/emulated/emulated.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan/plan.hpp"
 
 namespace attune::cli {
 
@@ -52,12 +51,7 @@ std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& so
 std::vector<Built> build(const emulator::HostCompiler& compiler, const std::vector<Source>& sources, int jobs) {
   const Cache cache(default_cache_root());
   std::vector<Built> built = to_build(sources, {emulated_arch()});
-  compile_all(built, jobs, [&](const Built& one) {
-    if (!can_emulate(one.source->variant)) {
-      throw Error(ATTUNE_UNSUPPORTED, "the emulator lacks the instructions of this family");
-    }
-    return compile_cached(compiler, *one.source, cache);
-  });
+  compile_all(built, jobs, [&](const Built& one) { return compile_cached(compiler, *one.source, cache); });
   return built;
 }
 

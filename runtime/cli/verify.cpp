@@ -74,9 +74,11 @@ Verdict verify(const Built& built, const std::vector<Problem>& problems, const E
   // A set of GPUs is about machine code, and here is none.
   Variant variant = built.source->variant;
   variant.arch = 0;
+  // What serves emulated calls does not matter to who names the kernel.
+  const Device gpu_like = device_of(*find_arch("sm_90"));
   std::vector<emulator::BankSite> banks;
-  Verdict verdict = try_kernel(
-      *built.source, variant, emulator::device(), problems, how.seed, [&](const Problem& problem, HostInputs& inputs) {
+  Verdict verdict =
+      try_kernel(*built.source, variant, gpu_like, problems, how.seed, [&](const Problem& problem, HostInputs& inputs) {
         Outcome outcome{.outputs = Outputs(problem), .fault = {}};
         const attune_prefill_args args = contiguous_args(problem, {.q = inputs.q.data(),
                                                                    .k = inputs.k.data(),

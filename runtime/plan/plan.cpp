@@ -285,8 +285,8 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
       result.emplace_back(
           "strides: one of Q, K, V or O is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");
     }
-    if (!can_emulate(variant) && device.name == emulator::device().name) {
-      result.emplace_back("template: the emulator lacks the instructions of this family");
+    if (!serves_emulated_calls(variant) && device.name == emulator::device().name) {
+      result.emplace_back("template: emulated calls are served by families without tensor maps");
     }
   }
   for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
@@ -303,7 +303,7 @@ std::vector<Considered> consider(std::span<const Variant> candidates, const Prob
   return result;
 }
 
-bool can_emulate(const Variant& variant) { return !family_of(variant).tensor_maps; }
+bool serves_emulated_calls(const Variant& variant) { return !family_of(variant).tensor_maps; }
 
 bool wastes_padding(const Variant& variant, const Problem& problem) {
   return family_of(variant).architecture_specific && problem.head_dim_of_v() == problem.head_dim &&

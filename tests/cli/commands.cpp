@@ -110,6 +110,23 @@ TEST_CASE("run executes every kernel, on the GPU or in the emulator") {
   if (!has_gpu) CHECK(attune_tool({"run", quickstart, "--device", "gpu"}).exit_code == 3);
 }
 
+TEST_CASE("run emulates kernels for compute capability 9.0 as those for others") {
+  if (!has_host_compiler) return;
+  const TemporaryFolder folder;
+  const std::filesystem::path spec = folder.path() / "sm90.yaml";
+  std::ofstream(spec) << "template: prefill_sm90\nhead_dim: 64\nB_r: 64\nB_c: 64\nQ_stages: 1\nping_pong: false\n"
+                         "P_residual_keys: 16\ncausal: [false, true]\nragged: [false, true]\n";
+  const ToolResult result = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
+  CHECK(result.exit_code == 0);
+  const json report = json::parse(result.out);
+  CHECK(report["device"] == "emulator");
+  CHECK(report["checks"].size() == 4);
+  for (const json& check : report["checks"]) {
+    CHECK(check["ok"] == true);
+    CHECK(check["problems"] > 5);
+  }
+}
+
 TEST_CASE("run --device none leaves the kernels unchecked and says so") {
   const ToolResult result = attune_tool({"run", quickstart, "--device", "none"});
   CHECK(result.exit_code == (has_nvrtc ? 0 : 3));

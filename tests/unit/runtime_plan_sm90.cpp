@@ -382,10 +382,10 @@ TEST_CASE("groups of heads count the bytes of keys and of values apart") {
   CHECK(plan(variant, problem, h200).group_heads > even);
 }
 
-TEST_CASE("the emulator is given kernels whose instructions it has") {
+TEST_CASE("emulated calls are served by families without tensor maps") {
   for (const int family : {prefill_sm80, prefill_sm90}) {
     const Variant variant = variant_of(family, 128);
-    CHECK(refusals(variant, problem_of(128), emulator::device()).empty() == can_emulate(variant));
+    CHECK(refusals(variant, problem_of(128), emulator::device()).empty() == serves_emulated_calls(variant));
   }
-  CHECK(can_emulate(choose_own(problem_of(128), emulator::device()).variant));
+  CHECK(serves_emulated_calls(choose_own(problem_of(128), emulator::device()).variant));
 }

@@ -3,7 +3,9 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "generator/family_checks.hpp"
 
@@ -103,12 +105,13 @@ std::optional<Refusal> Q_columns_in_registers_rule(const Variant& v) {
 
 std::optional<Refusal> P_residual_keys_rule(const Variant& v) {
   if (v.P_residual_keys == 0) return std::nullopt;
+  // Where the spec has this key: Q_stages may stand in none, as its default is 2.
   if (v.Q_stages != 1) {
-    return Refusal{"Q_stages",
-                   fmt::format("with {} stages of Q a tile ends beside the beginning of the next one, whose "
-                               "scores take the place of the weights that P_residual_keys needs; Q_stages: "
-                               "1, or P_residual_keys: 0",
-                               v.Q_stages)};
+    return Refusal{
+        "P_residual_keys",
+        fmt::format("with {} stages of Q a tile ends beside the beginning of the next one, whose scores take "
+                    "the place of the weights that P_residual_keys needs; Q_stages: 1, or P_residual_keys: 0",
+                    v.Q_stages)};
   }
   const auto passes = [](const Variant& c) { return c.P_residual_keys <= c.B_c; };
   if (passes(v)) return std::nullopt;

@@ -209,7 +209,9 @@ TEST_CASE("residuals are those of a block's keys, of a tile that ends by itself"
         "P_residual_keys: a block has B_c 64 keys, fewer than P_residual_keys 80; nearest that passes: P_residual_keys "
         "64\n");
   variant.Q_stages = 2;
-  CHECK(refusals_of(variant).starts_with("Q_stages: with 2 stages of Q a tile ends beside the beginning of the next"));
+  CHECK(
+      refusals_of(variant).starts_with("P_residual_keys: with 2 stages of Q a tile ends beside the beginning of the "
+                                       "next"));
   variant.P_residual_keys = 0;
   CHECK(refusals_of(variant).empty());
 }

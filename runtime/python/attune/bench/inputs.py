@@ -23,6 +23,11 @@ class Pages:
 class Inputs:
     """Normally distributed bf16 tensors, (batch, seqlen, heads, head_dim) and contiguous.
 
+    With outliers an element in a thousand of q, k and v has a normal value of standard deviation 10
+    added: N(0, 1) + N(0, 100) Bernoulli(0.001).
+
+    Paper: the outliers are those of FlashAttention-3, https://arxiv.org/abs/2407.08608.
+
     `dout`, the gradient of the output, is there for the backward pass only; q, k and v then require
     gradients.
     """
@@ -36,15 +41,23 @@ class Inputs:
     @classmethod
     def of(cls, case: Case, device: str = "cuda") -> Inputs:
         """The same for a case in every run on one kind of device."""
-        generator = torch.Generator(device).manual_seed(0)
+        generator, rare = (torch.Generator(device).manual_seed(seed) for seed in (0, 2))
 
         def normal(seqlen: int, heads: int) -> torch.Tensor:
             shape = (case.batch, seqlen, heads, case.head_dim)
             return torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16)
 
+        def attended(seqlen: int, heads: int) -> torch.Tensor:
+            x = normal(seqlen, heads)
+            if case.outliers:
+                # In float32: draws in bf16 are too coarse for one in a thousand.
+                chosen = torch.rand(x.shape, generator=rare, device=device) < 0.001
+                x += chosen * 10 * torch.randn(x.shape, generator=rare, device=device)
+            return x.requires_grad_(backward)
+
         backward = case.operation == "backward"
-        q = normal(case.seqlen_q, case.heads_q).requires_grad_(backward)
-        k, v = (normal(case.seqlen_k, case.heads_kv).requires_grad_(backward) for _ in "kv")
+        q = attended(case.seqlen_q, case.heads_q)
+        k, v = (attended(case.seqlen_k, case.heads_kv) for _ in "kv")
         return cls(case, q, k, v, normal(case.seqlen_q, case.heads_q) if backward else None)
 
     @cached_property

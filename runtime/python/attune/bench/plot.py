@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,19 +103,23 @@ def _panel(
     return Panel(title, unit, labels, bars, ceiling, label)
 
 
+def drawn(suites: Iterable[str]) -> list[str]:
+    """Those of these suites that a picture shows: with times on the GPU, or of first calls."""
+    return [name for name in suites if SUITES[name].figure not in ("host µs", "RMS error")]
+
+
 def write(report: Report, path: Path) -> None:
-    """A picture of the suites that have times on the GPU or of first calls, as .svg or .png.
+    """A picture of the suites that are drawn, as .svg or .png.
 
     Raises ValueError where no suite of the report can be drawn.
     """
     rows = [
         row
-        for name, results in report.suites.items()
-        if name != "host"
-        for row in panels(SUITES[name], results, report.ceilings)
+        for name in drawn(report.suites)
+        for row in panels(SUITES[name], report.suites[name], report.ceilings)
     ]
     if not rows:
-        raise ValueError("nothing to plot: only the host suite is here")
+        raise ValueError(f"nothing is drawn of {', '.join(report.suites)}")
     import matplotlib
 
     matplotlib.use("Agg")
@@ -128,13 +132,13 @@ def write(report: Report, path: Path) -> None:
         for strip, row in zip(strips, rows):
             for axes, panel in zip(strip.subplots(1, len(row), squeeze=False, sharey=True)[0], row):
                 _draw(axes, panel)
-        drawn = [who for who in _NAMES if any(who in panel.bars for row in rows for panel in row)]
-        swatches = [plt.Rectangle((0, 0), 1, 1, color=_COLOURS[who]) for who in drawn]
+        shown = [who for who in _NAMES if any(who in panel.bars for row in rows for panel in row)]
+        swatches = [plt.Rectangle((0, 0), 1, 1, color=_COLOURS[who]) for who in shown]
         figure.legend(
             swatches,
-            [_NAMES[who] for who in drawn],
+            [_NAMES[who] for who in shown],
             loc="outside upper center",
-            ncols=len(drawn),
+            ncols=len(shown),
             frameon=False,
             title=_where(report),
         )

@@ -1,15 +1,16 @@
-"""What answers are held to: attention in float32, and the same formula done naively in bf16."""
+"""What answers are held to: attention in float32 or 64, and the same formula naively in bf16."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from .inputs import Inputs
 from .runner import Call, Verdict
 
-#: How many scores are held at a time: 512 MiB of them.
+#: How many scores are held at a time: 512 MiB of them in float32.
 _SCORES = 1 << 27
 #: Bands of the sequence that are judged on their own, so that the large values of a causal mask's
 #: first rows do not excuse errors in the small ones of its last.
@@ -32,10 +33,14 @@ class Judge:
         self.allowed = [factor * _band_errors(x, y) for x, y in zip(naive, self.exact)]
 
     def __call__(self, call: Call) -> Verdict:
-        """Makes the call over memory that was left full of NaN, and judges its answer."""
+        """Of the answer of this call, which is made once."""
+        return self.verdict(self.answer(call))
+
+    def answer(self, call: Call) -> Any:
+        """That of the call, made over memory that was left full of NaN."""
         poison = [torch.full_like(x, float("nan"), dtype=torch.bfloat16) for x in self.exact]
         del poison
-        return self.verdict(call())
+        return call()
 
     def verdict(self, answer: torch.Tensor | Sequence[torch.Tensor]) -> Verdict:
         parts = (answer,) if isinstance(answer, torch.Tensor) else tuple(answer)
@@ -69,31 +74,34 @@ def _band_errors(answer: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def attention(inputs: Inputs, storage: torch.dtype | None = None) -> tuple[torch.Tensor, ...]:
-    """The output, or with a gradient of it those of q, k and v: float32, shaped like the inputs.
+def attention(
+    inputs: Inputs, storage: torch.dtype | None = None, arithmetic: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, ...]:
+    """The output, or with a gradient of it those of q, k and v, shaped like the inputs.
 
-    The mask is causal for equally long sequences. With `storage` every intermediate result is
-    rounded to that dtype, which is what one would write without thinking of accuracy.
+    The mask is causal for equally long sequences. All is done and returned in `arithmetic`. With
+    `storage` every intermediate result is rounded to that dtype, which is what one would write
+    without thinking of accuracy.
 
     Paper: the backward formulas of FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """
     case = inputs.case
 
     def rounded(x: torch.Tensor) -> torch.Tensor:
-        return x if storage is None else x.to(storage).float()
+        return x if storage is None else x.to(storage).to(arithmetic)
 
     like = (inputs.q,) if inputs.dout is None else (inputs.q, inputs.k, inputs.v)
-    results = tuple(torch.zeros_like(x, dtype=torch.float32) for x in like)
+    results = tuple(torch.zeros_like(x, dtype=arithmetic) for x in like)
     group = case.heads_q // case.heads_kv
     rows = max(1, _SCORES // (group * case.seqlen_k))
     scale = case.head_dim**-0.5
     for batch in range(case.batch):
         for head_kv in range(case.heads_kv):
             heads = slice(head_kv * group, (head_kv + 1) * group)
-            k, v = (x[batch, :, head_kv].float() for x in (inputs.k, inputs.v))
+            k, v = (x[batch, :, head_kv].to(arithmetic) for x in (inputs.k, inputs.v))
             for first in range(0, case.seqlen_q, rows):
                 part = (batch, slice(first, first + rows), heads)
-                q = inputs.q[part].float().transpose(0, 1)  # (group, rows, head_dim)
+                q = inputs.q[part].to(arithmetic).transpose(0, 1)  # (group, rows, head_dim)
                 scores = rounded(scale * (q @ k.T))
                 if case.causal:
                     query = torch.arange(first, first + q.shape[1], device=q.device)
@@ -107,7 +115,7 @@ def attention(inputs: Inputs, storage: torch.dtype | None = None) -> tuple[torch
                     results[0][part] = out.transpose(0, 1)
                     continue
                 dq, dk, dv = results
-                dout = inputs.dout[part].float().transpose(0, 1)
+                dout = inputs.dout[part].to(arithmetic).transpose(0, 1)
                 delta = (dout * out).sum(-1, keepdim=True)
                 dscores = rounded(weights * (rounded(dout @ v.T) - delta))
                 dq[part] = rounded(scale * (dscores @ k)).transpose(0, 1)

@@ -7,14 +7,14 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from .suites import OWN_CALLS, SUITES, Case, Suite
 
-Status = Literal["timed", "wrong", "not served", "failed"]
+Status = Literal["timed", "right", "wrong", "not served", "failed"]
 #: case: contender: result
 Results = dict[str, dict[str, "Result"]]
 
@@ -23,10 +23,11 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one contender in one case. Only `timed` has a time.
+    """What came of one contender in one case. Only `timed` has a time, and only `right` an `rms`.
 
     `error` and `allowed` are those of the worst part of the answer, absolute; a NaN stands for an
-    answer that is not finite. `note` says why there is no time, or what a time includes.
+    answer that is not finite. `rms` is the root mean square of how far all of the answer is from
+    attention in float64. `note` says why there is no figure, or what a time includes.
     """
 
     status: Status
@@ -35,11 +36,14 @@ class Result:
     samples: int = 0
     error: float | None = None
     allowed: float | None = None
+    rms: float | None = None
     note: str = ""
 
     def __post_init__(self) -> None:
         if (self.status == "timed") != (self.ms is not None):
             raise ValueError(f"a result that is '{self.status}' has a time of {self.ms} ms")
+        if (self.status == "right") != (self.rms is not None):
+            raise ValueError(f"a result that is '{self.status}' has an RMS error of {self.rms}")
 
     def to_json(self) -> dict[str, Any]:
         entry = dataclasses.asdict(self)
@@ -204,8 +208,27 @@ def speedup(row: Mapping[str, Result], peer: str) -> float | None:
 
 def speedups(results: Results, peer: str) -> list[float]:
     """Of each case in which both have a time."""
-    found = (speedup(row, peer) for row in results.values())
-    return [ratio for ratio in found if ratio is not None]
+    return _of_each(results, peer, speedup)
+
+
+def error_ratio(row: Mapping[str, Result], peer: str) -> float | None:
+    """Attune's root mean square error divided by this peer's, where both have one."""
+    ours, theirs = row.get("attune"), row.get(peer)
+    if ours is None or theirs is None or ours.rms is None or theirs.rms is None:
+        return None
+    return ours.rms / theirs.rms
+
+
+def error_ratios(results: Results, peer: str) -> list[float]:
+    """Of each case in which both have an error."""
+    return _of_each(results, peer, error_ratio)
+
+
+def _of_each(
+    results: Results, peer: str, ratio: Callable[[Mapping[str, Result], str], float | None]
+) -> list[float]:
+    found = (ratio(row, peer) for row in results.values())
+    return [one for one in found if one is not None]
 
 
 def share_of_ceiling(

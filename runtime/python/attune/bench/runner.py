@@ -1,7 +1,8 @@
-"""One case: check every contender, then time those whose answers are right."""
+"""One case: check every contender, then time or measure those whose answers are right."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,13 +30,26 @@ class Verdict:
 def run_case(
     contenders: Mapping[str, Callable[[], Call]], judge: Callable[[Call], Verdict], clock: Clock
 ) -> dict[str, Result]:
+    """The result of each contender, in their order: times by the clock. See judge_case."""
+
+    def timed(calls: Sequence[Call]) -> list[Result]:
+        return [Result("timed", **summarise(samples)) for samples in clock(calls)]
+
+    return judge_case(contenders, judge, timed)
+
+
+def judge_case(
+    contenders: Mapping[str, Callable[[], Call]],
+    judge: Callable[[Call], Verdict],
+    measure: Callable[[Sequence[Call]], Sequence[Result]],
+) -> dict[str, Result]:
     """The result of each contender, in their order.
 
     Args:
         contenders: What prepares the call of each; it or the call raises NotImplementedError where
             the contender does not serve the case.
         judge: Makes the call once and compares its answer with the reference.
-        clock: Gets only the calls that were judged right.
+        measure: Gets only the calls that were judged right.
     """
     results: dict[str, Result] = {}
     right: dict[str, tuple[Call, Verdict]] = {}
@@ -52,11 +66,9 @@ def run_case(
                 right[name] = (call, verdict)
             else:
                 results[name] = Result("wrong", error=verdict.error, allowed=verdict.allowed)
-    times = clock([call for call, _ in right.values()]) if right else []
-    for (name, (_, verdict)), samples in zip(right.items(), times):
-        results[name] = Result(
-            "timed", error=verdict.error, allowed=verdict.allowed, **summarise(samples)
-        )
+    measured = measure([call for call, _ in right.values()]) if right else []
+    for (name, (_, verdict)), result in zip(right.items(), measured):
+        results[name] = dataclasses.replace(result, error=verdict.error, allowed=verdict.allowed)
     return {name: results[name] for name in contenders}
 
 

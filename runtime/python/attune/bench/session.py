@@ -76,7 +76,7 @@ def matching(suite: Suite, case: re.Pattern[str]) -> list[Case]:
 def _results(
     suite: Suite, case: Case, contenders: Collection[str], clock: EventClock
 ) -> dict[str, Result]:
-    from . import first_call, host, lengths, reading
+    from . import errors, first_call, host, lengths, reading
     from .contenders import prepare
     from .inputs import Inputs
     from .reference import Judge
@@ -86,6 +86,8 @@ def _results(
         return host.measure(case, contenders)
     if suite.figure == "first call ms":
         return {who: first_call.measure(case, who) for who in contenders}
+    if suite.figure == "RMS error":
+        return errors.measure(case, contenders)
     if case.shortest is not None:
         return lengths.measure(case, clock)
     if suite.beside == "read":

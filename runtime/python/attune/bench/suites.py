@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Operation = Literal["prefill", "varlen", "decode", "backward"]
-#: What tables show: a rate, a time on the GPU, the wait for a first call, or a call's time on the
-#: host.
-Figure = Literal["TFLOP/s", "GB/s", "µs", "first call ms", "host µs"]
+#: What tables show: a rate, a time on the GPU, the wait for a first call, a call's time on the
+#: host, or how far answers are from float64.
+Figure = Literal["TFLOP/s", "GB/s", "µs", "first call ms", "host µs", "RMS error"]
 
 #: Name on the command line and in JSON: name in tables and plots. Attune comes first.
 CONTENDERS = {
@@ -44,7 +44,7 @@ OWN_CALLS = {
 _NAME = re.compile(
     r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) "
     r"L(?:(?P<shortest>\d+)-)?(?P<l>\d+)"
-    r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?"
+    r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?(?P<outliers> outliers)?"
 )
 
 
@@ -65,6 +65,7 @@ class Case:
     shortest: int | None = (
         None  #: of lengths up to seqlen_k, which follow from it; None: all are equal
     )
+    outliers: bool = False  #: in q, k and v, a thousandth of their elements
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
@@ -85,6 +86,7 @@ class Case:
             causal=found["mask"] == "causal",
             page_size=int(found["page"]) if found["page"] else None,
             shortest=int(found["shortest"]) if found["shortest"] else None,
+            outliers=found["outliers"] is not None,
         )
 
     @property
@@ -154,7 +156,7 @@ def _suite(
 
 
 def _tokens_16k(head_dims: tuple[int, ...], lengths: tuple[int, ...]) -> list[str]:
-    """FlashAttention's own shapes: 16384 tokens in a batch, a hidden size of 2048."""
+    """FlashAttention's own shapes: 16384 tokens in a batch, a hidden size of 2048 at most."""
     return [
         f"d{d} b{16384 // length} h{2048 // d} L{length} {mask}"
         for d in head_dims
@@ -179,6 +181,7 @@ _DECODE = [
 _PAGED = [f"{case} page{size}" for size in (16, 64, 256, 1) for case in _DECODE]
 _KILOS = (4, 8, 16, 32, 64, 128)
 _PREFILL = _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384))
+_ERRORS = _tokens_16k((64, 96, 128, 192, 256), (512, 2048, 8192))
 _ALL = (
     _suite(
         "prefill",
@@ -250,6 +253,13 @@ _ALL = (
         "TFLOP/s",
         _tokens_16k((64, 128), (1024, 4096, 16384)),
         by_length=True,
+    ),
+    _suite(
+        "errors",
+        "how far answers are from float64, with normal inputs and with outliers",
+        "prefill",
+        "RMS error",
+        [f"{case}{inputs}" for inputs in ("", " outliers") for case in _ERRORS],
     ),
     _suite(
         "jit",

@@ -11,6 +11,8 @@ from .report import (
     Result,
     Results,
     cases_of,
+    error_ratio,
+    error_ratios,
     gb_s,
     share_of_ceiling,
     speedup,
@@ -69,6 +71,11 @@ def _unit(suite: Suite) -> str:
         return "µs, the fastest batch's mean"
     if suite.figure == "first call ms":
         return "ms"
+    if suite.figure == "RMS error":
+        return (
+            "bf16, root mean square errors; "
+            "'vs' is Attune's divided by the peer's, at most 1 where it is as exact"
+        )
     return f"bf16, {suite.figure}, medians"
 
 
@@ -78,6 +85,8 @@ def _rows(suite: Suite, results: Results, ceilings: Ceilings | None) -> list[lis
     peers = [who for who in contenders if who != "attune"]
     rate = suite.figure == "µs"
     share = suite.on_gpu and ceilings is not None
+    errors = suite.figure == "RMS error"
+    ratio, digits = (error_ratio, 4) if errors else (speedup, 2)
     header = ["case", *(_COLUMNS[who] for who in contenders)]
     header += ["GB/s"] * rate
     header += [f"vs {_COLUMNS[who]}" for who in peers]
@@ -90,15 +99,16 @@ def _rows(suite: Suite, results: Results, ceilings: Ceilings | None) -> list[lis
         if rate:
             read = gb_s(case, ours.ms) if ours is not None and ours.ms is not None else None
             cells.append(_number(read, 0))
-        cells += [_number(speedup(row, who), 2) for who in peers]
+        cells += [_number(ratio(row, who), digits) for who in peers]
         if share:
             part = share_of_ceiling(suite, case, row, ceilings)
             cells.append(_number(None if part is None else 100 * part, 0))
         rows.append(cells)
-    ratios = [speedups(results, who) for who in peers]
+    ratios = [(error_ratios if errors else speedups)(results, who) for who in peers]
+    worst = ("largest", max) if errors else ("lowest", min)
     if any(ratios):
-        for label, of in (("geometric mean", statistics.geometric_mean), ("lowest", min)):
-            figures = [_number(of(found) if found else None, 2) for found in ratios]
+        for label, of in (("geometric mean", statistics.geometric_mean), worst):
+            figures = [_number(of(found) if found else None, digits) for found in ratios]
             before = [""] * (len(header) - 1 - len(peers) - share)
             rows.append([label, *before, *figures, *[""] * share])
     return rows
@@ -123,6 +133,8 @@ def _host_rows(results: Results) -> list[list[str]]:
 def _figure(suite: Suite, case: Case, who: str, result: Result | None) -> str:
     if result is None:
         return _ABSENT
+    if result.rms is not None:
+        return f"{result.rms:.2e}"
     if result.ms is None:
         return _without_time(who, result)
     if suite.figure == "TFLOP/s":

@@ -146,6 +146,7 @@ constexpr int B_c = 64;               // rows of K and V in one step of the main
 constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
 constexpr bool paged = false;         // keys are in pages that a block table names
+constexpr int page_multiple = 1;      // page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
@@ -574,19 +575,32 @@ __device__ __forceinline__ u32 lane_address_columns_first(const TileType& tile, 
 // --- blocks/cache_copy.cuh -------------------------------------------------------------------------------------------
 // A warp's strip of keys and values from the cache to shared memory: pages that a table names, or one page a sequence.
 
-// Where keys of a strip are, looked up a step ahead, as a table has its latency too. With pages a lane has that of its
-// own row (own_row()); else all lanes have the first row's.
+// How a warp finds the keys of a strip: in a sequence of its own, in pages whose sizes are multiples of 16 keys, or in
+// pages of any size.
+enum class Pages { none, of_16, any };
+
 struct KeyPlace {
   int page;  // outside 0 to pages - 1: there is no such key
   int token;
 };
 
-template <class Strip, bool paged>
+template <class Strip, Pages page_sizes>
 struct CacheCopy {
   static constexpr u32 rows_at_once = warp_size / Strip::span;
   static constexpr u32 steps = Strip::rows / rows_at_once;
-  static_assert(Strip::rows % rows_at_once == 0 && steps <= Strip::span);
+  // A strip falls into pieces whose keys lie one behind the other.
+  static constexpr u32 piece = page_sizes == Pages::of_16 ? 16 : Strip::rows;
+  static constexpr u32 pieces = Strip::rows / piece;
+  static_assert(Strip::rows % rows_at_once == 0 && Strip::rows % piece == 0 && piece % rows_at_once == 0);
+  static_assert(page_sizes != Pages::any || steps <= Strip::span);
   static constexpr i64 nowhere = -chunk_bytes;  // no stride is negative, so that no row is in front of page 0
+
+  // Where the keys of a strip are, looked up a step ahead, as a table has its latency too. With pages of any size a
+  // lane has the place of its own row (own_row()); else all lanes have those of each piece's first row.
+  struct Place {
+    KeyPlace of[pieces];
+    int first_key;
+  };
 
   const char* k;  // this lane's first chunk of the head
   const char* v;
@@ -602,29 +616,46 @@ struct CacheCopy {
   }
 
   // Of the strip that begins at `first_key` of a sequence.
-  __device__ __forceinline__ static KeyPlace find(const AttuneDecodeParams& params, int batch, int seqlen,
-                                                  int first_key) {
+  __device__ __forceinline__ static Place find(const AttuneDecodeParams& params, int batch, int seqlen, int first_key) {
     const i64 row = static_cast<i64>(batch) * params.table_width;
-    if constexpr (paged) {
+    if constexpr (page_sizes == Pages::none) {
+      const int page = params.block_table == nullptr ? batch : load_global_int(params.block_table + row);
+      return {{{page, first_key}}, first_key};
+    } else if constexpr (page_sizes == Pages::any) {
       const int key = first_key + static_cast<int>(own_row());
-      if (key >= seqlen) return {-1, 0};
-      const int page = static_cast<int>(static_cast<u32>(key) / static_cast<u32>(params.page_size));
-      return {load_global_int(params.block_table + row + page), key - page * params.page_size};
+      if (key >= seqlen) return {{{-1, 0}}, first_key};
+      const int entry = static_cast<int>(static_cast<u32>(key) / static_cast<u32>(params.page_size));
+      return {{{load_global_int(params.block_table + row + entry), key - entry * params.page_size}}, first_key};
+    } else {
+      int entry = static_cast<int>(static_cast<u32>(first_key) / static_cast<u32>(params.page_size));
+      int token = first_key - entry * params.page_size;
+      Place place;
+      place.first_key = first_key;
+#pragma unroll
+      for (u32 p = 0; p < pieces; ++p) {
+        const bool exists = first_key + static_cast<int>(p * piece) < seqlen;
+        place.of[p] = {exists ? load_global_int(params.block_table + row + entry) : -1, token};
+        token += static_cast<int>(piece);
+        if (token >= params.page_size) {
+          token = 0;
+          ++entry;
+        }
+      }
+      return place;
     }
-    return {params.block_table == nullptr ? batch : load_global_int(params.block_table + row), first_key};
   }
 
   // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product.
   __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int seqlen,
-                                       const Strip& strip, const KeyPlace& place) const {
+                                       const Strip& strip, const Place& place) const {
     const u32 lane_row = lane_index() / Strip::span;
     const auto at = [&](i64 page, i64 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
-    const bool is_page = static_cast<u32>(place.page) < static_cast<u32>(pages);
-    if constexpr (paged) {
+    const auto is_page = [&](int page) { return static_cast<u32>(page) < static_cast<u32>(pages); };
+    if constexpr (page_sizes == Pages::any) {
       // Two products of 64 bits: for each row once, not in all lanes that copy it. Selected, as a branch is more code.
-      const u32 page = is_page ? static_cast<u32>(place.page) : 0;
-      const i64 there = at(page, static_cast<u32>(place.token));
-      const i64 own = is_page ? there : nowhere;
+      const bool exists = is_page(place.of[0].page);
+      const i64 there = at(exists ? static_cast<u32>(place.of[0].page) : 0, static_cast<u32>(place.of[0].token));
+      const i64 own = exists ? there : nowhere;
 #pragma unroll
       for (u32 s = 0; s < steps; ++s) {
         const int high = shuffle_among<Strip::span>(static_cast<int>(own >> 32), s);
@@ -633,12 +664,17 @@ struct CacheCopy {
         copy_row(strip, lane_row + s * rows_at_once, matrix + offset, high >= 0);
       }
     } else {
-      const int keys = is_page ? seqlen - place.token - static_cast<int>(lane_row) : 0;
-      const char* row = matrix + at(keys > 0 ? place.page : 0, place.token + static_cast<int>(lane_row));
 #pragma unroll
-      for (u32 r = 0; r < Strip::rows; r += rows_at_once) {
-        copy_row(strip, lane_row + r, row, static_cast<int>(r) < keys);
-        row += rows_at_once * tensor.stride_seq * 2;
+      for (u32 p = 0; p < pieces; ++p) {
+        const KeyPlace& first = place.of[p];
+        const int key = place.first_key + static_cast<int>(p * piece + lane_row);
+        const int keys = is_page(first.page) ? seqlen - key : 0;
+        const char* row = matrix + at(keys > 0 ? first.page : 0, first.token + static_cast<int>(lane_row));
+#pragma unroll
+        for (u32 r = 0; r < piece; r += rows_at_once) {
+          copy_row(strip, lane_row + p * piece + r, row, static_cast<int>(r) < keys);
+          row += rows_at_once * tensor.stride_seq * 2;
+        }
       }
     }
   }
@@ -1236,7 +1272,8 @@ constexpr int key_pairs = strip_keys / 16;          // 16-key pieces of a strip
 constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
-using Copy = CacheCopy<Strip, variant::paged>;
+constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
+using Copy = CacheCopy<Strip, page_sizes>;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
 constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
@@ -1260,7 +1297,7 @@ struct StripPipeline {
   u32 base;
   Copy copy;
   Position position;  // of the next request
-  KeyPlace place;
+  Copy::Place place;
 
   __device__ __forceinline__ StripPipeline(const AttuneDecodeParams& params, u32 base, int kv_head,
                                            const Position& first)

@@ -13,10 +13,11 @@ constexpr int element_bytes = 2;
 constexpr int float_bytes = 4;
 constexpr int combine_lane_columns = 4;  // of O that a lane stores
 constexpr std::array row_counts{16, 32};
-constexpr int most_strip_keys = 32;  // of a warp in a step: a lane finds the place of one
-constexpr int merged_rows = 8;       // that the warps add up at a time, ...
-constexpr int merged_columns = 128;  // ... and columns
-constexpr int bank_columns = 32;     // of O, in all of shared memory's banks: what a row fills up to
+constexpr int page_piece = mma_rows;  // keys that one lookup finds; a warp's strip has one or two such pieces
+constexpr int most_strip_keys = 32;   // of a warp in a step: a lane finds the place of one
+constexpr int merged_rows = 8;        // that the warps add up at a time, ...
+constexpr int merged_columns = 128;   // ... and columns
+constexpr int bank_columns = 32;      // of O, in all of shared memory's banks: what a row fills up to
 
 constexpr int Q_elements_in_registers = mma_rows * 128;  // a larger tile of Q is read from shared memory
 
@@ -81,7 +82,17 @@ std::optional<Refusal> cluster_rule(const Variant& v) {
                 [](const Variant& c) { return is_tile(c) && rows_fit(c); });
 }
 
-constexpr auto rules = std::to_array<Rule>({rows_rule, keys_rule, registers_rule, cluster_rule});
+bool has_pages(const Variant& v) { return v.page_multiple == 1 || (v.page_multiple == page_piece && v.paged != 0); }
+
+std::optional<Refusal> pages_rule(const Variant& v) {
+  if (has_pages(v)) return std::nullopt;
+  return refuse(v, {"page_multiple"},
+                v.paged == 0 ? fmt::format("page_multiple is {}, but the kernel is not for pages", v.page_multiple)
+                             : fmt::format("page_multiple is {}; decode_sm80 has 1, {}", v.page_multiple, page_piece),
+                has_pages);
+}
+
+constexpr auto rules = std::to_array<Rule>({rows_rule, keys_rule, registers_rule, cluster_rule, pages_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_c"};
 

@@ -51,6 +51,8 @@ constexpr std::array field_table{
     integer("Q_stages", &Variant::Q_stages, 1, 4, 1, no_words, "qs", false,
             "tiles of Q that shared memory holds at a time"),
     boolean("paged", &Variant::paged, "paged", "keys are in pages that a block table names"),
+    integer("page_multiple", &Variant::page_multiple, 1, 16, 1, no_words, "page", false,
+            "page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup"),
     choice("rotary", &Variant::rotary, rotary_words, "rotary_", false,
            "pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves"),
     boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
@@ -139,8 +141,8 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,  "stages"sv,
-                                      "paged"sv, "rotary"sv,   "softcap"sv, "ragged"sv, "cluster"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv,      "B_r"sv,    "B_c"sv,     "warps"sv,  "stages"sv,
+                                      "paged"sv, "page_multiple"sv, "rotary"sv, "softcap"sv, "ragged"sv, "cluster"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 

@@ -45,6 +45,7 @@ struct Variant {
   int stages = 2;
   int Q_stages = 2;
   int paged = 0;
+  int page_multiple = 1;
   int rotary = static_cast<int>(Rotary::none);
   int causal = 0;
   int window = 0;

@@ -30,6 +30,7 @@ constexpr int B_c = 64;
 constexpr int warps = 4;
 constexpr int stages = 2;
 constexpr bool paged = false;
+constexpr int page_multiple = 1;
 constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
@@ -73,7 +74,8 @@ constexpr int key_pairs = strip_keys / 16;          // 16-key pieces of a strip
 constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
-using Copy = CacheCopy<Strip, variant::paged>;
+constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
+using Copy = CacheCopy<Strip, page_sizes>;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
 constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
@@ -101,7 +103,7 @@ struct StripPipeline {
   u32 base;
   Copy copy;
   Position position;  // of the next request
-  KeyPlace place;
+  Copy::Place place;
 
   __device__ __forceinline__ StripPipeline(const AttuneDecodeParams& params, u32 base, int kv_head,
                                            const Position& first)

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
-#include <utility>
+#include <tuple>
 
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
@@ -42,7 +42,7 @@ template <class AnyProblem>
 std::optional<Variant> choose_nearest(std::span<const Variant> candidates, const AnyProblem& problem,
                                       const Device& device, int best_B_r) {
   const auto rank = [&](const Variant& variant) {
-    return std::pair(variant.head_dim, std::abs(variant.B_r - best_B_r));
+    return std::tuple(variant.head_dim, std::abs(variant.B_r - best_B_r), -variant.page_multiple);
   };
   std::optional<Variant> best;
   for (const Variant& variant : candidates) {
@@ -133,6 +133,10 @@ std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& p
   std::vector<std::string> result =
       shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
   check_knob(result, variant, "paged", problem.paged());
+  if (problem.paged() && problem.page_size % variant.page_multiple != 0) {
+    result.push_back(fmt::format("page_multiple: the kernel serves multiples of {}, the problem has pages of {}",
+                                 variant.page_multiple, problem.page_size));
+  }
   check_knob(result, variant, "softcap", problem.softcap > 0);
   check_knob(result, variant, "ragged", problem.ragged);
   check_rotary(result, variant, problem.rotary);
@@ -163,6 +167,7 @@ Variant own_variant(const DecodeProblem& problem, const Device& device) {
   Variant variant =
       default_variant(decode_sm80, problem.dtype, problem.head_dim, false, device.shared_per_block, problem.best_B_r());
   variant.paged = problem.paged() ? 1 : 0;
+  variant.page_multiple = problem.page_multiple();
   variant.softcap = problem.softcap > 0 ? 1 : 0;
   variant.ragged = problem.ragged ? 1 : 0;
   variant.rotary = static_cast<int>(problem.rotary);

@@ -54,6 +54,7 @@ std::uint64_t CombineProblem::key() const {
 std::uint64_t DecodeProblem::key() const {
   auto key = static_cast<std::uint64_t>(dtype);
   key = key << 1 | (paged() ? 1U : 0U);
+  key = key << 1 | (page_multiple() > 1 ? 1U : 0U);
   key = key << 1 | (best_B_r() > 16 ? 1U : 0U);
   key = key << 1 | (softcap > 0 ? 1U : 0U);
   key = key << 1 | (ragged ? 1U : 0U);

@@ -71,6 +71,12 @@ struct DecodeProblem {
   /// Whether a sequence's keys may lie in several pages.
   [[nodiscard]] bool paged() const { return table_width > 1; }
 
+  /// What kernels are made for: 16 where pages are multiples of 16 tokens, else 1.
+  [[nodiscard]] int page_multiple() const {
+    constexpr int piece = 16;
+    return paged() && page_size % piece == 0 ? piece : 1;
+  }
+
   /// All sequences have the same number of keys, as a single one has though the device alone knows it.
   [[nodiscard]] bool one_length() const { return equal_lengths || batch == 1; }
 
@@ -85,7 +91,7 @@ struct DecodeProblem {
 
   /// As Problem::key().
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 13;
+  static constexpr int key_bits = 14;
 
   [[nodiscard]] bool appends() const { return seqlen_new > 0; }
   [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }

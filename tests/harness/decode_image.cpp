@@ -70,7 +70,7 @@ DecodeCase random_decode_case(Random& random, int most_keys) {
   DecodeProblem& problem = one.problem;
   constexpr std::array ratios{1, 2, 3, 4, 6, 8, 16};
   constexpr std::array head_dims{40, 64, 64, 80, 96, 128, 128, 192, 256};
-  constexpr std::array page_sizes{1, 16, 64, 256};
+  constexpr std::array page_sizes{1, 16, 24, 48, 64, 256};
   constexpr std::array split_counts{0, 0, 1, 2, 5};
   problem.dtype = up_to(random, 1) == 0 ? Dtype::bf16 : Dtype::fp16;
   problem.batch = 1 + up_to(random, 3);

@@ -32,6 +32,8 @@ TEST_CASE("a decode kernel needs its pipeline, m, l and O of eight rows for each
   Variant paged = defaults;
   paged.paged = 1;
   CHECK(paged.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged");
+  paged.page_multiple = 16;
+  CHECK(paged.name() == "decode_sm80_bf16_d128_r16_c64_w4_s2_paged_page16");
   CHECK(families()[combine].defaults.name() == "combine_bf16_d128_w4");
   CHECK(resources(families()[combine].defaults).threads == 128);
 }
@@ -52,6 +54,18 @@ TEST_CASE("tiles that do not divide are refused with the nearest that do") {
       "warps 2\n");
   variant.warps = 3;  // would leave out two of 32 parts
   CHECK(refusals_of(variant).ends_with("nearest that passes: warps 2\n"));
+}
+
+TEST_CASE("pages are of any size or a multiple of 16 tokens, and only of kernels for pages") {
+  Variant variant = defaults;
+  variant.page_multiple = 16;
+  CHECK(refusals_of(variant) ==
+        "page_multiple: page_multiple is 16, but the kernel is not for pages; nearest that passes: page_multiple 1\n");
+  variant.paged = 1;
+  CHECK(refusals_of(variant).empty());
+  variant.page_multiple = 12;
+  CHECK(refusals_of(variant) ==
+        "page_multiple: page_multiple is 12; decode_sm80 has 1, 16; nearest that passes: page_multiple 16\n");
 }
 
 TEST_CASE("what the blocks of a cluster leave for each other must fit where their keys were") {
@@ -111,13 +125,14 @@ TEST_CASE("what is shipped is what would be generated for the same head_dim") {
   const Result<Collection> collected = collect(std::vector{root / "decode.yaml", root / "combine.yaml"});
   REQUIRE(collected.ok());
   CHECK(collected.value.refused.empty());
-  CHECK(collected.value.wanted.size() == 2 * 2 * 7 + 2 * 3);
+  CHECK(collected.value.wanted.size() == 2 * 3 * 7 + 2 * 3);
   constexpr int smaller_room = 99 * 1024;
   for (const Wanted& one : collected.value.wanted) {
     const bool fits_all = resources(one.variant).shared_bytes <= smaller_room;
     Variant expected = default_variant(one.variant.family, static_cast<Dtype>(one.variant.dtype), one.variant.head_dim,
                                        false, fits_all ? smaller_room : room, one.variant.B_r);
     expected.paged = one.variant.paged;
+    expected.page_multiple = one.variant.page_multiple;
     CHECK(one.variant == expected);
   }
 }

@@ -102,19 +102,23 @@ TEST_CASE("every field of a decode problem is held to what kernels take") {
 }
 
 TEST_CASE("the kernel has the least padding, then the rows that the problem needs") {
-  const auto chosen = [](int head_dim, int seqlen_q, bool paged = true) {
+  const auto chosen = [](int head_dim, int seqlen_q, int page_size = 16) {
     DecodeProblem problem = typical;
     problem.head_dim = head_dim;
     problem.seqlen_q = seqlen_q;  // times four heads
-    if (!paged) problem.table_width = 1;
+    problem.table_width = (problem.max_seqlen_k + page_size - 1) / page_size;
+    problem.page_size = page_size;
     return plan_of(problem).variant.name();
   };
-  CHECK(chosen(128, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
-  CHECK(chosen(128, 4) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
-  CHECK(chosen(128, 5) == "decode_sm80_bf16_d128_r32_c64_w4_s3_paged");
-  CHECK(chosen(96, 1, false) == "decode_sm80_bf16_d128_r16_c64_w4_s3");
-  CHECK(chosen(40, 1) == "decode_sm80_bf16_d64_r16_c128_w4_s2_paged");
-  CHECK(chosen(160, 16) == "decode_sm80_bf16_d256_r16_c64_w4_s1_paged");
+  CHECK(chosen(128, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16");
+  CHECK(chosen(128, 4) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16");
+  CHECK(chosen(128, 5) == "decode_sm80_bf16_d128_r32_c64_w4_s3_paged_page16");
+  CHECK(chosen(96, 1, 4096) == "decode_sm80_bf16_d128_r16_c64_w4_s3");
+  CHECK(chosen(40, 1) == "decode_sm80_bf16_d64_r16_c128_w4_s2_paged_page16");
+  CHECK(chosen(160, 16) == "decode_sm80_bf16_d256_r16_c64_w4_s1_paged_page16");
+  CHECK(chosen(128, 1, 48) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16");
+  CHECK(chosen(128, 1, 24) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
+  CHECK(chosen(128, 1, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
 }
 
 TEST_CASE("a ragged batch is served by kernels for it alone, and they serve no other") {
@@ -124,7 +128,7 @@ TEST_CASE("a ragged batch is served by kernels for it alone, and they serve no o
   CHECK_FALSE(choose(shipped(Operation::decode), ragged, h200));
   CHECK_FALSE(choose(shipped(Operation::combine), ragged.merge(), h200));
   const Variant own = variant_to_generate(ragged, h200);
-  CHECK(own.name() == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_ragged");
+  CHECK(own.name() == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16_ragged");
   CHECK(variant_to_generate(ragged.merge(), h200).name() == "combine_bf16_d128_w4_ragged");
   CHECK(refusals(own, ragged, h200).empty());
   CHECK(refusals(own, typical, h200).size() == 1);

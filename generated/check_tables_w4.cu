@@ -13,7 +13,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 5
+#define ATTUNE_PARAMS_ABI 6
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -127,6 +127,9 @@ template <u32 lanes>
 __device__ __forceinline__ int shuffle_among(int value, u32 source) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(source), static_cast<int>(lanes));
 }
+
+// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
+__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }

@@ -24,7 +24,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 5
+#define ATTUNE_PARAMS_ABI 6
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -75,6 +75,12 @@ struct AttunePrefillParams {
 // The parameter block of the kernels that attend to a cache of keys and values, and of the one that combines their
 // parts; plain C like params.h, and part of the same ATTUNE_PARAMS_ABI.
 
+// A sequence of which `parts` parts of the whole batch have keys; 0 parts: none.
+struct AttuneCut {
+  int batch;
+  int parts;
+};
+
 // Attention of few queries to a cache (Flash-Decoding): O = softmax(scale * Q K^T + mask) V. The cache is pages of
 // page_size tokens; a contiguous one is a page for each of its sequences. Query i of a sequence stands at position
 // i + seqlen_k - seqlen_q.
@@ -86,6 +92,8 @@ struct AttuneDecodeParams {
   float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
   float* partial_o;        // slots x heads_kv x rows x head_dim; rows: seqlen_q * gqa_ratio; see blocks/parts.cuh
   float* partial_lse;      // slots x heads_kv x rows, log base 2
+  struct AttuneCut* cuts;  // tiles of rows x parts: the sequence of which that part is the second; null where there are
+                           // more parts than sequences
   const int* seqlens_k;    // batch: a sequence has so many keys and seqlen_new; those beyond max_seqlen_k are ignored.
                            // Null: max_seqlen_k
   const int* block_table;  // batch x table_width: pages of each sequence; null: sequence i has page i alone
@@ -266,6 +274,9 @@ template <u32 lanes>
 __device__ __forceinline__ int shuffle_among(int value, u32 source) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(source), static_cast<int>(lanes));
 }
+
+// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
+__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
@@ -1041,15 +1052,7 @@ __device__ __forceinline__ int sum_up_to_lane(int value) {
   return value;
 }
 
-// Of all lanes, in each.
-__device__ __forceinline__ int sum_of_lanes(int value) {
-  const u32 lane = lane_index();
-#pragma unroll
-  for (u32 distance = 1; distance < warp_size; distance *= 2) value += shuffle_from(value, lane ^ distance);
-  return value;
-}
-
-// The same of floats, always in one order.
+// Of all lanes, in each and always in one order.
 __device__ __forceinline__ float sum_of_lanes(float value) {
 #pragma unroll
   for (int distance = 1; distance < warp_size; distance *= 2) value += shuffle_xor(value, distance);
@@ -1118,6 +1121,11 @@ struct Cut {
     const int longer = more * (each + 1);
     return position < longer ? position / (each + 1) : more + (position - longer) / each;
   }
+
+  // How many have some of the blocks from `begin` on.
+  __device__ __forceinline__ int parts_of(int begin, int blocks) const {
+    return part_of(begin + blocks - 1) - part_of(begin) + 1;
+  }
 };
 
 // All sequences' stretches one after the other, cut into `parts`.
@@ -1132,28 +1140,39 @@ struct Stream {
 
   // Blocks of the sequences before this one. All lanes together.
   __device__ __forceinline__ int before(const AttuneDecodeParams& params, int batch) const {
+    constexpr int at_once = 4;  // of a lane, as each waits for its length
     int blocks = 0;
 #pragma unroll 1
-    for (int b = static_cast<int>(lane_index()); b < batch; b += warp_size) {
-      blocks += Stretch(visible_of(params, b, first_row), B_c).blocks;
+    for (int b = static_cast<int>(lane_index()); b < batch; b += at_once * warp_size) {
+      int of[at_once];
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) of[i] = blocks_of(params, b + i * warp_size);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) blocks += b + i * warp_size < batch ? of[i] : 0;
     }
-    return uniform(sum_of_lanes(blocks));
+    return sum_of_lanes(blocks);
   }
 
   // The sequence that has this position of the stream; `position` becomes the one in its stretch. All lanes together.
   __device__ __forceinline__ int find(const AttuneDecodeParams& params, int& position) const {
 #pragma unroll 1
     for (int b = 0;; b += warp_size) {
-      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index()), first_row), B_c).blocks;
-      const int end = sum_up_to_lane(blocks);
-      const int total = uniform(shuffle_from(end, warp_size - 1));
+      const int blocks = blocks_of(params, b + static_cast<int>(lane_index()));
+      const int total = sum_of_lanes(blocks);
       if (position < total) {
-        const int before = uniform(sum_of_lanes(end <= position ? 1 : 0));
+        const int end = sum_up_to_lane(blocks);
+        const int before = sum_of_lanes(end <= position ? 1 : 0);
         position -= uniform(shuffle_from(end - blocks, static_cast<u32>(before)));
         return b + before;
       }
       position -= total;
     }
+  }
+
+ private:
+  // None beyond the batch.
+  __device__ __forceinline__ int blocks_of(const AttuneDecodeParams& params, int batch) const {
+    return Stretch(visible_of(params, batch, first_row), B_c).blocks;
   }
 };
 
@@ -1168,10 +1187,11 @@ struct Cursor {
   bool whole;  // the part has the whole sequence
   int slot;    // where partial results go
   int first_row;
+  AttuneCut cut;  // what combine is to know of the whole batch's parts
 
   // The part of this thread block, blockIdx.y, of sequence blockIdx.z or of all, for the rows of its tile. All lanes of
   // a warp together.
-  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row) {
+  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row), cut{} {
     const int part = static_cast<int>(block_index().y);
     if (params.splits > 0) {
       batch = static_cast<int>(block_index().z);
@@ -1186,11 +1206,15 @@ struct Cursor {
       slot = batch * params.splits + part;
     } else {
       const Stream stream(params, first_row, B_c);
-      int begin = stream.cut.begin(part);
-      left = stream.cut.begin(part + 1) - begin;
+      const int place = stream.cut.begin(part);
+      left = stream.cut.begin(part + 1) - place;
       if (left == 0) return;
+      int begin = place;
       batch = stream.find(params, begin);
       visible = visible_of_warp(params, batch, first_row);
+      if (params.cuts != nullptr && stream.cut.part_of(place - begin) == part - 1) {
+        cut = {batch, stream.cut.parts_of(place - begin, Stretch(visible, B_c).blocks)};
+      }
       enter(begin);
     }
   }
@@ -1400,7 +1424,11 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_
   const Merge merge{q_tile.base + Q_bytes};
 
   Position position(params, first_row);
-  wait_for_kernel_before();  // store_kv may still be writing new keys
+  wait_for_kernel_before();  // store_kv may still be writing new keys, and a combine before it reading the workspace
+  if (params.cuts != nullptr && kv_head == 0 && thread_index() == 0) {
+    AttuneCut* to = params.cuts + tile * params.parts + static_cast<int>(block_index().y);
+    store_global(to, static_cast<u32>(position.cut.batch), static_cast<u32>(position.cut.parts));
+  }
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
   bool begun = false;

@@ -59,25 +59,23 @@ struct Slots {
       step = 1;
       return;
     }
-    const Stream stream(params, first_row, params.block_keys);
-    int begin = 0;
-    if (params.batch < params.parts) {
-      batch = index;
-      begin = stream.before(params, batch);
+    int first_part = index;
+    if (params.cuts != nullptr) {
+      // Fewer borders between parts than sequences: decode says of each whose first it is.
+      wait_for_kernel_before();
+      const AttuneCut* cut = params.cuts + first_row / params.tile_rows * params.parts + index + 1;
+      batch = load_global_int(&cut->batch);
+      count = load_global_int(&cut->parts);
     } else {
-      // Fewer borders between parts than sequences: the one that is the first inside its sequence.
-      const int border = stream.cut.begin(index + 1);
-      if (border == stream.cut.begin(index + 2)) return;  // behind the stream's end
-      int inside = border;
-      batch = stream.find(params, inside);
-      begin = border - inside;
-      if (inside == 0 || stream.cut.begin(index) > begin) return;
+      const Stream stream(params, first_row, params.block_keys);
+      batch = index;
+      const int begin = stream.before(params, batch);
+      const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
+      if (blocks == 0) return;
+      first_part = stream.cut.part_of(begin);
+      const int parts = stream.cut.parts_of(begin, blocks);
+      if (parts > 1) count = parts;
     }
-    const int blocks = Stretch(visible_of(params, batch, first_row), params.block_keys).blocks;
-    if (blocks == 0) return;
-    const int first_part = stream.cut.part_of(begin);
-    const int parts = stream.cut.part_of(begin + blocks - 1) - first_part + 1;
-    if (parts > 1) count = parts;
     first = 2 * first_part + 1;
     next = 2 * (first_part + 1);
     step = 2;

@@ -4,6 +4,12 @@
 
 #include "params.h"
 
+// A sequence of which `parts` parts of the whole batch have keys; 0 parts: none.
+struct AttuneCut {
+  int batch;
+  int parts;
+};
+
 // Attention of few queries to a cache (Flash-Decoding): O = softmax(scale * Q K^T + mask) V. The cache is pages of
 // page_size tokens; a contiguous one is a page for each of its sequences. Query i of a sequence stands at position
 // i + seqlen_k - seqlen_q.
@@ -15,6 +21,8 @@ struct AttuneDecodeParams {
   float* lse;              // batch x heads_q x seqlen_q, contiguous, natural log; may be null
   float* partial_o;        // slots x heads_kv x rows x head_dim; rows: seqlen_q * gqa_ratio; see blocks/parts.cuh
   float* partial_lse;      // slots x heads_kv x rows, log base 2
+  struct AttuneCut* cuts;  // tiles of rows x parts: the sequence of which that part is the second; null where there are
+                           // more parts than sequences
   const int* seqlens_k;    // batch: a sequence has so many keys and seqlen_new; those beyond max_seqlen_k are ignored.
                            // Null: max_seqlen_k
   const int* block_table;  // batch x table_width: pages of each sequence; null: sequence i has page i alone

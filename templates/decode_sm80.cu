@@ -220,7 +220,13 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
 #if variant::cluster
   if (!position.exists()) parts.leave_nothing(tile_rows);
 #endif
-  wait_for_kernel_before();  // store_kv may still be writing new keys
+  wait_for_kernel_before();  // store_kv may still be writing new keys, and a combine before it reading the workspace
+#if !variant::cluster
+  if (params.cuts != nullptr && kv_head == 0 && thread_index() == 0) {
+    AttuneCut* to = params.cuts + tile * params.parts + static_cast<int>(block_index().y);
+    store_global(to, static_cast<u32>(position.cut.batch), static_cast<u32>(position.cut.parts));
+  }
+#endif
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
   bool begun = false;

@@ -192,6 +192,9 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .lse = args.lse,
           .partial_o = partial_o,
           .partial_lse = partial_o != nullptr ? partial_o + partial_rows * problem.head_dim : nullptr,
+          .cuts = partial_o != nullptr && plan.cuts > 0
+                      ? reinterpret_cast<AttuneCut*>(partial_o + partial_rows * (problem.head_dim + 1))
+                      : nullptr,
           .seqlens_k = args.seqlens_k,
           .block_table = problem.packed_keys ? args.cu_seqlens_k : args.block_table,
           .scale_log2 = scales.scale_log2,

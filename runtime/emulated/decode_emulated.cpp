@@ -38,6 +38,7 @@ std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const
   const Use of_parts = decodes ? Use::written : Use::read;
   buffers.add_array("partial_o", params.partial_o, {plan.slots, params.heads_kv, rows, params.head_dim}, of_parts);
   buffers.add_array("partial_lse", params.partial_lse, {1, plan.slots, params.heads_kv, rows}, of_parts);
+  buffers.add_array("cuts", reinterpret_cast<int*>(params.cuts), {1, 1, plan.cuts, 2}, of_parts);
   return std::move(buffers).take();
 }
 

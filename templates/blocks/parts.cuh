@@ -72,6 +72,11 @@ struct Cut {
     const int longer = more * (each + 1);
     return position < longer ? position / (each + 1) : more + (position - longer) / each;
   }
+
+  // How many have some of the blocks from `begin` on.
+  __device__ __forceinline__ int parts_of(int begin, int blocks) const {
+    return part_of(begin + blocks - 1) - part_of(begin) + 1;
+  }
 };
 
 // All sequences' stretches one after the other, cut into `parts`.
@@ -86,28 +91,39 @@ struct Stream {
 
   // Blocks of the sequences before this one. All lanes together.
   __device__ __forceinline__ int before(const AttuneDecodeParams& params, int batch) const {
+    constexpr int at_once = 4;  // of a lane, as each waits for its length
     int blocks = 0;
 #pragma unroll 1
-    for (int b = static_cast<int>(lane_index()); b < batch; b += warp_size) {
-      blocks += Stretch(visible_of(params, b, first_row), B_c).blocks;
+    for (int b = static_cast<int>(lane_index()); b < batch; b += at_once * warp_size) {
+      int of[at_once];
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) of[i] = blocks_of(params, b + i * warp_size);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) blocks += b + i * warp_size < batch ? of[i] : 0;
     }
-    return uniform(sum_of_lanes(blocks));
+    return sum_of_lanes(blocks);
   }
 
   // The sequence that has this position of the stream; `position` becomes the one in its stretch. All lanes together.
   __device__ __forceinline__ int find(const AttuneDecodeParams& params, int& position) const {
 #pragma unroll 1
     for (int b = 0;; b += warp_size) {
-      const int blocks = Stretch(visible_of(params, b + static_cast<int>(lane_index()), first_row), B_c).blocks;
-      const int end = sum_up_to_lane(blocks);
-      const int total = uniform(shuffle_from(end, warp_size - 1));
+      const int blocks = blocks_of(params, b + static_cast<int>(lane_index()));
+      const int total = sum_of_lanes(blocks);
       if (position < total) {
-        const int before = uniform(sum_of_lanes(end <= position ? 1 : 0));
+        const int end = sum_up_to_lane(blocks);
+        const int before = sum_of_lanes(end <= position ? 1 : 0);
         position -= uniform(shuffle_from(end - blocks, static_cast<u32>(before)));
         return b + before;
       }
       position -= total;
     }
+  }
+
+ private:
+  // None beyond the batch.
+  __device__ __forceinline__ int blocks_of(const AttuneDecodeParams& params, int batch) const {
+    return Stretch(visible_of(params, batch, first_row), B_c).blocks;
   }
 };
 
@@ -122,10 +138,11 @@ struct Cursor {
   bool whole;  // the part has the whole sequence
   int slot;    // where partial results go
   int first_row;
+  AttuneCut cut;  // what combine is to know of the whole batch's parts
 
   // The part of this thread block, blockIdx.y, of sequence blockIdx.z or of all, for the rows of its tile. All lanes of
   // a warp together.
-  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row) {
+  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row), cut{} {
     const int part = static_cast<int>(block_index().y);
     if (params.splits > 0) {
       batch = static_cast<int>(block_index().z);
@@ -140,11 +157,15 @@ struct Cursor {
       slot = batch * params.splits + part;
     } else {
       const Stream stream(params, first_row, B_c);
-      int begin = stream.cut.begin(part);
-      left = stream.cut.begin(part + 1) - begin;
+      const int place = stream.cut.begin(part);
+      left = stream.cut.begin(part + 1) - place;
       if (left == 0) return;
+      int begin = place;
       batch = stream.find(params, begin);
       visible = visible_of_warp(params, batch, first_row);
+      if (params.cuts != nullptr && stream.cut.part_of(place - begin) == part - 1) {
+        cut = {batch, stream.cut.parts_of(place - begin, Stretch(visible, B_c).blocks)};
+      }
       enter(begin);
     }
   }

@@ -17,15 +17,7 @@ __device__ __forceinline__ int sum_up_to_lane(int value) {
   return value;
 }
 
-// Of all lanes, in each.
-__device__ __forceinline__ int sum_of_lanes(int value) {
-  const u32 lane = lane_index();
-#pragma unroll
-  for (u32 distance = 1; distance < warp_size; distance *= 2) value += shuffle_from(value, lane ^ distance);
-  return value;
-}
-
-// The same of floats, always in one order.
+// Of all lanes, in each and always in one order.
 __device__ __forceinline__ float sum_of_lanes(float value) {
 #pragma unroll
   for (int distance = 1; distance < warp_size; distance *= 2) value += shuffle_xor(value, distance);

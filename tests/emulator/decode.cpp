@@ -93,21 +93,6 @@ class Kernels {
   std::map<Variant, emulator::Kernel> kernels_;
 };
 
-/// The same plan as on a GPU that holds so many blocks.
-DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, int parts) {
-  plan.splits = 0;
-  plan.parts = parts;
-  plan.slots = 2 * parts;
-  plan.grid.y = static_cast<unsigned>(parts);
-  plan.combine_grid = {};
-  plan.workspace_bytes = 0;
-  if (parts == 1) return plan;
-  plan.combine_grid = {static_cast<unsigned>(std::min(parts - 1, problem.batch)),
-                       static_cast<unsigned>(problem.heads_kv), static_cast<unsigned>(problem.rows())};
-  plan.workspace_bytes = workspace_bytes(problem, plan.slots);
-  return plan;
-}
-
 /// A call's memory.
 struct HostMemory {
   explicit HostMemory(const DecodeImage& image)
@@ -287,12 +272,12 @@ TEST_CASE("a registry that emulates decodes in a workspace as large as it asks f
                                      .heads_q = 2,
                                      .heads_kv = 2,
                                      .head_dim = 40,
-                                     .max_seqlen_k = 400,
-                                     .page_size = 400,
+                                     .max_seqlen_k = 1400,
+                                     .page_size = 1400,
                                      .pages = 2,
                                      .splits = splits,
                                      .window_right = 0},
-                         .lengths = {400, 131},
+                         .lengths = {1400, 131},
                          .has_table = false};
     const DecodeImage image(one, 9);
     HostMemory memory(image);

@@ -239,6 +239,24 @@ TEST_CASE("left to the library, parts fill the GPU, and slots hold both ends of 
   CHECK(plan_of(wide).grid == Grid{1000, 1, 1});
 }
 
+TEST_CASE("sequences that may have few keys stay whole, but for a few that may have twice as many") {
+  DecodeProblem problem = typical;
+  const auto splits = [&](int batch, int seqlen_k) {
+    problem.batch = batch;
+    problem.max_seqlen_k = seqlen_k;
+    return plan_of(problem).splits;
+  };
+  CHECK(splits(2, 256) == 1);  // four steps of 64 keys
+  CHECK(splits(2, 257) == 0);
+  CHECK(splits(5, 512) == 1);  // 40 blocks of 264
+  CHECK(splits(4, 512) == 0);
+  CHECK(splits(1000, 513) == 0);
+  CHECK(splits(65535, 256) == 1);
+  CHECK(splits(65536, 256) == 0);  // more than a grid's third dimension
+  problem.splits = 2;
+  CHECK(splits(5, 512) == 2);
+}
+
 TEST_CASE("sequences of one length fall into equal splits that the GPU holds at once, or stay whole") {
   DecodeProblem problem = typical;
   problem.equal_lengths = true;

@@ -152,6 +152,13 @@ int shuffle_among(int value, unsigned source, int line) {
   return shuffle_from(value, lane_index() / lanes * lanes + source % lanes, line);
 }
 // A broadcast on a GPU too: lanes that have parted must not ask.
+inline int sum_of_lanes(int value, int line) {
+  for (unsigned distance = 1; distance < warp_size; distance *= 2) {
+    value += shuffle_from(value, lane_index() ^ distance, line);
+  }
+  return value;
+}
+
 inline unsigned warp_index(int line) { return machine().shuffle_from(machine().thread_index() / warp_size, 0, line); }
 inline int uniform(int value, int line) { return shuffle_from(value, 0, line); }
 

@@ -28,6 +28,7 @@ inline int shuffle_from(int value, unsigned source, int line = __builtin_LINE())
 inline float shuffle_from(float value, unsigned source, int line = __builtin_LINE());
 template <unsigned lanes>
 int shuffle_among(int value, unsigned source, int line = __builtin_LINE());
+inline int sum_of_lanes(int value, int line = __builtin_LINE());
 inline int uniform(int value, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();

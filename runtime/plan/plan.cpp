@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "generator/check.hpp"
-#include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan/balance.hpp"
 #include "runtime/plan/refusals.hpp"
@@ -285,9 +284,6 @@ std::vector<std::string> refusals(const Variant& variant, const Problem& problem
       result.emplace_back(
           "strides: one of Q, K, V or O is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");
     }
-    if (!serves_emulated_calls(variant) && device.name == emulator::device().name) {
-      result.emplace_back("template: emulated calls are served by families without tensor maps");
-    }
   }
   for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
     result.push_back(refusal.field + ": " + refusal.message);
@@ -302,8 +298,6 @@ std::vector<Considered> consider(std::span<const Variant> candidates, const Prob
   for (const Variant& variant : candidates) result.push_back({variant, refusals(variant, problem, device)});
   return result;
 }
-
-bool serves_emulated_calls(const Variant& variant) { return !family_of(variant).tensor_maps; }
 
 bool wastes_padding(const Variant& variant, const Problem& problem) {
   return family_of(variant).architecture_specific && problem.head_dim_of_v() == problem.head_dim &&

@@ -53,10 +53,6 @@ bool meant_for(const Variant& variant, int capability);
 /// Why this variant cannot serve this problem on this device; empty when it can.
 std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device);
 
-/// Whether a registry that emulates serves calls by the variant: by families without tensor maps. (The emulator itself
-/// runs every family.)
-bool serves_emulated_calls(const Variant& variant);
-
 /// Whether a variant that is made for one architecture pads head_dim so far (more than half as much again) that it
 /// loses to one of an older family that pads less. Older families serve nothing whose V has a head_dim of its own.
 bool wastes_padding(const Variant& variant, const Problem& problem);

@@ -382,10 +382,12 @@ TEST_CASE("groups of heads count the bytes of keys and of values apart") {
   CHECK(plan(variant, problem, h200).group_heads > even);
 }
 
-TEST_CASE("emulated calls are served by families without tensor maps") {
-  for (const int family : {prefill_sm80, prefill_sm90}) {
-    const Variant variant = variant_of(family, 128);
-    CHECK(refusals(variant, problem_of(128), emulator::device()).empty() == serves_emulated_calls(variant));
+TEST_CASE("emulated calls are served by the kernels that serve an H200") {
+  Device gpu = emulator::device();
+  gpu.name = "NVIDIA H200";
+  for (const int head_dim : {64, 128, 192, 256}) {
+    CHECK(choose_own(problem_of(head_dim), emulator::device()).variant ==
+          choose_own(problem_of(head_dim), gpu).variant);
   }
-  CHECK(serves_emulated_calls(choose_own(problem_of(128), emulator::device()).variant));
+  CHECK(choose_own(problem_of(128), gpu).variant.family == prefill_sm90);
 }

@@ -118,8 +118,9 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
                           .heads_kv = shape.heads_kv,
                           .head_dim = std::max(fewest_columns, variant.head_dim - shape.less_dim),
                           .max_seqlen_k = std::ranges::max(shape.lengths)};
-    const int pages_up = (shape.page_size + variant.page_multiple - 1) / variant.page_multiple;
-    problem.page_size = variant.paged != 0 ? pages_up * variant.page_multiple : problem.max_seqlen_k;
+    const int multiple = variant.page_multiple;
+    const int page_size = (shape.page_size + multiple - 1) / multiple * multiple;
+    problem.page_size = variant.paged != 0 ? page_size : problem.max_seqlen_k;
     problem.table_width = (problem.max_seqlen_k + problem.page_size - 1) / problem.page_size;
     problem.pages = problem.batch * problem.table_width + 1;
     problem.splits = shape.splits;

@@ -39,7 +39,9 @@ std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
   if (launch.splits > 0) {
     return fmt::format("{} of each sequence{}{}", counted(launch.splits, "part"),
                        problem.splits > 0 ? ", as asked for" : "",
-                       launch.grid.cluster > 1 ? ", a cluster of thread blocks that merges them itself" : "");
+                       launch.grid.cluster > 1 ? ", a cluster of thread blocks that merges them itself"
+                       : problem.splits == 0 && !problem.one_length() ? ", which has too few keys for more"
+                                                                      : "");
   }
   return fmt::format("{} of the whole batch's keys, equally long whatever the sequences' lengths; {}",
                      counted(launch.parts, "part"),

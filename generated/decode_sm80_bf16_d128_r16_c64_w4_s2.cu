@@ -155,6 +155,7 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
 constexpr bool paged = false;         // keys are in pages that a block table names
 constexpr int page_multiple = 1;      // page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup
+constexpr bool interleave = false;    // equal parts of a sequence have its steps of keys in turn, so that all go through them together
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
@@ -311,6 +312,12 @@ __device__ __forceinline__ u32 load_global_word(const void* pointer) {
 __device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
                : "memory");
+}
+
+// Has the line that holds these bytes, and the translation of their address, come near (PTX ISA, "prefetch"). Whatever
+// stands there may still be written.
+__device__ __forceinline__ void prefetch_global(const void* pointer) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)) : "memory");
 }
 
 __device__ __forceinline__ u32 load_shared_word(u32 address) {
@@ -1176,8 +1183,8 @@ struct Stream {
   }
 };
 
-// Walks a part of the stream, block by block.
-template <int B_c>
+// Walks a part of the stream, block by block; with `interleave` each of a sequence's splits has its blocks in turn.
+template <int B_c, bool interleave>
 struct Cursor {
   int batch;
   Visible visible;
@@ -1200,8 +1207,8 @@ struct Cursor {
       const Cut cut(stretch.blocks, params.splits);
       const int begin = cut.begin(part);
       left = cut.begin(part + 1) - begin;
-      block = stretch.first_block + begin;
-      end = block + left;
+      block = stretch.first_block + (interleave ? part : begin);
+      end = interleave ? stretch.first_block + stretch.blocks : block + left;
       whole = params.splits == 1;
       slot = batch * params.splits + part;
     } else {
@@ -1223,7 +1230,7 @@ struct Cursor {
 
   // Goes to the next block; whether it is of the same sequence.
   __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    ++block;
+    block += interleave && params.splits > 0 ? params.splits : 1;
     --left;
     if (block < end) return true;
     while (left > 0) {
@@ -1305,7 +1312,7 @@ using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Position = Cursor<variant::B_c>;
+using Position = Cursor<variant::B_c, variant::interleave>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.

@@ -261,6 +261,12 @@ __device__ __forceinline__ void store_global(void* pointer, u32 first, u32 secon
                : "memory");
 }
 
+// Has the line that holds these bytes, and the translation of their address, come near (PTX ISA, "prefetch"). Whatever
+// stands there may still be written.
+__device__ __forceinline__ void prefetch_global(const void* pointer) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)) : "memory");
+}
+
 __device__ __forceinline__ u32 load_shared_word(u32 address) {
   u32 word;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");

@@ -134,15 +134,13 @@ Resources combine_resources(const Variant& v) {
           .accumulator_registers = step_up(v.head_dim, combine_lane_columns * lanes) / lanes};
 }
 
-bool has_lanes(const Variant& v) {
-  return v.warps * lanes * combine_lane_columns >= v.head_dim && lanes % v.warps == 0;
-}
+bool has_lanes(const Variant& v) { return v.warps * lanes * combine_lane_columns >= v.head_dim; }
 
 std::optional<Refusal> lanes_rule(const Variant& v) {
   if (has_lanes(v)) return std::nullopt;
   return refuse(v, {"warps"},
-                fmt::format("warps is {}; it divides {}, and head_dim {} needs a thread for each {} columns of O",
-                            v.warps, lanes, v.head_dim, combine_lane_columns),
+                fmt::format("warps is {}; head_dim {} needs a thread for each {} columns of O", v.warps, v.head_dim,
+                            combine_lane_columns),
                 has_lanes);
 }
 

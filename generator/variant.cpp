@@ -95,6 +95,8 @@ constexpr std::array field_table{
             "blocks share the keys of the last tiles, where rounds of whole tiles do not come out even"),
     boolean("cluster", &Variant::cluster, "cluster",
             "the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on"),
+    boolean("interleave", &Variant::interleave, "interleave",
+            "equal parts of a sequence have its steps of keys in turn, so that all go through them together"),
 };
 
 constexpr std::array prefill_sm80_keys{"dtype"sv,
@@ -141,8 +143,9 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv, "head_dim"sv,      "B_r"sv,    "B_c"sv,     "warps"sv,  "stages"sv,
-                                      "paged"sv, "page_multiple"sv, "rotary"sv, "softcap"sv, "ragged"sv, "cluster"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,           "B_c"sv,    "warps"sv,
+                                      "stages"sv, "paged"sv,    "page_multiple"sv, "rotary"sv, "softcap"sv,
+                                      "ragged"sv, "cluster"sv,  "interleave"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
@@ -183,7 +186,7 @@ constexpr std::array family_table{
            .architecture_specific = false,
            .tensor_maps = false,
            .keys = combine_keys,
-           .defaults = {.family = combine},
+           .defaults = {.family = combine, .warps = 8},
            .doc = "Flash-Decoding's merge of the parts of the keys"},
     Family{.name = "store_kv",
            .operation = Operation::store,

@@ -71,6 +71,7 @@ struct Variant {
   int tile_list = 0;
   int stream_k = 0;
   int cluster = 0;
+  int interleave = 0;
 
   auto operator<=>(const Variant&) const = default;
 

@@ -2,8 +2,9 @@
 // 2^LSE = sum of 2^LSE_i.
 //
 // A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
-// in shared memory. What is read is small and just written, so that latency limits: a warp asks for all it needs of 32
-// parts at once, before it knows their weights, and again for parts that do not exist rather than branch.
+// in shared memory. What is read is small and just written, and a multiprocessor has a warp or two: instructions limit,
+// one behind the other. So where a part is gets worked out while the kernel before still runs, a lane asks for all it
+// needs of several parts at once, and each warp weighs its own parts by their own maximum.
 #include "decode_params.h"
 #include "types.h"
 
@@ -32,22 +33,19 @@ constexpr bool ragged = false;
 
 constexpr int threads = variant::warps * warp_size;
 constexpr int lane_chunks = (variant::head_dim / 4 + warp_size - 1) / warp_size;  // of four columns
-constexpr int warp_parts = warp_size / variant::warps;                            // of 32
-
-// The `p`-th part of 32 that this warp adds up.
-__device__ __forceinline__ int own_part(int p) { return p * variant::warps + static_cast<int>(warp_index()); }
+constexpr int at_once = 4;                                                        // parts that a warp asks for
 
 // The slots of a sequence's parts: first, and then from `next` on every `step`-th.
 struct Slots {
-  int batch;
-  int count;
-  int first;
-  int next;
-  int step;
+  int batch = 0;
+  int count = 0;
+  int first = 0;
+  int next = 0;
+  int step = 0;
 
   // The sequence that this block combines; none (count 0) where it has one part or another block does it. All lanes of
   // a warp together.
-  __device__ __forceinline__ explicit Slots(const AttuneDecodeParams& params) : count(0) {
+  __device__ __forceinline__ explicit Slots(const AttuneDecodeParams& params) {
     const int first_row = Queries::tile_of(params, static_cast<int>(block_index().z));
     const int index = static_cast<int>(block_index().x);
     if (params.splits > 0) {
@@ -84,84 +82,121 @@ struct Slots {
   __device__ __forceinline__ int at(int i) const { return i == 0 ? first : next + (i - 1) * step; }
 };
 
-extern "C" __global__ void __launch_bounds__(threads) combine(const __grid_constant__ AttuneDecodeParams params) {
+// Where the parts of a row are.
+struct PartialRows {
+  const float* lse;
+  const float* o;  // the lane's first columns, or others where it has none
+  u32 row_floats;
+  u32 slot_rows;
+  u32 own_row;  // of a slot
+
+  __device__ __forceinline__ PartialRows(const AttuneDecodeParams& params, int kv_head, int row, int column)
+      : lse(params.partial_lse),
+        o(params.partial_o + (column < params.head_dim ? column : 0)),
+        row_floats(static_cast<u32>(params.head_dim)) {
+    const int rows = params.seqlen_q * params.gqa_ratio;
+    slot_rows = static_cast<u32>(params.heads_kv * rows);
+    own_row = static_cast<u32>(kv_head * rows + row);
+  }
+
+  __device__ __forceinline__ u32 at(int slot) const { return static_cast<u32>(slot) * slot_rows + own_row; }
+  __device__ __forceinline__ const float* lse_of(int slot) const { return lse + at(slot); }
+  __device__ __forceinline__ const float* o_of(int slot) const { return o + static_cast<u64>(at(slot)) * row_floats; }
+};
+
+// One block a multiprocessor, as registers that ptxas saved for more would cost it the order of the loads.
+extern "C" __global__ void __launch_bounds__(threads, 1) combine(const __grid_constant__ AttuneDecodeParams params) {
   const Slots slots(params);
-  wait_for_kernel_before();
-  if (slots.count == 0) return;
   const int kv_head = static_cast<int>(block_index().y);
   const int row = static_cast<int>(block_index().z);
-#if variant::ragged
-  if (!QueryRow(params, slots.batch, kv_head, row).exists) return;
-#endif
-  const int rows = params.seqlen_q * params.gqa_ratio;
-  const int lane = static_cast<int>(lane_index());
-  const u32 warp = warp_index();
-  const auto partial_row = [&](int part) {
-    return (static_cast<i64>(slots.at(part < slots.count ? part : 0)) * params.heads_kv + kv_head) * rows + row;
+  const QueryRow own(params, slots.batch, kv_head, row);
+  if (slots.count == 0 || !own.exists) return;
+  const int warp = static_cast<int>(warp_index());
+  const int lane_column = static_cast<int>(lane_index()) * 4;
+  const PartialRows rows(params, kv_head, row, lane_column);
+  // The `p`-th of a warp's parts from this one on: again the first where no more exist, rather than branch.
+  const auto slot_of = [&](int part, int p) {
+    return slots.at(part + p * variant::warps < slots.count ? part + p * variant::warps : part);
   };
-
-  // An online softmax over 32 parts at a time, of which each warp adds up its own.
-  float m = minus_infinity();
-  float l = 0.0f;  // this lane's parts
-  Float4 O[lane_chunks] = {};
-  for (int first = 0; first < slots.count; first += warp_size) {
-    Float4 part_O[warp_parts][lane_chunks];
 #pragma unroll
-    for (int p = 0; p < warp_parts; ++p) {
-      const float* from = params.partial_o + partial_row(first + own_part(p)) * params.head_dim;
+  for (int p = 0; p < at_once; ++p) {  // so that addresses are known before the wait
+    prefetch_global(rows.lse_of(slot_of(warp, p)));
+    prefetch_global(rows.o_of(slot_of(warp, p)));
+  }
+  wait_for_kernel_before();
+
+  // An online softmax over the parts of this warp.
+  float m = minus_infinity();
+  float l = 0.0f;
+  Float4 O[lane_chunks] = {};
+  for (int part = warp; part < slots.count; part += at_once * variant::warps) {
+    Float4 part_O[at_once][lane_chunks];
+    float lse[at_once];
+#pragma unroll
+    for (int p = 0; p < at_once; ++p) {
+      lse[p] = load_global_float(rows.lse_of(slot_of(part, p)));
 #pragma unroll
       for (int c = 0; c < lane_chunks; ++c) {
-        const int column = (c * warp_size + lane) * 4;
-        part_O[p][c] = load_global_floats(from + (column < params.head_dim ? column : 0));
+        const bool exists = c == 0 || lane_column + c * warp_size * 4 < params.head_dim;
+        part_O[p][c] = load_global_floats(rows.o_of(slot_of(part, p)) + (exists ? c * warp_size * 4 : 0));
       }
     }
-    const bool exists = first + lane < slots.count;
-    const float lse = exists ? load_global_float(params.partial_lse + partial_row(first + lane)) : minus_infinity();
+#pragma unroll
+    for (int p = 1; p < at_once; ++p) {
+      if (part + p * variant::warps >= slots.count) lse[p] = minus_infinity();
+    }
     const float before = m;
-    m = larger(m, largest_of_lanes(lse));
+#pragma unroll
+    for (int p = 0; p < at_once; ++p) m = larger(m, lse[p]);
     const float shift = m == minus_infinity() ? 0.0f : m;
     const float correction = exp2_approx(before - shift);
-    const float weight = exp2_approx(lse - shift);
-    l = l * correction + weight;
+    l *= correction;
 #pragma unroll
     for (int c = 0; c < lane_chunks; ++c) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) O[c].value[e] *= correction;
+    }
 #pragma unroll
-      for (int p = 0; p < warp_parts; ++p) {
-        const float part_weight = shuffle_from(weight, static_cast<u32>(own_part(p)));
+    for (int p = 0; p < at_once; ++p) {
+      const float weight = exp2_approx(lse[p] - shift);
+      l += weight;
 #pragma unroll
-        for (int e = 0; e < 4; ++e) O[c].value[e] += part_weight * part_O[p][c].value[e];
+      for (int c = 0; c < lane_chunks; ++c) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) O[c].value[e] += weight * part_O[p][c].value[e];
       }
     }
   }
-  l = sum_of_lanes(l);
 
-  const u32 sums = shared_memory();
   constexpr u32 warp_bytes = variant::head_dim * 4;
+  const u32 sums = shared_memory();
+  const u32 statistics = sums + variant::warps * warp_bytes;
 #pragma unroll
   for (int c = 0; c < lane_chunks; ++c) {
-    const u32 column = static_cast<u32>(c * warp_size + lane) * 4;
-    if (column < variant::head_dim) store_shared(sums + warp * warp_bytes + column * 4, O[c]);
+    const u32 column = static_cast<u32>(lane_column + c * warp_size * 4);
+    if (column < variant::head_dim) store_shared(sums + static_cast<u32>(warp) * warp_bytes + column * 4, O[c]);
   }
+  if (lane_index() == 0) store_shared(statistics + static_cast<u32>(warp) * 8, m, l);
   block_barrier();
-  const QueryRow own(params, slots.batch, kv_head, row);
-  const bool empty = l == 0.0f;
-  const float inverse = empty ? 0.0f : reciprocal_approx(l);
-  const int column = static_cast<int>(thread_index()) * 4;
-  if (column < params.head_dim) {
-    Float4 sum = {};
+  const int own_column = static_cast<int>(thread_index()) * 4;
+  if (own_column >= params.head_dim) return;
+  float largest = minus_infinity();
 #pragma unroll
-    for (u32 w = 0; w < variant::warps; ++w) {
-      const Float4 more = load_shared_floats(sums + w * warp_bytes + static_cast<u32>(column) * 4);
+  for (u32 w = 0; w < variant::warps; ++w) largest = larger(largest, load_shared_float(statistics + w * 8));
+  const float shift = largest == minus_infinity() ? 0.0f : largest;
+  float sum_l = 0.0f;
+  Float4 sum = {};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sum.value[e] += more.value[e];
-    }
-    char* to = own.in(params.o) + column * 2;
-    store_global(to, pack<variant::dtype>(sum.value[0] * inverse, sum.value[1] * inverse),
-                 pack<variant::dtype>(sum.value[2] * inverse, sum.value[3] * inverse));
+  for (u32 w = 0; w < variant::warps; ++w) {
+    const float weight = exp2_approx(load_shared_float(statistics + w * 8) - shift);
+    sum_l += load_shared_float(statistics + w * 8 + 4) * weight;
+    const Float4 more = load_shared_floats(sums + w * warp_bytes + static_cast<u32>(own_column) * 4);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum.value[e] += weight * more.value[e];
   }
-  if (thread_index() == 0) {
-    own.store_lse(params, empty ? minus_infinity() : m + log2_approx(l));
-  }
+  const bool empty = sum_l == 0.0f;
+  const float inverse = empty ? 0.0f : reciprocal_approx(sum_l);
+  store_global(own.in(params.o) + own_column * 2, pack<variant::dtype>(sum.value[0] * inverse, sum.value[1] * inverse),
+               pack<variant::dtype>(sum.value[2] * inverse, sum.value[3] * inverse));
+  if (own_column == 0) own.store_lse(params, empty ? minus_infinity() : shift + log2_approx(sum_l));
 }

@@ -35,6 +35,7 @@ constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
 constexpr bool cluster = false;
+constexpr bool interleave = false;
 }  // namespace variant
 
 #if variant::ragged
@@ -83,7 +84,7 @@ using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Position = Cursor<variant::B_c>;
+using Position = Cursor<variant::B_c, variant::interleave>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 #if variant::cluster
 using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were
@@ -297,8 +298,8 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
     merge.merge(softmax, O, params.scale_log2, tile_rows,
                 [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
   }
-  parts.merge(tile_rows, [&](int row, int column, const Float4& o, float lse) {
-    if (column < params.head_dim) store(params, position.batch, kv_head, first_row + row, column, o, lse);
+  parts.merge(tile_rows, params.head_dim, [&](int row, int column, const Float4& o, float lse) {
+    store(params, position.batch, kv_head, first_row + row, column, o, lse);
   });
 #else
     store(params, merge, batch, whole, slot, kv_head, first_row, softmax, O);

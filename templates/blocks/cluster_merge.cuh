@@ -31,16 +31,18 @@ struct ClusterMerge {
     }
   }
 
-  // Calls write(row, column, O, lse) for each four columns of the first `count` rows, in one block or another. All
-  // threads of the cluster together, each once behind what it leaves; no block ends before the others have read it.
+  // Calls write(row, column, O, lse) for each four of the first `head_dim` columns of the first `count` rows, in one
+  // block or another. All threads of the cluster together, each once behind what it leaves; no block ends before what
+  // the others have read there was used.
   template <class Write>
-  __device__ __forceinline__ void merge(int count, const Write& write) const {
+  __device__ __forceinline__ void merge(int count, int head_dim, const Write& write) const {
     cluster_barrier();
     const u32 blocks = cluster_blocks();
     for (u32 i = (warp_index() * blocks + cluster_block()) * warp_size + lane_index();
          i < static_cast<u32>(count * row_chunks); i += threads * blocks) {
       const int row = static_cast<int>(i / row_chunks);
       const int column = static_cast<int>(i % row_chunks) * 4;
+      if (column >= head_dim) continue;
       Float4 part_O[most_blocks];
       float part_lse[most_blocks];
       float largest = minus_infinity();
@@ -67,7 +69,7 @@ struct ClusterMerge {
       for (int e = 0; e < 4; ++e) sum.value[e] *= inverse_l;
       write(row, column, sum, empty ? minus_infinity() : shift + log2_approx(l));
     }
-    cluster_barrier();
+    cluster_end();
   }
 
  private:

@@ -127,8 +127,8 @@ struct Stream {
   }
 };
 
-// Walks a part of the stream, block by block.
-template <int B_c>
+// Walks a part of the stream, block by block; with `interleave` each of a sequence's splits has its blocks in turn.
+template <int B_c, bool interleave>
 struct Cursor {
   int batch;
   Visible visible;
@@ -151,8 +151,8 @@ struct Cursor {
       const Cut cut(stretch.blocks, params.splits);
       const int begin = cut.begin(part);
       left = cut.begin(part + 1) - begin;
-      block = stretch.first_block + begin;
-      end = block + left;
+      block = stretch.first_block + (interleave ? part : begin);
+      end = interleave ? stretch.first_block + stretch.blocks : block + left;
       whole = params.splits == 1;
       slot = batch * params.splits + part;
     } else {
@@ -174,7 +174,7 @@ struct Cursor {
 
   // Goes to the next block; whether it is of the same sequence.
   __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    ++block;
+    block += interleave && params.splits > 0 ? params.splits : 1;
     --left;
     if (block < end) return true;
     while (left > 0) {

@@ -18,10 +18,15 @@ __device__ __forceinline__ u32 cluster_blocks() {
 }
 
 // For all threads of all blocks of the cluster. What any of them wrote to its block's shared memory before, all may
-// read behind it. A block's shared memory goes with the block: none may end before others have read it for the last
-// time, so that one more barrier follows the last read.
+// read behind it, for which each waits until the whole GPU sees what it wrote.
 __device__ __forceinline__ void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same for threads that have written nothing for others since the barrier before. A block's shared memory goes with
+// the block: none may end before others have used what they read there for the last time, so that this follows it.
+__device__ __forceinline__ void cluster_end() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 // What stands at that address of the own shared memory in that of the cluster's block of this number; `address` 16-byte

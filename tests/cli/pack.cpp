@@ -43,7 +43,7 @@ TEST_CASE("pack with NVRTC makes a cubin for each kernel and architecture, and l
   CHECK(contains(packed.out, "compiled by NVRTC "));
   const ToolResult listed = attune_tool({"list", "--bundle", bundle});
   CHECK(listed.exit_code == 0);
-  CHECK(contains(listed.out, "combine_bf16_d128_w4"));
+  CHECK(contains(listed.out, "combine_bf16_d128_w8"));
   const json list = json::parse(attune_tool({"list", "--bundle", bundle, "--json"}).out);
   REQUIRE(list["kernels"].size() == 4);
   CHECK(list["kernels"][0]["archs"] == json{"sm_80"});

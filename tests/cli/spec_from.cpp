@@ -147,7 +147,7 @@ TEST_CASE("for serving there are ragged batches, pages and merges too") {
   CHECK(kernels_with(json, "_paged_causal_ragged") == 1);
   CHECK(kernels_with(json, "decode_sm80") == 6);
   CHECK(kernels_with(json, "decode_sm80_bf16_d128_r32_c64_w4_s3_ragged") == 1);
-  CHECK(kernels_with(json, "combine_bf16_d128_w4_ragged") == 1);
+  CHECK(kernels_with(json, "combine_bf16_d128_w8_ragged") == 1);
   CHECK(kernels_with(json, "merge_states") == 1);
 }
 

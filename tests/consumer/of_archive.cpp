@@ -11,7 +11,7 @@ int main() {
   std::ifstream self("/proc/self/exe", std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(self), {}};
   // A row of the bundle's manifest, put together here so that the program's own text is not found.
-  const std::string row = std::string("{\"name\":\"combine_") + "bf16_d128_w4\"";
+  const std::string row = std::string("{\"name\":\"combine_") + "bf16_d128_w8\"";
   const bool found = bytes.find(row) != std::string::npos;
   if (found != archive_has_kernels()) {
     std::cerr << "the kernels of the archive are " << (found ? "" : "not ") << "in this program\n";

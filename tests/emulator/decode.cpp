@@ -159,6 +159,7 @@ TEST_CASE("the parts of a sequence as a cluster agree with the reference on rand
     CAPTURE(one.text());
     Variant variant = kernels.variant_for(one.problem);
     variant.cluster = 1;
+    variant.interleave = static_cast<int>(i / 3 % 2);
     if (!check(variant).empty()) continue;  // more rows than keys to lie where those were
     const DecodePlan planned = plan(variant, one.problem, emulator::device());
     CAPTURE(planned.splits);
@@ -172,6 +173,25 @@ TEST_CASE("the parts of a sequence as a cluster agree with the reference on rand
     image.check(memory.output(image), args.softmax_scale);
   }
   CHECK(std::ranges::min(clusters) > 10);
+}
+
+TEST_CASE("splits that have a sequence's keys in turn agree with the reference on random problems") {
+  Kernels kernels;
+  Random random(13);
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    DecodeCase one = std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 900);
+    one.problem.splits = 2 + static_cast<int>(random.below(4));
+    CAPTURE(one.text());
+    Variant variant = kernels.variant_for(one.problem);
+    variant.interleave = 1;
+    const DecodeImage image(one, i + 1);
+    HostMemory memory(image);
+    const attune_decode_args args = memory.args(image);
+    const DecodePlan planned = plan(variant, one.problem, emulator::device());
+    const std::string fault = run(kernels, one.problem, args, planned, i + 1);
+    REQUIRE_MESSAGE(fault.empty(), fault);
+    image.check(memory.output(image), args.softmax_scale);
+  }
 }
 
 TEST_CASE("decode with new keys, rotations and softcaps agrees with the reference on random problems") {

@@ -50,6 +50,8 @@ std::vector<Variant> sm80_variants() {
   add([](Variant& v) { v.rescale = static_cast<int>(Rescale::skip_first); });
   add([](Variant& v) { v.gqa_ratio = 4; });
   add([](Variant& v) { v.softcap = 1; });
+  add([](Variant& v) { v.interleave = 1; });
+  add([](Variant& v) { v.interleave = v.paged = 1, v.B_c = 128, v.warps = 8; });
   add([](Variant& v) { v.ragged = 1; });
   add([](Variant& v) { v.paged = 1; });
   add([](Variant& v) { v.paged = v.ragged = 1, v.async_copy = v.eager_load = 0, v.B_c = 48; });

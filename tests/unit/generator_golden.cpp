@@ -120,7 +120,9 @@ TEST_CASE("the schema allows each template its own keys, and says where defaults
   CHECK(definitions["B_c"]["description"].get<std::string>().ends_with(
       "default 64 in prefill_sm80, 128 in prefill_sm90, 64 in decode_sm80"));
   CHECK(definitions["warps"]["description"].get<std::string>().ends_with(
-      "; prefill_sm80, decode_sm80, combine, store_kv, merge_states, check_tables only"));
+      "; prefill_sm80, decode_sm80, combine, store_kv, merge_states, check_tables only; default 4 in prefill_sm80, 4 "
+      "in "
+      "decode_sm80, 8 in combine, 4 in store_kv, 4 in merge_states, 4 in check_tables"));
   CHECK(definitions["rescale_bound"]["default"] == 0);
   CHECK(definitions["head_dim"]["default"] == 128);
 }

@@ -129,7 +129,7 @@ TEST_CASE("a ragged batch is served by kernels for it alone, and they serve no o
   CHECK_FALSE(choose(shipped(Operation::combine), ragged.merge(), h200));
   const Variant own = variant_to_generate(ragged, h200);
   CHECK(own.name() == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16_ragged");
-  CHECK(variant_to_generate(ragged.merge(), h200).name() == "combine_bf16_d128_w4_ragged");
+  CHECK(variant_to_generate(ragged.merge(), h200).name() == "combine_bf16_d128_w8_ragged");
   CHECK(refusals(own, ragged, h200).empty());
   CHECK(refusals(own, typical, h200).size() == 1);
   CHECK(ragged.key() != typical.key());
@@ -166,7 +166,7 @@ TEST_CASE("no operation is served by another's kernels") {
   CHECK_FALSE(choose(shipped(Operation::prefill), typical, h200));
   CHECK_FALSE(choose(shipped(Operation::combine), typical, h200));
   CHECK_FALSE(choose(shipped(Operation::decode), typical.merge(), h200));
-  CHECK(choose(shipped(Operation::combine), typical.merge(), h200)->name() == "combine_bf16_d128_w4");
+  CHECK(choose(shipped(Operation::combine), typical.merge(), h200)->name() == "combine_bf16_d128_w8");
   Device old = h200;
   old.capability = 75;
   CHECK_FALSE(choose(shipped(Operation::decode), typical, old));

@@ -65,6 +65,7 @@ inline long long load_global_long(const long long* pointer, int line) {
 }
 inline float load_global_float(const float* pointer, int line) { return load_global_as<float>(pointer, line); }
 inline unsigned load_global_word(const void* pointer, int line) { return load_global_as<unsigned>(pointer, line); }
+inline void prefetch_global(const void* /*pointer*/) {}  // changes nothing that a kernel can see
 inline void store_global(void* pointer, unsigned first, unsigned second, int line) {
   const unsigned words[2] = {first, second};
   machine().store_global(pointer, words, sizeof(words), line);
@@ -90,6 +91,7 @@ inline void store_shared(unsigned address, const Float4& f, int line) {
 inline unsigned cluster_block() { return machine().cluster_block(); }
 inline unsigned cluster_blocks() { return machine().cluster_blocks(); }
 inline void cluster_barrier(int line) { machine().cluster_barrier(line); }
+inline void cluster_end(int line) { machine().cluster_barrier(line); }
 template <class T>
 T load_cluster_as(unsigned address, unsigned block, int line) {
   T value;

@@ -61,6 +61,7 @@ inline int load_global_int(const int* pointer, int line = __builtin_LINE());
 inline long long load_global_long(const long long* pointer, int line = __builtin_LINE());
 inline float load_global_float(const float* pointer, int line = __builtin_LINE());
 inline unsigned load_global_word(const void* pointer, int line = __builtin_LINE());
+inline void prefetch_global(const void* pointer);
 inline void store_global(void* pointer, unsigned first, unsigned second, int line = __builtin_LINE());
 inline unsigned load_shared_word(unsigned address, int line = __builtin_LINE());
 inline float load_shared_float(unsigned address, int line = __builtin_LINE());
@@ -80,6 +81,7 @@ inline void store_shared(unsigned address, const Float4& f, int line = __builtin
 inline unsigned cluster_block();
 inline unsigned cluster_blocks();
 inline void cluster_barrier(int line = __builtin_LINE());
+inline void cluster_end(int line = __builtin_LINE());
 inline Float4 load_cluster_floats(unsigned address, unsigned block, int line = __builtin_LINE());
 inline float load_cluster_float(unsigned address, unsigned block, int line = __builtin_LINE());
 

@@ -118,10 +118,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine(const __grid_co
   const auto slot_of = [&](int part, int p) {
     return slots.at(part + p * variant::warps < slots.count ? part + p * variant::warps : part);
   };
+  const int first_part = warp < slots.count ? warp : 0;
 #pragma unroll
   for (int p = 0; p < at_once; ++p) {  // so that addresses are known before the wait
-    prefetch_global(rows.lse_of(slot_of(warp, p)));
-    prefetch_global(rows.o_of(slot_of(warp, p)));
+    prefetch_global(rows.lse_of(slot_of(first_part, p)));
+    prefetch_global(rows.o_of(slot_of(first_part, p)));
   }
   wait_for_kernel_before();
 

@@ -9,9 +9,9 @@
 // 2^LSE = sum of 2^LSE_i.
 //
 // A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
-// in shared memory. What is read is small and just written, and a multiprocessor has a warp or two: instructions limit,
-// one behind the other. So where a part is gets worked out while the kernel before still runs, a lane asks for all it
-// needs of several parts at once, and each warp weighs its own parts by their own maximum.
+// in shared memory. What is read is small and just written, and each scheduler has a warp or two: the latency of
+// instructions limits, one behind the other. So addresses are worked out while the kernel before still runs, a lane
+// asks for all it needs of several parts at once, and each warp weighs its own parts by their own maximum.
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
@@ -741,7 +741,7 @@ struct PartialRows {
   __device__ __forceinline__ const float* o_of(int slot) const { return o + static_cast<u64>(at(slot)) * row_floats; }
 };
 
-// One block a multiprocessor, as registers that ptxas saved for more would cost it the order of the loads.
+// At least one block a multiprocessor: else ptxas saves registers for more, by asking for parts one after the other.
 extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(const __grid_constant__ AttuneDecodeParams params) {
   const Slots slots(params);
   const int kv_head = static_cast<int>(block_index().y);

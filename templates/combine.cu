@@ -2,9 +2,9 @@
 // 2^LSE = sum of 2^LSE_i.
 //
 // A block combines one row. Each warp takes every `warps`-th part, a lane some columns of it; then the warps' sums meet
-// in shared memory. What is read is small and just written, and a multiprocessor has a warp or two: instructions limit,
-// one behind the other. So where a part is gets worked out while the kernel before still runs, a lane asks for all it
-// needs of several parts at once, and each warp weighs its own parts by their own maximum.
+// in shared memory. What is read is small and just written, and each scheduler has a warp or two: the latency of
+// instructions limits, one behind the other. So addresses are worked out while the kernel before still runs, a lane
+// asks for all it needs of several parts at once, and each warp weighs its own parts by their own maximum.
 #include "decode_params.h"
 #include "types.h"
 
@@ -104,7 +104,7 @@ struct PartialRows {
   __device__ __forceinline__ const float* o_of(int slot) const { return o + static_cast<u64>(at(slot)) * row_floats; }
 };
 
-// One block a multiprocessor, as registers that ptxas saved for more would cost it the order of the loads.
+// At least one block a multiprocessor: else ptxas saves registers for more, by asking for parts one after the other.
 extern "C" __global__ void __launch_bounds__(threads, 1) combine(const __grid_constant__ AttuneDecodeParams params) {
   const Slots slots(params);
   const int kv_head = static_cast<int>(block_index().y);

@@ -155,6 +155,7 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
 constexpr bool paged = false;         // keys are in pages that a block table names
 constexpr int page_multiple = 1;      // page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup
+constexpr bool cluster = false;       // the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on
 constexpr bool interleave = false;    // equal parts of a sequence have its steps of keys in turn, so that all go through them together
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
@@ -530,7 +531,9 @@ struct QueryRow {
   // Its elements in Q or O.
   __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
     return static_cast<char*>(tensor.data) +
-           (batch * tensor.stride_batch + query * tensor.stride_seq + head * tensor.stride_head) * 2;
+           (static_cast<u32>(batch) * tensor.stride_batch + static_cast<u32>(query) * tensor.stride_seq +
+            static_cast<u32>(head) * tensor.stride_head) *
+               2;
   }
 
   // Writes its LSE, given in base 2, where the caller wants it.
@@ -628,8 +631,9 @@ struct CacheCopy {
   __device__ __forceinline__ CacheCopy(const AttuneDecodeParams& params, int head)
       : policy(cache_policy(params.evict_first != 0)) {
     const u32 column_chunk = lane_index() % Strip::span;
-    k = static_cast<const char*>(params.k.data) + head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
-    v = static_cast<const char*>(params.v.data) + head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
+    const u32 own_head = static_cast<u32>(head);  // a product of 64 bits less where the upper half is known
+    k = static_cast<const char*>(params.k.data) + own_head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
+    v = static_cast<const char*>(params.v.data) + own_head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
     columns_left = params.head_dim - static_cast<int>(column_chunk * chunk);
   }
 
@@ -667,12 +671,12 @@ struct CacheCopy {
   __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int seqlen,
                                        const Strip& strip, const Place& place) const {
     const u32 lane_row = lane_index() / Strip::span;
-    const auto at = [&](i64 page, i64 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
+    const auto at = [&](u32 page, u32 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
     const auto is_page = [&](int page) { return static_cast<u32>(page) < static_cast<u32>(pages); };
     if constexpr (page_sizes == Pages::any) {
       // Two products of 64 bits: for each row once, not in all lanes that copy it. Selected, as a branch is more code.
       const bool exists = is_page(place.of[0].page);
-      const i64 there = at(exists ? static_cast<u32>(place.of[0].page) : 0, static_cast<u32>(place.of[0].token));
+      const i64 there = at(static_cast<u32>(exists ? place.of[0].page : 0), static_cast<u32>(place.of[0].token));
       const i64 own = exists ? there : nowhere;
 #pragma unroll
       for (u32 s = 0; s < steps; ++s) {
@@ -687,7 +691,8 @@ struct CacheCopy {
         const KeyPlace& first = place.of[p];
         const int key = place.first_key + static_cast<int>(p * piece + lane_row);
         const int keys = is_page(first.page) ? seqlen - key : 0;
-        const char* row = matrix + at(keys > 0 ? first.page : 0, first.token + static_cast<int>(lane_row));
+        const char* row =
+            matrix + at(static_cast<u32>(keys > 0 ? first.page : 0), static_cast<u32>(first.token) + lane_row);
 #pragma unroll
         for (u32 r = 0; r < piece; r += rows_at_once) {
           copy_row(strip, lane_row + p * piece + r, row, static_cast<int>(r) < keys);
@@ -1120,7 +1125,8 @@ struct Cut {
   int more;  // and of as many parts one more
 
   __device__ __forceinline__ Cut(int blocks, int parts)
-      : each(parts == 1 ? blocks : blocks / parts), more(blocks - each * parts) {}
+      : each(parts == 1 ? blocks : static_cast<int>(static_cast<u32>(blocks) / static_cast<u32>(parts))),
+        more(blocks - each * parts) {}
 
   __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
 
@@ -1184,13 +1190,14 @@ struct Stream {
 };
 
 // Walks a part of the stream, block by block; with `interleave` each of a sequence's splits has its blocks in turn.
-template <int B_c, bool interleave>
+// `splits_only`: there are no parts of the whole batch.
+template <int B_c, bool interleave, bool splits_only>
 struct Cursor {
   int batch;
   Visible visible;
   int block;   // of the sequence's keys
-  int end;     // where this part leaves the sequence
-  int left;    // blocks of the part from this one on
+  int end;     // where this part leaves the sequence; from there on nothing is left
+  int behind;  // blocks of the part in the sequences that follow
   bool whole;  // the part has the whole sequence
   int slot;    // where partial results go
   int first_row;
@@ -1200,22 +1207,27 @@ struct Cursor {
   // a warp together.
   __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row), cut{} {
     const int part = static_cast<int>(block_index().y);
-    if (params.splits > 0) {
+    if (splits_only || params.splits > 0) {
       batch = static_cast<int>(block_index().z);
       visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
-      const Cut cut(stretch.blocks, params.splits);
-      const int begin = cut.begin(part);
-      left = cut.begin(part + 1) - begin;
-      block = stretch.first_block + (interleave ? part : begin);
-      end = interleave ? stretch.first_block + stretch.blocks : block + left;
+      if constexpr (interleave) {
+        block = stretch.first_block + part;
+        end = stretch.first_block + stretch.blocks;
+      } else {
+        const Cut cut(stretch.blocks, params.splits);
+        block = stretch.first_block + cut.begin(part);
+        end = stretch.first_block + cut.begin(part + 1);
+      }
+      behind = 0;
       whole = params.splits == 1;
       slot = batch * params.splits + part;
     } else {
       const Stream stream(params, first_row, B_c);
       const int place = stream.cut.begin(part);
-      left = stream.cut.begin(part + 1) - place;
-      if (left == 0) return;
+      behind = stream.cut.begin(part + 1) - place;
+      block = end = 0;
+      if (behind == 0) return;
       int begin = place;
       batch = stream.find(params, begin);
       visible = visible_of_warp(params, batch, first_row);
@@ -1226,18 +1238,19 @@ struct Cursor {
     }
   }
 
-  __device__ __forceinline__ bool exists() const { return left > 0; }
+  __device__ __forceinline__ bool exists() const { return block < end; }
 
   // Goes to the next block; whether it is of the same sequence.
   __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    block += interleave && params.splits > 0 ? params.splits : 1;
-    --left;
+    block += interleave && (splits_only || params.splits > 0) ? params.splits : 1;
     if (block < end) return true;
-    while (left > 0) {
-      visible = visible_of_warp(params, ++batch, first_row);
-      if (Stretch(visible, B_c).blocks > 0) {
-        enter(0);
-        break;
+    if constexpr (!splits_only) {
+      while (behind > 0) {
+        visible = visible_of_warp(params, ++batch, first_row);
+        if (Stretch(visible, B_c).blocks > 0) {
+          enter(0);
+          break;
+        }
       }
     }
     return false;
@@ -1249,8 +1262,10 @@ struct Cursor {
     const Stretch stretch(visible, B_c);
     const int rest = stretch.blocks - begin;
     block = stretch.first_block + begin;
-    end = block + (rest < left ? rest : left);
-    whole = begin == 0 && rest <= left;
+    whole = begin == 0 && rest <= behind;
+    const int here = rest < behind ? rest : behind;
+    end = block + here;
+    behind -= here;
     // One sequence at most began before this part, and one at most goes on behind it.
     slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
   }
@@ -1312,7 +1327,7 @@ using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Position = Cursor<variant::B_c, variant::interleave>;
+using Position = Cursor<variant::B_c, variant::interleave, variant::cluster>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.

@@ -84,7 +84,7 @@ using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Position = Cursor<variant::B_c, variant::interleave>;
+using Position = Cursor<variant::B_c, variant::interleave, variant::cluster>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 #if variant::cluster
 using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were

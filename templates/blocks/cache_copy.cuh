@@ -44,8 +44,9 @@ struct CacheCopy {
   __device__ __forceinline__ CacheCopy(const AttuneDecodeParams& params, int head)
       : policy(cache_policy(params.evict_first != 0)) {
     const u32 column_chunk = lane_index() % Strip::span;
-    k = static_cast<const char*>(params.k.data) + head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
-    v = static_cast<const char*>(params.v.data) + head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
+    const u32 own_head = static_cast<u32>(head);  // a product of 64 bits less where the upper half is known
+    k = static_cast<const char*>(params.k.data) + own_head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
+    v = static_cast<const char*>(params.v.data) + own_head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
     columns_left = params.head_dim - static_cast<int>(column_chunk * chunk);
   }
 
@@ -83,12 +84,12 @@ struct CacheCopy {
   __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int seqlen,
                                        const Strip& strip, const Place& place) const {
     const u32 lane_row = lane_index() / Strip::span;
-    const auto at = [&](i64 page, i64 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
+    const auto at = [&](u32 page, u32 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
     const auto is_page = [&](int page) { return static_cast<u32>(page) < static_cast<u32>(pages); };
     if constexpr (page_sizes == Pages::any) {
       // Two products of 64 bits: for each row once, not in all lanes that copy it. Selected, as a branch is more code.
       const bool exists = is_page(place.of[0].page);
-      const i64 there = at(exists ? static_cast<u32>(place.of[0].page) : 0, static_cast<u32>(place.of[0].token));
+      const i64 there = at(static_cast<u32>(exists ? place.of[0].page : 0), static_cast<u32>(place.of[0].token));
       const i64 own = exists ? there : nowhere;
 #pragma unroll
       for (u32 s = 0; s < steps; ++s) {
@@ -103,7 +104,8 @@ struct CacheCopy {
         const KeyPlace& first = place.of[p];
         const int key = place.first_key + static_cast<int>(p * piece + lane_row);
         const int keys = is_page(first.page) ? seqlen - key : 0;
-        const char* row = matrix + at(keys > 0 ? first.page : 0, first.token + static_cast<int>(lane_row));
+        const char* row =
+            matrix + at(static_cast<u32>(keys > 0 ? first.page : 0), static_cast<u32>(first.token) + lane_row);
 #pragma unroll
         for (u32 r = 0; r < piece; r += rows_at_once) {
           copy_row(strip, lane_row + p * piece + r, row, static_cast<int>(r) < keys);

@@ -64,7 +64,8 @@ struct Cut {
   int more;  // and of as many parts one more
 
   __device__ __forceinline__ Cut(int blocks, int parts)
-      : each(parts == 1 ? blocks : blocks / parts), more(blocks - each * parts) {}
+      : each(parts == 1 ? blocks : static_cast<int>(static_cast<u32>(blocks) / static_cast<u32>(parts))),
+        more(blocks - each * parts) {}
 
   __device__ __forceinline__ int begin(int part) const { return part * each + (part < more ? part : more); }
 
@@ -128,13 +129,14 @@ struct Stream {
 };
 
 // Walks a part of the stream, block by block; with `interleave` each of a sequence's splits has its blocks in turn.
-template <int B_c, bool interleave>
+// `splits_only`: there are no parts of the whole batch.
+template <int B_c, bool interleave, bool splits_only>
 struct Cursor {
   int batch;
   Visible visible;
   int block;   // of the sequence's keys
-  int end;     // where this part leaves the sequence
-  int left;    // blocks of the part from this one on
+  int end;     // where this part leaves the sequence; from there on nothing is left
+  int behind;  // blocks of the part in the sequences that follow
   bool whole;  // the part has the whole sequence
   int slot;    // where partial results go
   int first_row;
@@ -144,22 +146,27 @@ struct Cursor {
   // a warp together.
   __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row), cut{} {
     const int part = static_cast<int>(block_index().y);
-    if (params.splits > 0) {
+    if (splits_only || params.splits > 0) {
       batch = static_cast<int>(block_index().z);
       visible = visible_of_warp(params, batch, first_row);
       const Stretch stretch(visible, B_c);
-      const Cut cut(stretch.blocks, params.splits);
-      const int begin = cut.begin(part);
-      left = cut.begin(part + 1) - begin;
-      block = stretch.first_block + (interleave ? part : begin);
-      end = interleave ? stretch.first_block + stretch.blocks : block + left;
+      if constexpr (interleave) {
+        block = stretch.first_block + part;
+        end = stretch.first_block + stretch.blocks;
+      } else {
+        const Cut cut(stretch.blocks, params.splits);
+        block = stretch.first_block + cut.begin(part);
+        end = stretch.first_block + cut.begin(part + 1);
+      }
+      behind = 0;
       whole = params.splits == 1;
       slot = batch * params.splits + part;
     } else {
       const Stream stream(params, first_row, B_c);
       const int place = stream.cut.begin(part);
-      left = stream.cut.begin(part + 1) - place;
-      if (left == 0) return;
+      behind = stream.cut.begin(part + 1) - place;
+      block = end = 0;
+      if (behind == 0) return;
       int begin = place;
       batch = stream.find(params, begin);
       visible = visible_of_warp(params, batch, first_row);
@@ -170,18 +177,19 @@ struct Cursor {
     }
   }
 
-  __device__ __forceinline__ bool exists() const { return left > 0; }
+  __device__ __forceinline__ bool exists() const { return block < end; }
 
   // Goes to the next block; whether it is of the same sequence.
   __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    block += interleave && params.splits > 0 ? params.splits : 1;
-    --left;
+    block += interleave && (splits_only || params.splits > 0) ? params.splits : 1;
     if (block < end) return true;
-    while (left > 0) {
-      visible = visible_of_warp(params, ++batch, first_row);
-      if (Stretch(visible, B_c).blocks > 0) {
-        enter(0);
-        break;
+    if constexpr (!splits_only) {
+      while (behind > 0) {
+        visible = visible_of_warp(params, ++batch, first_row);
+        if (Stretch(visible, B_c).blocks > 0) {
+          enter(0);
+          break;
+        }
       }
     }
     return false;
@@ -193,8 +201,10 @@ struct Cursor {
     const Stretch stretch(visible, B_c);
     const int rest = stretch.blocks - begin;
     block = stretch.first_block + begin;
-    end = block + (rest < left ? rest : left);
-    whole = begin == 0 && rest <= left;
+    whole = begin == 0 && rest <= behind;
+    const int here = rest < behind ? rest : behind;
+    end = block + here;
+    behind -= here;
     // One sequence at most began before this part, and one at most goes on behind it.
     slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
   }

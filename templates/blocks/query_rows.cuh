@@ -31,7 +31,9 @@ struct QueryRow {
   // Its elements in Q or O.
   __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
     return static_cast<char*>(tensor.data) +
-           (batch * tensor.stride_batch + query * tensor.stride_seq + head * tensor.stride_head) * 2;
+           (static_cast<u32>(batch) * tensor.stride_batch + static_cast<u32>(query) * tensor.stride_seq +
+            static_cast<u32>(head) * tensor.stride_head) *
+               2;
   }
 
   // Writes its LSE, given in base 2, where the caller wants it.

@@ -18,9 +18,18 @@ __device__ __forceinline__ u32 cluster_blocks() {
 }
 
 // For all threads of all blocks of the cluster. What any of them wrote to its block's shared memory before, all may
-// read behind it, for which each waits until the whole GPU sees what it wrote.
+// read behind it. Nothing is said of other memory: a barrier with `release` would wait until the whole GPU sees what
+// each wrote there, too (PTX ISA 8.6, "fence", sync_restrict).
 __device__ __forceinline__ void cluster_barrier() {
+#if __CUDACC_VER_MAJOR__ >= 13
+  asm volatile(
+      "fence.release.sync_restrict::shared::cta.cluster;\n"
+      "barrier.cluster.arrive.relaxed.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+#else
   asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
 }
 
 // The same for threads that have written nothing for others since the barrier before. A block's shared memory goes with

@@ -49,6 +49,12 @@ TunedSource tuned_table_for(std::span<const TunedTable> tables, const Device& de
   const TunedGpu gpu = tuned_gpu(device);
   if (const auto same = std::ranges::find(tables, gpu, &TunedTable::gpu); same != tables.end()) return {&*same, ""};
   const auto named = std::ranges::find(tables, gpu.name, [](const TunedTable& table) { return table.gpu.name; });
+  if (named == tables.end()) {
+    const auto alike = std::ranges::find_if(tables, [&](const TunedTable& table) {
+      return table.gpu.capability == gpu.capability && table.gpu.multiprocessors == gpu.multiprocessors;
+    });
+    if (alike != tables.end()) return {&*alike, ""};
+  }
   if (named == tables.end()) return {nullptr, fmt::format("no tuned table for {}", gpu.name)};
   return {nullptr, fmt::format("the tuned table for {} is for one of compute capability {} with {} multiprocessors, "
                                "this one has {} and {}",

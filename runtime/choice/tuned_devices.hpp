@@ -20,7 +20,8 @@ namespace attune {
 /// used is said once through `log`, and is not used.
 std::vector<TunedTable> default_tuned_tables(const ReadyKernels& ready, const LineLog& log = log_to_stderr);
 
-/// The table that was measured on such a GPU, or why there is none.
+/// The table that was measured on such a GPU, or why there is none. A GPU that no table names takes that of one of its
+/// compute capability and number of multiprocessors: what fits one fits the other, and only their memories differ.
 struct TunedSource {
   const TunedTable* table = nullptr;
   std::string reason;  ///< empty where there is a table

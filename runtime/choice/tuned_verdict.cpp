@@ -19,9 +19,10 @@ std::string problem_text(const TunedRow& row) {
 template <class AnyProblem>
 TunedVerdict verdict_on(std::span<const TunedTable> tables, const AnyProblem& problem, const Device& device) {
   const TunedSource source = tuned_table_for(tables, device);
-  if (source.table == nullptr) return {.row = {}, .distance = 0, .applies = false, .reason = source.reason};
+  if (source.table == nullptr) return {.row = {}, .distance = 0, .applies = false, .reason = source.reason, .gpu = {}};
   TunedMatch match = TunedRows(*source.table, device).match(problem);
-  TunedVerdict verdict{.row = {}, .distance = match.distance, .applies = match.applies(), .reason = {}};
+  TunedVerdict verdict{
+      .row = {}, .distance = match.distance, .applies = match.applies(), .reason = {}, .gpu = source.table->gpu.name};
   if (match.row == nullptr) {
     verdict.reason = "the table has no row of this element type, head dimensions, mask and features";
     return verdict;
@@ -44,10 +45,10 @@ std::string TunedVerdict::text() const {
   if (!row) return {};
   const TunedResult& result = row->result;
   constexpr double microsecond = 1e-6;
-  return fmt::format("  tuned by the row {}, {:.1f} away: {} instead of the heuristic's {} ({:.2f} x), {}\n",
+  return fmt::format("  tuned by the row {}, {:.1f} away: {} instead of the heuristic's {} ({:.2f} x), {}, {}\n",
                      problem_text(*row), distance, seconds_text(result.microseconds * microsecond),
                      seconds_text(result.default_microseconds * microsecond),
-                     result.default_microseconds / result.microseconds, result.date);
+                     result.default_microseconds / result.microseconds, gpu, result.date);
 }
 
 template <class AnyProblem>

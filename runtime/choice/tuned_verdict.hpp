@@ -15,6 +15,7 @@ struct TunedVerdict {
   double distance = 0;
   bool applies = false;  ///< nothing stands against the row
   std::string reason;    ///< why its variant does not serve; empty where it does
+  std::string gpu;       ///< that the table was measured on
 
   /// A line of explanation for a person; empty where nobody asked.
   [[nodiscard]] std::string text() const;

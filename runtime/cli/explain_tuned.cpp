@@ -13,6 +13,7 @@ nlohmann::ordered_json tuned_json(const TunedVerdict& tuned) {
   json["microseconds"] = result.microseconds;
   json["default_microseconds"] = result.default_microseconds;
   json["confidence"] = result.confidence;
+  json["gpu"] = tuned.gpu;
   json["date"] = result.date;
   return json;
 }

@@ -9,6 +9,7 @@
 #include "generator/expand.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/error.hpp"
+#include "runtime/plan/decode_plan.hpp"
 
 namespace attune::tune {
 namespace {
@@ -30,6 +31,14 @@ Variant base_variant(int /*family*/, const DecodeProblem& problem, const Device&
 void complete(Variant& variant, int gqa_ratio) {
   variant.arch = 0;
   if (variant.pack_gqa != 0 && variant.gqa_ratio == 0) variant.gqa_ratio = gqa_ratio;
+}
+
+/// The variant without what changes nothing for the problem: of two that run alike, one is raced.
+Variant plainest(const Variant& variant, const Problem& /*problem*/, const Device& /*device*/) { return variant; }
+
+Variant plainest(Variant variant, const DecodeProblem& problem, const Device& device) {
+  if (plan(variant, problem, device).splits <= 1) variant.interleave = 0;  // no sequence has several splits
+  return variant;
 }
 
 template <class OneProblem>
@@ -65,7 +74,8 @@ Candidates candidates(const OneProblem& problem, const Device& device, std::span
       if (!seen.insert(variant).second) continue;
       const std::vector<std::string> reasons = reasons_against(variant, problem, device);
       if (reasons.empty()) {
-        result.variants.push_back(variant);
+        const Variant plain = plainest(variant, problem, device);
+        if (plain == variant || seen.insert(plain).second) result.variants.push_back(plain);
         continue;
       }
       RefusedGroup& group = result.refused[reasons.front().substr(0, reasons.front().find(':'))];

@@ -172,7 +172,8 @@ TEST_CASE("what one thread remembers of a table is never another table's answer"
   }
 }
 
-TEST_CASE("a table is for the GPU of its name, compute capability and number of multiprocessors alone") {
+TEST_CASE(
+    "a table is for the GPU of its name, and for others of its compute capability and number of multiprocessors") {
   const std::vector<TunedTable> tables{table_of()};
   Device device = device_of(h200);
   CHECK(tuned_table_for(tables, device).table == tables.data());
@@ -181,6 +182,17 @@ TEST_CASE("a table is for the GPU of its name, compute capability and number of 
   CHECK(contains(tuned_table_for(tables, device).reason, "with 132 multiprocessors, this one has 9.0 and 60"));
   device.name = "NVIDIA A100";
   CHECK(tuned_table_for(tables, device).reason == "no tuned table for NVIDIA A100");
+  device.name = "NVIDIA H100 80GB HBM3";
+  CHECK(tuned_table_for(tables, device).table == nullptr);
+  device.multiprocessors = 132;
+  CHECK(tuned_table_for(tables, device).table == tables.data());
+  device.capability = 80;
+  CHECK(tuned_table_for(tables, device).reason == "no tuned table for NVIDIA H100 80GB HBM3");
+  TunedTable own = table_of();
+  own.gpu.name = "NVIDIA H100 80GB HBM3";
+  const std::vector<TunedTable> both{table_of(), own};
+  device.capability = 90;
+  CHECK(tuned_table_for(both, device).table == &both[1]);
 }
 
 TEST_CASE("the verdict names the row that decides, or the reason why none does") {
@@ -192,7 +204,7 @@ TEST_CASE("the verdict names the row that decides, or the reason why none does")
   CHECK(built.variant == sm80(128, 64));
   CHECK(built.tuned.text() ==
         "  tuned by the row bf16 d128 b4 hq32 hk8 lq4096 lk4096 causal, 0.0 away: 412 us instead of the "
-        "heuristic's 430 us (1.04 x), 2026-11-22\n");
+        "heuristic's 430 us (1.04 x), NVIDIA H200, 2026-11-22\n");
   CHECK(contains(serve(none, tables, prefill(4, 100), device).tuned.text(), "away, limit 3"));
   CHECK(contains(serve(none, {}, prefill(4, 4096), device).tuned.text(), "no tuned table for NVIDIA H200"));
   Problem other = prefill(4, 4096);

@@ -127,6 +127,20 @@ TEST_CASE("specs of other operations and other GPUs have nothing for a problem")
   CHECK(tune::candidates_for(tuned_problem(decode), device(), specs).variants.size() == 3);
 }
 
+TEST_CASE("interleaved splits are candidates only where a sequence has several") {
+  const std::vector<Spec> specs{parsed("template: decode_sm80\ntune: {B_c: [64, 128], interleave: [true, false]}\n")};
+  const auto interleaved = [&](int batch) {
+    const DecodeProblem problem{
+        .batch = batch, .heads_q = 32, .heads_kv = 8, .max_seqlen_k = 8192, .equal_lengths = true};
+    const tune::Candidates candidates = tune::candidates_for(tuned_problem(problem), device(), specs);
+    CHECK(std::set(candidates.variants.begin(), candidates.variants.end()).size() == candidates.variants.size());
+    CHECK(std::ranges::count(candidates.variants, 0, &Variant::interleave) == 2);
+    return std::ranges::count(candidates.variants, 1, &Variant::interleave);
+  };
+  CHECK(interleaved(1) == 2);
+  CHECK(interleaved(64) == 0);
+}
+
 TEST_CASE("the shipped search specs are sound and hold the shipped choices") {
   std::vector<Spec> specs;
   for (const char* name : {"prefill_sm90", "prefill_sm80", "decode"}) {

@@ -346,7 +346,8 @@ std::string devices_problem(const std::string& text) {
 void add_problem_options(CLI::App& app, Options& options) {
   const std::string group = "Problems";
   app.add_option("--cases", options.cases, suite_help())->check(CLI::IsMember(suite_names()))->group(group);
-  app.add_option("--problems", options.problems, "YAML lists of problems, or what a program recorded in $ATTUNE_RECORD")
+  app.add_option("--problems", options.problems,
+                 "YAML lists of problems, those of a table, or what a program recorded in $ATTUNE_RECORD")
       ->option_text("FILE ...")
       ->group(group);
   app.add_option("--only", options.only, "Leave out problems whose text does not contain this")

@@ -3,19 +3,44 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 
 #include "generator/yaml_tree.hpp"
+#include "runtime/choice/tuned.hpp"
 #include "runtime/files.hpp"
 #include "runtime/record/record.hpp"
 
 namespace attune::cli {
 namespace {
 
-constexpr int most_depth = 4;
+constexpr int most_depth = 5;
+
+/// Of a ragged batch whose sequences are all as long as the longest.
+int most_tokens(int batch, int seqlen) {
+  const std::int64_t tokens = static_cast<std::int64_t>(batch) * seqlen;
+  return static_cast<int>(std::clamp<std::int64_t>(tokens, 0, std::numeric_limits<int>::max()));
+}
+
+bool is_table(const YamlNode& root) {
+  if (root.kind != YamlNode::Kind::mapping) return false;
+  for (std::size_t i = 0; i < root.children.size(); i += 2) {
+    if (root.children[i].text == "rows") return true;
+  }
+  return false;
+}
+
+Result<std::vector<tune::AnyProblem>> problems_of_table(std::string_view text, const std::string& file) {
+  Result<TunedTable> table = parse_tuned(text, file);
+  Result<std::vector<tune::AnyProblem>> result{.value = {}, .problems = std::move(table.problems)};
+  for (const TunedRow& row : table.value.rows) result.value.push_back(row.problem);
+  return result;
+}
 
 /// One mapping of the list.
 class ProblemReader {
@@ -83,16 +108,17 @@ class ProblemReader {
 
   bool flag(const std::string& key) { return word(key, {"false", "true"}, "false") == "true"; }
 
-  int number(const std::string& key, int usual) {
+  int number(const std::string& key, int usual, int least = std::numeric_limits<int>::min()) {
     const YamlNode* value = take(key);
     if (value == nullptr) return usual;
     int result = 0;
     const char* const end = value->text.data() + value->text.size();
     if (const auto [stop, error] = std::from_chars(value->text.data(), end, result);
-        error == std::errc() && stop == end) {
+        error == std::errc() && stop == end && result >= least) {
       return result;
     }
-    report(value->where, fmt::format("'{}' is not a value of {}", value->text, key), "a whole number");
+    report(value->where, fmt::format("'{}' is not a value of {}", value->text, key),
+           least > 0 ? fmt::format("a whole number from {} on", least) : "a whole number");
     return usual;
   }
 
@@ -111,6 +137,11 @@ class ProblemReader {
     problem.window_left = number("window_left", -1);
     problem.window_right = number("window_right", -1);
     problem.softcap = flag("softcap") ? 1.0F : 0.0F;
+    problem.ragged = flag("ragged");
+    if (problem.ragged) {
+      problem.total_q = number("total_q", most_tokens(problem.batch, problem.seqlen_q), 1);
+      problem.total_k = number("total_k", most_tokens(problem.batch, problem.seqlen_k), 1);
+    }
     return problem;
   }
 
@@ -145,6 +176,7 @@ Result<std::vector<tune::AnyProblem>> parse_problems(std::string_view text, cons
   Result<YamlNode> tree = parse_yaml(text, file, most_depth);
   result.problems = std::move(tree.problems);
   if (!result.ok()) return result;
+  if (is_table(tree.value)) return problems_of_table(text, file);
   if (tree.value.kind != YamlNode::Kind::list) {
     result.problems.push_back({tree.value.where, fmt::format("the file is {}", kind_text(tree.value.kind)),
                                "a list of problems as `- {head_dim: 128, seqlen_q: 4096}`"});
@@ -181,7 +213,9 @@ Result<std::vector<tune::AnyProblem>> read_problems(const std::filesystem::path&
   const std::optional<std::string> text = read_file(path, largest_record);
   if (!text) {
     return {.value = {},
-            .problems = {{{path.string(), 0, 0}, "the file cannot be read", "a YAML list of problems, or a record"}}};
+            .problems = {{{path.string(), 0, 0},
+                          "the file cannot be read",
+                          "a YAML list of problems, a table of tuned problems, or a record"}}};
   }
   return is_record(*text) ? recorded_problems(*text, path.string()) : parse_problems(*text, path.string());
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/choice/tuned.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/tune_bench.hpp"
 #include "runtime/cli/tune_problems.hpp"
@@ -188,17 +189,32 @@ TEST_CASE("a list of problems takes the command line's names and defaults") {
   const auto read = cli::parse_problems(
       "- {head_dim: 64, heads_q: 32, heads_kv: 8, seqlen_q: 4096, causal: true}\n"
       "- {operation: decode, dtype: fp16, batch: 8, heads_q: 32, heads_kv: 8, seqlen_k: 4096, page_size: 16}\n"
-      "- {}\n",
+      "- {}\n"
+      "- {batch: 4, seqlen_q: 500, seqlen_k: 600, ragged: true, total_q: 1200}\n",
       "p.yaml");
   for (const Diagnostic& problem : read.problems) FAIL_CHECK(problem.text());
-  REQUIRE(read.value.size() == 3);
+  REQUIRE(read.value.size() == 4);
   CHECK(tune::text_of(read.value[0]) == "bf16 d64 b1 hq32 hk8 lq4096 lk4096 causal");
   CHECK(tune::text_of(read.value[1]) == "decode fp16 d128 b8 hq32 hk8 lq1 lk4096 page16");
   CHECK(tune::text_of(read.value[2]) == "bf16 d128 b1 hq16 hk16 lq1024 lk1024");
+  CHECK(tune::text_of(read.value[3]) == "bf16 d128 b4 hq16 hk16 lq500 lk600 ragged tq1200 tk2400");
+}
+
+TEST_CASE("the problems of a table are tuned anew, ragged ones and pages too") {
+  const auto own = read_tuned(source_file("specs/tuned/h200.yaml"));
+  REQUIRE(own.ok());
+  const auto read = cli::read_problems(source_file("specs/tuned/h200.yaml"));
+  REQUIRE(read.ok());
+  REQUIRE(read.value.size() == own.value.rows.size());
+  for (std::size_t i = 0; i < read.value.size(); ++i) CHECK(read.value[i] == own.value.rows[i].problem);
 }
 
 TEST_CASE("what is wrong in a list of problems is reported with its place") {
   CHECK(contains(problems_text("head_dim: 64\n"), "p.yaml:1:1: the file is a mapping"));
+  CHECK(contains(problems_text("rows: 7\n"), "p.yaml:1:"));
+  CHECK(contains(problems_text("- {total_q: 64}\n"), "total_q is no key of a problem of prefill"));
+  CHECK(contains(problems_text("- {ragged: true, total_q: 0}\n"),
+                 "'0' is not a value of total_q; a whole number from 1"));
   CHECK(contains(problems_text("- 7\n"), "p.yaml:1:3: a problem is"));
   CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:1:14: head_dmi is no key"));
   CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:2:14: 'many' is not a value"));

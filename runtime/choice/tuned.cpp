@@ -20,9 +20,6 @@ namespace {
 
 constexpr int rotary_dim_step = 16;
 
-/// A product that stays inside what lengths may be.
-int bounded(long long a, long long b) { return static_cast<int>(std::min<long long>(most_rows, a * b)); }
-
 int pages_for(int seqlen_k, int page_size) { return std::max(1, (seqlen_k + page_size - 1) / page_size); }
 
 /// What the rows of one operation are sorted by: first what a kernel must have, then sizes from the model's to the
@@ -115,8 +112,8 @@ TunedProblem read_prefill(JsonFields& fields) {
   problem.causal = fields.flag("causal");
   problem.window_right = fields.integer("window_right", 0, most_rows - 1, -1);
   problem.ragged = fields.flag("ragged");
-  problem.total_q = fields.integer("total_q", 1, most_rows, bounded(problem.batch, problem.seqlen_q));
-  problem.total_k = fields.integer("total_k", 1, most_rows, bounded(problem.batch, problem.seqlen_k));
+  problem.total_q = fields.integer("total_q", 1, most_rows, longest_total(problem.batch, problem.seqlen_q));
+  problem.total_k = fields.integer("total_k", 1, most_rows, longest_total(problem.batch, problem.seqlen_k));
   problem.paged = problem.page_size > 0;
   return tuned_problem(problem);
 }
@@ -131,7 +128,7 @@ TunedProblem read_decode(JsonFields& fields) {
   problem.rotary = static_cast<Rotary>(fields.value_of(*find_field("rotary"), 0));
   problem.seqlen_new = problem.rotates() ? 1 : 0;
   problem.ragged = fields.flag("ragged");
-  problem.total_q = fields.integer("total_q", 1, most_rows, bounded(problem.batch, problem.seqlen_q));
+  problem.total_q = fields.integer("total_q", 1, most_rows, longest_total(problem.batch, problem.seqlen_q));
   problem.total_k = fields.integer("total_k", 1, most_rows, 0);
   problem.packed_keys = problem.total_k > 0;
   return tuned_problem(problem);
@@ -170,7 +167,7 @@ Problem tuned_problem(const Problem& problem) {
   if (!has_totals || problem.paged) result.total_k = 0;
   result.page_size = problem.paged ? problem.page_size : 0;
   result.table_width = problem.paged ? pages_for(problem.seqlen_k, problem.page_size) : 0;
-  result.pages = problem.paged ? bounded(problem.batch, result.table_width) : 0;
+  result.pages = problem.paged ? longest_total(problem.batch, result.table_width) : 0;
   result.mappable_strides = true;
   return result;
 }
@@ -179,7 +176,7 @@ DecodeProblem tuned_problem(const DecodeProblem& problem) {
   DecodeProblem result = problem;
   result.page_size = problem.paged() ? problem.page_size : std::max(1, problem.max_seqlen_k);
   result.table_width = problem.paged() ? std::max(2, pages_for(problem.max_seqlen_k, problem.page_size)) : 1;
-  result.pages = bounded(problem.batch, result.table_width);
+  result.pages = longest_total(problem.batch, result.table_width);
   result.window_left = problem.window_left < problem.max_seqlen_k - 1 ? problem.window_left : -1;
   result.window_right = -1;
   result.softcap = problem.softcap > 0 ? 1 : 0;
@@ -206,6 +203,10 @@ void TunedTable::put(TunedRow row) {
 const TunedRow* TunedTable::find(const TunedProblem& problem) const {
   const auto place = std::ranges::lower_bound(rows, problem, comes_before, &TunedRow::problem);
   return place != rows.end() && place->problem == problem ? &*place : nullptr;
+}
+
+int longest_total(int batch, int seqlen) {
+  return static_cast<int>(std::clamp<long long>(static_cast<long long>(batch) * seqlen, 0, most_rows));
 }
 
 TunedGpu tuned_gpu(const Device& device) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
@@ -20,12 +19,6 @@ namespace attune::cli {
 namespace {
 
 constexpr int most_depth = 5;
-
-/// Of a ragged batch whose sequences are all as long as the longest.
-int most_tokens(int batch, int seqlen) {
-  const std::int64_t tokens = static_cast<std::int64_t>(batch) * seqlen;
-  return static_cast<int>(std::clamp<std::int64_t>(tokens, 0, std::numeric_limits<int>::max()));
-}
 
 bool is_table(const YamlNode& root) {
   if (root.kind != YamlNode::Kind::mapping) return false;
@@ -139,8 +132,8 @@ class ProblemReader {
     problem.softcap = flag("softcap") ? 1.0F : 0.0F;
     problem.ragged = flag("ragged");
     if (problem.ragged) {
-      problem.total_q = number("total_q", most_tokens(problem.batch, problem.seqlen_q), 1);
-      problem.total_k = number("total_k", most_tokens(problem.batch, problem.seqlen_k), 1);
+      problem.total_q = number("total_q", longest_total(problem.batch, problem.seqlen_q), 1);
+      problem.total_k = number("total_k", longest_total(problem.batch, problem.seqlen_k), 1);
     }
     return problem;
   }

@@ -175,33 +175,42 @@ __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 // --- ptx/wgmma_shapes.cuh --------------------------------------------------------------------------------------------
-// The products of the variant, S and O: D = A * B or D += A * B. D is 64 x n floats; for each eight columns a lane has
-// two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter of the lane). A,
-// 64 x 16, is in registers as mma.sync's fragments or, as B, 16 x n, in shared memory at a descriptor, where the inner
-// dimension is contiguous ("K-major"), of a transposed B the other. Until wgmma_wait both are read, and D is written.
+// The products of the variant, S and O, all steps in one statement: D = A * B or D += A * B, D 64 x n floats. For each
+// eight columns a lane has two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a
+// quarter of the lane). A, 64 x 16 a step, is in registers as mma.sync's fragments ("RS") or, as B, 16 x n, in shared
+// memory at a descriptor ("SS") to which steps add A_step and B_step: there the inner dimension is contiguous ("K-
+// major"), of a transposed B the other. Until wgmma_wait A and B are read, and D is written.
 #define ATTUNE_TILE(i) "+f"(D[i][0]), "+f"(D[i][1]), "+f"(D[i][2]), "+f"(D[i][3])
-#define ATTUNE_TILES(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1), ATTUNE_TILE(i + 2), ATTUNE_TILE(i + 3)
-
-template <Dtype dtype, bool B_transposed>
+#define ATTUNE_TILE4(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1), ATTUNE_TILE(i + 2), ATTUNE_TILE(i + 3)
+#define ATTUNE_RS(k) "r"(A[k][0]), "r"(A[k][1]), "r"(A[k][2]), "r"(A[k][3]), "n"(B_step(k))
+#define ATTUNE_RS4(k) ATTUNE_RS(k), ATTUNE_RS(k + 1), ATTUNE_RS(k + 2), ATTUNE_RS(k + 3)
+#define ATTUNE_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
+#define ATTUNE_SS(k) "n"(A_step(first_step + k)), "n"(B_step(first_step + k))
+#define ATTUNE_SS4(k) ATTUNE_SS(k), ATTUNE_SS(k + 1), ATTUNE_SS(k + 2), ATTUNE_SS(k + 3)
+#define ATTUNE_SS_128(add, a, b) "add.s64 a, %67, %" #a ";\nadd.s64 b, %66, %" #b ";\n" \
+  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" ATTUNE_TEN() ATTUNE_TEN(1) ATTUNE_TEN(2) ATTUNE_TEN(3) \
+  ATTUNE_TEN(4) ATTUNE_TEN(5) "%60,%61,%62,%63}," "a,b," #add ",1,1,0,%65;\n"
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps>
 __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,"
-      "%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,"
-      "%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
-      "%62,%63},%64,%65,p,1,1,0,%67;\n}"
-      : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
-      : "l"(A), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
+  static_assert(steps == 8);
+  asm volatile("{\n.reg .pred p, q;\n.reg .b64 a, b;\nsetp.ne.b32 p, %64, 0;\nsetp.eq.b32 q, 0, 0;\n"
+      ATTUNE_SS_128(p,68,69) ATTUNE_SS_128(q,70,71) ATTUNE_SS_128(q,72,73) ATTUNE_SS_128(q,74,75) ATTUNE_SS_128(q,76,77)
+      ATTUNE_SS_128(q,78,79) ATTUNE_SS_128(q,80,81) ATTUNE_SS_128(q,82,83) "}"
+      : ATTUNE_TILE4(0), ATTUNE_TILE4(4), ATTUNE_TILE4(8), ATTUNE_TILE4(12)
+      : "r"(+accumulate), "n"(+B_transposed), "l"(B), "l"(A), ATTUNE_SS4(0), ATTUNE_SS4(4));
 }
 
-template <Dtype dtype, bool B_transposed>
-__device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[4], u64 B, bool accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,"
-      "%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,"
-      "%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
-      "%62,%63},{%64,%65,%66,%67},%68,p,1,1,%70;\n}"
-      : ATTUNE_TILES(0), ATTUNE_TILES(4), ATTUNE_TILES(8), ATTUNE_TILES(12)
-      : "r"(A[0]), "r"(A[1]), "r"(A[2]), "r"(A[3]), "l"(B), "r"(int{accumulate}), "n"(int{B_transposed}));
+#define ATTUNE_RS_128(add, a0, a1, a2, a3, b) "add.s64 b, %66, %" #b ";\n" \
+  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" ATTUNE_TEN() ATTUNE_TEN(1) ATTUNE_TEN(2) ATTUNE_TEN(3) \
+  ATTUNE_TEN(4) ATTUNE_TEN(5) "%60,%61,%62,%63}," "{%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "},b," #add ",1,1,%65;\n"
+template <Dtype dtype, bool B_transposed, auto B_step>
+__device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[8][4], u64 B, bool accumulate) {
+  asm volatile("{\n.reg .pred p, q;\n.reg .b64 b;\nsetp.ne.b32 p, %64, 0;\nsetp.eq.b32 q, 0, 0;\n"
+      ATTUNE_RS_128(p,67,68,69,70,71) ATTUNE_RS_128(q,72,73,74,75,76) ATTUNE_RS_128(q,77,78,79,80,81)
+      ATTUNE_RS_128(q,82,83,84,85,86) ATTUNE_RS_128(q,87,88,89,90,91) ATTUNE_RS_128(q,92,93,94,95,96)
+      ATTUNE_RS_128(q,97,98,99,100,101) ATTUNE_RS_128(q,102,103,104,105,106) "}"
+      : ATTUNE_TILE4(0), ATTUNE_TILE4(4), ATTUNE_TILE4(8), ATTUNE_TILE4(12)
+      : "r"(+accumulate), "n"(+B_transposed), "l"(B), ATTUNE_RS4(0), ATTUNE_RS4(4));
 }
 // --- ptx/wgmma.cuh ---------------------------------------------------------------------------------------------------
 // Products of a warpgroup, under way while it goes on (PTX ISA, "wgmma"), and what becomes of them ("stmatrix"). All
@@ -245,15 +254,13 @@ __device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]
 // fresh barrier is in phase 0, so that waiting for parity 1 returns at once.
 [[maybe_unused]] constexpr u32 mbarrier_bytes = 8;
 
-// One thread; `address` 8-byte aligned. The others know it behind mbarrier_init_fence() and a block barrier.
+// One thread; `address` 8-byte aligned. The others know it behind mbarrier_fence() and a block barrier.
 __device__ __forceinline__ void mbarrier_init(u32 address, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // Shows the barriers that this thread initialised to the copy engine.
-__device__ __forceinline__ void mbarrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
+__device__ __forceinline__ void mbarrier_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 // What this thread did before is seen by who waits for the phase, which needs so many more `bytes` of bulk copies, too.
 __device__ __forceinline__ void mbarrier_arrive(u32 address) {
@@ -317,16 +324,15 @@ struct LazySoftmax {
     }
   }
 
-  // After the last block: 1 / l (0 for a row that saw no key) and the natural-log LSE of each row.
+  // After the last block: 1 / l and the natural-log LSE of each row; 0 and -inf of one that saw no key.
   __device__ __forceinline__ void finish(float (&inverse)[2], float (&lse)[2]) const {
-    constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float sum = l[h] + shuffle_xor(l[h], 1);
       sum += shuffle_xor(sum, 2);
-      const bool empty = sum == 0.0f;
-      inverse[h] = empty ? 0.0f : 1.0f / sum;
-      lse[h] = empty ? minus_infinity() : (m[h] + log2_approx(sum)) * ln_2;
+      const float log2_sum = log2_approx(sum);
+      inverse[h] = sum == 0.0f ? 0.0f : exp2_approx(-log2_sum);
+      lse[h] = (m[h] + log2_sum) * 0.693147180559945f;  // ln 2
     }
   }
 
@@ -415,11 +421,10 @@ struct Panels {
   __device__ __forceinline__ u32 chunk(u32 row, u32 eighth) const {
     return base + eighth / 8 * panel_bytes + row * row_bytes + (eighth ^ row) % 8 * 16;
   }
-  // Added to a descriptor: 16 columns further, `step` times...
+  // Added to a descriptor: 16 columns further, or 16 rows, `step` times.
   __device__ __forceinline__ static constexpr u64 columns_right(int step) {
     return (static_cast<u64>(step / 4) * panel_bytes + static_cast<u64>(step % 4) * 32) / 16;
   }
-  // ... or 16 rows.
   __device__ __forceinline__ static constexpr u64 rows_down(int step) { return static_cast<u64>(step) * row_bytes; }
 };
 
@@ -427,8 +432,8 @@ struct Panels {
 template <int columns>
 struct OutputStage {
   static constexpr int panels = (columns + 63) / 64;
-  static constexpr int panels_at_once = panels % 2 == 0 ? 2 : 1;
-  using Pass = Panels<64, panels_at_once * 64>;
+  static constexpr int at_once = panels % 2 == 0 ? 2 : 1;
+  using Pass = Panels<64, at_once * 64>;
   static constexpr u32 bytes = Pass::bytes;
 
   u32 base;     // shared address, 1024-byte aligned
@@ -438,28 +443,25 @@ struct OutputStage {
   template <Dtype dtype>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
                                         const AttuneTensorMap& map, int y, int z, int w) const {
-    const u32 lane = lane_index();
-    const u32 own_row = warp_index() % 4 * 16 + lane % 16;
+    const u32 corner = Pass{base}.chunk(warp_index() % 4 * 16 + lane_index() % 16, lane_index() / 16);
 #pragma unroll
-    for (int first = 0; first < panels; first += panels_at_once) {
+    for (int first = 0; first < panels; first += at_once) {
       finish();
       named_barrier_wait(barrier, warpgroup_size);
 #pragma unroll
-      for (int c = 0; c < panels_at_once * 8 && first * 8 + c < columns / 8; c += 2) {
+      for (int c = 0; c < at_once * 8 && first * 8 + c < columns / 8; c += 2) {
         u32 word[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float(&tile)[4] = O[first * 8 + c + i / 2];
           word[i] = pack<dtype>(tile[i % 2 * 2] * factor[i % 2], tile[i % 2 * 2 + 1] * factor[i % 2]);
         }
-        store_matrices(Pass{base}.chunk(own_row, static_cast<u32>(c) + lane / 16), word);
+        store_matrices((corner ^ static_cast<u32>(c % 8 * 16)) + static_cast<u32>(c / 8) * Pass::panel_bytes, word);
       }
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);
       if (thread_index() % warpgroup_size == 0) {
-        for (int p = 0; p < panels_at_once; ++p) {
-          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
-        }
+        for (int p = 0; p < at_once; ++p) store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
         commit_boxes();
       }
     }
@@ -658,10 +660,7 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
     if (n > 0) largest = larger(larger(largest, S[n][2]), S[n][3]);
   }
 #pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    sum[0][0] += S[n][0];
-    sum[0][1] += S[n][1];
-  }
+  for (int i = 0; i < columns * 2; ++i) sum[0][i % 2] += S[i / 2][i % 2];
   softmax.follow(1, largest, scale_log2);
   shift = softmax.shift(1);
   settle(S);
@@ -753,11 +752,7 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 template <int steps>
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[steps][4], VTile v, bool add) {
   wgmma_fence();
-  const u64 B = v.descriptor(0);
-#pragma unroll
-  for (int k = 0; k < steps; ++k) {
-    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), add || k > 0);
-  }
+  wgmma<variant::dtype, true, VTile::rows_down>(O, P, v.descriptor(0), add);
   wgmma_commit();
 }
 
@@ -798,12 +793,10 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   // S = Q K^T for this warpgroup's rows, under way.
   const auto multiply_QK = [&](float(&S)[variant::B_c / 8][4]) {
     wgmma_fence();
-    const u64 B = shared.k.tile().descriptor(0);
     const u64 A = shared.q.tile().descriptor(static_cast<int>(warpgroup) * rows);
-#pragma unroll
-    for (int d = Q_steps; d < variant::head_dim / 16; ++d) {
-      wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
-    }
+    const u64 B = shared.k.tile().descriptor(0);
+    constexpr int steps = variant::head_dim / 16 - Q_steps;
+    wgmma<variant::dtype, false, KTile::columns_right, QTile::columns_right, Q_steps, steps>(S, A, B, Q_steps > 0);
     wgmma_commit();
   };
   // S of block j is there: its keys have been read, and behind the tile's last block its queries.
@@ -893,7 +886,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90_bf16_d128_
     shared.q.create();
     shared.k.create();
     shared.v.create();
-    mbarrier_init_fence();
+    mbarrier_fence();
     prefetch_map(params.q);
     prefetch_map(params.k);
     prefetch_map(params.v);

@@ -1,6 +1,8 @@
 #include "generator/wgmma.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,27 +14,48 @@ namespace {
 
 constexpr int tile_columns = 8;
 constexpr int tile_registers = 4;  // of a lane
+constexpr int numbers_per_macro = 10;
+constexpr int k_of_a_step = 16;
+constexpr int A_registers = 4;  // of a step
 constexpr std::size_t line_width = 120;
-constexpr int tiles_per_macro = 4;
 
 constexpr std::string_view head =
-    R"(// The products of the variant, S and O: D = A * B or D += A * B. D is 64 x n floats; for each eight columns a lane has
-// two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a quarter of the lane). A,
-// 64 x 16, is in registers as mma.sync's fragments or, as B, 16 x n, in shared memory at a descriptor, where the inner
-// dimension is contiguous ("K-major"), of a transposed B the other. Until wgmma_wait both are read, and D is written.
+    R"(// The products of the variant, S and O, all steps in one statement: D = A * B or D += A * B, D 64 x n floats. For each
+// eight columns a lane has two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a
+// quarter of the lane). A, 64 x 16 a step, is in registers as mma.sync's fragments ("RS") or, as B, 16 x n, in shared
+// memory at a descriptor ("SS") to which steps add A_step and B_step: there the inner dimension is contiguous ("K-
+// major"), of a transposed B the other. Until wgmma_wait A and B are read, and D is written.
 #pragma once
 
 #include "types.h"
 
 #define ATTUNE_TILE(i) "+f"(D[i][0]), "+f"(D[i][1]), "+f"(D[i][2]), "+f"(D[i][3])
-#define ATTUNE_TILES(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1), ATTUNE_TILE(i + 2), ATTUNE_TILE(i + 3)
+#define ATTUNE_TILE4(i) ATTUNE_TILE(i), ATTUNE_TILE(i + 1), ATTUNE_TILE(i + 2), ATTUNE_TILE(i + 3)
+#define ATTUNE_RS(k) "r"(A[k][0]), "r"(A[k][1]), "r"(A[k][2]), "r"(A[k][3]), "n"(B_step(k))
+#define ATTUNE_RS4(k) ATTUNE_RS(k), ATTUNE_RS(k + 1), ATTUNE_RS(k + 2), ATTUNE_RS(k + 3)
+#define ATTUNE_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
 )";
 
-/// A, as a function takes it.
-struct OperandA {
-  std::string_view parameter;
-  std::vector<std::string> inputs;  ///< of the asm statement
-  std::string_view major;           ///< of its place in shared memory
+/// For those whose A is in shared memory.
+constexpr std::string_view SS_head =
+    R"(#define ATTUNE_SS(k) "n"(A_step(first_step + k)), "n"(B_step(first_step + k))
+#define ATTUNE_SS4(k) ATTUNE_SS(k), ATTUNE_SS(k + 1), ATTUNE_SS(k + 2), ATTUNE_SS(k + 3)
+)";
+
+/// One function: D has `n` columns.
+struct Product {
+  int n;
+  int steps;
+  bool A_in_registers;
+
+  int registers() const { return n / tile_columns * tile_registers; }  ///< of D, a lane's
+  int accumulate() const { return registers(); }                       ///< its number among the operands
+  int B_transposed() const { return registers() + 1; }                 ///< likewise
+  int B() const { return registers() + 2; }
+  int A() const { return registers() + 3; }
+  int first_step() const { return registers() + (A_in_registers ? 3 : 4); }
+  std::string_view places() const { return A_in_registers ? "RS" : "SS"; }
+  bool operator==(const Product&) const = default;
 };
 
 /// Pieces in lines: between two of a line stands `separator`, between two lines `line_break`, whose end begins the
@@ -55,66 +78,96 @@ std::string in_lines(const std::vector<std::string>& pieces, std::string_view se
   return text;
 }
 
-/// `%first, %first+1, ...`
-std::vector<std::string> numbers(int first, int count) {
-  std::vector<std::string> result;
-  for (int i = 0; i < count; ++i) result.push_back(fmt::format("%{}", first + i));
-  return result;
+/// `%first,%first+1,...`
+std::string numbers(int first, int count, std::string_view prefix = "%") {
+  std::vector<std::string> found;
+  for (int i = 0; i < count; ++i) found.push_back(fmt::format("{}{}", prefix, first + i));
+  return fmt::to_string(fmt::join(found, ","));
 }
 
-std::string function(int n, const Variant& variant, const OperandA& A) {
-  const int registers = n / tile_columns * tile_registers;
-  const int inputs = static_cast<int>(A.inputs.size());
-  const std::string type = variant.dtype == static_cast<int>(Dtype::bf16) ? "bf16" : "f16";
-  std::vector<std::string> operands = numbers(0, registers);
-  operands.front() =
-      fmt::format("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{}, 0;\\nwgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}",
-                  registers + inputs + 1, n, type, type, operands.front());
-  operands.back() += "}";
-  std::vector<std::string> A_words = numbers(registers, inputs);
-  if (inputs > 1) {
-    A_words.front() = "{" + A_words.front();
-    A_words.back() += "}";
+/// The macro's operands from 0 to `count`, four at a time by the macro that has a 4 behind its name.
+std::vector<std::string> in_fours(std::string_view macro, int count) {
+  std::vector<std::string> found;
+  int i = 0;
+  for (; i + 4 <= count; i += 4) found.push_back(fmt::format("ATTUNE_{}4({})", macro, i));
+  for (; i < count; ++i) found.push_back(fmt::format("ATTUNE_{}({})", macro, i));
+  return found;
+}
+
+/// The instruction of a step, as a macro of whether it adds to D and of the numbers of A and B.
+std::string step_macro(const Product& product, const Variant& variant) {
+  const int registers = product.registers();
+  const int tens = (registers - 1) / numbers_per_macro;  // behind them there is at least one
+  const std::string_view type = variant.dtype == static_cast<int>(Dtype::bf16) ? "bf16" : "f16";
+  std::vector<std::string> pieces{
+      fmt::format("\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{\"", product.n, type, type)};
+  for (int t = 0; t < tens; ++t) pieces.push_back(fmt::format("ATTUNE_TEN({})", t == 0 ? "" : fmt::to_string(t)));
+  const int numbered = tens * numbers_per_macro;
+  pieces.push_back(fmt::format("\"{}}},\"", numbers(numbered, registers - numbered)));
+  pieces.emplace_back(product.A_in_registers ? R"("{%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "},b," #add ",1,1,)"
+                                             : R"("a,b," #add ",1,1,0,)");
+  pieces.back() += fmt::format("%{};\\n\"", product.B_transposed());
+  return fmt::format("#define ATTUNE_{}_{}(add, {}, b) \"{}add.s64 b, %{}, %\" #b \";\\n\" \\\n  {}\n",
+                     product.places(), product.n, product.A_in_registers ? "a0, a1, a2, a3" : "a",
+                     product.A_in_registers ? "" : fmt::format("add.s64 a, %{}, %\" #a \";\\n", product.A()),
+                     product.B(), in_lines(pieces, " ", " \\\n  "));
+}
+
+std::string function(const Product& product) {
+  int operand = product.first_step();
+  const int operands_of_a_step = product.A_in_registers ? A_registers + 1 : 2;
+  std::vector<std::string> steps;
+  std::vector<std::string> inputs{"\"r\"(+accumulate)", "\"n\"(+B_transposed)", "\"l\"(B)"};
+  if (!product.A_in_registers) inputs.emplace_back("\"l\"(A)");
+  for (int k = 0; k < product.steps; ++k, operand += operands_of_a_step) {
+    steps.push_back(fmt::format("ATTUNE_{}_{}({},{})", product.places(), product.n, k == 0 ? "p" : "q",
+                                numbers(operand, operands_of_a_step, "")));
   }
-  const std::string B = fmt::format("%{}", registers + inputs);
-  operands.insert(operands.end(), A_words.begin(), A_words.end());
-  operands.insert(operands.end(), {B, "p", "1", "1"});
-  if (!A.major.empty()) operands.emplace_back(A.major);
-  operands.push_back(fmt::format("%{};\\n}}", registers + inputs + 2));
-  std::vector<std::string> tiles;
-  const int columns = n / tile_columns;
-  const int in_macros = columns / tiles_per_macro * tiles_per_macro;
-  for (int i = 0; i < in_macros; i += tiles_per_macro) tiles.push_back(fmt::format("ATTUNE_TILES({})", i));
-  for (int i = in_macros; i < columns; ++i) tiles.push_back(fmt::format("ATTUNE_TILE({})", i));
+  for (std::string& step : in_fours(product.places(), product.steps)) inputs.push_back(std::move(step));
+  const int columns = product.n / tile_columns;
+  const std::vector<std::string> tiles = in_fours("TILE", columns);
   return fmt::format(
-      R"(
-template <Dtype dtype, bool B_transposed>
-__device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {parameter}, u64 B, bool accumulate) {{
-  asm volatile(
-      "{operands}"
+      R"(template <Dtype dtype, bool B_transposed, auto B_step{A_step}>
+__device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {A}, u64 B, bool accumulate) {{
+{check}  asm volatile("{{\n.reg .pred p, q;\n.reg .b64 {places};\nsetp.ne.b32 p, %{accumulate}, 0;\nsetp.eq.b32 q, 0, 0;\n"
+      {steps} "}}"
       : {tiles}
-      : {inputs}, "l"(B), "r"(int{{accumulate}}), "n"(int{{B_transposed}}));
+      : {inputs});
 }}
 )",
-      fmt::arg("columns", columns), fmt::arg("parameter", A.parameter),
-      fmt::arg("dtype", constant_value(*find_field("dtype"), variant.dtype)),
-      fmt::arg("operands", in_lines(operands, ",", ",\"\n      \"")),
-      fmt::arg("tiles", in_lines(tiles, ", ", ",\n        ")), fmt::arg("inputs", fmt::join(A.inputs, ", ")));
+      fmt::arg("A_step", product.A_in_registers ? "" : ", auto A_step, int first_step, int steps"),
+      fmt::arg("columns", columns),
+      fmt::arg("A", product.A_in_registers ? fmt::format("const u32 (&A)[{}][4]", product.steps) : "u64 A"),
+      fmt::arg("check", product.A_in_registers ? "" : fmt::format("  static_assert(steps == {});\n", product.steps)),
+      fmt::arg("places", product.A_in_registers ? "b" : "a, b"), fmt::arg("accumulate", product.accumulate()),
+      fmt::arg("steps", in_lines(steps, " ", "\n      ")), fmt::arg("tiles", in_lines(tiles, ", ", ",\n        ")),
+      fmt::arg("inputs", in_lines(inputs, ", ", ",\n        ")));
 }
 
 }  // namespace
 
 std::string wgmma_text(const Variant& variant) {
-  const OperandA in_shared_memory{.parameter = "u64 A", .inputs = {"\"l\"(A)"}, .major = "0"};
-  const OperandA in_registers{.parameter = "const u32 (&A)[4]",
-                              .inputs = {"\"r\"(A[0])", "\"r\"(A[1])", "\"r\"(A[2])", "\"r\"(A[3])"},
-                              .major = ""};
+  const int in_registers = variant.Q_columns_in_registers / k_of_a_step;
+  const int in_shared_memory = variant.head_dim / k_of_a_step - in_registers;
+  std::vector<Product> products;
+  const auto add = [&](const Product& product) {
+    const bool known = std::ranges::find(products, product) != products.end();
+    if (product.steps > 0 && !known) products.push_back(product);
+  };
+  add({.n = variant.B_c, .steps = in_shared_memory, .A_in_registers = false});
+  add({.n = variant.B_c, .steps = in_registers, .A_in_registers = true});
+  add({.n = variant.head_dim_of_v(), .steps = variant.B_c / k_of_a_step, .A_in_registers = true});
+  add({.n = variant.head_dim_of_v(), .steps = variant.P_residual_keys / k_of_a_step, .A_in_registers = true});
   std::string text{head};
-  if (variant.Q_columns_in_registers < variant.head_dim) text += function(variant.B_c, variant, in_shared_memory);
-  if (variant.Q_columns_in_registers > 0 && variant.B_c != variant.head_dim_of_v()) {
-    text += function(variant.B_c, variant, in_registers);
+  if (in_shared_memory > 0) text += SS_head;
+  std::vector<std::string> macros;
+  for (const Product& product : products) {
+    const std::string macro = step_macro(product, variant);
+    if (!macros.empty()) text += "\n";
+    if (std::ranges::find(macros, macro) == macros.end()) text += macros.emplace_back(macro);
+    text += function(product);
   }
-  return text + function(variant.head_dim_of_v(), variant, in_registers);
+  return text;
 }
 
 }  // namespace attune

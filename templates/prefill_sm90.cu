@@ -217,11 +217,7 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 template <int steps>
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[steps][4], VTile v, bool add) {
   wgmma_fence();
-  const u64 B = v.descriptor(0);
-#pragma unroll
-  for (int k = 0; k < steps; ++k) {
-    wgmma<variant::dtype, true>(O, P[k], B + VTile::rows_down(k), add || k > 0);
-  }
+  wgmma<variant::dtype, true, VTile::rows_down>(O, P, v.descriptor(0), add);
   wgmma_commit();
 }
 
@@ -319,17 +315,14 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
   // S = Q K^T for this warpgroup's rows, under way.
   const auto multiply_QK = [&](float(&S)[variant::B_c / 8][4]) {
     wgmma_fence();
-    const u64 B = shared.k.tile().descriptor(0);
 #if variant::Q_columns_in_registers != 0
-#pragma unroll
-    for (int d = 0; d < Q_steps; ++d) wgmma<variant::dtype, false>(S, Q[d], B + KTile::columns_right(d), d > 0);
+    wgmma<variant::dtype, false, KTile::columns_right>(S, Q, shared.k.tile().descriptor(0), false);
 #endif
 #if variant::Q_columns_in_registers != variant::head_dim
     const u64 A = shared.q.tile().descriptor(static_cast<int>(warpgroup) * rows);
-#pragma unroll
-    for (int d = Q_steps; d < variant::head_dim / 16; ++d) {
-      wgmma<variant::dtype, false>(S, A + QTile::columns_right(d), B + KTile::columns_right(d), d > 0);
-    }
+    const u64 B = shared.k.tile().descriptor(0);
+    constexpr int steps = variant::head_dim / 16 - Q_steps;
+    wgmma<variant::dtype, false, KTile::columns_right, QTile::columns_right, Q_steps, steps>(S, A, B, Q_steps > 0);
 #endif
     wgmma_commit();
   };
@@ -338,7 +331,11 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #else
   // S of block j is there: its keys have been read, and behind the tile's last block its queries.
 #endif
+#if variant::stream_k
+  const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j, bool may_end = true) {
+#else
   const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
+#endif
     settle(S);
     shared.k.release();
     shared.k.next();
@@ -359,7 +356,11 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
 #if variant::ragged
     const KeyMask mask = order.mask();
 #endif
+#if variant::stream_k
+    if (may_end && mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
+#else
     if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
+#endif
 #endif
   };
 
@@ -428,7 +429,15 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
       if (ends_tile) softmax.restart();
 #endif
       wgmma_wait<1>();
+#if variant::stream_k
+#if variant::softmax_in_halves
+      take_S(S, j, false);  // a tile's last keys came first
+#else
+      take_S(S, j);  // the branch of its mask keeps ptxas from putting all exponentials in front of the wait for P V
+#endif
+#else
       take_S(S, j);
+#endif
       update<variant::dtype>(softmax, S, P, params.scale_log2, [&](float sum) {
         // Never. But ptxas hoists the next wait as far as a branch, and puts off what no branch needs behind it.
         if (sum < 0.0f) shared.k.wait();
@@ -504,7 +513,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
     shared.q.create();
     shared.k.create();
     shared.v.create();
-    mbarrier_init_fence();
+    mbarrier_fence();
     prefetch_map(params.q);
     prefetch_map(params.k);
     prefetch_map(params.v);

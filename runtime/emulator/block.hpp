@@ -75,7 +75,7 @@ class Block final : public Machine {
   void stmatrix(const unsigned (&words)[4], unsigned address, int line) override;
   void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) override;
   void mbarrier_init(unsigned address, unsigned arrivals, int line) override;
-  void mbarrier_init_fence(int line) override;
+  void mbarrier_fence(int line) override;
   void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) override;
   void mbarrier_wait(unsigned address, unsigned parity, int line) override;
   void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) override;

@@ -18,7 +18,7 @@ void Block::mbarrier_init(unsigned address, unsigned arrivals, int line) {
   require(self, line, only_memory().note_store(address, object_bytes, self.clock, epoch));
 }
 
-void Block::mbarrier_init_fence(int line) { mbarriers_.fence(epoch_of(*current_, line)); }
+void Block::mbarrier_fence(int line) { mbarriers_.fence(epoch_of(*current_, line)); }
 
 /// The barrier at the address, which the current thread may use.
 Mbarrier& Block::mbarrier_at(unsigned address, int line) {

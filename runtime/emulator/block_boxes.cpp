@@ -28,7 +28,7 @@ void Block::load_box(unsigned address, const void* map, unsigned barrier_address
   Mbarrier& barrier = mbarrier_at(barrier_address, line);
   if (!barrier.fence || !self.clock.knows(*barrier.fence)) {
     fail(self, line,
-         fmt::format("the copy engine does not know the mbarrier at {:#x}: no mbarrier_init_fence follows its "
+         fmt::format("the copy engine does not know the mbarrier at {:#x}: no mbarrier_fence follows its "
                      "initialisation in line {}",
                      barrier_address, barrier.init.line));
   }

@@ -36,16 +36,15 @@ struct LazySoftmax {
     }
   }
 
-  // After the last block: 1 / l (0 for a row that saw no key) and the natural-log LSE of each row.
+  // After the last block: 1 / l and the natural-log LSE of each row; 0 and -inf of one that saw no key.
   __device__ __forceinline__ void finish(float (&inverse)[2], float (&lse)[2]) const {
-    constexpr float ln_2 = 0.693147180559945f;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float sum = l[h] + shuffle_xor(l[h], 1);
       sum += shuffle_xor(sum, 2);
-      const bool empty = sum == 0.0f;
-      inverse[h] = empty ? 0.0f : 1.0f / sum;
-      lse[h] = empty ? minus_infinity() : (m[h] + log2_approx(sum)) * ln_2;
+      const float log2_sum = log2_approx(sum);
+      inverse[h] = sum == 0.0f ? 0.0f : exp2_approx(-log2_sum);
+      lse[h] = (m[h] + log2_sum) * 0.693147180559945f;  // ln 2
     }
   }
 

@@ -32,11 +32,10 @@ struct Panels {
   __device__ __forceinline__ u32 chunk(u32 row, u32 eighth) const {
     return base + eighth / 8 * panel_bytes + row * row_bytes + (eighth ^ row) % 8 * 16;
   }
-  // Added to a descriptor: 16 columns further, `step` times...
+  // Added to a descriptor: 16 columns further, or 16 rows, `step` times.
   __device__ __forceinline__ static constexpr u64 columns_right(int step) {
     return (static_cast<u64>(step / 4) * panel_bytes + static_cast<u64>(step % 4) * 32) / 16;
   }
-  // ... or 16 rows.
   __device__ __forceinline__ static constexpr u64 rows_down(int step) { return static_cast<u64>(step) * row_bytes; }
 };
 
@@ -44,8 +43,8 @@ struct Panels {
 template <int columns>
 struct OutputStage {
   static constexpr int panels = (columns + 63) / 64;
-  static constexpr int panels_at_once = panels % 2 == 0 ? 2 : 1;
-  using Pass = Panels<64, panels_at_once * 64>;
+  static constexpr int at_once = panels % 2 == 0 ? 2 : 1;
+  using Pass = Panels<64, at_once * 64>;
   static constexpr u32 bytes = Pass::bytes;
 
   u32 base;     // shared address, 1024-byte aligned
@@ -55,28 +54,25 @@ struct OutputStage {
   template <Dtype dtype>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
                                         const AttuneTensorMap& map, int y, int z, int w) const {
-    const u32 lane = lane_index();
-    const u32 own_row = warp_index() % 4 * 16 + lane % 16;
+    const u32 corner = Pass{base}.chunk(warp_index() % 4 * 16 + lane_index() % 16, lane_index() / 16);
 #pragma unroll
-    for (int first = 0; first < panels; first += panels_at_once) {
+    for (int first = 0; first < panels; first += at_once) {
       finish();
       named_barrier_wait(barrier, warpgroup_size);
 #pragma unroll
-      for (int c = 0; c < panels_at_once * 8 && first * 8 + c < columns / 8; c += 2) {
+      for (int c = 0; c < at_once * 8 && first * 8 + c < columns / 8; c += 2) {
         u32 word[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float(&tile)[4] = O[first * 8 + c + i / 2];
           word[i] = pack<dtype>(tile[i % 2 * 2] * factor[i % 2], tile[i % 2 * 2 + 1] * factor[i % 2]);
         }
-        store_matrices(Pass{base}.chunk(own_row, static_cast<u32>(c) + lane / 16), word);
+        store_matrices((corner ^ static_cast<u32>(c % 8 * 16)) + static_cast<u32>(c / 8) * Pass::panel_bytes, word);
       }
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);
       if (thread_index() % warpgroup_size == 0) {
-        for (int p = 0; p < panels_at_once; ++p) {
-          store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
-        }
+        for (int p = 0; p < at_once; ++p) store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
         commit_boxes();
       }
     }

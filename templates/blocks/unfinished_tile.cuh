@@ -15,16 +15,17 @@ struct UnfinishedTile {
   u32 own;                  // number of this warp, of those of all thread blocks...
   u32 before{own - warps};  // ... and of its like in the block before
 
-  // A lane's i-th four floats of what a warp leaves: those of eight columns of O, behind them m and l.
-  __device__ __forceinline__ float* partials(u32 warp, u32 i) const {
-    return params.partials + ((warp * (columns / 8 + 1) + i) * warp_size + lane_index()) * 4;
+  // A lane's first four floats of what a warp leaves, of eight columns of O; then those of the others, and of m and l.
+  __device__ __forceinline__ float* partials(u32 warp) const {
+    return params.partials + (warp * (columns / 8 + 1) * warp_size + lane_index()) * 4;
   }
 
   // Seen behind a later signal, as who gives it waits for its own writes. 0 is that every lane has read its own.
   __device__ __forceinline__ void store_partials(const float (&O)[columns / 8][4], const Softmax& softmax) const {
+    float* const first = partials(own);
 #pragma unroll
-    for (u32 i = 0; i < columns / 8; ++i) store_floats(partials(own, i), O[i]);
-    store_floats(partials(own, columns / 8), {softmax.m[0], softmax.m[1], softmax.l[0], softmax.l[1]});
+    for (u32 i = 0; i < columns / 8; ++i) store_floats(first + i * warp_size * 4, O[i]);
+    store_floats(first + columns / 8 * warp_size * 4, {softmax.m[0], softmax.m[1], softmax.l[0], softmax.l[1]});
   }
   __device__ __forceinline__ void signal(u32 warp, u64 word) const {
     warp_barrier();
@@ -34,11 +35,12 @@ struct UnfinishedTile {
   // From the block before, once they are there.
   __device__ __forceinline__ void load_partials(float (&O)[columns / 8][4], Softmax& softmax) const {
     await_word(params.signals + before, params.launch);
+    const float* const first = partials(before);
     float rows[4];
-    load_floats(rows, partials(before, columns / 8));
+    load_floats(rows, first + columns / 8 * warp_size * 4);
     for (u32 i = 0; i < 4; ++i) (i < 2 ? softmax.m : softmax.l)[i % 2] = rows[i];
 #pragma unroll
-    for (u32 i = 0; i < columns / 8; ++i) load_floats(O[i], partials(before, i));
+    for (u32 i = 0; i < columns / 8; ++i) load_floats(O[i], first + i * warp_size * 4);
     signal(before, 0);
   }
 };

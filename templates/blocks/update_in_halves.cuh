@@ -26,10 +26,7 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
     if (n > 0) largest = larger(larger(largest, S[n][2]), S[n][3]);
   }
 #pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    sum[0][0] += S[n][0];
-    sum[0][1] += S[n][1];
-  }
+  for (int i = 0; i < columns * 2; ++i) sum[0][i % 2] += S[i / 2][i % 2];
   softmax.follow(1, largest, scale_log2);
   shift = softmax.shift(1);
   settle(S);

@@ -7,15 +7,13 @@
 
 [[maybe_unused]] constexpr u32 mbarrier_bytes = 8;
 
-// One thread; `address` 8-byte aligned. The others know it behind mbarrier_init_fence() and a block barrier.
+// One thread; `address` 8-byte aligned. The others know it behind mbarrier_fence() and a block barrier.
 __device__ __forceinline__ void mbarrier_init(u32 address, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // Shows the barriers that this thread initialised to the copy engine.
-__device__ __forceinline__ void mbarrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
+__device__ __forceinline__ void mbarrier_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 // What this thread did before is seen by who waits for the phase, which needs so many more `bytes` of bulk copies, too.
 __device__ __forceinline__ void mbarrier_arrive(u32 address) {

@@ -131,7 +131,7 @@ TEST_CASE("the bytes that a phase expects are those that its copies bring") {
 }
 
 TEST_CASE("the copy engine needs the fence behind the initialisation, a map, and memory on both sides") {
-  check_fault("box_without_fence", {"@box", "mbarrier_init_fence", "@unfenced"});
+  check_fault("box_without_fence", {"@box", "mbarrier_fence", "@unfenced"});
   check_fault("box_misaligned", {"@box", "no multiple", "1024"});
   check_fault("box_without_map", {"@box", "no tensor map"});
   check_fault("box_outside_the_buffer", {"@box", "no buffer holds", "behind the end of in"});

@@ -129,7 +129,7 @@ inline float value_at(u32 address) { return static_cast<float>(load_shared(addre
 inline void create_barriers(u32 arrivals) {
   if (thread_index() == 0) {
     for (u32 i = 0; i < 3; ++i) mbarrier_init(barrier(i), arrivals);
-    mbarrier_init_fence();
+    mbarrier_fence();
   }
   block_barrier();
 }
@@ -278,7 +278,7 @@ inline void stores(const ProbeParams& p) {
   if (w == stored_of_a_box) {
     if (first) {
       mbarrier_init(barrier(0), 1);
-      mbarrier_init_fence();
+      mbarrier_fence();
       mbarrier_arrive_expect(barrier(0), tile_bytes);
       load_box(stage, p.map, barrier(0), 0, 20, 1, 0);
       mbarrier_wait(barrier(0), 0);
@@ -363,6 +363,10 @@ inline void registers(const ProbeParams& p) {
   }
 }
 
+// Added to a descriptor of these tiles for each step of a product.
+constexpr u64 columns_right(int step) { return step * 2; }
+constexpr u64 rows_down(int step) { return step * 2048 / 16; }
+
 inline void products(const ProbeParams& p) {
   if (warp_index() >= 4) return;
   const u32 lane = lane_index();
@@ -403,28 +407,26 @@ inline void products(const ProbeParams& p) {
   if (w == product_without_a_warp && warp_index() == 3) return;
   if (w != product_without_fence) wgmma_fence();
   if (w == product_of_registers_without_fence) {
-    wgmma<Dtype::bf16, true>(E, A_words[0], B, false);
+    wgmma<Dtype::bf16, true, rows_down>(E, A_words, B, false);
     wgmma_commit();
     wgmma_wait<0>();
     A_words[0][1] += 1;
   }
   if (w == product_in_two_places && warp_index() == 1) {
-    wgmma<Dtype::bf16, false>(D, A, B, false);  // @elsewhere
+    wgmma<Dtype::bf16, false, columns_right, columns_right, 0, 1>(D, A, B, false);  // @elsewhere
   }
   const bool of_registers =
       w == product_of_registers || w == product_of_changed_registers || w == product_of_registers_without_fence;
-  for (u32 k = 0; k < 4; ++k) {
-    if (of_registers) {
-      wgmma<Dtype::bf16, true>(D, A_words[k], B + k * 2048 / 16, k > 0);  // @of registers
-    } else if (w == product_of_registers_by_rows) {
-      wgmma<Dtype::bf16, false>(D, A_words[k], B + k * 2, k > 0);
-    } else {
-      wgmma<Dtype::bf16, false>(D, A + k * 2, B + k * 2, k > 0);  // @product
-    }
+  if (of_registers) {
+    wgmma<Dtype::bf16, true, rows_down>(D, A_words, B, false);  // @of registers
+  } else if (w == product_of_registers_by_rows) {
+    wgmma<Dtype::bf16, false, columns_right>(D, A_words, B, false);
+  } else {
+    wgmma<Dtype::bf16, false, columns_right, columns_right, 0, 4>(D, A, B, false);  // @product
   }
   if (w != product_not_committed) wgmma_commit();
   if (w == product_older_waited_for || w == product_newer_not_waited_for) {
-    wgmma<Dtype::bf16, false>(E, A, B, false);  // @newer
+    wgmma<Dtype::bf16, false, columns_right, columns_right, 0, 1>(E, A, B, false);  // @newer
     wgmma_commit();
     wgmma_wait<1>();
     if (w == product_newer_not_waited_for) settle(E);  // @settle E
@@ -441,10 +443,10 @@ inline void products(const ProbeParams& p) {
   if (w == product_of_registers_not_settled) {
     D[2][3] += 1;
     wgmma_fence();
-    wgmma<Dtype::bf16, false>(D, A, B, true);  // @of unsettled
+    wgmma<Dtype::bf16, false, columns_right, columns_right, 0, 1>(D, A, B, true);  // @of unsettled
   }
   if (w == product_of_settled_without_fence) {
-    wgmma<Dtype::bf16, false>(D, A, B, true);  // @unfenced product
+    wgmma<Dtype::bf16, false, columns_right, columns_right, 0, 1>(D, A, B, true);  // @unfenced product
     wgmma_commit();
     wgmma_wait<0>();
     settle(D);
@@ -467,7 +469,7 @@ inline void load_handed_over(const ProbeParams& p) {
     load_global(p.stored);
     fence_for_copies();
     mbarrier_init(shared_memory(), 1);
-    mbarrier_init_fence();
+    mbarrier_fence();
     load_box(shared_memory() + 896, p.stored_map, shared_memory(), 0, 0, 1, 0);  // @box of handed over
   }
 }

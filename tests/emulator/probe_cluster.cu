@@ -216,22 +216,24 @@ inline void parted(const ProbeParams& p) {
   cluster_barrier();                                                                            // @cluster barrier
 }
 
+constexpr u64 no_step(int /*step*/) { return 0; }
+
 inline void not_modelled(const ProbeParams& p) {
   const u32 address = shared_memory();
   u64* word = reinterpret_cast<u64*>(own_data(p));
   const auto& map = *static_cast<const AttuneTensorMap*>(p.in);
   float D[1][4] = {};
-  if (p.which == announces_a_word && thread_index() == 0) announce_word(word, 1);                  // @announce
-  if (p.which == awaits_a_word) await_word(word, 1);                                               // @await
-  if (p.which == makes_an_mbarrier && thread_index() == 0) mbarrier_init(address, 1);              // @mbarrier
-  if (p.which == loads_a_box && thread_index() == 0) load_box(address, map, address, 0, 0, 0, 0);  // @load box
-  if (p.which == stores_a_box && thread_index() == 0) store_box(map, address, 0, 0, 0, 0);         // @store box
-  if (p.which == waits_at_a_named_barrier) named_barrier_wait(1, 64);                              // @named
-  if (p.which == announces_at_a_named_barrier) named_barrier_announce(1, 64);                      // @announced
-  if (p.which == takes_registers) take_registers<240>();                                           // @take
-  if (p.which == gives_registers) give_registers<24>();                                            // @give
-  if (p.which == multiplies) wgmma<Dtype::bf16, false, 1>(D, u64{0}, u64{0}, false);               // @wgmma
-  if (p.which == fences_products) wgmma_fence();                                                   // @fence
+  if (p.which == announces_a_word && thread_index() == 0) announce_word(word, 1);                          // @announce
+  if (p.which == awaits_a_word) await_word(word, 1);                                                       // @await
+  if (p.which == makes_an_mbarrier && thread_index() == 0) mbarrier_init(address, 1);                      // @mbarrier
+  if (p.which == loads_a_box && thread_index() == 0) load_box(address, map, address, 0, 0, 0, 0);          // @load box
+  if (p.which == stores_a_box && thread_index() == 0) store_box(map, address, 0, 0, 0, 0);                 // @store box
+  if (p.which == waits_at_a_named_barrier) named_barrier_wait(1, 64);                                      // @named
+  if (p.which == announces_at_a_named_barrier) named_barrier_announce(1, 64);                              // @announced
+  if (p.which == takes_registers) take_registers<240>();                                                   // @take
+  if (p.which == gives_registers) give_registers<24>();                                                    // @give
+  if (p.which == multiplies) wgmma<Dtype::bf16, false, no_step, no_step, 0, 1>(D, u64{0}, u64{0}, false);  // @wgmma
+  if (p.which == fences_products) wgmma_fence();                                                           // @fence
 }
 
 extern "C" void probe_cluster(const ProbeParams p) {

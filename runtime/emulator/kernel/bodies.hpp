@@ -181,7 +181,7 @@ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int li
 inline void mbarrier_init(unsigned address, unsigned arrivals, int line) {
   machine().mbarrier_init(address, arrivals, line);
 }
-inline void mbarrier_init_fence(int line) { machine().mbarrier_init_fence(line); }
+inline void mbarrier_fence(int line) { machine().mbarrier_fence(line); }
 inline void mbarrier_arrive(unsigned address, int line) { machine().mbarrier_arrive(address, 0, line); }
 inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line) {
   machine().mbarrier_arrive(address, bytes, line);
@@ -218,13 +218,20 @@ void give_registers(int line) {
   machine().give_registers(registers, line);
 }
 
-template <Dtype dtype, bool B_transposed, int tiles>
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
 void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate, int line) {
-  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], nullptr, A, B, B_transposed, accumulate}, line);
+  for (int k = first_step; k < first_step + steps; ++k) {
+    const bool add = accumulate || k > first_step;
+    machine().wgmma(
+        {static_cast<int>(dtype), tiles * 8, D[0], nullptr, A + A_step(k), B + B_step(k), B_transposed, add}, line);
+  }
 }
-template <Dtype dtype, bool B_transposed, int tiles>
-void wgmma(float (&D)[tiles][4], const unsigned (&A)[4], unsigned long long B, bool accumulate, int line) {
-  machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], A, 0, B, B_transposed, accumulate}, line);
+template <Dtype dtype, bool B_transposed, auto B_step, int tiles, int steps>
+void wgmma(float (&D)[tiles][4], const unsigned (&A)[steps][4], unsigned long long B, bool accumulate, int line) {
+  for (int k = 0; k < steps; ++k) {
+    const bool add = accumulate || k > 0;
+    machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], A[k], 0, B + B_step(k), B_transposed, add}, line);
+  }
 }
 inline unsigned long long matrix_descriptor(unsigned address, unsigned leading_bytes) {
   constexpr unsigned long long stride_1024_bytes = 64;

@@ -117,7 +117,7 @@ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int li
 // ptx/mbarrier.cuh
 constexpr unsigned mbarrier_bytes = 8;
 inline void mbarrier_init(unsigned address, unsigned arrivals, int line = __builtin_LINE());
-inline void mbarrier_init_fence(int line = __builtin_LINE());
+inline void mbarrier_fence(int line = __builtin_LINE());
 inline void mbarrier_arrive(unsigned address, int line = __builtin_LINE());
 inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line = __builtin_LINE());
 inline void mbarrier_wait(unsigned address, unsigned parity, int line = __builtin_LINE());
@@ -141,11 +141,11 @@ template <unsigned registers>
 void give_registers(int line = __builtin_LINE());
 
 // ptx/wgmma.cuh
-template <Dtype dtype, bool B_transposed, int tiles>
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
 void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate,
            int line = __builtin_LINE());
-template <Dtype dtype, bool B_transposed, int tiles>
-void wgmma(float (&D)[tiles][4], const unsigned (&A)[4], unsigned long long B, bool accumulate,
+template <Dtype dtype, bool B_transposed, auto B_step, int tiles, int steps>
+void wgmma(float (&D)[tiles][4], const unsigned (&A)[steps][4], unsigned long long B, bool accumulate,
            int line = __builtin_LINE());
 inline unsigned long long matrix_descriptor(unsigned address, unsigned leading_bytes);
 inline void wgmma_fence(int line = __builtin_LINE());

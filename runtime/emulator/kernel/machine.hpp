@@ -61,7 +61,7 @@ class Machine {
   virtual void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int dtype, int line) = 0;
 
   virtual void mbarrier_init(unsigned address, unsigned arrivals, int line) = 0;
-  virtual void mbarrier_init_fence(int line) = 0;
+  virtual void mbarrier_fence(int line) = 0;
   virtual void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) = 0;
   virtual void mbarrier_wait(unsigned address, unsigned parity, int line) = 0;
   /// `map` points to the bytes of an AttuneTensorMap.

@@ -113,11 +113,10 @@ using Output = OutputStage<O_columns>;
 #if variant::stream_k
 using Unfinished = UnfinishedTile<O_columns, consumers * 4, Softmax>;
 #endif
-// How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
+// How many heads of a sequence have tiles of their own.
 #if variant::pack_gqa
 using KeyMask = PackedMask<variant::gqa_ratio>;
 __device__ __forceinline__ int tile_heads(const Params& params) { return params.heads_q / variant::gqa_ratio; }
-__device__ __forceinline__ int kv_head(const Params& /*params*/, const QueryTile& tile) { return tile.head; }
 #else
 #if variant::window
 using KeyMask = Window;
@@ -125,9 +124,6 @@ using KeyMask = Window;
 using KeyMask = Mask;
 #endif
 __device__ __forceinline__ int tile_heads(const Params& params) { return params.heads_q; }
-__device__ __forceinline__ int kv_head(const Params& params, const QueryTile& tile) {
-  return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
-}
 #endif
 #if variant::ragged
 using Order = RaggedOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
@@ -161,19 +157,19 @@ struct Shared {
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const Params& params, Shared shared) {
   Order order(params);
-  QueryTile tile{}, previous{};
-  int previous_j = -1;
-  const auto load_previous_V = [&] {
-    if (previous_j < 0) return;
+  QueryTile tile{};
+  int V_row = 0, V_head = -1, V_last = 0;  // of the block before, whose V comes behind the next K; none yet
+  const auto load_V = [&] {
+    if (V_head < 0) return;
     shared.v.begin_load();
-#if variant::ragged
-    const Place keys(previous.keys, params.seqlen_k);
-    shared.v.load(params.v, keys.row + previous_j * variant::B_c, kv_head(params, previous), keys.last);
-#else
-    shared.v.load(params.v, previous_j * variant::B_c, kv_head(params, previous), previous.batch);
-#endif
+    shared.v.load(params.v, V_row, V_head, V_last);
   };
   while (order.next(tile)) {
+#if variant::pack_gqa
+    const int head = tile.head;
+#else
+    const int head = tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
+#endif
 #if variant::ragged
     const Place queries(tile.queries, params.seqlen_q);
     const Place keys(tile.keys, params.seqlen_k);
@@ -181,11 +177,11 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
       shared.k.begin_load();
 #if variant::ragged
-      shared.k.load(params.k, keys.row + j * variant::B_c, kv_head(params, tile), keys.last);
+      shared.k.load(params.k, keys.row + j * variant::B_c, head, keys.last);
 #else
-      shared.k.load(params.k, j * variant::B_c, kv_head(params, tile), tile.batch);
+      shared.k.load(params.k, j * variant::B_c, head, tile.batch);
 #endif
-      load_previous_V();
+      load_V();
       if (j == tile.blocks - 1) {
 #if variant::ragged
         shared.q.claim();
@@ -201,11 +197,17 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
 #endif
 #endif
       }
-      previous = tile;
-      previous_j = j;
+      V_head = head;
+#if variant::ragged
+      V_row = keys.row + j * variant::B_c;
+      V_last = keys.last;
+#else
+      V_row = j * variant::B_c;
+      V_last = tile.batch;
+#endif
     }
   }
-  load_previous_V();
+  load_V();
 #if variant::ragged
   shared.q.claim();
   shared.slots().write(shared.q.stage, QueryTile{});
@@ -236,15 +238,18 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   const int head = tile.head * variant::gqa_ratio;
   output.store<variant::dtype>(O, inverse_l, params.o, head, KeyMask::query(first_row), tile.batch);
 #else
-  const int head = tile.head;
-  output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
+  output.store<variant::dtype>(O, inverse_l, params.o, first_row, tile.head, tile.batch);
 #endif
 #endif
   if (params.lse == nullptr) return;
 #if variant::ragged
   float* head_lse = params.lse + static_cast<i64>(head) * params.total_q + tile.queries.first;
 #else
+#if variant::pack_gqa
   float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
+#else
+  float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
+#endif
 #endif
   const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
 #if variant::pack_gqa
@@ -343,12 +348,12 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     shared.q.release(j == tile.first_block);
 #endif
     const int first_row = tile.first_row + warp_row;
-    const int first_key = j * variant::B_c;
 #if variant::softcap
     cap_scores(S, params.cap_scale);
 #endif
 #if variant::window
     const KeyMask mask = order.mask();
+    const int first_key = j * variant::B_c;
     if (first_key < mask.first(first_row + 15) || mask.limit(first_row) < first_key + variant::B_c) {
       mask_window(mask, S, first_row, first_key);
     }
@@ -357,9 +362,9 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     const KeyMask mask = order.mask();
 #endif
 #if variant::stream_k
-    if (may_end && mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
+    if (may_end && mask.limit(first_row) < (j + 1) * variant::B_c) mask_scores(mask, S, first_row, j * variant::B_c);
 #else
-    if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
+    if (mask.limit(first_row) < (j + 1) * variant::B_c) mask_scores(mask, S, first_row, j * variant::B_c);
 #endif
 #endif
   };
@@ -490,11 +495,8 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     shared.v.next();
 #endif
 #if variant::stream_k
-    if (left) {
-      unfinished.store_partials(O, softmax);
-    } else {
-      store(params, output, tile, warpgroup, O, softmax);
-    }
+    if (left) unfinished.store_partials(O, softmax);
+    if (!left) store(params, output, tile, warpgroup, O, softmax);
     warp_barrier();  // or the loop goes on as if lanes had parted
 #else
     store(params, output, tile, warpgroup, O, softmax);
@@ -522,7 +524,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
   block_barrier();
   if (warp_index() < 4) {
     give_registers<producer_registers>();
-    if (thread_index() == 0) produce(params, shared);
+    if (warp_index() == 0 && elect_lane()) produce(params, shared);
   } else {
     take_registers<consumer_registers>();
     consume(params, shared);

@@ -71,7 +71,7 @@ struct OutputStage {
       }
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);
-      if (thread_index() % warpgroup_size == 0) {
+      if (warp_index() % 4 == 0 && elect_lane()) {
         for (int p = 0; p < at_once; ++p) store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
         commit_boxes();
       }
@@ -80,6 +80,6 @@ struct OutputStage {
 
   // The stage has been read: of O that has been stored nothing is left in shared memory.
   __device__ __forceinline__ void finish() const {
-    if (thread_index() % warpgroup_size == 0) wait_boxes_read();
+    if (warp_index() % 4 == 0 && elect_lane()) wait_boxes_read();
   }
 };

@@ -6,7 +6,6 @@
 template <Dtype dtype>
 __device__ __forceinline__ float rounded(float x) {
   float y;
-  static_assert(dtype == variant::dtype);
 #if variant::dtype == Dtype::bf16
   asm("{.reg .b16 half; cvt.rn.bf16.f32 half, %1; cvt.f32.bf16 %0, half;}" : "=f"(y) : "f"(x));
 #else

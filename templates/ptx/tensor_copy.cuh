@@ -4,6 +4,13 @@
 #include "tensor_params.h"
 #include "types.h"
 
+// One lane of the warp, always the same; all call it ("elect.sync"). ptxas knows that what follows is one lane's.
+__device__ __forceinline__ bool elect_lane() {
+  u32 elected;
+  asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.b32 %0, 1, 0, p;}" : "=r"(elected));
+  return elected != 0;
+}
+
 // A box into shared memory, at `address`; its bytes count at the mbarrier. The box's first element is at these
 // coordinates, innermost dimension first; elements outside the tensor arrive as zeros and count. The map says the box's
 // size and the swizzle; with one of 128 bytes `address` is 1024-byte aligned.

@@ -143,6 +143,8 @@ inline float shuffle_xor(float value, int mask, int line) {
   return __builtin_bit_cast(float, machine().shuffle_xor(bits, static_cast<unsigned>(mask), line));
 }
 inline bool any_lane(bool predicate, int line) { return machine().any_lane(predicate, line); }
+// All lanes come, as to a vote. PTX does not say which one it is: hardware takes the first, here it is the last.
+inline bool elect_lane(int line) { return any_lane(true, line) && lane_index() == warp_size - 1; }
 inline int shuffle_from(int value, unsigned source, int line) {
   return static_cast<int>(machine().shuffle_from(static_cast<unsigned>(value), source, line));
 }

@@ -22,6 +22,7 @@ inline void block_barrier(int line = __builtin_LINE());
 inline void warp_barrier(int line = __builtin_LINE());
 inline float shuffle_xor(float value, int mask, int line = __builtin_LINE());
 inline bool any_lane(bool predicate, int line = __builtin_LINE());
+inline bool elect_lane(int line = __builtin_LINE());
 
 // ptx/lanes.cuh
 inline int shuffle_from(int value, unsigned source, int line = __builtin_LINE());

@@ -123,6 +123,13 @@ __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u
 // --- ptx/tensor_copy.cuh ---------------------------------------------------------------------------------------------
 // Copies of boxes of a tensor by the copy engine (PTX ISA, "cp.async.bulk.tensor"). One thread asks for a copy.
 
+// One lane of the warp, always the same; all call it ("elect.sync"). ptxas knows that what follows is one lane's.
+__device__ __forceinline__ bool elect_lane() {
+  u32 elected;
+  asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.b32 %0, 1, 0, p;}" : "=r"(elected));
+  return elected != 0;
+}
+
 // A box into shared memory, at `address`; its bytes count at the mbarrier. The box's first element is at these
 // coordinates, innermost dimension first; elements outside the tensor arrive as zeros and count. The map says the box's
 // size and the swizzle; with one of 128 bytes `address` is 1024-byte aligned.
@@ -460,7 +467,7 @@ struct OutputStage {
       }
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);
-      if (thread_index() % warpgroup_size == 0) {
+      if (warp_index() % 4 == 0 && elect_lane()) {
         for (int p = 0; p < at_once; ++p) store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
         commit_boxes();
       }
@@ -469,7 +476,7 @@ struct OutputStage {
 
   // The stage has been read: of O that has been stored nothing is left in shared memory.
   __device__ __forceinline__ void finish() const {
-    if (thread_index() % warpgroup_size == 0) wait_boxes_read();
+    if (warp_index() % 4 == 0 && elect_lane()) wait_boxes_read();
   }
 };
 // --- blocks/ring.cuh -------------------------------------------------------------------------------------------------
@@ -697,12 +704,9 @@ using VRing = Ring<VTile, variant::stages, consumers * 4>;
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
 using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
-// How many heads of a sequence have tiles of their own, and which head of keys and values those of one read.
+// How many heads of a sequence have tiles of their own.
 using KeyMask = Mask;
 __device__ __forceinline__ int tile_heads(const Params& params) { return params.heads_q; }
-__device__ __forceinline__ int kv_head(const Params& params, const QueryTile& tile) {
-  return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
-}
 using Order = TileOrder<KeyMask, tile_heads, variant::causal, variant::B_r, variant::B_c>;
 
 // The rows of the first warpgroups may see no key of the tile's last blocks; of those, one is skipped.
@@ -725,27 +729,29 @@ struct Shared {
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 __device__ __forceinline__ void produce(const Params& params, Shared shared) {
   Order order(params);
-  QueryTile tile{}, previous{};
-  int previous_j = -1;
-  const auto load_previous_V = [&] {
-    if (previous_j < 0) return;
+  QueryTile tile{};
+  int V_row = 0, V_head = -1, V_last = 0;  // of the block before, whose V comes behind the next K; none yet
+  const auto load_V = [&] {
+    if (V_head < 0) return;
     shared.v.begin_load();
-    shared.v.load(params.v, previous_j * variant::B_c, kv_head(params, previous), previous.batch);
+    shared.v.load(params.v, V_row, V_head, V_last);
   };
   while (order.next(tile)) {
+    const int head = tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
       shared.k.begin_load();
-      shared.k.load(params.k, j * variant::B_c, kv_head(params, tile), tile.batch);
-      load_previous_V();
+      shared.k.load(params.k, j * variant::B_c, head, tile.batch);
+      load_V();
       if (j == tile.blocks - 1) {
         shared.q.begin_load();
         shared.q.load(params.q, tile.first_row, tile.head, tile.batch);
       }
-      previous = tile;
-      previous_j = j;
+      V_head = head;
+      V_row = j * variant::B_c;
+      V_last = tile.batch;
     }
   }
-  load_previous_V();
+  load_V();
 }
 
 // O = P V or, to `add`, O += P V, under way, of the block's first 16 * steps keys.
@@ -762,10 +768,9 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   float inverse_l[2], lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
-  const int head = tile.head;
-  output.store<variant::dtype>(O, inverse_l, params.o, first_row, head, tile.batch);
+  output.store<variant::dtype>(O, inverse_l, params.o, first_row, tile.head, tile.batch);
   if (params.lse == nullptr) return;
-  float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + head) * params.seqlen_q;
+  float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
   const int warp_first_row = first_row + static_cast<int>(warp_index() % 4) * 16;
   store_lse(lse, warp_first_row, params.seqlen_q, [&](int row) { return head_lse + row; });
 }
@@ -806,8 +811,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     shared.k.next();
     shared.q.release(j == tile.first_block);
     const int first_row = tile.first_row + warp_row;
-    const int first_key = j * variant::B_c;
-    if (mask.limit(first_row) < first_key + variant::B_c) mask_scores(mask, S, first_row, first_key);
+    if (mask.limit(first_row) < (j + 1) * variant::B_c) mask_scores(mask, S, first_row, j * variant::B_c);
   };
 
   turns.begin();
@@ -895,7 +899,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90_bf16_d128_
   block_barrier();
   if (warp_index() < 4) {
     give_registers<producer_registers>();
-    if (thread_index() == 0) produce(params, shared);
+    if (warp_index() == 0 && elect_lane()) produce(params, shared);
   } else {
     take_registers<consumer_registers>();
     consume(params, shared);

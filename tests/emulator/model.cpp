@@ -121,6 +121,15 @@ TEST_CASE("shuffles exchange and votes agree within a warp") {
   for (int i = 0; i < 64; ++i) CHECK(out[i] == static_cast<float>((i % 32) ^ 9) + (i >= 32 ? 1000.0F : 0.0F));
 }
 
+TEST_CASE("one lane of each warp is elected, the same one each time") {
+  const std::vector<float> out = check_clean("a_lane_is_elected");
+  for (int warp = 0; warp < 2; ++warp) {
+    float sum = 0;
+    for (int lane = 0; lane < 32; ++lane) sum += out[warp * 32 + lane];
+    CHECK(sum == 1);
+  }
+}
+
 TEST_CASE("eight rows below one another in one column of banks take eight passes, eight side by side take one") {
   Probe::Options options;
   options.count_banks = true;

@@ -41,6 +41,7 @@ enum Which {
   warps_may_end_before_a_barrier,
   two_barriers_in_one_warp,
   shuffles_and_votes,
+  a_lane_is_elected,
   columns_conflict,
   rows_do_not_conflict,
   second_block_fails,
@@ -153,6 +154,11 @@ inline void exchange(const ProbeParams& p) {
   store_global(own_element(p), sum + (any ? 1000.0F : 0.0F));
 }
 
+inline void election(const ProbeParams& p) {
+  const bool elected = elect_lane();
+  store_global(own_element(p), (elected ? 1.0F : 0.0F) + (elected != elect_lane() ? 100.0F : 0.0F));
+}
+
 inline void banks(const ProbeParams& p) {
   const u32 address = shared_memory() + (p.which == columns_conflict ? thread_index() % 8 * 128 : thread_index() * 16);
   if (thread_index() < 8 || p.which == rows_do_not_conflict) store_shared(address, chunk_of(0));  // @bank
@@ -165,5 +171,6 @@ extern "C" void probe(const ProbeParams p) {
   if (p.which <= copy_onto_unread_data) return copies(p);
   if (p.which <= two_barriers_in_one_warp) return divergence(p);
   if (p.which == shuffles_and_votes) return exchange(p);
+  if (p.which == a_lane_is_elected) return election(p);
   banks(p);
 }

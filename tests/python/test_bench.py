@@ -1,5 +1,6 @@
 """attune.bench without a GPU: its cases, what gets a time, and what is shown of a report."""
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -402,6 +403,23 @@ def test_progress_is_a_line_for_each_case_where_there_is_no_terminal(capsys):
         tell("one")
         tell("two")
     assert capsys.readouterr().err.splitlines() == ["[1/2] gqa: one", "[2/2] gqa: two"]
+
+
+def test_a_run_that_is_stopped_leaves_what_it_has_measured(monkeypatch, tmp_path):
+    def measured(suite, cases, contenders, rounds, tell):
+        for case in cases[:2]:
+            yield case.name, {"attune": timed(1.0)}
+        raise KeyboardInterrupt
+
+    empty = dataclasses.replace(small_report(), suites={})
+    monkeypatch.setattr(cli.session, "begin", lambda suites, peers: (empty, ["attune"]))
+    monkeypatch.setattr(cli.session, "measured", measured)
+    file = tmp_path / "report.json"
+    with pytest.raises(KeyboardInterrupt):
+        cli.main(["prefill", "--json", str(file)])
+    done = Report.read(file).suites["prefill"]
+    assert list(done) == [case.name for case in SUITES["prefill"].cases[:2]]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_help_names_every_suite_and_contender():

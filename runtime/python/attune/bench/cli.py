@@ -205,13 +205,15 @@ def _run(options: argparse.Namespace, suites: Sequence[str]) -> Report:
         print(f"not importable here: {', '.join(absent)}")
     for name in suites:
         cases = session.matching(SUITES[name], options.case)
+        results = report.suites[name] = {}
         with progress(name, len(cases)) as tell:
-            report.suites[name] = session.measure(
+            for case, result in session.measured(
                 SUITES[name], cases, contenders, options.rounds, tell
-            )
+            ):
+                results[case] = result
+                if options.json:  # of what there is, should a later case not come to its end
+                    report.write(options.json)
         _show(report, name, options.markdown)
-        if options.json:  # of what there is, should a later suite not come to its end
-            report.write(options.json)
     return report
 
 

@@ -140,7 +140,9 @@ class Report:
             "suites": suites,
         }
         text = json.dumps(document, indent=1, ensure_ascii=False)
-        path.write_text(text + "\n", encoding="utf-8")
+        unfinished = path.with_name(path.name + ".part")
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.replace(path)  # who is stopped here leaves the file of before
 
     @classmethod
     def read(cls, path: Path) -> Report:

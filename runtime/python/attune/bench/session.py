@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .report import Report, Result
@@ -43,14 +43,14 @@ def begin(suites: Collection[str], peers: Collection[str] | None) -> tuple[Repor
     return Report(facts, gpu.ceilings() if needs_ceilings else None), chosen
 
 
-def measure(
+def measured(
     suite: Suite,
     cases: Sequence[Case],
     contenders: Collection[str],
     rounds: int | None,
     tell: Callable[[str], None],
-) -> dict[str, dict[str, Result]]:
-    """The results of these cases of a suite, in each of which `tell` is told its name.
+) -> Iterator[tuple[str, dict[str, Result]]]:
+    """The name and the results of each of these cases of a suite; `tell` is told the name first.
 
     A suite that puts Attune beside itself has no use for other contenders.
     """
@@ -59,13 +59,12 @@ def measure(
     # Products draw all the power that a card may have, and its clock goes on falling for seconds.
     clock = EventClock(rounds, heating=2.0 if suite.figure == "TFLOP/s" else 0.5)
     chosen = contenders if suite.beside is None else ("attune", suite.beside)
-    results = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the peers' own, about why a backend refuses
-        for case in cases:
-            tell(case.name)
-            results[case.name] = _results(suite, case, chosen, clock)
-    return results
+    for case in cases:
+        tell(case.name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the peers' own, about why a backend refuses
+            results = _results(suite, case, chosen, clock)
+        yield case.name, results
 
 
 def matching(suite: Suite, case: re.Pattern[str]) -> list[Case]:

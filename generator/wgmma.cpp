@@ -49,8 +49,9 @@ struct Product {
   bool A_in_registers;
 
   int registers() const { return n / tile_columns * tile_registers; }  ///< of D, a lane's
-  int accumulate() const { return registers(); }                       ///< its number among the operands
-  int B_transposed() const { return registers() + 1; }                 ///< likewise
+  // Numbers of the operands behind those of D; A has one of its own where it is a descriptor.
+  int accumulate() const { return registers(); }
+  int B_transposed() const { return registers() + 1; }
   int B() const { return registers() + 2; }
   int A() const { return registers() + 3; }
   int first_step() const { return registers() + (A_in_registers ? 3 : 4); }
@@ -113,6 +114,7 @@ std::string step_macro(const Product& product, const Variant& variant) {
                      product.B(), in_lines(pieces, " ", " \\\n  "));
 }
 
+/// The function of the product, its steps by that macro.
 std::string function(const Product& product) {
   int operand = product.first_step();
   const int operands_of_a_step = product.A_in_registers ? A_registers + 1 : 2;

@@ -90,6 +90,7 @@ TEST_CASE("every length around the tile edges agrees with the reference") {
 
 TEST_CASE("groups of heads that the heads do not fill are computed whole, and nothing beyond them") {
   const TestRegistry registry;
+  // How many heads a group has follows from the L2 of the GPU; seven heads are no multiple of 2 to 6.
   for (const Problem& problem :
        {Problem{.heads_q = 14, .heads_kv = 7, .seqlen_q = 70, .seqlen_k = 5000, .head_dim = 256},
         Problem{.heads_q = 71, .heads_kv = 71, .seqlen_q = 33, .seqlen_k = 4000, .head_dim = 64, .causal = true}}) {

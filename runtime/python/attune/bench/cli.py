@@ -179,6 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(tables.heading(report))
             for name in report.suites:
                 _show(report, name, options.markdown)
+            if options.json:
+                report.write(options.json)
         else:
             report = _run(options, list(chosen))
     except session.Unavailable as lack:
@@ -187,8 +189,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.replay:
             raise
         parser.error(str(error))
-    if options.json:
-        report.write(options.json)
     if options.plot:
         plot.write(report, options.plot)
     failures = report.failures()

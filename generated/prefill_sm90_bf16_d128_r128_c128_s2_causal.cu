@@ -78,14 +78,12 @@ __device__ __forceinline__ float exp2_approx(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
 // log2 x on the special-function unit.
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 
@@ -107,17 +105,13 @@ __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
 __device__ __forceinline__ u32 block_count() { return gridDim.x; }
-
 // The same for all lanes of a warp, and known to the compiler to be so.
 __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
-
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
-
 // The value of lane (own lane ^ mask).
 __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
-
 // Whether the predicate holds in any lane; the same answer in all.
 __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
 // --- ptx/tensor_copy.cuh ---------------------------------------------------------------------------------------------
@@ -171,7 +165,6 @@ __device__ __forceinline__ void named_barrier_wait(u32 id, u32 threads) {
 __device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-
 // Up, or down, to that many of each thread, once the block has them: a multiple of 8 from 24 to 256. All warps call it.
 template <u32 registers>
 __device__ __forceinline__ void take_registers() {
@@ -206,7 +199,6 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], u64 A, u64 B, bool accu
       : ATTUNE_TILE4(0), ATTUNE_TILE4(4), ATTUNE_TILE4(8), ATTUNE_TILE4(12)
       : "r"(+accumulate), "n"(+B_transposed), "l"(B), "l"(A), ATTUNE_SS4(0), ATTUNE_SS4(4));
 }
-
 #define ATTUNE_RS_128(add, a0, a1, a2, a3, b) "add.s64 b, %66, %" #b ";\n" \
   "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" ATTUNE_TEN() ATTUNE_TEN(1) ATTUNE_TEN(2) ATTUNE_TEN(3) \
   ATTUNE_TEN(4) ATTUNE_TEN(5) "%60,%61,%62,%63}," "{%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "},b," #add ",1,1,%65;\n"
@@ -265,10 +257,8 @@ __device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]
 __device__ __forceinline__ void mbarrier_init(u32 address, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
 }
-
 // Shows the barriers that this thread initialised to the copy engine.
 __device__ __forceinline__ void mbarrier_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-
 // What this thread did before is seen by who waits for the phase, which needs so many more `bytes` of bulk copies, too.
 __device__ __forceinline__ void mbarrier_arrive(u32 address) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
@@ -276,11 +266,10 @@ __device__ __forceinline__ void mbarrier_arrive(u32 address) {
 __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
 }
-
 // Returns once the phase of this parity is over.
 __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
   asm volatile(
-      "{\n.reg .pred p;\nwait:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra wait;\n}" ::"r"(address),
+      "{.reg .pred p; wait: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra wait;}" ::"r"(address),
       "r"(parity)
       : "memory");
 }
@@ -312,8 +301,9 @@ struct LazySoftmax {
   float correction[2];                    // what O is to be multiplied by where needs_rescale
   bool needs_rescale[2 / rows_per_vote];  // of each vote, the same in a warp
 
+  // The lowest number, and not minus infinity, so that what is relative to it is a number too.
   __device__ __forceinline__ void restart() {
-    m[0] = m[1] = minus_infinity();
+    m[0] = m[1] = -3.40282347e38f;
     l[0] = l[1] = 0.0f;
   }
 
@@ -348,11 +338,8 @@ struct LazySoftmax {
     largest = larger(largest, shuffle_xor(largest, 1));
     largest = larger(largest, shuffle_xor(largest, 2));
     const float top = largest * scale_log2;
-    if (top > m[h] + bound) m[h] = top;
+    m[h] = larger(m[h], top);
   }
-
-  // What to subtract from row h; 0 if it has seen no key, so that its exponentials are 0 and not NaN.
-  __device__ __forceinline__ float shift(int h) const { return m[h] == minus_infinity() ? 0.0f : m[h]; }
 
   // Brings l to the new m, and keeps what O needs.
   __device__ __forceinline__ void correct(const float (&before)[2]) {
@@ -363,7 +350,7 @@ struct LazySoftmax {
       // The factor of one row alone is not worth a branch.
       if (rows_per_vote == 2 && !needs_rescale[first / rows_per_vote]) continue;
       for (int h = first; h <= last; ++h) {
-        correction[h] = exp2_approx(before[h] - shift(h));
+        correction[h] = exp2_approx(before[h] - m[h]);
         l[h] *= correction[h];
       }
     }
@@ -636,10 +623,8 @@ struct Turns {
   __device__ __forceinline__ void begin() const {
     if (warpgroup == warpgroups - 1) named_barrier_announce(1, threads);
   }
-
   __device__ __forceinline__ void take() const { named_barrier_wait(1 + warpgroup, threads); }
   __device__ __forceinline__ void pass() const { named_barrier_announce(1 + (warpgroup + 1) % warpgroups, threads); }
-
   // The last turn that was passed on is taken, so that no barrier is left half full.
   __device__ __forceinline__ void end() const {
     if (warpgroup == 0) named_barrier_wait(1, threads);
@@ -648,7 +633,8 @@ struct Turns {
 // --- blocks/update_in_halves.cuh -------------------------------------------------------------------------------------
 // P = 2^(scale * S - m) of one block in two halves: while the exponentials of a lane's first row are under way the
 // maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A of
-// wgmma: two neighbouring accumulator tiles are a fragment. `between` is called before, with the first row's sum.
+// wgmma: two neighbouring accumulator tiles are a fragment. `between` is called before, with half of the first row's
+// sum: a branch on it waits for no more exponentials than that.
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {
@@ -657,25 +643,24 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 #pragma unroll
   for (int n = 1; n < columns; ++n) largest = larger(larger(largest, S[n][0]), S[n][1]);
   softmax.follow(0, largest, scale_log2);
-  float shift = softmax.shift(0);
-  largest = larger(S[0][2], S[0][3]);
-  float sum[2][2] = {};
+  largest = S[0][3];
+  float sum[2][2] = {}, half = 0.0f;
 #pragma unroll
   for (int n = 0; n < columns; ++n) {
-    S[n][0] = exp2_approx(S[n][0] * scale_log2 - shift);
-    S[n][1] = exp2_approx(S[n][1] * scale_log2 - shift);
-    if (n > 0) largest = larger(larger(largest, S[n][2]), S[n][3]);
+    S[n][0] = exp2_approx(S[n][0] * scale_log2 - softmax.m[0]);
+    S[n][1] = exp2_approx(S[n][1] * scale_log2 - softmax.m[0]);
+    sum[0][0] += S[n][0];
+    sum[0][1] += S[n][1];
+    if (n == columns / 2) half = sum[0][0] + sum[0][1];
+    largest = larger(larger(largest, S[n][2]), S[n][3]);
   }
-#pragma unroll
-  for (int i = 0; i < columns * 2; ++i) sum[0][i % 2] += S[i / 2][i % 2];
   softmax.follow(1, largest, scale_log2);
-  shift = softmax.shift(1);
   settle(S);
-  between(sum[0][0] + sum[0][1]);
+  between(half);
 #pragma unroll
   for (int n = 0; n < columns; ++n) {
-    S[n][2] = exp2_approx(S[n][2] * scale_log2 - shift);
-    S[n][3] = exp2_approx(S[n][3] * scale_log2 - shift);
+    S[n][2] = exp2_approx(S[n][2] * scale_log2 - softmax.m[1]);
+    S[n][3] = exp2_approx(S[n][3] * scale_log2 - softmax.m[1]);
     sum[1][0] += S[n][2];
     sum[1][1] += S[n][3];
     P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);

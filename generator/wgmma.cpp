@@ -165,7 +165,6 @@ std::string wgmma_text(const Variant& variant) {
   std::vector<std::string> macros;
   for (const Product& product : products) {
     const std::string macro = step_macro(product, variant);
-    if (!macros.empty()) text += "\n";
     if (std::ranges::find(macros, macro) == macros.end()) text += macros.emplace_back(macro);
     text += function(product);
   }

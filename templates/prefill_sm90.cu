@@ -344,6 +344,9 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared) {
     settle(S);
     shared.k.release();
     shared.k.next();
+#if variant::Q_stages == 1
+    shared.k.ask();
+#endif
 #if variant::Q_columns_in_registers != variant::head_dim
     shared.q.release(j == tile.first_block);
 #endif

@@ -78,6 +78,7 @@ class Block final : public Machine {
   void mbarrier_fence(int line) override;
   void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) override;
   void mbarrier_wait(unsigned address, unsigned parity, int line) override;
+  bool mbarrier_test(unsigned address, unsigned parity, int line) override;
   void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) override;
   void store_box(const void* map, unsigned address, const int (&at)[4], int line) override;
   void commit_boxes() override;

@@ -34,15 +34,20 @@ void Block::mbarrier_arrive(unsigned address, unsigned expected_bytes, int line)
   end_phase_if_complete(barrier, self, line);
 }
 
-void Block::mbarrier_wait(unsigned address, unsigned parity, int line) {
+bool Block::mbarrier_test(unsigned address, unsigned parity, int line) {
   Thread& self = *current_;
   Mbarrier& barrier = mbarrier_at(address, line);
   if (parity > 1) fail(self, line, fmt::format("a phase's parity is 0 or 1, not {}", parity));
-  if (barrier.is_over(parity)) {
-    learn(self, barrier);
-    barrier.seen = barrier.phase;
-    return;
-  }
+  if (!barrier.is_over(parity)) return false;
+  learn(self, barrier);
+  barrier.seen = barrier.phase;
+  return true;
+}
+
+void Block::mbarrier_wait(unsigned address, unsigned parity, int line) {
+  if (mbarrier_test(address, parity, line)) return;
+  Thread& self = *current_;
+  Mbarrier& barrier = mbarrier_at(address, line);
   barrier.waiting.push_back(self.index);
   self.operand = address;
   warps_[self.index / warp_size].apart |= 1U << self.index % warp_size;

@@ -17,8 +17,9 @@ struct LazySoftmax {
   float correction[2];                    // what O is to be multiplied by where needs_rescale
   bool needs_rescale[2 / rows_per_vote];  // of each vote, the same in a warp
 
+  // The lowest number, and not minus infinity, so that what is relative to it is a number too.
   __device__ __forceinline__ void restart() {
-    m[0] = m[1] = minus_infinity();
+    m[0] = m[1] = -3.40282347e38f;
     l[0] = l[1] = 0.0f;
   }
 
@@ -53,11 +54,12 @@ struct LazySoftmax {
     largest = larger(largest, shuffle_xor(largest, 1));
     largest = larger(largest, shuffle_xor(largest, 2));
     const float top = largest * scale_log2;
+#if variant::rescale_bound == 0
+    m[h] = larger(m[h], top);
+#else
     if (top > m[h] + bound) m[h] = top;
+#endif
   }
-
-  // What to subtract from row h; 0 if it has seen no key, so that its exponentials are 0 and not NaN.
-  __device__ __forceinline__ float shift(int h) const { return m[h] == minus_infinity() ? 0.0f : m[h]; }
 
   // Brings l to the new m, and keeps what O needs.
   __device__ __forceinline__ void correct(const float (&before)[2]) {
@@ -68,7 +70,7 @@ struct LazySoftmax {
       // The factor of one row alone is not worth a branch.
       if (rows_per_vote == 2 && !needs_rescale[first / rows_per_vote]) continue;
       for (int h = first; h <= last; ++h) {
-        correction[h] = exp2_approx(before[h] - shift(h));
+        correction[h] = exp2_approx(before[h] - m[h]);
         l[h] *= correction[h];
       }
     }

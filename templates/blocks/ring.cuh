@@ -17,6 +17,9 @@ struct Ring {
   u32 barriers;  // and of the barriers, 8-byte aligned
   u32 stage = 0;
   u32 parity = 0;  // of the round
+#if variant::Q_stages == 1
+  bool there = false;  // the tile, as far as ask() knows
+#endif
 
   // One thread, for all.
   __device__ __forceinline__ void create() const {
@@ -42,8 +45,16 @@ struct Ring {
     next();
   }
 
+#if variant::Q_stages == 1
+  // Consumers: until tile() is there. Who asks some time before need not wait for the answer.
+  __device__ __forceinline__ void ask() { there = mbarrier_test(full(), parity); }
+  __device__ __forceinline__ void wait() const {
+    if (!there) mbarrier_wait(full(), parity);
+  }
+#else
   // Consumers: until tile() is there.
   __device__ __forceinline__ void wait() const { mbarrier_wait(full(), parity); }
+#endif
   __device__ __forceinline__ Tile tile() const { return {tiles + stage * Tile::bytes}; }
 
   // Consumers: this warp has read the stage, where `done`, which is the same in all lanes. One condition for both, or
@@ -62,6 +73,9 @@ struct Ring {
 #endif
 
   __device__ __forceinline__ void next() {
+#if variant::Q_stages == 1
+    there = false;
+#endif
     if (++stage < stages) return;
     stage = 0;
     parity ^= 1;

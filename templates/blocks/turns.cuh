@@ -16,10 +16,8 @@ struct Turns {
   __device__ __forceinline__ void begin() const {
     if (warpgroup == warpgroups - 1) named_barrier_announce(1, threads);
   }
-
   __device__ __forceinline__ void take() const { named_barrier_wait(1 + warpgroup, threads); }
   __device__ __forceinline__ void pass() const { named_barrier_announce(1 + (warpgroup + 1) % warpgroups, threads); }
-
   // The last turn that was passed on is taken, so that no barrier is left half full.
   __device__ __forceinline__ void end() const {
     if (warpgroup == 0) named_barrier_wait(1, threads);

@@ -1,6 +1,7 @@
 // P = 2^(scale * S - m) of one block in two halves: while the exponentials of a lane's first row are under way the
 // maximum of its second is found, and those of the second have the sums and P in their shadow. P is packed as A of
-// wgmma: two neighbouring accumulator tiles are a fragment. `between` is called before, with the first row's sum.
+// wgmma: two neighbouring accumulator tiles are a fragment. `between` is called before, with half of the first row's
+// sum: a branch on it waits for no more exponentials than that.
 #pragma once
 
 #include "blocks/lazy_softmax.cuh"
@@ -16,25 +17,24 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 #pragma unroll
   for (int n = 1; n < columns; ++n) largest = larger(larger(largest, S[n][0]), S[n][1]);
   softmax.follow(0, largest, scale_log2);
-  float shift = softmax.shift(0);
-  largest = larger(S[0][2], S[0][3]);
-  float sum[2][2] = {};
+  largest = S[0][3];
+  float sum[2][2] = {}, half = 0.0f;
 #pragma unroll
   for (int n = 0; n < columns; ++n) {
-    S[n][0] = exp2_approx(S[n][0] * scale_log2 - shift);
-    S[n][1] = exp2_approx(S[n][1] * scale_log2 - shift);
-    if (n > 0) largest = larger(larger(largest, S[n][2]), S[n][3]);
+    S[n][0] = exp2_approx(S[n][0] * scale_log2 - softmax.m[0]);
+    S[n][1] = exp2_approx(S[n][1] * scale_log2 - softmax.m[0]);
+    sum[0][0] += S[n][0];
+    sum[0][1] += S[n][1];
+    if (n == columns / 2) half = sum[0][0] + sum[0][1];
+    largest = larger(larger(largest, S[n][2]), S[n][3]);
   }
-#pragma unroll
-  for (int i = 0; i < columns * 2; ++i) sum[0][i % 2] += S[i / 2][i % 2];
   softmax.follow(1, largest, scale_log2);
-  shift = softmax.shift(1);
   settle(S);
-  between(sum[0][0] + sum[0][1]);
+  between(half);
 #pragma unroll
   for (int n = 0; n < columns; ++n) {
-    S[n][2] = exp2_approx(S[n][2] * scale_log2 - shift);
-    S[n][3] = exp2_approx(S[n][3] * scale_log2 - shift);
+    S[n][2] = exp2_approx(S[n][2] * scale_log2 - softmax.m[1]);
+    S[n][3] = exp2_approx(S[n][3] * scale_log2 - softmax.m[1]);
     sum[1][0] += S[n][2];
     sum[1][1] += S[n][3];
     P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);

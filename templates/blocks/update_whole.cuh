@@ -22,7 +22,7 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
   softmax.correct(before);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float shift = softmax.shift(h);
+    const float shift = softmax.m[h];
     float sum[4] = {};
 #pragma unroll
     for (int n = 0; n < columns; ++n) {

@@ -11,14 +11,12 @@ __device__ __forceinline__ float exp2_approx(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
 // log2 x on the special-function unit.
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
 // The larger of the two; of a number and NaN, the number.
 __device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 

@@ -11,7 +11,6 @@ __device__ __forceinline__ void named_barrier_wait(u32 id, u32 threads) {
 __device__ __forceinline__ void named_barrier_announce(u32 id, u32 threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-
 // Up, or down, to that many of each thread, once the block has them: a multiple of 8 from 24 to 256. All warps call it.
 template <u32 registers>
 __device__ __forceinline__ void take_registers() {

@@ -125,6 +125,11 @@ TEST_CASE("a box is not there before somebody has waited for its phase, whether 
   check_fault_always("box_at_the_end", {"@box", "nobody has waited"});
 }
 
+TEST_CASE("who is told that a phase is over sees its box; who is not may still wait") {
+  check_clean("box_tested_for");
+  check_fault_always("box_tested_for_of_other_parity", {"@use"});
+}
+
 TEST_CASE("the bytes that a phase expects are those that its copies bring") {
   check_fault_always("box_expects_too_little", {"too few bytes", "@second box"});
   check_fault_always("box_expects_too_much", {"deadlock", "@wait for the box", "0 of 1 arrivals and 16 bytes"});

@@ -29,6 +29,8 @@ enum Which {
   box_waited_for,
   box_beyond_the_edges,
   box_not_waited_for,
+  box_tested_for,
+  box_tested_for_of_other_parity,
   box_expects_too_little,
   box_expects_too_much,
   box_without_fence,
@@ -213,9 +215,12 @@ inline void boxes(const ProbeParams& p) {
     if (again) load_box(p.which == box_onto_box ? place : tile(1), map, barrier(0), x, y, 0, 0);  // @second box
   }
   if (p.which == box_at_the_end) return;
+  const bool there = p.which == box_tested_for                   ? mbarrier_test(barrier(0), 0)
+                     : p.which == box_tested_for_of_other_parity ? mbarrier_test(barrier(0), 1)
+                                                                 : false;
   if (p.which == box_not_waited_for) block_barrier();
-  if (p.which != box_not_waited_for) mbarrier_wait(barrier(0), 0);  // @wait for the box
-  const Chunk got = load_shared(own);                               // @use
+  if (p.which != box_not_waited_for && !there) mbarrier_wait(barrier(0), 0);  // @wait for the box
+  const Chunk got = load_shared(own);                                         // @use
   for (u32 i = 0; i < 4; ++i) {
     store_global(p.out + thread_index() * 32 + 2 * i, __builtin_bit_cast(float, got.word[i] << 16));
     store_global(p.out + thread_index() * 32 + 2 * i + 1, __builtin_bit_cast(float, got.word[i] & 0xffff0000));

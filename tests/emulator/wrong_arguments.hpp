@@ -25,6 +25,8 @@ constexpr std::array wrong_arguments{
     WrongArgument{"mbarrier_arrive_expect", 1, "16 bytes fewer", "({}) - 16"},
     WrongArgument{"mbarrier_wait", 0, "at the next mbarrier", "({}) + 8"},
     WrongArgument{"mbarrier_wait", 1, "of the other parity", "({}) ^ 1"},
+    WrongArgument{"mbarrier_test", 0, "at the next mbarrier", "({}) + 8"},
+    WrongArgument{"mbarrier_test", 1, "of the other parity", "({}) ^ 1"},
     WrongArgument{"named_barrier_wait", 0, "at the next barrier", "({}) + 1"},
     WrongArgument{"named_barrier_wait", 1, "of a warp more", "({}) + 32"},
     WrongArgument{"named_barrier_announce", 0, "at the next barrier", "({}) + 1"},

@@ -191,6 +191,9 @@ inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line) {
 inline void mbarrier_wait(unsigned address, unsigned parity, int line) {
   machine().mbarrier_wait(address, parity, line);
 }
+inline bool mbarrier_test(unsigned address, unsigned parity, int line) {
+  return machine().mbarrier_test(address, parity, line);
+}
 
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
                      int line) {

@@ -122,6 +122,7 @@ inline void mbarrier_fence(int line = __builtin_LINE());
 inline void mbarrier_arrive(unsigned address, int line = __builtin_LINE());
 inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line = __builtin_LINE());
 inline void mbarrier_wait(unsigned address, unsigned parity, int line = __builtin_LINE());
+inline bool mbarrier_test(unsigned address, unsigned parity, int line = __builtin_LINE());
 
 // ptx/tensor_copy.cuh
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,

@@ -224,7 +224,7 @@ struct Tile {
 /// Chosen by measurement on an H200 (templates/prefill_sm90.md). Of two for the same head dimensions the one for long
 /// sequences has the larger B_r, and the other wastes less of its last tile; of those with the same B_r the first is
 /// taken that is for the mask.
-constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 1, 0, 0, true, false},
+constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 1, 0, 0, true, true},
                                             {64, 0, true, 128, 128, 2, 0, 0, true, false},
                                             {96, 0, false, 192, 96, 1, 0, 32, true, true},
                                             {96, 0, false, 128, 128, 1, 96, 32, false, true},

@@ -1,7 +1,10 @@
 // Random numbers that are the same for the same seed on every machine, unlike those of <random>'s distributions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace attune {
 
@@ -27,5 +30,12 @@ class Random {
  private:
   std::uint64_t state_;
 };
+
+/// The same values in any order (Fisher and Yates).
+template <class T>
+std::vector<T> shuffled(std::vector<T> values, Random& random) {
+  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i)]);
+  return values;
+}
 
 }  // namespace attune

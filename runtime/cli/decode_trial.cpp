@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
+#include "runtime/random.hpp"
 #include "runtime/reference/reference_rotation.hpp"
 
 namespace attune::cli {
@@ -171,7 +173,7 @@ CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
     for (const std::int32_t length : trial.lengths) cu_seqlens_k.push_back(cu_seqlens_k.back() + length);
     cu_seqlens_k.back() = problem.total_k;
   } else {
-    place_pages(trial);
+    place_pages(trial, seed);
   }
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     for (int key = 0; key < trial.lengths[static_cast<std::size_t>(sequence)]; ++key) {
@@ -182,13 +184,17 @@ CacheInputs::CacheInputs(const DecodeTrial& trial, std::uint64_t seed)
   }
 }
 
-void CacheInputs::place_pages(const DecodeTrial& trial) {
-  // Backwards, so that no table is the identity.
-  std::int32_t page = trial.problem.pages;
+void CacheInputs::place_pages(const DecodeTrial& trial, std::uint64_t seed) {
+  // In any order, as in a cache that has served for a while: pages that lie one behind the other are read faster.
+  std::vector<std::int32_t> pages(static_cast<std::size_t>(trial.problem.pages));
+  std::iota(pages.begin(), pages.end(), 0);
+  Random random(seed);
+  pages = shuffled(std::move(pages), random);
+  auto page = pages.begin();
   for (const std::int32_t length : trial.lengths) {
     for (int i = 0; i < trial.problem.table_width; ++i) {
       const bool used = static_cast<long long>(i) * trial.problem.page_size < length;
-      table.push_back(used ? --page : std::numeric_limits<std::int32_t>::min());
+      table.push_back(used ? *page++ : std::numeric_limits<std::int32_t>::min());
     }
   }
 }

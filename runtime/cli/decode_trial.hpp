@@ -47,7 +47,7 @@ struct CacheInputs {
   CacheInputs(const DecodeTrial& trial, std::uint64_t seed);
 
  private:
-  void place_pages(const DecodeTrial& trial);
+  void place_pages(const DecodeTrial& trial, std::uint64_t seed);
 };
 
 /// The same as a problem of prefill, which has as many outputs.

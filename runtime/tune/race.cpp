@@ -10,13 +10,6 @@
 namespace attune::tune {
 namespace {
 
-/// The order of a round depends on its number alone, so that a race that is run again meets the same.
-std::vector<int> shuffled(std::vector<int> order, std::uint64_t seed, int number) {
-  Random random(seed * 1'000'003 + static_cast<std::uint64_t>(number));
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  return order;
-}
-
 class Race {
  public:
   Race(int candidates, const RaceRules& rules, const RaceTrack& track)
@@ -38,7 +31,9 @@ class Race {
  private:
   /// Adds a round of these candidates to their measurements; whether there was time.
   bool run_round(int number, const std::vector<int>& racing, std::vector<std::vector<double>>& seconds) {
-    const std::vector<int> order = shuffled(racing, rules_->seed, number);
+    // Depends on the round's number alone, so that a race that is run again meets the same.
+    Random random(rules_->seed * 1'000'003 + static_cast<std::uint64_t>(number));
+    const std::vector<int> order = shuffled(racing, random);
     const auto measured = track_->round(number, order);
     if (!measured) return false;
     for (std::size_t i = 0; i < order.size(); ++i)

@@ -215,9 +215,9 @@ inline void boxes(const ProbeParams& p) {
     if (again) load_box(p.which == box_onto_box ? place : tile(1), map, barrier(0), x, y, 0, 0);  // @second box
   }
   if (p.which == box_at_the_end) return;
-  const bool there = p.which == box_tested_for                   ? mbarrier_test(barrier(0), 0)
-                     : p.which == box_tested_for_of_other_parity ? mbarrier_test(barrier(0), 1)
-                                                                 : false;
+  const bool of_other_parity = p.which == box_tested_for_of_other_parity;
+  const bool there =
+      (p.which == box_tested_for || of_other_parity) && mbarrier_test(barrier(0), of_other_parity ? 1 : 0);
   if (p.which == box_not_waited_for) block_barrier();
   if (p.which != box_not_waited_for && !there) mbarrier_wait(barrier(0), 0);  // @wait for the box
   const Chunk got = load_shared(own);                                         // @use

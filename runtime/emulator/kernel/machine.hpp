@@ -64,6 +64,7 @@ class Machine {
   virtual void mbarrier_fence(int line) = 0;
   virtual void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) = 0;
   virtual void mbarrier_wait(unsigned address, unsigned parity, int line) = 0;
+  /// Whether the phase is over; who is told so has waited for it.
   virtual bool mbarrier_test(unsigned address, unsigned parity, int line) = 0;
   /// `map` points to the bytes of an AttuneTensorMap.
   virtual void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) = 0;

@@ -563,8 +563,8 @@ struct Tile {
     return base + row * row_bytes + moved * chunk_bytes;
   }
 
-  // The chunk `chunks_right` (even) to the right and `rows_down` (a multiple of 8) below the one at `address`,
-  // whose own column of chunks is 0 or 1: one XOR and an immediate offset.
+  // The chunk `chunks_right` (even, or any from column 0) to the right and `rows_down` (a multiple of 8) below the one at
+  // `address`, whose own column of chunks is 0 or 1: one XOR and an immediate offset.
   __device__ __forceinline__ u32 beyond(u32 address, int rows_down, int chunks_right) const {
     const int inside = chunks_right % span;
     const u32 moved =
@@ -880,6 +880,7 @@ struct WarpMerge {
           const int row = own / row_chunks;
           const int column = own % row_chunks * 4;
           if (row >= rows_at_once || first_row + row >= rows) break;
+          if (columns % slice != 0 && first_column + column >= columns) continue;
           float lse;
           const Float4 o = add_up(static_cast<u32>(row), static_cast<u32>(column), scale_log2, lse);
           write(first_row + row, first_column + column, o, lse);
@@ -1292,14 +1293,14 @@ __device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDeco
 template <class Tile, int inner_tiles, int row_tiles>
 __device__ __forceinline__ void load_queries(const Tile& tile, u32 (&fragment)[inner_tiles][row_tiles][4]) {
   const u32 lane = lane_index();
+  const u32 first = tile.at(lane / 4, 0) + lane % 4 * 4;
 #pragma unroll
   for (int t = 0; t < inner_tiles; ++t) {
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-      for (u32 w = 0; w < 4; ++w) {
-        const u32 row = static_cast<u32>(i * 16) + w % 2 * 8 + lane / 4;
-        fragment[t][i][w] = load_shared_word(tile.at(row, static_cast<u32>(t * 2) + w / 2) + lane % 4 * 4);
+      for (int w = 0; w < 4; ++w) {
+        fragment[t][i][w] = load_shared_word(tile.beyond(first, i * 16 + w % 2 * 8, t * 2 + w / 2));
       }
     }
   }
@@ -1327,6 +1328,11 @@ using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.
 constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
 static_assert(!small_tile || QTile::bytes <= Merge::bytes);
+
+// A block that has a multiprocessor's shared memory (compute capability 9.0) to itself may have its registers, too:
+// ptxas would else spill some, to leave room for another.
+constexpr int shared_bytes = variant::warps * variant::stages * 2 * Strip::bytes + Q_bytes + Merge::bytes;
+constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1 : 0;  // 0: whatever ptxas finds
 
 static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
 
@@ -1429,7 +1435,9 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
   }
 }
 
-extern "C" __global__ void __launch_bounds__(threads) decode_sm80_bf16_d128_r16_c64_w4_s2(const __grid_constant__ AttuneDecodeParams params) {
+extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
+    decode_sm80_bf16_d128_r16_c64_w4_s2(const __grid_constant__ AttuneDecodeParams given) {
+  const AttuneDecodeParams& params = given;
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
   const int tile = static_cast<int>(block_index().x);

@@ -61,7 +61,7 @@ constexpr std::array field_table{
     boolean("softcap", &Variant::softcap, "softcap", "scores x become softcap * tanh(x / softcap)"),
     boolean("ragged", &Variant::ragged, "ragged", "sequences of any lengths lie one after the other, where arrays say"),
     integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
-            "heads of Q per head of K and V; any: taken from the launch"),
+            "heads of Q per head of K and V, in decode for one query and all of head_dim; any: taken from the launch"),
     boolean("pack_gqa", &Variant::pack_gqa, "packgqa", "a tile's rows are queries of all heads that share K and V"),
     integer("splits", &Variant::splits, 1, 256, 1, no_words, "splits", false,
             "parts of the keys computed by separate thread blocks"),
@@ -143,9 +143,9 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,           "B_c"sv,    "warps"sv,
-                                      "stages"sv, "paged"sv,    "page_multiple"sv, "rotary"sv, "softcap"sv,
-                                      "ragged"sv, "cluster"sv,  "interleave"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv,  "B_r"sv,           "B_c"sv,       "warps"sv,
+                                      "stages"sv, "paged"sv,     "page_multiple"sv, "rotary"sv,    "softcap"sv,
+                                      "ragged"sv, "gqa_ratio"sv, "cluster"sv,       "interleave"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 

@@ -34,6 +34,7 @@ constexpr int page_multiple = 1;
 constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr int gqa_ratio = 0;
 constexpr bool cluster = false;
 constexpr bool interleave = false;
 }  // namespace variant
@@ -94,6 +95,11 @@ static_assert(Parts::bytes <= variant::warps * variant::stages * 2 * static_cast
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.
 constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
 static_assert(!small_tile || QTile::bytes <= Merge::bytes);
+
+// A block that has a multiprocessor's shared memory (compute capability 9.0) to itself may have its registers, too:
+// ptxas would else spill some, to leave room for another.
+constexpr int shared_bytes = variant::warps * variant::stages * 2 * Strip::bytes + Q_bytes + Merge::bytes;
+constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1 : 0;  // 0: whatever ptxas finds
 
 static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
 
@@ -201,7 +207,24 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
 }
 
 #endif
-extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_constant__ AttuneDecodeParams params) {
+#if variant::gqa_ratio != 0
+// A kernel with a ratio of its own serves one query a sequence and its own head_dim alone: what follows from that need
+// not be worked out in front of the first keys (a division, bounds, a fifth of the code).
+__device__ __forceinline__ AttuneDecodeParams of_own_shape(AttuneDecodeParams params) {
+  params.seqlen_q = 1;
+  params.gqa_ratio = variant::gqa_ratio;
+  params.head_dim = variant::head_dim;
+  return params;
+}
+
+#endif
+extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
+    decode_sm80(const __grid_constant__ AttuneDecodeParams given) {
+#if variant::gqa_ratio != 0
+  const AttuneDecodeParams params = of_own_shape(given);
+#else
+  const AttuneDecodeParams& params = given;
+#endif
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
   const int tile = static_cast<int>(block_index().x);
@@ -218,9 +241,6 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
 #endif
 
   Position position(params, first_row);
-#if variant::cluster
-  if (!position.exists()) parts.leave_nothing(tile_rows);
-#endif
   wait_for_kernel_before();  // store_kv may still be writing new keys, and a combine before it reading the workspace
 #if !variant::cluster
   if (params.cuts != nullptr && kv_head == 0 && thread_index() == 0) {
@@ -298,6 +318,7 @@ extern "C" __global__ void __launch_bounds__(threads) decode_sm80(const __grid_c
     merge.merge(softmax, O, params.scale_log2, tile_rows,
                 [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
   }
+  if (!begun) parts.leave_nothing(tile_rows);
   parts.merge(tile_rows, params.head_dim, [&](int row, int column, const Float4& o, float lse) {
     store(params, position.batch, kv_head, first_row + row, column, o, lse);
   });

@@ -54,7 +54,7 @@ template <class AnyProblem>
 ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
                          attune_compile_policy policy, const TunedRow* tuned) {
   if (tuned != nullptr) {
-    const ReadyKernel* kernel = find_ready(ready, tuned->result.variant, problem, device);
+    const ReadyKernel* kernel = find_ready(ready, variant_for(*tuned, problem), problem, device);
     if (kernel != nullptr) return {.kernel = kernel, .preferred = true};
   }
   const std::optional<Variant> best = choose_of_ready(ready, problem, device);
@@ -124,7 +124,7 @@ Variant variant_to_generate(const AnyProblem& problem, const Device& device, con
                 fmt::format("no kernel can serve {} on {} (compute capability {}.{}): {}", problem.text(), device.name,
                             device.capability / 10, device.capability % 10, fmt::join(own.refusals, "; ")));
   }
-  return tuned != nullptr ? tuned->result.variant : own.variant;
+  return tuned != nullptr ? variant_for(*tuned, problem) : own.variant;
 }
 
 template Variant variant_to_generate(const Problem&, const Device&, const TunedRow*);

@@ -225,6 +225,11 @@ Device device_of(const TunedGpu& gpu) {
   return device;
 }
 
+Variant variant_for(const TunedRow& row, const DecodeProblem& problem) {
+  const Variant& own = row.result.variant;
+  return ratio_refusal(own, problem).empty() ? own : variant_for_others(own);
+}
+
 std::string tuned_file_name(const TunedGpu& gpu) {
   constexpr std::string_view maker = "NVIDIA ";
   std::string_view name = gpu.name;

@@ -31,6 +31,16 @@ struct TunedRow {
   bool operator==(const TunedRow&) const = default;
 };
 
+/// With which variant the row answers for a problem: its own or, where that is for one ratio of heads that the problem
+/// has not, the one for others.
+Variant variant_for(const TunedRow& row, const DecodeProblem& problem);
+
+/// Other operations' have their own alone.
+template <class AnyProblem>
+Variant variant_for(const TunedRow& row, const AnyProblem& /*problem*/) {
+  return row.result.variant;
+}
+
 /// A table, in the order of the file: prefill before decode, then by element type, head dimensions, mask, features and
 /// sizes. Each problem occurs once.
 struct TunedTable {

@@ -109,7 +109,7 @@ unsigned TunedRows::nearest(const AnyProblem& problem) const {
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i].kind != shape.kind) continue;
     const float distance = tuned_distance(shapes_[i], shape);
-    if (distance >= least || !refusals(table_->rows[i].result.variant, problem, device_).empty()) continue;
+    if (distance >= least || !refusals(variant_for(table_->rows[i], problem), problem, device_).empty()) continue;
     least = distance;
     number = static_cast<unsigned>(i) + 1;
   }
@@ -151,7 +151,7 @@ TunedMatch TunedRows::explain(const AnyProblem& problem) const {
     if (match.row != nullptr && distance >= match.distance) continue;
     match = {.row = &table_->rows[i], .distance = distance, .refusals = {}};
   }
-  if (match.row != nullptr) match.refusals = refusals(match.row->result.variant, problem, device_);
+  if (match.row != nullptr) match.refusals = refusals(variant_for(*match.row, problem), problem, device_);
   return match;
 }
 

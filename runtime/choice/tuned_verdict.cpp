@@ -59,7 +59,7 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
     served.tuned = verdict_on(tables, problem, device);
   }
   if (served.tuned.applies) {
-    const Variant& tuned = served.tuned.row->result.variant;
+    const Variant tuned = variant_for(*served.tuned.row, problem);
     if (const ReadyKernel* kernel = find_ready(ready, tuned, problem, device)) {
       served.variant = kernel->variant;
       return served;
@@ -71,12 +71,12 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
       const TunedRow& row = *served.tuned.row;
       served.tuned.reason =
           fmt::format("nearest row {}: its variant {} is not ready; ATTUNE_COMPILE_EXACT would build it",
-                      problem_text(row), row.result.variant.name());
+                      problem_text(row), variant_for(row, problem).name());
     }
     return served;
   }
   served.ready = false;
-  served.variant = served.tuned.applies ? served.tuned.row->result.variant : choose_own(problem, device).variant;
+  served.variant = served.tuned.applies ? variant_for(*served.tuned.row, problem) : choose_own(problem, device).variant;
   return served;
 }
 

@@ -112,7 +112,12 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
                                      {3, 6, 1, 0, 100, 2, 20, 5, {300, 2}}}};
   const int fewest_columns = variant.rotary != 0 ? 16 : 8;
   std::vector<DecodeTrial> trials;
-  for (const Shape& shape : shapes) {
+  for (Shape shape : shapes) {
+    if (variant.gqa_ratio != 0) {  // nothing else than these is served
+      shape.seqlen_q = 1;
+      shape.ratio = variant.gqa_ratio;
+      shape.less_dim = 0;
+    }
     DecodeProblem problem{.dtype = static_cast<Dtype>(variant.dtype),
                           .batch = static_cast<int>(shape.lengths.size()),
                           .seqlen_q = shape.seqlen_q,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
@@ -42,7 +43,7 @@ template <class AnyProblem>
 std::optional<Variant> choose_nearest(std::span<const Variant> candidates, const AnyProblem& problem,
                                       const Device& device, int best_B_r) {
   const auto rank = [&](const Variant& variant) {
-    return std::tuple(variant.head_dim, std::abs(variant.B_r - best_B_r), -variant.page_multiple);
+    return std::tuple(variant.head_dim, std::abs(variant.B_r - best_B_r), -variant.page_multiple, -variant.gqa_ratio);
   };
   std::optional<Variant> best;
   for (const Variant& variant : candidates) {
@@ -161,6 +162,23 @@ DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, int splits
 
 }  // namespace
 
+std::string ratio_refusal(const Variant& variant, const DecodeProblem& problem) {
+  if (variant.gqa_ratio == 0) return {};
+  if (problem.heads_q != static_cast<long long>(variant.gqa_ratio) * problem.heads_kv) {
+    return fmt::format("gqa_ratio: the kernel is for {}, the problem has {} query and {} K/V heads", variant.gqa_ratio,
+                       problem.heads_q, problem.heads_kv);
+  }
+  if (problem.seqlen_q != 1) {
+    return fmt::format("gqa_ratio: kernels for one ratio serve one query a sequence, the problem has {}",
+                       problem.seqlen_q);
+  }
+  if (problem.head_dim != variant.head_dim) {
+    return fmt::format("gqa_ratio: kernels for one ratio serve their own head_dim, {}, the problem has {}",
+                       variant.head_dim, problem.head_dim);
+  }
+  return {};
+}
+
 std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device) {
   std::vector<std::string> result =
       shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
@@ -171,6 +189,7 @@ std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& p
   }
   check_knob(result, variant, "softcap", problem.softcap > 0);
   check_knob(result, variant, "ragged", problem.ragged);
+  if (std::string reason = ratio_refusal(variant, problem); !reason.empty()) result.push_back(std::move(reason));
   check_rotary(result, variant, problem.rotary);
   if (variant.cluster != 0 && problem.splits > most_in_cluster) {
     result.push_back(fmt::format("splits: a cluster has up to {} blocks, the problem asks for {} parts",

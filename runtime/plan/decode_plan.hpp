@@ -29,6 +29,10 @@ struct DecodePlan {
   [[nodiscard]] bool combines() const { return combine_grid.blocks() > 0; }
 };
 
+/// Why a kernel for one ratio of heads does not serve the problem's shape: one query, the ratio, the kernel's head_dim.
+/// Empty where it does, or is for any ratio.
+std::string ratio_refusal(const Variant& variant, const DecodeProblem& problem);
+
 /// Why this variant cannot serve this problem on this device; empty when it can.
 std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device);
 std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device);

@@ -59,6 +59,8 @@ std::uint64_t DecodeProblem::key() const {
   key = key << 1 | (softcap > 0 ? 1U : 0U);
   key = key << 1 | (ragged ? 1U : 0U);
   key = key << 2 | static_cast<std::uint64_t>(rotary);
+  // Kernels for one ratio of heads are for one query.
+  key = key << 9 | static_cast<std::uint64_t>(seqlen_q == 1 ? heads_q / heads_kv : 0);
   return key << 6 | head_dim_key(head_dim);
 }
 

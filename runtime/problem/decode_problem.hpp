@@ -91,7 +91,7 @@ struct DecodeProblem {
 
   /// As Problem::key().
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 14;
+  static constexpr int key_bits = 23;
 
   [[nodiscard]] bool appends() const { return seqlen_new > 0; }
   [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }

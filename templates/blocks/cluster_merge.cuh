@@ -26,6 +26,7 @@ struct ClusterMerge {
 
   // Of a part without keys.
   __device__ __forceinline__ void leave_nothing(int count) const {
+#pragma unroll 1
     for (int i = static_cast<int>(thread_index()); i < count * row_chunks; i += threads) {
       leave(i / row_chunks, i % row_chunks * 4, Float4{}, minus_infinity());
     }

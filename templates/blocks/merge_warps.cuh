@@ -58,6 +58,7 @@ struct WarpMerge {
           const int row = own / row_chunks;
           const int column = own % row_chunks * 4;
           if (row >= rows_at_once || first_row + row >= rows) break;
+          if (columns % slice != 0 && first_column + column >= columns) continue;
           float lse;
           const Float4 o = add_up(static_cast<u32>(row), static_cast<u32>(column), scale_log2, lse);
           write(first_row + row, first_column + column, o, lse);

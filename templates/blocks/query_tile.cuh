@@ -48,14 +48,14 @@ __device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDeco
 template <class Tile, int inner_tiles, int row_tiles>
 __device__ __forceinline__ void load_queries(const Tile& tile, u32 (&fragment)[inner_tiles][row_tiles][4]) {
   const u32 lane = lane_index();
+  const u32 first = tile.at(lane / 4, 0) + lane % 4 * 4;
 #pragma unroll
   for (int t = 0; t < inner_tiles; ++t) {
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-      for (u32 w = 0; w < 4; ++w) {
-        const u32 row = static_cast<u32>(i * 16) + w % 2 * 8 + lane / 4;
-        fragment[t][i][w] = load_shared_word(tile.at(row, static_cast<u32>(t * 2) + w / 2) + lane % 4 * 4);
+      for (int w = 0; w < 4; ++w) {
+        fragment[t][i][w] = load_shared_word(tile.beyond(first, i * 16 + w % 2 * 8, t * 2 + w / 2));
       }
     }
   }

@@ -175,6 +175,30 @@ TEST_CASE("the parts of a sequence as a cluster agree with the reference on rand
   CHECK(std::ranges::min(clusters) > 10);
 }
 
+TEST_CASE("kernels for one ratio of heads agree with the reference on random problems") {
+  Kernels kernels;
+  Random random(14);
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    DecodeCase one = std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 300);
+    const int ratio = i % 4 == 0 ? 20 : 4;  // of two tiles of rows, and of one
+    one.problem.seqlen_q = 1;
+    one.problem.heads_q = ratio * one.problem.heads_kv;
+    one.problem.head_dim = (one.problem.head_dim + 15) / 16 * 16;  // the kernel's own
+    CAPTURE(one.text());
+    Variant variant = kernels.variant_for(one.problem);
+    variant.B_r = 16;
+    variant.head_dim = one.problem.head_dim;
+    variant.gqa_ratio = ratio;
+    variant.cluster = static_cast<int>(i / 3 % 2);
+    const DecodeImage image(one, i + 1);
+    HostMemory memory(image);
+    const attune_decode_args args = memory.args(image);
+    const std::string fault = run(kernels, one.problem, args, plan(variant, one.problem, emulator::device()), i + 1);
+    REQUIRE_MESSAGE(fault.empty(), fault);
+    image.check(memory.output(image), args.softmax_scale);
+  }
+}
+
 TEST_CASE("splits that have a sequence's keys in turn agree with the reference on random problems") {
   Kernels kernels;
   Random random(13);

@@ -85,7 +85,9 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = 80, v.head_dim = 256, v.B_c = 64; });
   add([](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = v.head_dim = 192, v.head_dim_v = 128, v.B_c = 112; });
   for (const int columns : {16, 64}) {
-    add([&](Variant& v) { v.Q_stages = v.ragged = 1, v.Q_columns_in_registers = columns, v.ping_pong = 0; });
+    add([&](Variant& v) {
+      v.Q_stages = v.ragged = 1, v.Q_columns_in_registers = columns, v.ping_pong = 0, v.tile_list = v.causal;
+    });
     add([&](Variant& v) { v.Q_stages = v.pack_gqa = 1, v.Q_columns_in_registers = columns, v.gqa_ratio = 4; });
     add([&](Variant& v) {
       v.Q_stages = 1, v.Q_columns_in_registers = columns, v.tile_list = v.causal, v.softmax_in_halves = 0;
@@ -171,6 +173,12 @@ std::vector<Variant> decode_variants() {
   add([](Variant& v) { v.rotary = static_cast<int>(Rotary::halves); });
   add([](Variant& v) { v.ragged = 1; });
   add([](Variant& v) { v.ragged = v.paged = 1, v.B_r = 32; });
+  add([](Variant& v) { v.gqa_ratio = 4; });
+  add([](Variant& v) {
+    v.gqa_ratio = 20, v.paged = 1, v.page_multiple = 16, v.head_dim = 64, v.B_c = 256, v.warps = 8;
+  });
+  add([](Variant& v) { v.gqa_ratio = v.ragged = v.interleave = 1; });
+  add([](Variant& v) { v.gqa_ratio = 2, v.softcap = 1, v.rotary = static_cast<int>(Rotary::halves); });
   return variants;
 }
 

@@ -172,6 +172,19 @@ TEST_CASE("the variants of a table are wanted beside those of specs, once, for t
     CHECK(collected.value.wanted[i].spec == "tuned/h200");
     CHECK(collected.value.wanted[i].tables_only);
   }
+  // A decode kernel for one ratio of heads, and with it that for any.
+  Variant for_four = decode_variant(128);
+  for_four.gqa_ratio = 4;
+  table.put({decode(1, 4096), result_of(for_four)});
+  const std::vector<std::filesystem::path> more{written(folder, "more.yaml", tuned_text(table))};
+  const auto has = [](const Collection& collection, Variant variant) {
+    variant.arch = 1U << 4U;
+    return std::ranges::count(collection.wanted, variant, &Wanted::variant) == 1;
+  };
+  const Result<Collection> both = collect(specs, more);
+  CHECK(both.value.wanted.size() == 6);
+  CHECK(has(both.value, for_four));
+  CHECK(has(both.value, decode_variant(128)));
   const std::vector<std::filesystem::path> broken{written(folder, "x.yaml", "rows: []\n")};
   CHECK_FALSE(collect(specs, broken).ok());
 }

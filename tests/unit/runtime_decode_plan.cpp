@@ -121,6 +121,31 @@ TEST_CASE("the kernel has the least padding, then the rows that the problem need
   CHECK(chosen(128, 1, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
 }
 
+TEST_CASE("a kernel for one ratio of heads goes before others, and serves one query of its head_dim alone") {
+  Variant any = families()[decode_sm80].defaults;
+  Variant for_four = any;
+  for_four.gqa_ratio = 4;
+  const std::vector<Variant> candidates{any, for_four};
+  DecodeProblem problem = typical;
+  problem.page_size = problem.max_seqlen_k;
+  problem.table_width = 1;
+  CHECK(choose(candidates, problem, h200) == for_four);
+  CHECK(refusals(for_four, problem, h200).empty());
+  const auto other = [&](const std::string& reason) {
+    CHECK(choose(candidates, problem, h200) == any);
+    CHECK(refusals(for_four, problem, h200) == std::vector{"gqa_ratio: " + reason});
+    CHECK(ratio_refusal(any, problem).empty());
+  };
+  problem.heads_q = 8 * problem.heads_kv;
+  other("the kernel is for 4, the problem has 64 query and 8 K/V heads");
+  problem.heads_q = 4 * problem.heads_kv;
+  problem.seqlen_q = 2;
+  other("kernels for one ratio serve one query a sequence, the problem has 2");
+  problem.seqlen_q = 1;
+  problem.head_dim = 120;
+  other("kernels for one ratio serve their own head_dim, 128, the problem has 120");
+}
+
 TEST_CASE("a ragged batch is served by kernels for it alone, and they serve no other") {
   DecodeProblem ragged = typical;
   ragged.ragged = true;
@@ -176,19 +201,24 @@ TEST_CASE("no operation is served by another's kernels") {
 TEST_CASE("problems with one key have one kernel, shipped or generated") {
   std::map<std::uint64_t, std::pair<Variant, Variant>> decode;
   std::map<std::uint64_t, std::pair<Variant, Variant>> combining;
-  const std::vector<Variant> candidates = shipped(Operation::decode);
+  std::vector<Variant> candidates = shipped(Operation::decode);
+  for (const int ratio : {1, 4, 7}) {
+    Variant& variant = candidates.emplace_back(families()[decode_sm80].defaults);
+    variant.gqa_ratio = ratio;
+  }
   const std::vector<Variant> merging = shipped(Operation::combine);
   Random random(3);
   const auto below = [&](int bound) { return static_cast<int>(random.below(static_cast<std::uint64_t>(bound))); };
   for (int i = 0; i < 3000; ++i) {
     DecodeProblem problem = typical;
     problem.dtype = static_cast<Dtype>(below(2));
-    problem.seqlen_q = 1 + below(16);
+    problem.seqlen_q = below(2) == 0 ? 1 : 1 + below(16);
     problem.heads_q = problem.heads_kv * (1 + below(20));
     problem.head_dim = 8 * (1 + below(32));
     problem.table_width = below(2) * 255 + 1;
     problem.splits = below(3);
     problem.window_left = below(2) - 1;
+    if (below(2) == 0) problem.head_dim = 128;
     const std::pair found{choose(candidates, problem, h200).value(), choose_own(problem, h200).variant};
     CHECK(decode.try_emplace(problem.key(), found).first->second == found);
     const std::pair merge{choose(merging, problem.merge(), h200).value(), choose_own(problem.merge(), h200).variant};

@@ -10,6 +10,8 @@
 
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned_devices.hpp"
+#include "runtime/choice/tuned_distance.hpp"
+#include "runtime/choice/tuned_verdict.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
 #include "tests/unit/environment.hpp"
@@ -69,6 +71,34 @@ TEST_CASE("a kernel that is there for tables alone serves their rows, and others
 TEST_CASE("what is generated for a tuned problem is the row's variant") {
   CHECK(variant_to_generate(problem, device, &row) == sm80(64, 32));
   CHECK(variant_to_generate(problem, device) == choose_own(problem, device).variant);
+}
+
+TEST_CASE("a row whose variant is for one ratio of heads answers for other shapes with that for any") {
+  Variant for_any = decode_variant(128);
+  Variant for_four = for_any;
+  for_four.gqa_ratio = 4;
+  const TunedRow decode_row{decode(8, 4096), result_of(for_four)};
+  const std::vector<ReadyKernel> all{ready_kernel(for_four), ready_kernel(for_any), ready_kernel(decode_variant(64))};
+  const ReadyKernels ready(all);
+  TunedTable table{.gpu = h200, .rows = {}};
+  table.put(decode_row);
+  const auto check = [&](const DecodeProblem& asked, const Variant& expected) {
+    CAPTURE(asked.text());
+    CHECK(variant_for(decode_row, asked) == expected);
+    CHECK(choose_ready(ready, asked, device, ATTUNE_COMPILE_MISSING, &decode_row).kernel->variant == expected);
+    CHECK(variant_to_generate(asked, device, &decode_row) == expected);
+    CHECK(TunedRows(table, device).number(asked) == 1);
+    CHECK(TunedRows(table, device).match(asked).applies());
+    CHECK(serve(ready, std::span(&table, 1), asked, device).variant == expected);
+  };
+  check(decode(8, 4096), for_four);
+  DecodeProblem other = decode(8, 4096);
+  other.heads_q = 56;
+  check(other, for_any);
+  other.heads_q = 32;
+  other.seqlen_q = 2;
+  check(other, for_any);
+  CHECK(variant_for(row, problem) == sm80(64, 32));
 }
 
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {

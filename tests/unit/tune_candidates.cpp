@@ -113,6 +113,21 @@ TEST_CASE("packed candidates are for the problem's ratio of heads, and only wher
   CHECK(plain.refused.at("gqa_ratio").count == 1);
 }
 
+TEST_CASE("of the ratios that a search names, decode races the problem's own and any") {
+  const std::vector<Spec> specs{parsed("template: decode_sm80\ntune: {gqa_ratio: [any, 1, 4, 8]}\n")};
+  DecodeProblem decode{.heads_q = 32, .heads_kv = 8, .max_seqlen_k = 4096, .equal_lengths = true};
+  const auto ratios = [&] {
+    std::vector<int> found;
+    for (const Variant& variant : tune::candidates_for(tuned_problem(decode), device(), specs).variants) {
+      found.push_back(variant.gqa_ratio);
+    }
+    return found;
+  };
+  CHECK(ratios() == std::vector{0, 4});
+  decode.seqlen_q = 2;
+  CHECK(ratios() == std::vector{0});
+}
+
 TEST_CASE("specs of other operations and other GPUs have nothing for a problem") {
   const std::vector<Spec> specs{parsed("template: decode_sm80\ntune: {stages: [1, 2, 3]}\n"),
                                 parsed("template: prefill_sm90\ntune: {stages: [2, 3]}\n"),

@@ -168,11 +168,8 @@ std::optional<Refusal> window_rule(const Variant& v) {
 }
 
 std::optional<Refusal> tile_list_rule(const Variant& v) {
-  if (v.tile_list == 0 || (v.causal != 0 && v.ragged == 0)) return std::nullopt;
-  return Refusal{"tile_list", v.ragged != 0
-                                  ? "a ragged batch's tiles are found on the device, which alone knows its lengths; "
-                                    "tile_list: false"
-                                  : "without the causal mask all tiles take the same time; tile_list: false"};
+  if (v.tile_list == 0 || v.causal != 0) return std::nullopt;
+  return Refusal{"tile_list", "without the causal mask all tiles take the same time; tile_list: false"};
 }
 
 std::optional<Refusal> stream_k_rule(const Variant& v) {

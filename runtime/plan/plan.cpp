@@ -194,9 +194,10 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
       share_tiles(plan, problem, q_blocks * heads);
       return;
     }
-    const Problem mean = mean_problem(problem);
-    TileOrder order = order_of_tiles(plan.variant, mean, device, static_cast<int>(q_blocks_of(plan.variant, mean)),
-                                     static_cast<int>(blocks));
+    // A list names every tile that there may be.
+    const Problem typical = plan.variant.tile_list != 0 ? problem : mean_problem(problem);
+    TileOrder order = order_of_tiles(plan.variant, typical, device,
+                                     static_cast<int>(q_blocks_of(plan.variant, typical)), static_cast<int>(blocks));
     plan.group_heads = order.group_heads;
     plan.tiles = std::move(order.tiles);
   } else {

@@ -35,8 +35,8 @@ struct RaggedOrder {
   const AttuneTensorPrefillParams& params;
   TileOrder<KeyMask, heads_of, causal, B_r, B_c> longest;
 
-  __device__ __forceinline__ explicit RaggedOrder(const AttuneTensorPrefillParams& params)
-      : params(params), longest(params) {}
+  template <class KernelParams>
+  __device__ __forceinline__ explicit RaggedOrder(const KernelParams& params) : params(params), longest(params) {}
 
   // Finds this block's next tile; false when there is none left.
   __device__ __forceinline__ bool next(QueryTile& tile) {

@@ -57,7 +57,8 @@ void check_wild_lengths(const Device& device, Random random) {
     }
     make_wild(random, one.sequences.cu_seqlens_k, problem.total_k);
     make_wild(random, one.sequences.seqused_k, problem.total_k);
-    const OwnChoice own = choose_own(problem, device);
+    OwnChoice own = choose_own(problem, device);
+    if (own.variant.family == prefill_sm90 && own.variant.causal != 0) own.variant.tile_list = static_cast<int>(i % 2);
     std::vector<std::uint16_t> in = image.in();
     std::vector<std::uint16_t> out = image.poisoned_out();
     std::vector<float> lse = image.poisoned_lse();
@@ -92,6 +93,8 @@ TEST_CASE("what a registry generates for compute capability 9.0 agrees with the 
   Kernels kernels;
   Random random(13);
   int ran = 0;
+  int dense_lists = 0;
+  int ragged_lists = 0;
   for (std::uint64_t i = 1; i <= 400; ++i) {
     PrefillCase one = random_prefill_case(random, i % 8 == 0 ? 700 : 260);
     Problem& problem = one.problem;
@@ -103,8 +106,15 @@ TEST_CASE("what a registry generates for compute capability 9.0 agrees with the 
     CAPTURE(i);
     check_image(kernels[own.variant], own.variant, one.image(i), i);
     ++ran;
+    if (own.variant.causal == 0) continue;
+    Variant listed = own.variant;
+    listed.tile_list = 1;
+    check_image(kernels[listed], listed, one.image(i), i);
+    ++(problem.ragged ? ragged_lists : dense_lists);
   }
   CHECK(ran > 60);
+  CHECK(dense_lists > 5);
+  CHECK(ragged_lists > 5);
 }
 
 TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors") {

@@ -149,6 +149,23 @@ TEST_CASE("a plan of a kernel with a tile list has the list, the same one the se
   CHECK(plan(variant, problem, h200).tiles == made.tiles);
 }
 
+TEST_CASE("the list of a ragged batch names every tile that its longest sequences could have") {
+  Variant variant = variant_of(prefill_sm90, 128, true);
+  variant.tile_list = 1;
+  Problem problem = problem_of(128, true);
+  problem.seqlen_q = problem.seqlen_k = 4096;
+  const Plan dense = plan(variant, problem, h200);
+  variant.ragged = 1;
+  problem.ragged = true;
+  for (const int part : {1, 8}) {
+    problem.total_q = problem.total_k = problem.batch * 4096 / part;
+    const Plan ragged = plan(variant, problem, h200);
+    REQUIRE(ragged.tiles != nullptr);
+    CHECK(std::ranges::equal(ragged.tiles->first, dense.tiles->first));
+    CHECK(std::ranges::equal(ragged.tiles->tiles, dense.tiles->tiles));
+  }
+}
+
 TEST_CASE("a tile list has room for 8,192 tiles on 160 multiprocessors") {
   Variant variant = variant_of(prefill_sm90, 128, true);
   variant.tile_list = 1;

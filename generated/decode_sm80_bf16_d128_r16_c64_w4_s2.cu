@@ -661,6 +661,17 @@ struct CacheCopy {
     }
   }
 
+  // That of the strip which lane `step` looked up, for all lanes; each lane has one of its own.
+  __device__ __forceinline__ static Place found_by(u32 step, const Place& own, int first_key) {
+    Place place;
+    place.first_key = first_key;
+#pragma unroll
+    for (u32 p = 0; p < pieces; ++p) {
+      place.of[p] = {shuffle_from(own.of[p].page, step), shuffle_from(own.of[p].token, step)};
+    }
+    return place;
+  }
+
   // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product.
   __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int seqlen,
                                        const Strip& strip, const Place& place) const {
@@ -1235,9 +1246,14 @@ struct Cursor {
 
   __device__ __forceinline__ bool exists() const { return block < end; }
 
+  // From a block to the next one of the same sequence.
+  __device__ __forceinline__ int stride(const AttuneDecodeParams& params) const {
+    return interleave && (splits_only || params.splits > 0) ? params.splits : 1;
+  }
+
   // Goes to the next block; whether it is of the same sequence.
   __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    block += interleave && (splits_only || params.splits > 0) ? params.splits : 1;
+    block += stride(params);
     if (block < end) return true;
     if constexpr (!splits_only) {
       while (behind > 0) {
@@ -1315,6 +1331,9 @@ constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
 using Copy = CacheCopy<Strip, page_sizes>;
+// Parts of one sequence alone have the pages of as many strips to come as a warp has lanes looked up at once: a table
+// that is not in L2 has its latency once, not for each strip that is asked for before the first has come.
+constexpr bool looks_ahead = variant::cluster && page_sizes == Pages::of_16;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
 constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
@@ -1344,6 +1363,8 @@ struct StripPipeline {
   Copy copy;
   Position position;  // of the next request
   Copy::Place place;
+  Copy::Place ahead;  // of the strip that is as many steps off as this lane's number, when last looked up
+  u32 steps = 0;
 
   __device__ __forceinline__ StripPipeline(const AttuneDecodeParams& params, u32 base, int kv_head,
                                            const Position& first)
@@ -1369,9 +1390,12 @@ struct StripPipeline {
     warp_barrier();
   }
 
-  __device__ __forceinline__ void request_K(const AttuneDecodeParams& params, u32 stage) const {
+  __device__ __forceinline__ void request_K(const AttuneDecodeParams& params, u32 stage) {
     warp_barrier();  // every lane is done with what the stage held
-    if (position.exists()) copy.copy(copy.k, params.k, params.pages, position.visible.seqlen_k, k(stage), place);
+    if (position.exists()) {
+      if constexpr (looks_ahead) place = Copy::found_by(steps % warp_size, ahead, first_key());
+      copy.copy(copy.k, params.k, params.pages, position.visible.seqlen_k, k(stage), place);
+    }
     cp_async_commit();
   }
 
@@ -1381,16 +1405,27 @@ struct StripPipeline {
     if (position.exists()) {
       copy.copy(copy.v, params.v, params.pages, position.visible.seqlen_k, v(stage), place);
       position.next(params);
+      ++steps;
       find(params);
     }
     cp_async_commit();
   }
 
  private:
+  __device__ __forceinline__ int first_key() const {
+    return position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+  }
+
   __device__ __forceinline__ void find(const AttuneDecodeParams& params) {
     if (!position.exists()) return;
-    const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
-    place = Copy::find(params, position.batch, position.visible.seqlen_k, first_key);
+    if constexpr (!looks_ahead) {
+      place = Copy::find(params, position.batch, position.visible.seqlen_k, first_key());
+    } else if (steps % warp_size == 0) {
+      const int more = static_cast<int>(lane_index()) * position.stride(params);
+      const int seqlen =
+          position.block + more < position.end ? position.visible.seqlen_k : 0;  // no key behind the part
+      ahead = Copy::find(params, position.batch, seqlen, first_key() + more * variant::B_c);
+    }
   }
 };
 

@@ -80,6 +80,17 @@ struct CacheCopy {
     }
   }
 
+  // That of the strip which lane `step` looked up, for all lanes; each lane has one of its own.
+  __device__ __forceinline__ static Place found_by(u32 step, const Place& own, int first_key) {
+    Place place;
+    place.first_key = first_key;
+#pragma unroll
+    for (u32 p = 0; p < pieces; ++p) {
+      place.of[p] = {shuffle_from(own.of[p].page, step), shuffle_from(own.of[p].token, step)};
+    }
+    return place;
+  }
+
   // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product.
   __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int seqlen,
                                        const Strip& strip, const Place& place) const {

@@ -1246,14 +1246,9 @@ struct Cursor {
 
   __device__ __forceinline__ bool exists() const { return block < end; }
 
-  // From a block to the next one of the same sequence.
-  __device__ __forceinline__ int stride(const AttuneDecodeParams& params) const {
-    return interleave && (splits_only || params.splits > 0) ? params.splits : 1;
-  }
-
   // Goes to the next block; whether it is of the same sequence.
   __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    block += stride(params);
+    block += interleave && (splits_only || params.splits > 0) ? params.splits : 1;
     if (block < end) return true;
     if constexpr (!splits_only) {
       while (behind > 0) {
@@ -1405,7 +1400,7 @@ struct StripPipeline {
     if (position.exists()) {
       copy.copy(copy.v, params.v, params.pages, position.visible.seqlen_k, v(stage), place);
       position.next(params);
-      ++steps;
+      if constexpr (looks_ahead) ++steps;
       find(params);
     }
     cp_async_commit();
@@ -1421,7 +1416,7 @@ struct StripPipeline {
     if constexpr (!looks_ahead) {
       place = Copy::find(params, position.batch, position.visible.seqlen_k, first_key());
     } else if (steps % warp_size == 0) {
-      const int more = static_cast<int>(lane_index()) * position.stride(params);
+      const int more = static_cast<int>(lane_index()) * (variant::interleave ? params.splits : 1);
       const int seqlen =
           position.block + more < position.end ? position.visible.seqlen_k : 0;  // no key behind the part
       ahead = Copy::find(params, position.batch, seqlen, first_key() + more * variant::B_c);

@@ -156,7 +156,7 @@ struct StripPipeline {
     if (position.exists()) {
       copy.copy(copy.v, params.v, params.pages, position.visible.seqlen_k, v(stage), place);
       position.next(params);
-      ++steps;
+      if constexpr (looks_ahead) ++steps;
       find(params);
     }
     cp_async_commit();
@@ -172,7 +172,7 @@ struct StripPipeline {
     if constexpr (!looks_ahead) {
       place = Copy::find(params, position.batch, position.visible.seqlen_k, first_key());
     } else if (steps % warp_size == 0) {
-      const int more = static_cast<int>(lane_index()) * position.stride(params);
+      const int more = static_cast<int>(lane_index()) * (variant::interleave ? params.splits : 1);
       const int seqlen =
           position.block + more < position.end ? position.visible.seqlen_k : 0;  // no key behind the part
       ahead = Copy::find(params, position.batch, seqlen, first_key() + more * variant::B_c);

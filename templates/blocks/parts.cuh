@@ -179,14 +179,9 @@ struct Cursor {
 
   __device__ __forceinline__ bool exists() const { return block < end; }
 
-  // From a block to the next one of the same sequence.
-  __device__ __forceinline__ int stride(const AttuneDecodeParams& params) const {
-    return interleave && (splits_only || params.splits > 0) ? params.splits : 1;
-  }
-
   // Goes to the next block; whether it is of the same sequence.
   __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    block += stride(params);
+    block += interleave && (splits_only || params.splits > 0) ? params.splits : 1;
     if (block < end) return true;
     if constexpr (!splits_only) {
       while (behind > 0) {

@@ -230,6 +230,10 @@ void add_features(Problem& problem, const Variant& variant, std::size_t i) {
   if (variant.window != 0) problem.set_window(windows[i % windows.size()].first, windows[i % windows.size()].second);
   if (variant.softcap != 0) problem.softcap = i % 2 == 0 ? 20.0F : 2.0F;
   if (variant.ragged != 0) make_ragged(problem);
+  if (variant.ragged != 0 && variant.tile_list != 0) {  // no others are served
+    problem.total_q = problem.batch * problem.seqlen_q;
+    problem.total_k = problem.batch * problem.seqlen_k;
+  }
   if (variant.paged != 0) make_paged(problem);
 }
 

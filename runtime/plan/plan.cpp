@@ -58,6 +58,9 @@ std::vector<std::string> grid_refusals(const Variant& variant, const Problem& pr
       result.push_back(
           fmt::format("tile_list: {} heads of {} tiles are more than {}", heads, q_blocks, AttuneTileList::most_tiles));
     }
+    if (variant.tile_list != 0 && !problem.one_length()) {
+      result.emplace_back("tile_list: a list is balanced for sequences of one length, which the totals deny");
+    }
     if (packs(variant) && problem.rows(true) > most_rows) {
       result.push_back(fmt::format("grid: seqlen_q is {}; kernels with pack_gqa take up to {} of {} heads",
                                    problem.seqlen_q, most_rows / variant.gqa_ratio, variant.gqa_ratio));

@@ -58,6 +58,11 @@ bool Problem::is_packable() const {
          rows(true) <= most_rows;
 }
 
+bool Problem::one_length() const {
+  const auto is_longest = [&](int total, int longest) { return total == static_cast<long long>(batch) * longest; };
+  return !ragged || (is_longest(total_q, seqlen_q) && is_longest(total_k, seqlen_k));
+}
+
 int Problem::best_B_r(bool packed) const {
   constexpr long long rows_per_tile = 16;
   const auto cost = [&](int B_r) { return tiles_of(rows(packed), B_r) * (B_r + rows_per_tile); };
@@ -84,6 +89,7 @@ std::uint64_t Problem::key() const {
   key = key << 1 | (has_window() ? 1U : 0U);
   key = key << 1 | (softcap > 0 ? 1U : 0U);
   key = key << 1 | (ragged ? 1U : 0U);
+  key = key << 1 | (one_length() ? 1U : 0U);
   key = key << 1 | (paged ? 1U : 0U);
   key = key << 1 | (has_tensor_maps() ? 1U : 0U);
   key = key << 2 | static_cast<std::uint64_t>(best_B_r() / 64);

@@ -70,6 +70,9 @@ struct Problem {
   };
   [[nodiscard]] Keys visible_keys(int row) const;
 
+  /// Whether all sequences are as long as the longest, as far as the host knows: by a ragged batch's totals.
+  [[nodiscard]] bool one_length() const;
+
   /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
   [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0 && stored_keys() > 0; }
 
@@ -93,7 +96,7 @@ struct Problem {
 
   /// Equal for problems that are served alike on one GPU, whatever kernels there are: `key_bits` bits.
   [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 39;
+  static constexpr int key_bits = 40;
 
   /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim; in pages "page16"
   [[nodiscard]] std::string text() const;

@@ -193,8 +193,9 @@ TEST_CASE("a key tells apart whatever kernels are chosen by, and leaves room for
     }
   }
   const auto parts = [](const Problem& p) {
-    return std::tuple(p.dtype, p.causal, p.has_window(), p.softcap > 0, p.ragged, p.paged, p.has_tensor_maps(),
-                      p.best_B_r(), p.packing_key(), p.head_dim, p.head_dim_of_v(), p.heads_q / p.heads_kv);
+    return std::tuple(p.dtype, p.causal, p.has_window(), p.softcap > 0, p.ragged, p.one_length(), p.paged,
+                      p.has_tensor_maps(), p.best_B_r(), p.packing_key(), p.head_dim, p.head_dim_of_v(),
+                      p.heads_q / p.heads_kv);
   };
   std::set<std::uint64_t> keys;
   std::set<decltype(parts(problems[0]))> distinct;

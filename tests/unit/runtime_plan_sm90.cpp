@@ -149,7 +149,7 @@ TEST_CASE("a plan of a kernel with a tile list has the list, the same one the se
   CHECK(plan(variant, problem, h200).tiles == made.tiles);
 }
 
-TEST_CASE("the list of a ragged batch names every tile that its longest sequences could have") {
+TEST_CASE("a ragged batch whose totals make all sequences as long as the longest has the dense one's list") {
   Variant variant = variant_of(prefill_sm90, 128, true);
   variant.tile_list = 1;
   Problem problem = problem_of(128, true);
@@ -157,12 +157,20 @@ TEST_CASE("the list of a ragged batch names every tile that its longest sequence
   const Plan dense = plan(variant, problem, h200);
   variant.ragged = 1;
   problem.ragged = true;
-  for (const int part : {1, 8}) {
-    problem.total_q = problem.total_k = problem.batch * 4096 / part;
-    const Plan ragged = plan(variant, problem, h200);
-    REQUIRE(ragged.tiles != nullptr);
-    CHECK(std::ranges::equal(ragged.tiles->first, dense.tiles->first));
-    CHECK(std::ranges::equal(ragged.tiles->tiles, dense.tiles->tiles));
+  problem.total_q = problem.total_k = problem.batch * 4096;
+  CHECK(refusals(variant, problem, h200).empty());
+  const Plan ragged = plan(variant, problem, h200);
+  REQUIRE(ragged.tiles != nullptr);
+  CHECK(std::ranges::equal(ragged.tiles->first, dense.tiles->first));
+  CHECK(std::ranges::equal(ragged.tiles->tiles, dense.tiles->tiles));
+  const auto full = problem.key();
+  for (int Problem::*total : {&Problem::total_q, &Problem::total_k}) {
+    Problem shorter = problem;
+    --(shorter.*total);
+    REQUIRE(refusals(variant, shorter, h200).size() == 1);
+    CHECK(refusals(variant, shorter, h200)[0] ==
+          "tile_list: a list is balanced for sequences of one length, which the totals deny");
+    CHECK(shorter.key() != full);
   }
 }
 

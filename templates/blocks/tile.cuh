@@ -27,8 +27,8 @@ struct Tile {
     return base + row * row_bytes + moved * chunk_bytes;
   }
 
-  // The chunk `chunks_right` (even, or any from column 0) to the right and `rows_down` (a multiple of 8) below the one at
-  // `address`, whose own column of chunks is 0 or 1: one XOR and an immediate offset.
+  // The chunk `chunks_right` (even, or any from column 0) to the right and `rows_down` (a multiple of 8) below the one
+  // at `address`, whose own column of chunks is 0 or 1: one XOR and an immediate offset.
   __device__ __forceinline__ u32 beyond(u32 address, int rows_down, int chunks_right) const {
     const int inside = chunks_right % span;
     const u32 moved =

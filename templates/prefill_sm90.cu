@@ -171,8 +171,8 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared) {
     const int head = tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
 #endif
 #if variant::ragged
-    const Place queries(tile.queries, params.seqlen_q);
-    const Place keys(tile.keys, params.seqlen_k);
+    const Place queries(tile.queries);
+    const Place keys(tile.keys);
 #endif
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
       shared.k.begin_load();
@@ -231,7 +231,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
 #if variant::ragged
   const int head = tile.head;
-  const Place queries(tile.queries, params.seqlen_q);
+  const Place queries(tile.queries);
   output.store<variant::dtype>(O, inverse_l, params.o, queries.row + first_row, head, queries.last);
 #else
 #if variant::pack_gqa

@@ -114,7 +114,8 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
 }
 
 /// Whether tensor maps take the strides; those of single elements do not count.
-bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, int head_dim) {
+bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, int head_dim, bool ragged) {
+  if (ragged && extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim)) return false;
   const auto passes = [&](std::int64_t stride, std::int64_t extent) {
     return extent <= 1 || is_mappable(stride, head_dim);
   };
@@ -179,10 +180,10 @@ Problem check_arguments(const attune_prefill_args& args) {
   problem.set_window(problem.window_left, problem.window_right);
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
-  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.head_dim) &&
-                             has_mappable_strides(args.k, keys, problem.head_dim) &&
-                             has_mappable_strides(args.v, keys, problem.head_dim_of_v()) &&
-                             has_mappable_strides(args.o, queries, problem.head_dim_of_v());
+  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.head_dim, problem.ragged) &&
+                             has_mappable_strides(args.k, keys, problem.head_dim, problem.ragged) &&
+                             has_mappable_strides(args.v, keys, problem.head_dim_of_v(), problem.ragged) &&
+                             has_mappable_strides(args.o, queries, problem.head_dim_of_v(), problem.ragged);
   return problem;
 }
 

@@ -54,8 +54,11 @@ EmulatedParams::EmulatedParams(const attune_prefill_args& args, const Problem& p
     : params_(make_params(args, problem)), used_(&params_) {
   if (!family_of(plan.variant).tensor_maps) return;
   const auto encode = [](const TensorDescription& tensor) {
-    return emulator::emulated_map(
-        {.base = tensor.base, .extents = tensor.extents, .strides = tensor.strides, .box = tensor.box});
+    return emulator::emulated_map({.base = tensor.base,
+                                   .rank = tensor.rank,
+                                   .extents = tensor.extents,
+                                   .strides = tensor.strides,
+                                   .box = tensor.box});
   };
   const AttuneTensorPrefillParams block = make_tensor_params(params_, plan, encode);
   if (plan.variant.stream_k != 0) {

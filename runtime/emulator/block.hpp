@@ -79,8 +79,8 @@ class Block final : public Machine {
   void mbarrier_arrive(unsigned address, unsigned expected_bytes, int line) override;
   void mbarrier_wait(unsigned address, unsigned parity, int line) override;
   bool mbarrier_test(unsigned address, unsigned parity, int line) override;
-  void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) override;
-  void store_box(const void* map, unsigned address, const int (&at)[4], int line) override;
+  void load_box(unsigned address, const void* map, unsigned barrier, const Corner& at, int line) override;
+  void store_box(const void* map, unsigned address, const Corner& at, int line) override;
   void commit_boxes() override;
   void wait_boxes_read() override;
   void fence_for_copies() override;
@@ -248,7 +248,7 @@ class Block final : public Machine {
   Mbarrier& mbarrier_at(unsigned address, int line);
   void end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int line);
   static void learn(Thread& thread, const Mbarrier& barrier);
-  Box box_at(const void* map, unsigned address, const int (&at)[4], int line);
+  Box box_at(const void* map, unsigned address, const Corner& at, int line);
   void land(const BulkCopy& copy);
   void require_nothing_left() const;
   void come_to_named_barrier(Warp& warp, bool wait);

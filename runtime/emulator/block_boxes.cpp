@@ -1,6 +1,7 @@
 // Bulk copies of boxes, and what a block may not leave behind.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "runtime/emulator/block.hpp"
@@ -8,21 +9,24 @@
 namespace attune::emulator {
 
 /// The box that the current thread hands to the copy engine.
-Box Block::box_at(const void* map, unsigned address, const int (&at)[4], int line) {
+Box Block::box_at(const void* map, unsigned address, const Corner& at, int line) {
   require_no_cluster("a bulk copy", line);
   const Thread& self = *current_;
   const std::optional<TensorMap> tensor = read_map(map);
   if (!tensor) fail(self, line, "the copy engine is given something that is no tensor map");
+  if (at.rank != tensor->rank) {
+    fail(self, line, fmt::format("{} coordinates, and the tensor map has {} dimensions", at.rank, tensor->rank));
+  }
   if (address % swizzle_atom != 0) {
     fail(self, line,
          fmt::format("shared address {:#x} is no multiple of the swizzle's {} bytes", address, swizzle_atom));
   }
   require(self, line, only_memory().outside(address, tensor->box_bytes()));
   require(self, line, mbarriers_.overlap(address, tensor->box_bytes()));
-  return {.map = *tensor, .at = std::to_array(at), .address = address};
+  return {.map = *tensor, .at = std::to_array(at.x), .address = address};
 }
 
-void Block::load_box(unsigned address, const void* map, unsigned barrier_address, const int (&at)[4], int line) {
+void Block::load_box(unsigned address, const void* map, unsigned barrier_address, const Corner& at, int line) {
   Thread& self = *current_;
   const Box box = box_at(map, address, at, line);
   Mbarrier& barrier = mbarrier_at(barrier_address, line);
@@ -40,6 +44,12 @@ void Block::load_box(unsigned address, const void* map, unsigned barrier_address
   for_each_row(box, [&](const BoxRow& row) {
     require(self, line, global_.check_loaded_row(row.elements, row.bytes, access_of(self, epoch)));
   });
+  if (is_outside(box)) {
+    // Seen on Hopper: the copy engine reads there even where it only writes zeros.
+    constexpr unsigned least = 16;
+    const auto wrong = global_.check_loaded_row(box.map.base, least, access_of(self, epoch));
+    if (wrong) fail(self, line, fmt::format("a box wholly outside its tensor reads at the map's base: {}", *wrong));
+  }
   ++barrier.under_way;
   barrier.copied = epoch.time;
   barrier.copied_line = line;
@@ -55,9 +65,12 @@ void Block::land(const BulkCopy& copy) {
   end_phase_if_complete(barrier, threads_[copy.thread], copy.line);
 }
 
-void Block::store_box(const void* map, unsigned address, const int (&at)[4], int line) {
+void Block::store_box(const void* map, unsigned address, const Corner& at, int line) {
   Thread& self = *current_;
   const Box box = box_at(map, address, at, line);
+  if (std::ranges::any_of(box.at, [](int coordinate) { return coordinate < 0; })) {
+    fail(self, line, "a box is stored from a negative coordinate on, which Hopper takes for an illegal instruction");
+  }
   if (self.box_agent == 0) self.box_agent = add_agent(Agent::Kind::box_stores, self.index);
   const Epoch read{self.box_agent, self.box_groups + 1, line, Proxy::async};
   // wait_boxes_read says nothing of the writes, so nobody ever comes to know them.

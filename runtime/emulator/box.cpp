@@ -17,23 +17,31 @@ bool inside(const Box& box, unsigned dimension, unsigned i) {
 
 }  // namespace
 
+bool is_outside(const Box& box) {
+  for (unsigned d = 0; d < box.at.size(); ++d) {
+    const long long end = static_cast<long long>(box.at[d]) + box.map.box[d];
+    if (end <= 0 || box.at[d] >= static_cast<long long>(box.map.extents[d])) return true;
+  }
+  return false;
+}
+
 void for_each_row(const Box& box, const std::function<void(const BoxRow&)>& visit) {
   const TensorMap& map = box.map;
   const long long begin = std::max(0, box.at[0]);
   const long long end = std::min<long long>(map.extents[0], static_cast<long long>(box.at[0]) + map.box[0]);
   if (begin >= end) return;
-  const auto* const base = static_cast<const std::byte*>(map.base);
+  const auto base = reinterpret_cast<std::uintptr_t>(map.base);
   for (unsigned row = 0; row < map.rows(); ++row) {
-    const std::array<unsigned, 3> i{row % map.box[1], row / map.box[1] % map.box[2], row / map.box[1] / map.box[2]};
-    long long offset = begin * TensorMap::element_bytes;
+    std::uintptr_t address = base + static_cast<std::uintptr_t>(begin) * TensorMap::element_bytes;
     bool exists = true;
-    for (unsigned d = 0; d < i.size(); ++d) {
-      exists = exists && inside(box, d + 1, i[d]);
-      offset += (static_cast<long long>(box.at[d + 1]) + i[d]) * static_cast<long long>(map.strides[d]);
+    for (unsigned d = 1, rest = row; d < map.box.size(); rest /= map.box[d++]) {
+      const unsigned i = rest % map.box[d];
+      exists = exists && inside(box, d, i);
+      address += (static_cast<std::uintptr_t>(box.at[d]) + i) * map.strides[d - 1];
     }
     if (!exists) continue;
     const auto skipped = static_cast<unsigned>(begin - box.at[0]);
-    visit({.elements = base + offset,
+    visit({.elements = reinterpret_cast<const std::byte*>(address),
            .bytes = static_cast<unsigned>(end - begin) * TensorMap::element_bytes,
            .offset = row * map.row_bytes() + skipped * TensorMap::element_bytes});
   }

@@ -13,7 +13,7 @@ namespace attune::emulator {
 
 struct Box {
   TensorMap map;
-  std::array<int, 4> at{};  ///< its first element, innermost dimension first
+  std::array<int, 5> at{};  ///< its first element, innermost dimension first
   unsigned address = 0;     ///< in shared memory
 };
 
@@ -23,6 +23,9 @@ struct BoxRow {
   unsigned bytes = 0;
   unsigned offset = 0;  ///< in the box, before the swizzle
 };
+
+/// Whether no element of the box is within the tensor.
+bool is_outside(const Box& box);
 
 /// Every row of the box that is not wholly outside the tensor, in order.
 void for_each_row(const Box& box, const std::function<void(const BoxRow&)>& visit);

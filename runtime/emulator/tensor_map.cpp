@@ -26,6 +26,7 @@ std::string problem_of(const TensorMap& map) {
   constexpr unsigned longest_row = 128;
   const auto base = reinterpret_cast<std::uintptr_t>(map.base);
   if (base == 0 || base % alignment != 0) return fmt::format("base {:#x} is null or no multiple of 16 bytes", base);
+  if (map.rank < 1 || map.rank > map.extents.size()) return fmt::format("rank {} is not in 1 to 5", map.rank);
   for (const std::uint64_t extent : map.extents) {
     if (extent == 0 || extent > largest_extent) return fmt::format("extent {} is not in 1 to 2^32", extent);
   }

@@ -10,17 +10,19 @@
 namespace attune::emulator {
 
 /// A tensor of 16-bit elements and the boxes that are copied of it, swizzled by 128 bytes; elements beyond the tensor
-/// read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch.
+/// read as zeros. Innermost dimension first; one that a map of fewer dimensions lacks has an extent of 1. Addresses
+/// wrap around at 2^64.
 struct TensorMap {
   const void* base = nullptr;
-  std::array<std::uint64_t, 4> extents{};  ///< elements
-  std::array<std::uint64_t, 3> strides{};  ///< bytes, of the outer three
-  std::array<std::uint32_t, 4> box{};      ///< elements
+  unsigned rank = 4;                                    ///< dimensions: up to 5
+  std::array<std::uint64_t, 5> extents{1, 1, 1, 1, 1};  ///< elements
+  std::array<std::uint64_t, 4> strides{};               ///< bytes, of all dimensions but the first
+  std::array<std::uint32_t, 5> box{1, 1, 1, 1, 1};      ///< elements
 
   static constexpr unsigned element_bytes = 2;
 
   [[nodiscard]] unsigned row_bytes() const { return box[0] * element_bytes; }
-  [[nodiscard]] unsigned rows() const { return box[1] * box[2] * box[3]; }
+  [[nodiscard]] unsigned rows() const { return box[1] * box[2] * box[3] * box[4]; }
   [[nodiscard]] unsigned box_bytes() const { return row_bytes() * rows(); }
 };
 

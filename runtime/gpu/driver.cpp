@@ -327,13 +327,13 @@ bool Driver::is_capturing(void* stream) const {
 void Driver::synchronize(void* stream) const { api_->check(api_->stream_synchronize(stream), "cuStreamSynchronize"); }
 
 AttuneTensorMap Driver::encode(const TensorDescription& tensor) const {
-  constexpr std::array<std::uint32_t, 4> every_element{1, 1, 1, 1};
+  constexpr std::array<std::uint32_t, 5> every_element{1, 1, 1, 1, 1};
   alignas(128) AttuneTensorMap map;  // as cuda.h has it from CUDA 13 on
   const cuda::Result result = api_->tensor_map_encode_tiled(
-      map.opaque, tensor.dtype == Dtype::fp16 ? cuda::tensor_map_float16 : cuda::tensor_map_bfloat16,
-      static_cast<std::uint32_t>(tensor.extents.size()), const_cast<void*>(tensor.base), tensor.extents.data(),
-      tensor.strides.data(), tensor.box.data(), every_element.data(), cuda::tensor_map_interleave_none,
-      cuda::tensor_map_swizzle_128B, cuda::tensor_map_l2_promotion_128B, cuda::tensor_map_fill_zeros);
+      map.opaque, tensor.dtype == Dtype::fp16 ? cuda::tensor_map_float16 : cuda::tensor_map_bfloat16, tensor.rank,
+      const_cast<void*>(tensor.base), tensor.extents.data(), tensor.strides.data(), tensor.box.data(),
+      every_element.data(), cuda::tensor_map_interleave_none, cuda::tensor_map_swizzle_128B,
+      cuda::tensor_map_l2_promotion_128B, cuda::tensor_map_fill_zeros);
   api_->check(result, "cuTensorMapEncodeTiled");
   return map;
 }

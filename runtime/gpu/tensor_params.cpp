@@ -1,20 +1,26 @@
 #include "runtime/gpu/tensor_params.hpp"
 
-#include <bit>
 #include <cstdint>
 #include <utility>
+
+#include "templates/sequence_end.h"
 
 namespace attune {
 namespace {
 
 constexpr int bytes_per_element = 2;              // fp16 and bf16
 constexpr std::int64_t stride_limit = 1LL << 40;  // bytes
+constexpr std::int64_t spread_limit = 1LL << 34;  // bytes: ATTUNE_SEQUENCE_END of them are 2^64
 constexpr std::uint32_t panel_columns = 64;       // 128 bytes (templates/blocks/panels.cuh)
 
 }  // namespace
 
 bool is_mappable(std::int64_t stride, int head_dim) {
   return stride >= head_dim && stride < stride_limit / bytes_per_element;
+}
+
+bool is_spreadable(std::int64_t stride, int head_dim) {
+  return is_mappable(stride, head_dim) && stride < spread_limit / bytes_per_element;
 }
 
 TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
@@ -25,20 +31,20 @@ TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& exte
   return {.base = tensor.data,
           .dtype = dtype,
           .extents = {static_cast<std::uint64_t>(extents.head_dim), static_cast<std::uint64_t>(extents.seqlen),
-                      static_cast<std::uint64_t>(extents.heads), static_cast<std::uint64_t>(extents.batch)},
+                      static_cast<std::uint64_t>(extents.heads), static_cast<std::uint64_t>(extents.batch), 1},
           .strides = {bytes(tensor.stride_seq, extents.seqlen), bytes(tensor.stride_head, extents.heads),
-                      bytes(tensor.stride_batch, extents.batch)},
-          .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1}};
+                      bytes(tensor.stride_batch, extents.batch), 0},
+          .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1, 1}};
 }
 
-TensorDescription spread(const TensorDescription& tensor, int longest) {
+TensorDescription spread(const TensorDescription& tensor) {
   TensorDescription ragged = tensor;
   const std::uint64_t stride = tensor.strides[0];
-  ragged.extents[1] = static_cast<std::uint64_t>(longest);
-  ragged.extents[3] = tensor.extents[1] + 1;
-  ragged.strides[2] = stride;
-  // Only a number: nothing there is ever read.
-  ragged.base = std::bit_cast<const void*>(reinterpret_cast<std::uintptr_t>(tensor.base) - ragged.extents[1] * stride);
+  ragged.rank = 5;
+  ragged.extents = {tensor.extents[0], ATTUNE_SEQUENCE_END, tensor.extents[2], tensor.extents[1] + 1,
+                    ATTUNE_SEQUENCE_END + 1};
+  // Addresses wrap around: ATTUNE_SEQUENCE_END of the last stride are that many of `stride` less.
+  ragged.strides = {stride, tensor.strides[1], stride, static_cast<std::uint64_t>(spread_limit) - stride};
   return ragged;
 }
 
@@ -47,7 +53,7 @@ TensorDescription pack(const TensorDescription& tensor, int ratio) {
   std::swap(packed.extents[1], packed.extents[2]);
   std::swap(packed.strides[0], packed.strides[1]);
   const auto heads = static_cast<std::uint32_t>(ratio);
-  packed.box = {tensor.box[0], heads, tensor.box[1] / heads, tensor.box[3]};
+  packed.box = {tensor.box[0], heads, tensor.box[1] / heads, tensor.box[3], 1};
   return packed;
 }
 

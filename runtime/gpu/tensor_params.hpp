@@ -15,13 +15,15 @@
 namespace attune {
 
 /// What cuTensorMapEncodeTiled is told of one tensor of 16-bit elements, swizzled by 128 bytes; elements beyond the
-/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch, or as pack() has them.
+/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch, or as pack() and spread() have
+/// them. The copy engine may read at `base` whatever a box's coordinates are, so `base` is always the tensor's own.
 struct TensorDescription {
   const void* base = nullptr;
   Dtype dtype = Dtype::bf16;
-  std::array<std::uint64_t, 4> extents{};  ///< elements
-  std::array<std::uint64_t, 3> strides{};  ///< bytes, of the outer three
-  std::array<std::uint32_t, 4> box{};      ///< elements that one copy moves
+  unsigned rank = 4;                                    ///< dimensions; others have an extent of 1
+  std::array<std::uint64_t, 5> extents{1, 1, 1, 1, 1};  ///< elements
+  std::array<std::uint64_t, 4> strides{};               ///< bytes, of all dimensions but the first
+  std::array<std::uint32_t, 5> box{1, 1, 1, 1, 1};      ///< elements that one copy moves
 
   bool operator==(const TensorDescription&) const = default;
 };
@@ -29,6 +31,9 @@ struct TensorDescription {
 /// Whether a tensor map takes this stride of a dimension of more than one element: at least a row, so that rows do not
 /// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
 bool is_mappable(std::int64_t stride, int head_dim);
+
+/// The same of the rows of a ragged batch: below 2^34 bytes, which spread() needs.
+bool is_spreadable(std::int64_t stride, int head_dim);
 
 /// Rows of O that one copy writes: those of a warpgroup.
 constexpr int output_box_rows = 64;
@@ -48,10 +53,10 @@ TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& exte
 /// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
 TensorDescription pack(const TensorDescription& tensor, int ratio);
 
-/// The rows of a ragged batch, of which up to `longest` count in a sequence, as its kernels have them
-/// (templates/blocks/ragged_tiles.cuh): dimensions head_dim, seqlen, heads and, with the stride of seqlen, all rows and
-/// one more, from `longest` rows before the tensor on. The tensor is that of one sequence of all rows.
-TensorDescription spread(const TensorDescription& tensor, int longest);
+/// The rows of a ragged batch as its kernels have them (templates/blocks/ragged_tiles.cuh): dimensions head_dim, seqlen
+/// of ATTUNE_SEQUENCE_END rows, heads, all rows and one more with the stride of seqlen, and one whose element
+/// ATTUNE_SEQUENCE_END lies as many rows in front. The tensor is that of one sequence of all rows.
+TensorDescription spread(const TensorDescription& tensor);
 
 /// Memory that a launch may use besides its tensors.
 struct Workspace {
@@ -77,12 +82,12 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
   const TensorExtents o{plan.head_dim_v, q.seqlen, q.heads, q.batch};
   const auto of_queries = [&](const AttuneTensor& tensor, const TensorExtents& extents, int rows) {
     const TensorDescription plain = describe(tensor, extents, dtype, rows);
-    if (ragged) return encode(spread(plain, seqlen_q));
+    if (ragged) return encode(spread(plain));
     return encode(plan.variant.pack_gqa != 0 ? pack(plain, params.gqa_ratio) : plain);
   };
   const auto of_keys = [&](const AttuneTensor& tensor, const TensorExtents& extents) {
     const TensorDescription plain = describe(tensor, extents, dtype, plan.variant.B_c);
-    return encode(ragged ? spread(plain, seqlen_k) : plain);
+    return encode(ragged ? spread(plain) : plain);
   };
   return {.q = of_queries(params.q, q, plan.variant.B_r),
           .k = of_keys(params.k, k),

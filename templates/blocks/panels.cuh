@@ -3,6 +3,10 @@
 
 #include "ptx/math.cuh"
 #include "ptx/tensor_copy.cuh"
+#if variant::ragged
+#include "ptx/tensor_copy_5d.cuh"
+#include "sequence_end.h"
+#endif
 #include "ptx/thread.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
@@ -21,7 +25,12 @@ struct Panels {
 
   // One thread: fetches the rows from these coordinates on; their bytes count at the mbarrier.
   __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, int y, int z, int w) const {
+#if variant::ragged
+    constexpr int end = ATTUNE_SEQUENCE_END;
+    for (int p = 0; p < count; ++p) load_box_5d(base + p * panel_bytes, map, barrier, p * width, y, z, w, end);
+#else
     for (int p = 0; p < count; ++p) load_box(base + p * panel_bytes, map, barrier, p * width, y, z, w);
+#endif
   }
 
   // The rows from `row` (a multiple of 8) on, for products along the columns; advanced by `columns_right`.
@@ -72,7 +81,13 @@ struct OutputStage {
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);
       if (warp_index() % 4 == 0 && elect_lane()) {
+#if variant::ragged
+        constexpr int end = ATTUNE_SEQUENCE_END;
+        for (int p = 0; p < at_once; ++p)
+          store_box_5d(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w, end);
+#else
         for (int p = 0; p < at_once; ++p) store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
+#endif
         commit_boxes();
       }
     }

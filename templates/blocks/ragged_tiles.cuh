@@ -1,9 +1,14 @@
 // The tiles of a ragged batch, which one thread finds for the whole block, and where tensor maps have them.
 //
-// A map of such a batch has the dimensions head_dim, seqlen, heads and, where others have the batch, all rows: with the
-// stride of seqlen. seqlen has as many rows as the longest sequence, n, and the map's base lies n rows before the
-// tensor. So row r of a sequence of c rows is at n - c + r of seqlen and, of all rows, at the one behind the sequence;
-// what lies behind the sequence is outside the map: it is read as zeros, and not written.
+// A map of such a batch has the dimensions head_dim, seqlen, heads, all rows, which have the stride s of seqlen, and
+// one that takes back. Along seqlen every sequence ends at n = 2^30: row r of a sequence of c rows is at n - c + r of
+// it and, of all rows, at the one behind the sequence. That is n rows too far. The last dimension has the stride 2^34 -
+// s, of which n are 2^64 - n * s: addresses wrap around, n rows back. What lies behind the sequence is outside the map:
+// it is read as zeros, and not written.
+//
+// A base n rows before the tensor would do without that dimension, but where a box lies wholly outside, as a panel
+// beyond head_dim does or the keys of a sequence that has none, the copy engine reads at the map's base all the same:
+// there has to be memory (seen on H100 and H200).
 #pragma once
 
 #if variant::window
@@ -16,16 +21,17 @@
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
+#include "sequence_end.h"
 #include "tensor_params.h"
 #include "types.h"
 
-// Where a map has a sequence's first row, and its last coordinate.
+// Where a map has a sequence's first row, along seqlen and along all rows.
 struct Place {
   int row;
   int last;
 
-  __device__ __forceinline__ Place(const Rows& rows, int seqlen)
-      : row(seqlen - rows.count), last(rows.first + rows.count) {}
+  __device__ __forceinline__ explicit Place(const Rows& rows)
+      : row(ATTUNE_SEQUENCE_END - rows.count), last(rows.first + rows.count) {}
 };
 
 // The tiles that exist among those of a batch whose sequences are all as long as the longest, in its order. That costs

@@ -11,9 +11,9 @@ __device__ __forceinline__ bool elect_lane() {
   return elected != 0;
 }
 
-// A box into shared memory, at `address`; its bytes count at the mbarrier. The box's first element is at these
-// coordinates, innermost dimension first; elements outside the tensor arrive as zeros and count. The map says the box's
-// size and the swizzle; with one of 128 bytes `address` is 1024-byte aligned.
+// A box into shared memory, at `address`; its bytes count at the mbarrier. Its first element is at these coordinates,
+// innermost dimension first; elements outside the tensor arrive as zeros and count, and where all are, the map's base
+// is read. The map says the box's size and the swizzle; with one of 128 bytes `address` is 1024-byte aligned.
 __device__ __forceinline__ void load_box(u32 address, const AttuneTensorMap& map, u32 barrier, int x, int y, int z,
                                          int w) {
   asm volatile(

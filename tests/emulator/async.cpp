@@ -120,6 +120,14 @@ TEST_CASE("a box arrives swizzled, with zeros for what lies outside the tensor, 
   check_box(check_clean("box_beyond_the_edges"), 32, -10);
 }
 
+TEST_CASE("a box wholly outside its tensor is zeros, and the map's base is read all the same") {
+  for (const float element : check_clean("box_wholly_outside")) {
+    if (!std::isnan(element)) CHECK(element == 0);
+  }
+  check_clean("box_of_shifted_map");
+  check_fault("box_wholly_outside_of_shifted_map", {"@box", "wholly outside", "no buffer holds"});
+}
+
 TEST_CASE("a box is not there before somebody has waited for its phase, whether it has landed or not") {
   check_fault_always("box_not_waited_for", {"@use", "race", "bulk copy", "mbarrier at 0x", "@box"});
   check_fault_always("box_at_the_end", {"@box", "nobody has waited"});
@@ -140,6 +148,7 @@ TEST_CASE("the copy engine needs the fence behind the initialisation, a map, and
   check_fault("box_misaligned", {"@box", "no multiple", "1024"});
   check_fault("box_without_map", {"@box", "no tensor map"});
   check_fault("box_outside_the_buffer", {"@box", "no buffer holds", "behind the end of in"});
+  check_fault("box_of_other_rank", {"@box of other rank", "5 coordinates", "4 dimensions"});
   check_fault("box_beyond_shared", {"@box", "outside the launch's shared memory"});
 }
 
@@ -167,7 +176,7 @@ TEST_CASE("store_matrices lays matrices out as ldmatrix reads them, as stores of
 TEST_CASE("a box is stored where it lies within the tensor, from swizzled memory that may be unwritten elsewhere") {
   check_stored("stored", box_at(0, 0));
   check_stored("stored_beyond_the_edges", box_at(32, 70));
-  check_stored("stored_before_the_edges", box_at(-4, -10));
+  check_fault_always("stored_before_the_edges", {"@store box", "negative coordinate"});
   check_fault_always("stored_of_unwritten", {"@store box", "which nothing has written"});
   const std::vector<float> unswizzled = Probe::async().check_stored("stored_unswizzled", 1);
   CHECK(unswizzled[Probe::place_of(1, 0, 9)] == box_at(0, 0)(1, 0, 9));

@@ -95,7 +95,7 @@ TEST_CASE("boxes are stored out of order, some early and some only when a wait m
     stores.reset(seed);
     std::array<std::uint16_t, 64 * 8> tensor{};
     const TensorMap map{
-        .base = tensor.data(), .extents = {8, 64, 1, 1}, .strides = {16, 1024, 1024}, .box = {8, 1, 1, 1}};
+        .base = tensor.data(), .extents = {8, 64, 1, 1, 1}, .strides = {16, 1024, 1024}, .box = {8, 1, 1, 1, 1}};
     for (int i = 0; i < 64; ++i) {
       stores.issue({.box = {.map = map, .at = {0, i, 0, 0}, .address = swizzle_atom}, .thread = 0, .group = 1});
     }
@@ -270,7 +270,7 @@ TEST_CASE("descriptors lead to the chunks that the PTX ISA's canonical layouts n
 TEST_CASE("a tensor map that the driver would refuse cannot be made, and other bytes are none") {
   alignas(16) const std::array<char, 16> memory{};
   const TensorMap map{
-      .base = memory.data(), .extents = {64, 8, 2, 1}, .strides = {128, 1024, 2048}, .box = {64, 8, 1, 1}};
+      .base = memory.data(), .extents = {64, 8, 2, 1, 1}, .strides = {128, 1024, 2048}, .box = {64, 8, 1, 1, 1}};
   REQUIRE(read_map(emulated_map(map).opaque));
   CHECK(read_map(emulated_map(map).opaque)->strides == map.strides);
   CHECK(!read_map(AttuneTensorMap{}.opaque));
@@ -280,6 +280,7 @@ TEST_CASE("a tensor map that the driver would refuse cannot be made, and other b
     CHECK_THROWS_AS(emulated_map(wrong), Error);
   };
   refused([](TensorMap& wrong) { wrong.base = static_cast<const char*>(wrong.base) + 8; });
+  refused([](TensorMap& wrong) { wrong.rank = 6; });
   refused([](TensorMap& wrong) { wrong.extents[1] = 0; });
   refused([](TensorMap& wrong) { wrong.strides[0] = 120; });
   refused([](TensorMap& wrong) { wrong.box[0] = 128; });

@@ -47,6 +47,7 @@ struct ProbeParams {
 struct AsyncProbeParams {
   AttuneTensorMap map;
   AttuneTensorMap long_map;
+  AttuneTensorMap shifted_map;
   AttuneTensorMap no_map;
   AttuneTensorMap stored_map;
   AttuneTensorMap long_stored_map;
@@ -62,16 +63,26 @@ constexpr int columns = 64;
 constexpr std::size_t elements = std::size_t{heads} * rows * columns;
 constexpr int element_bytes = 2;
 
+constexpr int rows_in_front = 64;
+
 struct alignas(16) Elements {
+  std::array<std::uint16_t, rows_in_front * columns> in_front;  ///< of no buffer
   std::array<std::uint16_t, elements> value;
   std::array<std::uint16_t, elements> behind;  ///< of no buffer
 };
 
 emulator::TensorMap map_of(const Elements& tensor, unsigned long long row_count) {
   return {.base = tensor.value.data(),
-          .extents = {columns, row_count, heads, 1},
+          .extents = {columns, row_count, heads, 1, 1},
           .strides = {columns * element_bytes, rows * columns * element_bytes, elements * element_bytes},
-          .box = {64, 64, 1, 1}};
+          .box = {64, 64, 1, 1, 1}};
+}
+
+/// As if the tensor began that many rows earlier.
+emulator::TensorMap shifted(emulator::TensorMap map, const Elements& tensor) {
+  map.base = tensor.in_front.data();
+  map.extents[1] += rows_in_front;
+  return map;
 }
 
 emulator::Buffer buffer_of(const std::string& name, Elements& tensor, bool writable) {
@@ -171,6 +182,7 @@ Probe::Outcome Probe::run_async(int which, const Options& options) const {
   std::vector<float> out(std::size_t{threads} * 32, NAN);
   const AsyncProbeParams params{.map = emulated_map(map_of(in, rows)),
                                 .long_map = emulated_map(map_of(in, 2 * rows)),
+                                .shifted_map = emulated_map(shifted(map_of(in, rows), in)),
                                 .no_map = {},
                                 .stored_map = emulated_map(map_of(stored, rows)),
                                 .long_stored_map = emulated_map(map_of(stored, 2 * rows)),

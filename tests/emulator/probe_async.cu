@@ -3,8 +3,9 @@
 // `// @name`.
 
 struct ProbeParams {
-  AttuneTensorMap map;       // bf16, 2 heads of 100 rows of 64 columns: boxes of 64 x 64
-  AttuneTensorMap long_map;  // as if it had 200 rows
+  AttuneTensorMap map;          // bf16, 2 heads of 100 rows of 64 columns: boxes of 64 x 64
+  AttuneTensorMap long_map;     // as if it had 200 rows
+  AttuneTensorMap shifted_map;  // as map, from 64 rows in front of it on
   AttuneTensorMap no_map;
   AttuneTensorMap stored_map;       // as map, of memory to be written
   AttuneTensorMap long_stored_map;  // as long_map, of the same
@@ -37,6 +38,10 @@ enum Which {
   box_misaligned,
   box_without_map,
   box_outside_the_buffer,
+  box_wholly_outside,
+  box_wholly_outside_of_shifted_map,
+  box_of_shifted_map,
+  box_of_other_rank,
   box_beyond_shared,
   box_onto_mbarrier,
   box_onto_unread_data,
@@ -200,17 +205,25 @@ inline void boxes(const ProbeParams& p) {
   }
   if (thread_index() == 0) {
     const int x = p.which == box_beyond_the_edges ? 32 : 0;
-    const int y = p.which == box_beyond_the_edges ? -10 : p.which == box_outside_the_buffer ? 80 : 20;
+    const int y = p.which == box_beyond_the_edges                ? -10
+                  : p.which == box_outside_the_buffer            ? 80
+                  : p.which == box_wholly_outside                ? 100
+                  : p.which == box_of_shifted_map                ? 84
+                  : p.which == box_wholly_outside_of_shifted_map ? 164
+                                                                 : 20;
     const bool again = p.which == box_expects_too_little || p.which == box_onto_box;
     const u32 more = p.which == box_expects_too_much ? 16 : p.which == box_onto_box ? tile_bytes : 0;
     const u32 place = p.which == box_misaligned      ? tile(0) + 512
                       : p.which == box_beyond_shared ? tile(7)
                       : p.which == box_onto_mbarrier ? tile(6)
                                                      : tile(0);
+    const bool shifted = p.which == box_of_shifted_map || p.which == box_wholly_outside_of_shifted_map;
     const AttuneTensorMap& map = p.which == box_without_map          ? p.no_map
                                  : p.which == box_outside_the_buffer ? p.long_map
+                                 : shifted                           ? p.shifted_map
                                                                      : p.map;
     mbarrier_arrive_expect(barrier(0), tile_bytes + more);
+    if (p.which == box_of_other_rank) load_box_5d(place, map, barrier(0), x, y, 1, 0, 0);         // @box of other rank
     load_box(place, map, barrier(0), x, y, 1, 0);                                                 // @box
     if (again) load_box(p.which == box_onto_box ? place : tile(1), map, barrier(0), x, y, 0, 0);  // @second box
   }

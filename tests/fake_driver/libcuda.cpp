@@ -216,13 +216,14 @@ Result launch_kernel(Handle kernel, unsigned x, unsigned y, unsigned z, unsigned
 Result tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* base, const std::uint64_t* extents,
                                const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t*, int, int,
                                int, int) {
-  if (rank != 4) return 1;
+  if (rank != 4 && rank != 5) return 1;
   ++state().encoded_maps;
   attune::testing::FakeTensorMap fake{.type = type, .tensor = {}};
   fake.tensor.base = base;
-  std::copy_n(extents, fake.tensor.extents.size(), fake.tensor.extents.begin());
-  std::copy_n(strides, fake.tensor.strides.size(), fake.tensor.strides.begin());
-  std::copy_n(box, fake.tensor.box.size(), fake.tensor.box.begin());
+  fake.tensor.rank = rank;
+  std::copy_n(extents, rank, fake.tensor.extents.begin());
+  std::copy_n(strides, rank - 1, fake.tensor.strides.begin());
+  std::copy_n(box, rank, fake.tensor.box.begin());
   std::memcpy(map, &fake, sizeof(fake));
   return success;
 }

@@ -197,13 +197,13 @@ TEST_CASE("on compute capability 9.0 a launch has as many blocks as the GPU, and
   const auto q = testing::FakeTensorMap::of(params.q);
   CHECK(q.type == 9);  // CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
   CHECK(q.tensor.base == address(0x1000));
-  CHECK(q.tensor.extents == std::array<std::uint64_t, 4>{72, 300, 8, 3});
-  CHECK(q.tensor.strides == std::array<std::uint64_t, 3>{8 * 72 * 2, 72 * 2, 300 * 8 * 72 * 2});
-  CHECK(q.tensor.box == std::array<std::uint32_t, 4>{64, 128, 1, 1});
+  CHECK(q.tensor.extents == std::array<std::uint64_t, 5>{72, 300, 8, 3, 1});
+  CHECK(q.tensor.strides == std::array<std::uint64_t, 4>{8 * 72 * 2, 72 * 2, 300 * 8 * 72 * 2, 0});
+  CHECK(q.tensor.box == std::array<std::uint32_t, 5>{64, 128, 1, 1, 1});
   const auto v = testing::FakeTensorMap::of(params.v);
   CHECK(v.tensor.base == address(0x3000));
-  CHECK(v.tensor.extents == std::array<std::uint64_t, 4>{72, 500, 2, 3});
-  CHECK(v.tensor.strides == std::array<std::uint64_t, 3>{72 * 2, 500 * 72 * 2, 2 * 500 * 72 * 2});
+  CHECK(v.tensor.extents == std::array<std::uint64_t, 5>{72, 500, 2, 3, 1});
+  CHECK(v.tensor.strides == std::array<std::uint64_t, 4>{72 * 2, 500 * 72 * 2, 2 * 500 * 72 * 2, 0});
 }
 
 TEST_CASE("V of a head_dim of its own gets a kernel of its own, and maps of V and O as wide as it") {
@@ -222,9 +222,9 @@ TEST_CASE("V of a head_dim of its own gets a kernel of its own, and maps of V an
   registry.prefill(args, nullptr);
   CHECK(fake.loads == 2);
   const AttuneTensorPrefillParams& params = fake.last_launch.tensor_params;
-  CHECK(testing::FakeTensorMap::of(params.k).tensor.extents == std::array<std::uint64_t, 4>{192, 500, 2, 3});
-  CHECK(testing::FakeTensorMap::of(params.v).tensor.extents == std::array<std::uint64_t, 4>{128, 500, 2, 3});
-  CHECK(testing::FakeTensorMap::of(params.o).tensor.extents == std::array<std::uint64_t, 4>{128, 300, 8, 3});
+  CHECK(testing::FakeTensorMap::of(params.k).tensor.extents == std::array<std::uint64_t, 5>{192, 500, 2, 3, 1});
+  CHECK(testing::FakeTensorMap::of(params.v).tensor.extents == std::array<std::uint64_t, 5>{128, 500, 2, 3, 1});
+  CHECK(testing::FakeTensorMap::of(params.o).tensor.extents == std::array<std::uint64_t, 5>{128, 300, 8, 3, 1});
   args.v.stride_head = 128;  // a row of V, though less than one of K
   const int before = fake.encoded_maps;
   registry.prefill(args, nullptr);

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "generator/check.hpp"
 #include "runtime/gpu/tensor_params.hpp"
+#include "templates/sequence_end.h"
 
 using namespace attune;
 
@@ -25,9 +27,11 @@ AttunePrefillParams params_of(int head_dim) {
 
 }  // namespace
 
-TEST_CASE("a tensor map takes strides of at least a row and below 2^40 bytes") {
+TEST_CASE("a tensor map takes strides of at least a row and below 2^40 bytes, of rows of a ragged batch below 2^34") {
   for (const std::int64_t stride : {-8LL, 0LL, 8LL, 120LL, 1LL << 39, 1LL << 62}) CHECK_FALSE(is_mappable(stride, 128));
   for (const std::int64_t stride : {128LL, 136LL, (1LL << 39) - 8}) CHECK(is_mappable(stride, 128));
+  for (const std::int64_t stride : {120LL, 1LL << 33, 1LL << 39}) CHECK_FALSE(is_spreadable(stride, 128));
+  for (const std::int64_t stride : {128LL, (1LL << 33) - 8}) CHECK(is_spreadable(stride, 128));
 }
 
 TEST_CASE("a description has extents in elements, strides in bytes and a valid stride for a single element") {
@@ -36,20 +40,25 @@ TEST_CASE("a description has extents in elements, strides in bytes and a valid s
   const TensorDescription description = describe(tensor, {72, 100, 8, 1}, Dtype::fp16, 192);
   CHECK(description.base == &memory);
   CHECK(description.dtype == Dtype::fp16);
-  CHECK(description.extents == std::array<std::uint64_t, 4>{72, 100, 8, 1});
-  CHECK(description.strides == std::array<std::uint64_t, 3>{1280, 160, 144});
-  CHECK(description.box == std::array<std::uint32_t, 4>{64, 192, 1, 1});
+  CHECK(description.rank == 4);
+  CHECK(description.extents == std::array<std::uint64_t, 5>{72, 100, 8, 1, 1});
+  CHECK(description.strides == std::array<std::uint64_t, 4>{1280, 160, 144, 0});
+  CHECK(description.box == std::array<std::uint32_t, 5>{64, 192, 1, 1, 1});
 }
 
 TEST_CASE(
-    "of a ragged batch a map begins the longest sequence before the tensor, and its last dimension is rows again") {
+    "of a ragged batch a map begins where its tensor does, and its last dimension leads back to a sequence's rows") {
   int memory = 0;
   const AttuneTensor tensor{.data = &memory, .stride_batch = 0, .stride_seq = 640, .stride_head = 80};
-  const TensorDescription ragged = spread(describe(tensor, {72, 1000, 8, 1}, Dtype::fp16, 192), 300);
-  CHECK(reinterpret_cast<std::uintptr_t>(ragged.base) == reinterpret_cast<std::uintptr_t>(&memory) - 300 * 1280);
-  CHECK(ragged.extents == std::array<std::uint64_t, 4>{72, 300, 8, 1001});
-  CHECK(ragged.strides == std::array<std::uint64_t, 3>{1280, 160, 1280});
-  CHECK(ragged.box == std::array<std::uint32_t, 4>{64, 192, 1, 1});
+  const TensorDescription ragged = spread(describe(tensor, {72, 1000, 8, 1}, Dtype::fp16, 192));
+  constexpr std::uint64_t end = ATTUNE_SEQUENCE_END;
+  CHECK(ragged.base == &memory);
+  CHECK(ragged.rank == 5);
+  CHECK(ragged.extents == std::array<std::uint64_t, 5>{72, end, 8, 1001, end + 1});
+  // Row 3 of a sequence of 10 rows from the 500th on.
+  const std::array<std::uint64_t, 4> at{end - 10 + 3, 0, 510, end};
+  CHECK(std::inner_product(at.begin(), at.end(), ragged.strides.begin(), std::uint64_t{0}) == 503 * 1280);
+  CHECK(ragged.box == std::array<std::uint32_t, 5>{64, 192, 1, 1, 1});
 }
 
 TEST_CASE("a ragged kernel is told no longest sequence that is longer than all rows") {
@@ -68,8 +77,9 @@ TEST_CASE("a ragged kernel is told no longest sequence that is longer than all r
     return AttuneTensorMap{};
   });
   REQUIRE(seen.size() == 4);
-  CHECK(seen[0].extents == std::array<std::uint64_t, 4>{64, 60, 12, 61});
-  CHECK(seen[1].extents == std::array<std::uint64_t, 4>{64, 200, 3, 501});
+  constexpr std::uint64_t end = ATTUNE_SEQUENCE_END;
+  CHECK(seen[0].extents == std::array<std::uint64_t, 5>{64, end, 12, 61, end + 1});
+  CHECK(seen[1].extents == std::array<std::uint64_t, 5>{64, end, 3, 501, end + 1});
   CHECK(seen[2].extents == seen[1].extents);
   CHECK(seen[3].extents == seen[0].extents);
   CHECK(block.seqlen_q == 60);
@@ -87,9 +97,9 @@ TEST_CASE("packed, a query's heads are neighbouring rows of a box") {
   const TensorDescription packed = pack(plain, 4);
   CHECK(packed.base == &memory);
   CHECK(packed.dtype == Dtype::fp16);
-  CHECK(packed.extents == std::array<std::uint64_t, 4>{72, 12, 100, 2});
-  CHECK(packed.strides == std::array<std::uint64_t, 3>{160, 1920, 192000});
-  CHECK(packed.box == std::array<std::uint32_t, 4>{64, 4, 48, 1});
+  CHECK(packed.extents == std::array<std::uint64_t, 5>{72, 12, 100, 2, 1});
+  CHECK(packed.strides == std::array<std::uint64_t, 4>{160, 1920, 192000, 0});
+  CHECK(packed.box == std::array<std::uint32_t, 5>{64, 4, 48, 1, 1});
 }
 
 TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
@@ -104,11 +114,11 @@ TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
     return AttuneTensorMap{};
   });
   REQUIRE(seen.size() == 4);
-  CHECK(seen[0].box == std::array<std::uint32_t, 4>{64, 4, 48, 1});
-  CHECK(seen[1].box == std::array<std::uint32_t, 4>{64, 128, 1, 1});
+  CHECK(seen[0].box == std::array<std::uint32_t, 5>{64, 4, 48, 1, 1});
+  CHECK(seen[1].box == std::array<std::uint32_t, 5>{64, 128, 1, 1, 1});
   CHECK(seen[2].box == seen[1].box);
-  CHECK(seen[3].box == std::array<std::uint32_t, 4>{64, 4, 16, 1});
-  CHECK(seen[3].extents == std::array<std::uint64_t, 4>{64, 12, 100, 2});
+  CHECK(seen[3].box == std::array<std::uint32_t, 5>{64, 4, 16, 1, 1});
+  CHECK(seen[3].extents == std::array<std::uint64_t, 5>{64, 12, 100, 2, 1});
 }
 
 TEST_CASE(
@@ -128,14 +138,14 @@ TEST_CASE(
   });
   REQUIRE(seen.size() == 4);
   CHECK(seen[0].box[1] == 192);
-  CHECK(seen[0].extents == std::array<std::uint64_t, 4>{64, 100, 12, 2});
+  CHECK(seen[0].extents == std::array<std::uint64_t, 5>{64, 100, 12, 2, 1});
   for (const std::size_t i : {1U, 2U}) {
     CHECK(seen[i].box[1] == 128);
-    CHECK(seen[i].extents == std::array<std::uint64_t, 4>{i == 1 ? 64U : 40U, 200, 3, 2});
+    CHECK(seen[i].extents == std::array<std::uint64_t, 5>{i == 1 ? 64U : 40U, 200, 3, 2, 1});
     CHECK(seen[i].dtype == Dtype::fp16);
   }
   CHECK(seen[3].box[1] == 64);
-  CHECK(seen[3].extents == std::array<std::uint64_t, 4>{40, 100, 12, 2});
+  CHECK(seen[3].extents == std::array<std::uint64_t, 5>{40, 100, 12, 2, 1});
   CHECK(block.q.opaque[0] == 1);
   CHECK(block.k.opaque[0] == 2);
   CHECK(block.v.opaque[0] == 3);

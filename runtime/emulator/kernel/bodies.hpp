@@ -197,11 +197,18 @@ inline bool mbarrier_test(unsigned address, unsigned parity, int line) {
 
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
                      int line) {
-  machine().load_box(address, &map, barrier, {x, y, z, w}, line);
+  machine().load_box(address, &map, barrier, {.rank = 4, .x = {x, y, z, w, 0}}, line);
+}
+inline void load_box_5d(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
+                        int v, int line) {
+  machine().load_box(address, &map, barrier, {.rank = 5, .x = {x, y, z, w, v}}, line);
 }
 inline void prefetch_map(const AttuneTensorMap&) {}
 inline void store_box(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w, int line) {
-  machine().store_box(&map, address, {x, y, z, w}, line);
+  machine().store_box(&map, address, {.rank = 4, .x = {x, y, z, w, 0}}, line);
+}
+inline void store_box_5d(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w, int v, int line) {
+  machine().store_box(&map, address, {.rank = 5, .x = {x, y, z, w, v}}, line);
 }
 inline void commit_boxes() { machine().commit_boxes(); }
 inline void wait_boxes_read() { machine().wait_boxes_read(); }

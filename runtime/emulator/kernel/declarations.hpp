@@ -127,9 +127,13 @@ inline bool mbarrier_test(unsigned address, unsigned parity, int line = __builti
 // ptx/tensor_copy.cuh
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
                      int line = __builtin_LINE());
+inline void load_box_5d(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
+                        int v, int line = __builtin_LINE());
 inline void prefetch_map(const AttuneTensorMap& map);
 inline void store_box(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w,
                       int line = __builtin_LINE());
+inline void store_box_5d(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w, int v,
+                         int line = __builtin_LINE());
 inline void commit_boxes();
 inline void wait_boxes_read();
 inline void fence_for_copies();

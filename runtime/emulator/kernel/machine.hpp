@@ -21,6 +21,12 @@ struct Wgmma {
   bool accumulate;
 };
 
+/// The coordinates of a box's first element, innermost dimension first; `rank` of them.
+struct Corner {
+  unsigned rank;
+  int x[5];
+};
+
 class Machine {
  public:
   struct Index {
@@ -67,8 +73,8 @@ class Machine {
   /// Whether the phase is over; who is told so has waited for it.
   virtual bool mbarrier_test(unsigned address, unsigned parity, int line) = 0;
   /// `map` points to the bytes of an AttuneTensorMap.
-  virtual void load_box(unsigned address, const void* map, unsigned barrier, const int (&at)[4], int line) = 0;
-  virtual void store_box(const void* map, unsigned address, const int (&at)[4], int line) = 0;
+  virtual void load_box(unsigned address, const void* map, unsigned barrier, const Corner& at, int line) = 0;
+  virtual void store_box(const void* map, unsigned address, const Corner& at, int line) = 0;
   virtual void commit_boxes() = 0;
   virtual void wait_boxes_read() = 0;
   virtual void fence_for_copies() = 0;

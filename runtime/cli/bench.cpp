@@ -22,7 +22,7 @@ namespace {
 
 constexpr int warm_up_launches = 3;  // of each kernel
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> specs;
   std::string cases = "quick";
   ProblemOptions sizes;
@@ -138,7 +138,7 @@ std::vector<Timing> measure(const Gpu& gpu, const Kernels& kernels, const tune::
   return timings;
 }
 
-Exit bench(const Options& options) {
+Exit bench(const BenchOptions& options) {
   if (options.problem && !std::visit([](const auto& one) { return report_unsound(one); }, *options.problem)) {
     return Exit::bad_usage;
   }
@@ -179,7 +179,7 @@ Exit bench(const Options& options) {
 }  // namespace
 
 Command bench_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   CLI::App* app = root.add_subcommand("bench", "Time kernels on this GPU: the embedded ones, or those of a spec");
   add_spec_argument(*app, options->specs, false);
   app->add_option("--cases", options->cases, suite_help())->check(CLI::IsMember(suite_names()))->capture_default_str();

@@ -14,7 +14,7 @@
 namespace attune::cli {
 namespace {
 
-struct Options {
+struct CacheOptions {
   std::string folder;
   std::string bytes;  ///< of prune
   bool json = false;
@@ -44,7 +44,7 @@ nlohmann::ordered_json entries_json(const Cache& cache, const std::vector<CacheE
   return {{"root", cache.root().string()}, {"limit", cache.limit()}, {"entries", rows}};
 }
 
-Exit list(const Options& options) {
+Exit list(const CacheOptions& options) {
   const Cache cache = options.cache();
   const std::vector<CacheEntry> entries = cache.list();
   if (options.json) {
@@ -66,7 +66,7 @@ Exit list(const Options& options) {
   return Exit::done;
 }
 
-Exit verify(const Options& options) {
+Exit verify(const CacheOptions& options) {
   const Cache cache = options.cache();
   const std::vector<CacheEntry> entries = cache.list();
   const auto bad = std::ranges::count(entries, false, &CacheEntry::valid);
@@ -82,7 +82,7 @@ Exit verify(const Options& options) {
   return bad == 0 ? Exit::done : Exit::check_failed;
 }
 
-Exit clear(const Options& options) {
+Exit clear(const CacheOptions& options) {
   const Cache cache = options.cache();
   const std::size_t removed = cache.clear();
   if (options.json) {
@@ -93,7 +93,7 @@ Exit clear(const Options& options) {
   return Exit::done;
 }
 
-Exit prune(const Options& options) {
+Exit prune(const CacheOptions& options) {
   const auto bytes = parse_bytes(options.bytes);
   if (!bytes) {
     fmt::print(stderr, "--bytes is {}; it must be a size such as 512M or 2G\n", options.bytes);
@@ -117,7 +117,7 @@ Exit prune(const Options& options) {
 }  // namespace
 
 Command cache_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CacheOptions>();
   CLI::App* app = root.add_subcommand("cache", "Kernels compiled at run time: list, verify, prune, clear");
   app->require_subcommand(1);
   app->add_option("--cache-dir", options->folder,

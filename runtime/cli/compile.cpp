@@ -13,7 +13,7 @@
 namespace attune::cli {
 namespace {
 
-struct Options {
+struct CompileOptions {
   std::vector<std::string> specs;
   std::vector<std::string> archs;
   std::string out;
@@ -21,7 +21,7 @@ struct Options {
   bool json = false;
 };
 
-Exit compile(const Options& options) {
+Exit compile(const CompileOptions& options) {
   const std::optional<Collection> request = load_specs(options.specs);
   if (!request) return Exit::bad_usage;
   const std::optional<std::vector<Source>> sources = emit_sources(*request);
@@ -62,7 +62,7 @@ Exit compile(const Options& options) {
 }  // namespace
 
 Command compile_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompileOptions>();
   CLI::App* app = root.add_subcommand("compile", "Compile a spec with NVRTC and print what each kernel uses");
   add_spec_argument(*app, options->specs);
   add_arch_option(*app, options->archs, "Architectures [default: this machine's GPU, else sm_80 and sm_90]");

@@ -15,7 +15,7 @@
 namespace attune::cli {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   ProblemOptions problem;
   DecodeOptions decode;
   std::string arch;
@@ -49,7 +49,7 @@ void print_decision_json(const Decision& decision) {
   print_json(json);
 }
 
-Exit explain(const Options& options, const CLI::App& app) {
+Exit explain(const ExplainOptions& options, const CLI::App& app) {
   const Problem problem = options.problem.problem();
   if (!options.decode.decode && !report_unsound(problem)) return Exit::bad_usage;
   const std::optional<Device> device = device_for(options.arch, "explain for");
@@ -70,7 +70,7 @@ Exit explain(const Options& options, const CLI::App& app) {
 }  // namespace
 
 Command explain_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExplainOptions>();
   CLI::App* app = root.add_subcommand("explain", "Which kernel would serve a problem, and why not the others");
   options->problem.add_sizes(*app);
   options->problem.add_choices(*app);

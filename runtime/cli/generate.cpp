@@ -14,13 +14,13 @@
 namespace attune::cli {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   std::vector<std::string> specs;
   std::string out;
   bool json = false;
 };
 
-Exit generate(const Options& options) {
+Exit generate(const GenerateOptions& options) {
   const std::optional<Collection> request = load_specs(options.specs);
   if (!request) return Exit::bad_usage;
   const std::optional<std::vector<Source>> sources = emit_sources(*request);
@@ -54,7 +54,7 @@ Exit generate(const Options& options) {
 }  // namespace
 
 Command generate_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateOptions>();
   CLI::App* app = root.add_subcommand("generate", "Emit the CUDA sources of a spec, and a manifest");
   add_spec_argument(*app, options->specs);
   app->add_option("--out", options->out, "Folder for the sources and manifest.json; made if need be")

@@ -12,12 +12,6 @@
 namespace attune::cli {
 namespace {
 
-std::vector<std::string_view> arch_names(const Variant& variant) {
-  std::vector<std::string_view> names;
-  for (const Arch& arch : target_archs(variant)) names.push_back(arch.name);
-  return names;
-}
-
 /// "any" when nothing new enough is left out.
 std::string archs_text(const Variant& variant) {
   const std::vector<std::string_view> names = arch_names(variant);
@@ -38,6 +32,12 @@ std::string head_dims_text(const Variant& variant) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> arch_names(const Variant& variant) {
+  std::vector<std::string_view> names;
+  for (const Arch& arch : target_archs(variant)) names.push_back(arch.name);
+  return names;
+}
 
 std::string kernel_table(std::span<const ReadyKernel> kernels, std::span<const BundledTable> tables) {
   Table table({{"name"},

@@ -4,11 +4,15 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/bundle/embedded.hpp"
 
 namespace attune::cli {
+
+/// The GPUs that a build makes machine code of the variant for: "sm_80", "sm_90".
+std::vector<std::string_view> arch_names(const Variant& variant);
 
 /// A row for each kernel, and a last line with their number, the bytes of their images, and the tables of tuned
 /// problems.

@@ -11,12 +11,12 @@
 namespace attune::cli {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::string bundle;
   bool json = false;
 };
 
-Exit list(const Options& options) {
+Exit list(const ListOptions& options) {
   const auto bundle = options.bundle.empty() ? nullptr : LoadedBundle::from_file(options.bundle);
   const std::span<const ReadyKernel> kernels = bundle ? std::span(bundle->kernels()) : embedded_kernels();
   const std::span<const BundledTable> tables = bundle ? std::span(bundle->tables()) : embedded_tables();
@@ -35,7 +35,7 @@ Exit list(const Options& options) {
 }  // namespace
 
 Command list_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ListOptions>();
   CLI::App* app = root.add_subcommand("list", "The kernels embedded in the library, or those of a bundle");
   app->add_option("--bundle", options->bundle, "A file that attune pack made")->option_text("FILE");
   app->add_flag("--json", options->json, "Print the list as JSON");

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct PackOptions {
   std::vector<std::string> specs;
   std::vector<std::string> tuned;
   std::vector<std::string> archs;
@@ -46,7 +46,7 @@ Packed failed(Exit exit, const std::string& problem) {
 }
 
 Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const Collection& request,
-                      const Options& options) {
+                      const PackOptions& options) {
   const ScratchFolder folder;
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const Result<Fatbins> fatbins =
@@ -64,7 +64,7 @@ Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, 
 }
 
 /// A cubin for each kernel and architecture.
-Packed pack_with_nvrtc(const std::vector<Source>& sources, const Collection& request, const Options& options) {
+Packed pack_with_nvrtc(const std::vector<Source>& sources, const Collection& request, const PackOptions& options) {
   const Found<Compiler> compiler = find_compiler();
   if (!compiler) return failed(Exit::machine_lacks, compiler.problem);
   const std::vector<Built> built = build(*compiler, sources, resolve_archs(options.archs), options.jobs);
@@ -79,7 +79,7 @@ Packed pack_with_nvrtc(const std::vector<Source>& sources, const Collection& req
   return {.bundle = write_bundle(bundle), .compiler = "NVRTC " + compiler->version()};
 }
 
-Packed pack_sources(const std::vector<Source>& sources, const Collection& request, const Options& options) {
+Packed pack_sources(const std::vector<Source>& sources, const Collection& request, const PackOptions& options) {
   if (options.compiler == "nvrtc") return pack_with_nvrtc(sources, request, options);
   if (const std::optional<fs::path> nvcc = find_cuda_tool("nvcc")) {
     return pack_with_nvcc(*nvcc, sources, request, options);
@@ -90,7 +90,7 @@ Packed pack_sources(const std::vector<Source>& sources, const Collection& reques
                                                  cuda_tool_places));
 }
 
-Exit pack(const Options& options) {
+Exit pack(const PackOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   std::optional<Collection> request = load_specs(options.specs, options.tuned);
   if (!request) return Exit::bad_usage;
@@ -130,7 +130,7 @@ Exit pack(const Options& options) {
 }  // namespace
 
 Command pack_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PackOptions>();
   CLI::App* app = root.add_subcommand("pack", "Compile a spec into a bundle, for machines without a compiler");
   add_spec_argument(*app, options->specs);
   app->add_option("--tuned", options->tuned,

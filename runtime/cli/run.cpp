@@ -20,7 +20,7 @@
 namespace attune::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::vector<std::string> specs;
   std::string device = "auto";
   ProblemOptions problem;
@@ -33,7 +33,7 @@ struct Options {
 };
 
 /// The problems that a variant is checked on. Empty when one was named that is unsound.
-std::optional<std::vector<Problem>> problems_for(const Variant& variant, const Options& options) {
+std::optional<std::vector<Problem>> problems_for(const Variant& variant, const RunOptions& options) {
   if (!options.one_problem) return small_problems(variant);
   const Problem problem = options.problem.problem_for(variant);
   if (!report_unsound(problem)) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<std::vector<Problem>> problems_for(const Variant& variant, const O
 }
 
 /// The same for a variant of decoding.
-std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const Options& options) {
+std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const RunOptions& options) {
   if (!options.one_problem) return small_trials(variant);
   DecodeProblem problem = options.decode;
   problem.dtype = static_cast<Dtype>(variant.dtype);
@@ -84,7 +84,7 @@ struct Machine {
 /// One run of the command: tables as they come, or one JSON at the end.
 class Run {
  public:
-  explicit Run(const Options& options) : options_(&options), machine_(options.device) {}
+  explicit Run(const RunOptions& options) : options_(&options), machine_(options.device) {}
 
   Exit execute() {
     if (options_->bank_conflicts && !machine_.host) {
@@ -235,7 +235,7 @@ class Run {
     return options_->device == "gpu" || options_->device == "emulator" ? Exit::machine_lacks : Exit::done;
   }
 
-  const Options* options_;
+  const RunOptions* options_;
   Machine machine_;
   std::vector<Source> sources_;
   std::vector<Built> built_;  ///< machine code
@@ -246,7 +246,7 @@ class Run {
 }  // namespace
 
 Command run_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App* app = root.add_subcommand("run", "Generate, compile, launch and compare with the float64 reference");
   add_spec_argument(*app, options->specs);
   app->add_option("--device", options->device,

@@ -12,6 +12,7 @@
 #include "generator/cost.hpp"
 #include "generator/spec_text.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/model_config.hpp"
 #include "runtime/cli/output.hpp"
@@ -26,7 +27,7 @@ namespace {
 /// Of the problems that no kernel serves; those of a model are alike.
 constexpr std::size_t listed_problems = 5;
 
-struct Options {
+struct SpecFromOptions {
   std::vector<std::string> files;
   std::vector<std::string> archs;
   std::string out;
@@ -65,7 +66,7 @@ std::string counts_text(const std::vector<Recorded>& problems) {
 }
 
 /// Adds what one file says; its problems where it is none that can be read.
-std::vector<Diagnostic> add_file(Input& input, const std::string& file, const Options& options) {
+std::vector<Diagnostic> add_file(Input& input, const std::string& file, const SpecFromOptions& options) {
   Result<std::string> text = read_text(file);
   if (!text.ok()) return text.problems;
   if (is_record(text.value)) {
@@ -88,7 +89,7 @@ std::vector<Diagnostic> add_file(Input& input, const std::string& file, const Op
   return {};
 }
 
-std::optional<Input> read_input(const Options& options) {
+std::optional<Input> read_input(const SpecFromOptions& options) {
   Input input;
   std::vector<Diagnostic> problems;
   for (const std::string& file : options.files) {
@@ -103,12 +104,6 @@ std::optional<Input> read_input(const Options& options) {
   if (!problems.empty()) return std::nullopt;
   input.problems = merged(input.problems);
   return input;
-}
-
-std::vector<std::string_view> arch_names(const Variant& variant) {
-  std::vector<std::string_view> names;
-  for (const Arch& arch : target_archs(variant)) names.push_back(arch.name);
-  return names;
 }
 
 /// Of machine code for every GPU that a kernel is for.
@@ -142,7 +137,7 @@ std::string report(const Input& input, const WorkloadKernels& needed) {
 }
 
 nlohmann::ordered_json json_of(const Input& input, const WorkloadKernels& needed, const std::vector<SpecText>& specs,
-                               const Options& options) {
+                               const SpecFromOptions& options) {
   auto kernels = nlohmann::ordered_json::array();
   for (const NeededKernel& kernel : needed.kernels) {
     kernels.push_back({{"variant", kernel.variant.name()},
@@ -181,7 +176,7 @@ std::vector<std::string> comment_of(const Input& input, const std::vector<Arch>&
   return lines;
 }
 
-Exit spec_from(const Options& options) {
+Exit spec_from(const SpecFromOptions& options) {
   const std::optional<Input> input = read_input(options);
   if (!input) return Exit::bad_usage;
   const std::vector<Arch> archs = resolve_archs(options.archs);
@@ -221,7 +216,7 @@ Exit spec_from(const Options& options) {
 }  // namespace
 
 Command spec_from_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SpecFromOptions>();
   CLI::App* app = root.add_subcommand("spec-from", "Make the specs of what a program or a model needs");
   app->add_option("FILE", options->files, "Records of calls (files that ATTUNE_RECORD named), or config.json of models")
       ->required()

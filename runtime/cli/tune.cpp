@@ -25,7 +25,7 @@
 namespace attune::cli {
 namespace {
 
-struct Options {
+struct TuneOptions {
   std::vector<std::string> specs;
   std::vector<std::string> cases;
   std::vector<std::string> problems;
@@ -64,7 +64,7 @@ std::optional<std::vector<Spec>> read_specs(const std::vector<std::string>& file
 }
 
 /// Those of the suites and files, each once, in this run's shard.
-std::optional<std::vector<tune::AnyProblem>> problems_for(const Options& options) {
+std::optional<std::vector<tune::AnyProblem>> problems_for(const TuneOptions& options) {
   std::vector<tune::AnyProblem> all;
   for (const std::string& name : options.cases) std::ranges::move(suite(name), std::back_inserter(all));
   bool sound = true;
@@ -125,7 +125,7 @@ std::vector<tune::Task> tasks_for(const std::vector<tune::AnyProblem>& problems,
 }
 
 /// What a run would do and cost.
-Exit plan(const Options& options, const Device& device, const std::vector<tune::Task>& tasks) {
+Exit plan(const TuneOptions& options, const Device& device, const std::vector<tune::Task>& tasks) {
   std::vector<Variant> distinct;
   std::set<Variant> seen;
   std::map<std::string, tune::RefusedGroup> refused;
@@ -190,7 +190,7 @@ nlohmann::ordered_json json_of(const tune::Outcome& outcome) {
           {"complete", outcome.complete}};
 }
 
-void print_result(const Options& options, const Device& device, const tune::TuneResult& result) {
+void print_result(const TuneOptions& options, const Device& device, const tune::TuneResult& result) {
   auto rows = nlohmann::ordered_json::array();
   auto rejected = nlohmann::ordered_json::array();
   Table table({{"problem"},
@@ -247,7 +247,7 @@ void update_table(const std::filesystem::path& path, const TunedGpu& gpu, const 
   write_output(path, tuned_text(table));
 }
 
-Exit run(const Options& options, const std::vector<Spec>& specs, const std::vector<tune::AnyProblem>& problems) {
+Exit run(const TuneOptions& options, const std::vector<Spec>& specs, const std::vector<tune::AnyProblem>& problems) {
   const InterruptWatch interrupt;  // before the driver starts threads
   GpuLab lab(ordinals_of(options.devices), options.rules.race.seed);
   const TunedGpu gpu = tuned_gpu(lab.device());
@@ -282,7 +282,7 @@ Exit run(const Options& options, const std::vector<Spec>& specs, const std::vect
              : Exit::check_failed;
 }
 
-Exit merge(const Options& options) {
+Exit merge(const TuneOptions& options) {
   if (options.out.empty()) {
     fmt::print(stderr, "attune: --merge needs --out FILE\n");
     return Exit::bad_usage;
@@ -298,7 +298,7 @@ Exit merge(const Options& options) {
   return Exit::done;
 }
 
-Exit report(const Options& options) {
+Exit report(const TuneOptions& options) {
   if (options.journal.empty()) {
     fmt::print(stderr, "attune: --report needs --journal FILE\n");
     return Exit::bad_usage;
@@ -307,7 +307,7 @@ Exit report(const Options& options) {
   return Exit::done;
 }
 
-Exit tune_command_main(const Options& options) {
+Exit tune_command_main(const TuneOptions& options) {
   if (!options.merge.empty()) return merge(options);
   if (!options.report.empty()) return report(options);
   const std::optional<std::vector<Spec>> specs = read_specs(options.specs);
@@ -343,7 +343,7 @@ std::string devices_problem(const std::string& text) {
   return text == "all" || digits ? "" : fmt::format("'{}' names no GPUs; all, or ordinals as 0,1", text);
 }
 
-void add_problem_options(CLI::App& app, Options& options) {
+void add_problem_options(CLI::App& app, TuneOptions& options) {
   const std::string group = "Problems";
   app.add_option("--cases", options.cases, suite_help())->check(CLI::IsMember(suite_names()))->group(group);
   app.add_option("--problems", options.problems,
@@ -359,7 +359,7 @@ void add_problem_options(CLI::App& app, Options& options) {
       ->group(group);
 }
 
-void add_race_options(CLI::App& app, Options& options) {
+void add_race_options(CLI::App& app, TuneOptions& options) {
   tune::TunerRules& rules = options.rules;
   const std::string group = "Race";
   app.add_option("--budget", rules.budget, "Seconds for everything; what is known by then is kept")
@@ -390,7 +390,7 @@ void add_race_options(CLI::App& app, Options& options) {
 }  // namespace
 
 Command tune_command(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneOptions>();
   CLI::App* app = root.add_subcommand("tune", "Find the fastest variants for problems on this GPU, into a table");
   add_spec_argument(*app, options->specs, false);
   add_problem_options(*app, *options);

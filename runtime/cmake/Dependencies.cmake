@@ -6,9 +6,17 @@ find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
-# Header-only fmt, so that libattune needs nothing but the C++ runtime where it is loaded.
+# fmt's headers; generator/fmt.cpp compiles the rest of it, once. That file is for fmt 9 and 10, which Debian 12, Ubuntu
+# 24.04 and their next releases have; a later one is compiled with every file, as headers alone.
 add_library(attune_fmt INTERFACE)
-target_link_libraries(attune_fmt INTERFACE fmt::fmt-header-only)
+set(attune_compiles_fmt ON)
+if(fmt_VERSION VERSION_GREATER_EQUAL 11)
+  set(attune_compiles_fmt OFF)
+  target_link_libraries(attune_fmt INTERFACE fmt::fmt-header-only)
+else()
+  target_include_directories(attune_fmt SYSTEM INTERFACE
+    $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+endif()
 
 # The target is yaml-cpp in 0.7 and yaml-cpp::yaml-cpp from 0.8 on.
 add_library(attune_yaml INTERFACE)

@@ -1,5 +1,5 @@
-# What is generated into the library: a bundle of the kernels of ATTUNE_SPECS, the tables of ATTUNE_TUNED and their
-# kernels, and as text the templates and the files that the emulator compiles around a kernel.
+# What is generated into the library: as text the templates and the files that the emulator compiles around a kernel, and
+# a bundle of the kernels of ATTUNE_SPECS, the tables of ATTUNE_TUNED and their kernels.
 
 # Adds the command that writes the sources of a folder as a C++ function of this name, which a header declares.
 function(attune_embed_texts folder function header out)
@@ -25,8 +25,21 @@ function(attune_full_paths result variable)
   set(${result} ${paths} PARENT_SCOPE)
 endfunction()
 
-# Adds the commands that generate and compile, a target attune_embedded that runs them, and returns the source files
-# to link in.
+# Adds an object library with the bundle in this folder, whose options are those of attune_bundle_command().
+function(attune_bundle_object target folder)
+  attune_bundle_command(${folder} ${ARGN})
+  add_custom_target(${target}_bundle DEPENDS ${folder}/kernels.attune)
+  # A source of its own for each: what a source depends on is a property of the file.
+  set(source ${folder}/embedded_bundle.S)
+  configure_file(${PROJECT_SOURCE_DIR}/runtime/bundle/embedded_bundle.S ${source} COPYONLY)
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${folder}/kernels.attune)
+  add_library(${target} OBJECT ${source})
+  target_include_directories(${target} PRIVATE ${folder})
+  add_dependencies(${target} ${target}_bundle)
+endfunction()
+
+# Adds the object libraries attune_kernels, with the shipped kernels, and attune_no_kernels, with the tables alone; a
+# program or library links one of them. Adds a target attune_texts and returns the source files that it generates.
 function(attune_embed result)
   attune_full_paths(specs ATTUNE_SPECS)
   attune_full_paths(tuned ATTUNE_TUNED)
@@ -42,8 +55,8 @@ function(attune_embed result)
     message(STATUS "nvcc: ${ATTUNE_NVCC}")
     set(nvcc NVCC ${ATTUNE_NVCC})
   endif()
-  set(kernels ${PROJECT_BINARY_DIR}/kernels)
-  attune_bundle_command(${kernels} ${nvcc} SPECS ${specs} TUNED ${tuned})
+  attune_bundle_object(attune_kernels ${PROJECT_BINARY_DIR}/kernels ${nvcc} SPECS ${specs} TUNED ${tuned})
+  attune_bundle_object(attune_no_kernels ${PROJECT_BINARY_DIR}/no_kernels SPECS ${specs} TUNED ${tuned})
 
   attune_embed_texts(${PROJECT_SOURCE_DIR}/templates attune::embedded_templates runtime/bundle/embedded.hpp
                      ${PROJECT_BINARY_DIR}/embedded_templates.cpp)
@@ -51,10 +64,7 @@ function(attune_embed result)
                      runtime/emulator/seam.hpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
   set(texts ${PROJECT_BINARY_DIR}/embedded_templates.cpp ${PROJECT_BINARY_DIR}/embedded_seam.cpp)
 
-  set(bundle ${PROJECT_SOURCE_DIR}/runtime/bundle/embedded_bundle.S)
-  set_source_files_properties(${bundle} PROPERTIES COMPILE_OPTIONS "-I${kernels}"
-                              OBJECT_DEPENDS ${kernels}/kernels.attune)
   set_source_files_properties(${texts} PROPERTIES GENERATED TRUE)
-  add_custom_target(attune_embedded DEPENDS ${kernels}/kernels.attune ${texts})
-  set(${result} ${bundle} ${texts} PARENT_SCOPE)
+  add_custom_target(attune_texts DEPENDS ${texts})
+  set(${result} ${texts} PARENT_SCOPE)
 endfunction()

@@ -116,7 +116,7 @@ Finding find_embedded() {
   return {.what = "embedded kernels",
           .ok = count > 0,
           .required = false,
-          .detail = count > 0 ? std::to_string(count) : "none: built without nvcc",
+          .detail = count > 0 ? std::to_string(count) : "none: this attune was built without them",
           .remedy = "install the CUDA toolkit and build again; until then NVRTC compiles each kernel at first use"};
 }
 

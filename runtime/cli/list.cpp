@@ -24,7 +24,7 @@ Exit list(const ListOptions& options) {
     print_json({{"kernels", kernels_json(kernels)}, {"tables", names_of(tables)}});
   } else if (kernels.empty() && !bundle) {
     fmt::print(
-        "No kernels are embedded: this attune was built without nvcc. Kernels are compiled by NVRTC when first "
+        "No kernels are embedded: this attune was built without them. Kernels are compiled by NVRTC when first "
         "needed.\n");
   } else {
     fmt::print("{}", kernel_table(kernels, tables));

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "runtime/cache/cache.hpp"
+#include "runtime/cuda_places.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 
@@ -60,17 +61,11 @@ Found<emulator::HostCompiler> find_host_compiler() { return open<emulator::HostC
 Found<Disassembler> find_disassembler() { return open<Disassembler>(); }
 
 std::optional<std::filesystem::path> find_cuda_tool(const std::string& name) {
-  const auto variable = [](const char* key) {
-    const char* value = std::getenv(key);  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment
-    return std::string(value == nullptr ? "" : value);
-  };
+  const char* const search_path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
   std::vector<std::filesystem::path> folders;
-  std::istringstream path(variable("PATH"));
+  std::istringstream path(search_path == nullptr ? "" : search_path);
   for (std::string folder; std::getline(path, folder, ':');) folders.emplace_back(folder);
-  for (const char* home : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (!variable(home).empty()) folders.push_back(std::filesystem::path(variable(home)) / "bin");
-  }
-  folders.emplace_back("/usr/local/cuda/bin");
+  for (const std::filesystem::path& root : cuda_roots()) folders.push_back(root / "bin");
   for (const std::filesystem::path& folder : folders) {
     const std::filesystem::path candidate = folder / name;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;

@@ -41,7 +41,8 @@ Found<Disassembler> find_disassembler();
 
 /// A program of the CUDA toolkit, looked for where the build looks for nvcc: in cuda_tool_places.
 std::optional<std::filesystem::path> find_cuda_tool(const std::string& name);
-inline constexpr const char* cuda_tool_places = "PATH, $CUDA_HOME/bin, $CUDA_PATH/bin or /usr/local/cuda/bin";
+inline constexpr const char* cuda_tool_places =
+    "PATH, or bin/ of $CUDA_HOME, $CUDA_PATH, /usr/local/cuda or the Python environment's nvidia wheels";
 
 /// The GPU that --arch names, else that of this machine; where there is neither, that is said, with what it was for
 /// ("explain for").

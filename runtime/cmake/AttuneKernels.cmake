@@ -1,9 +1,11 @@
 # Kernels in a build, this one or another project's: from specs to a bundle, kernels.attune, that a target carries.
 # Uses the target attune::attune-gen, whose property ATTUNE_TEMPLATES is the templates folder.
 
-# Sets ATTUNE_NVCC in the cache.
+# Sets ATTUNE_NVCC in the cache: the CUDA toolkit's, or the one of PyPI's nvidia-cuda-nvcc in the active environment.
 macro(attune_find_nvcc)
-  find_program(ATTUNE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin
+  file(GLOB attune_wheels $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cu*
+       $ENV{CONDA_PREFIX}/lib/python3*/site-packages/nvidia/cu*)
+  find_program(ATTUNE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda ${attune_wheels} PATH_SUFFIXES bin
                DOC "nvcc of the CUDA toolkit")
 endmacro()
 
@@ -72,8 +74,8 @@ function(attune_add_kernels target)
 
   attune_find_nvcc()
   if(NOT ATTUNE_NVCC)
-    message(WARNING "attune_add_kernels(${target}): nvcc was not found (looked in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin "
-      "and /usr/local/cuda/bin), so ${target} carries no kernels: they are compiled at run time, by NVRTC. Install the "
+    message(WARNING "attune_add_kernels(${target}): nvcc was not found (looked in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin, "
+      "/usr/local/cuda/bin and the Python environment's nvidia wheels), so ${target} carries no kernels: they are compiled at run time, by NVRTC. Install the "
       "CUDA toolkit, or pass -DATTUNE_NVCC=<path of nvcc>.")
     if(NOT files_TUNED)
       return()

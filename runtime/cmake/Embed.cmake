@@ -47,8 +47,8 @@ function(attune_embed result)
   if(NOT ATTUNE_EMBED)
     message(STATUS "ATTUNE_EMBED is off: no kernels are embedded")
   elseif(NOT ATTUNE_NVCC)
-    message(WARNING "nvcc was not found (looked in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin and /usr/local/cuda/bin). The "
-      "CUDA toolkit (13.0 or newer) is a prerequisite that apt cannot bring: "
+    message(WARNING "nvcc was not found (looked in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin, /usr/local/cuda/bin and the "
+      "Python environment's nvidia wheels). ./dev gets one from PyPI; the CUDA toolkit (13.0 or newer) brings one: "
       "https://developer.nvidia.com/cuda-downloads. No kernels are embedded; everything that needs no compiler still "
       "builds and works. To use one elsewhere, pass -DATTUNE_NVCC=<path of nvcc>.")
   else()

@@ -4,6 +4,11 @@
 set(attune_data ${CMAKE_INSTALL_DATADIR}/attune)
 set(attune_package ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
 
+# ./dev run builds less than an installation takes.
+install(CODE "if(NOT EXISTS \"$<TARGET_FILE:attune>\" OR NOT EXISTS \"$<TARGET_FILE:attune_tool>\")
+  message(FATAL_ERROR \"there is no library with its kernels in ${PROJECT_BINARY_DIR} yet: ./dev install PREFIX builds and \"
+    \"installs it, or cmake --build ${PROJECT_BINARY_DIR} builds it for cmake --install\")
+endif()")
 install(TARGETS attune EXPORT attune_targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS attune_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -5,10 +5,10 @@
 #include <link.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 
 #include "runtime/compiler/nvrtc_abi.hpp"
+#include "runtime/cuda_places.hpp"
 #include "runtime/error.hpp"
 
 namespace attune {
@@ -16,17 +16,10 @@ namespace {
 
 /// Where libnvrtc may be, in the order to try: the loader's own paths first, then the usual toolkit folders.
 std::vector<std::string> candidates() {
-  std::vector<std::string> roots;
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const char* value = std::getenv(variable);
-    if (value != nullptr && *value != '\0') roots.emplace_back(value);
-  }
-  roots.emplace_back("/usr/local/cuda");
-
   std::vector<std::string> result(std::begin(nvrtc::sonames), std::end(nvrtc::sonames));
-  for (const std::string& root : roots) {
+  for (const std::filesystem::path& root : cuda_roots()) {
     for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib"}) {
-      for (const char* soname : nvrtc::sonames) result.push_back(fmt::format("{}/{}/{}", root, folder, soname));
+      for (const char* soname : nvrtc::sonames) result.push_back(root / folder / soname);
     }
   }
   return result;
@@ -97,8 +90,9 @@ Compiler::Compiler() : library_(std::make_unique<Library>()) {
   if (library == nullptr) {
     throw Error(
         ATTUNE_NOT_COMPILED,
-        "no NVRTC to compile kernels with: libnvrtc is neither in the loader's path nor in $CUDA_HOME, $CUDA_PATH or "
-        "/usr/local/cuda; install the CUDA toolkit or its libnvrtc (12 or 13), or set CUDA_HOME");
+        fmt::format("no NVRTC to compile kernels with: libnvrtc is neither in the loader's path nor in {}; install the "
+                    "CUDA toolkit or its libnvrtc (12 or 13; pip install nvidia-cuda-nvrtc), or set CUDA_HOME",
+                    cuda_root_names));
   }
   const link_map* map = nullptr;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && *map->l_name != '\0')

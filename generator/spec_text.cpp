@@ -87,7 +87,7 @@ std::string text_of(const std::vector<Variant>& variants, std::span<const std::s
         line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
     text += line.empty() ? "#\n" : "# " + line + "\n";
   }
-  if (!comment.empty()) text += "\n";
+  if (!comment.empty()) text += '\n';
   text += fmt::format("template: {}\narch: {}\n", family.name, arch_text(variants.front().arch));
   std::vector<const Field*> differing;
   for (const Field* field : keys) {

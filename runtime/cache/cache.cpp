@@ -30,7 +30,7 @@ LineLog or_silence(LineLog log) {
 }  // namespace
 
 fs::path default_cache_root() {
-  if (const std::string own = environment("ATTUNE_CACHE_DIR"); !own.empty()) return own;
+  if (std::string own = environment("ATTUNE_CACHE_DIR"); !own.empty()) return own;
   // A relative $XDG_CACHE_HOME is to be ignored (XDG Base Directory Specification).
   if (const fs::path xdg = environment("XDG_CACHE_HOME"); xdg.is_absolute()) return xdg / "attune";
   if (const fs::path home = environment("HOME"); home.is_absolute()) return home / ".cache" / "attune";

@@ -17,9 +17,20 @@ struct CompileOptions {
   std::vector<std::string> specs;
   std::vector<std::string> archs;
   std::string out;
+  bool listings = false;
   int jobs = 0;
   bool json = false;
 };
+
+/// The source, its PTX and, where there is a disassembler, its SASS, beside the cubin.
+void write_listings(const std::filesystem::path& folder, const Built& one, const Compiler& compiler,
+                    const Disassembler* disassembler) {
+  const Source& source = *one.source;
+  const std::filesystem::path beside = folder / fmt::format("{}.{}", source.name, one.arch.name);
+  write_output(folder / (source.name + ".cu"), source.text);
+  write_output(beside.string() + ".ptx", compiler.ptx(source, one.arch.capability));
+  if (disassembler != nullptr) write_output(beside.string() + ".sass", disassembler->text(one.compiled.image));
+}
 
 Exit compile(const CompileOptions& options) {
   const std::optional<Collection> request = load_specs(options.specs);
@@ -45,6 +56,7 @@ Exit compile(const CompileOptions& options) {
       if (!one.ok()) continue;
       const std::string file = fmt::format("{}.{}.cubin", one.source->name, one.arch.name);
       write_output(std::filesystem::path(options.out) / file, one.compiled.image);
+      if (options.listings) write_listings(options.out, one, *compiler.value, disassembler.value.get());
     }
   }
   if (options.json) {
@@ -67,6 +79,7 @@ Command compile_command(CLI::App& root) {
   add_spec_argument(*app, options->specs);
   add_arch_option(*app, options->archs, "Architectures [default: this machine's GPU, else sm_80 and sm_90]");
   app->add_option("--out", options->out, "Folder for <variant>.<arch>.cubin; made if need be")->option_text("DIR");
+  app->add_flag("--listings", options->listings, "Also <variant>.cu, <variant>.<arch>.ptx and .sass")->needs("--out");
   app->add_option("--jobs", options->jobs, "Compilations at a time [default: one for each core]")
       ->check(CLI::PositiveNumber)
       ->option_text("N");

@@ -75,15 +75,15 @@ Disassembler::Disassembler() {
   throw Error(ATTUNE_NOT_COMPILED, fmt::format("neither nvdisasm nor cuobjdump is in {}", cuda_tool_places));
 }
 
-InstructionCounts Disassembler::count(std::string_view cubin) const {
+std::string Disassembler::text(std::string_view cubin) const {
   const ScratchFolder folder;
   const fs::path file = folder.path() / "kernel.cubin";
   write_file(file, cubin);
   const std::string option = path_.filename() == "cuobjdump" ? " -sass" : "";
-  const auto text =
+  auto text =
       output_of(fmt::format("{}{} {} 2>/dev/null", shell_word(path_.string()), option, shell_word(file.string())));
   if (!text) throw Error(ATTUNE_INTERNAL_ERROR, fmt::format("{} cannot read what NVRTC made", path_.string()));
-  return count_instructions(*text);
+  return std::move(*text);
 }
 
 }  // namespace attune::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace attune::cli {
@@ -27,8 +28,10 @@ class Disassembler {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Throws Error{ATTUNE_INTERNAL_ERROR} when the program fails on this cubin.
-  [[nodiscard]] InstructionCounts count(std::string_view cubin) const;
+  /// The machine code as the program prints it. Throws Error{ATTUNE_INTERNAL_ERROR} when it fails on this cubin.
+  [[nodiscard]] std::string text(std::string_view cubin) const;
+
+  [[nodiscard]] InstructionCounts count(std::string_view cubin) const { return count_instructions(text(cubin)); }
 
  private:
   std::filesystem::path path_;

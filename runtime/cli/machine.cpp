@@ -67,7 +67,7 @@ std::optional<std::filesystem::path> find_cuda_tool(const std::string& name) {
   for (std::string folder; std::getline(path, folder, ':');) folders.emplace_back(folder);
   for (const std::filesystem::path& root : cuda_roots()) folders.push_back(root / "bin");
   for (const std::filesystem::path& folder : folders) {
-    const std::filesystem::path candidate = folder / name;
+    std::filesystem::path candidate = folder / name;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return std::nullopt;

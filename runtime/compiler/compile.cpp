@@ -5,7 +5,9 @@
 #include <link.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <functional>
 
 #include "runtime/compiler/nvrtc_abi.hpp"
 #include "runtime/cuda_places.hpp"
@@ -37,6 +39,8 @@ struct Compiler::Library {
   nvrtc::GetText* log = nullptr;
   nvrtc::GetSize* cubin_size = nullptr;
   nvrtc::GetText* cubin = nullptr;
+  nvrtc::GetSize* ptx_size = nullptr;
+  nvrtc::GetText* ptx = nullptr;
   std::string path;
   int major = 0;
   std::string version_text;
@@ -60,6 +64,8 @@ struct Compiler::Library {
     require(library, log, "nvrtcGetProgramLog");
     require(library, cubin_size, "nvrtcGetCUBINSize");
     require(library, cubin, "nvrtcGetCUBIN");
+    require(library, ptx_size, "nvrtcGetPTXSize");
+    require(library, ptx, "nvrtcGetPTX");
   }
 
   void check(nvrtc::Result result, const char* call) const {
@@ -67,6 +73,10 @@ struct Compiler::Library {
       throw Error(ATTUNE_COMPILE_ERROR, fmt::format("{} failed: {}", call, error_string(result)));
     }
   }
+
+  struct Run;
+  /// A program compiled for this compute capability, and what the compiler said. Throws Error{ATTUNE_COMPILE_ERROR}.
+  [[nodiscard]] Run run(const Source& source, int capability) const;
 
   /// A text or image of the program: its size, then its bytes.
   std::string read(nvrtc::Program program, nvrtc::GetSize* get_size, nvrtc::GetText* get, const char* call) const {
@@ -124,37 +134,53 @@ std::vector<std::string> compile_options(const Family& family, int capability) {
   std::vector<std::string> options = compile_flags();
   options.push_back("--gpu-architecture=sm_" + family.target(capability));
   options.emplace_back("--ptxas-options=-v");
+  const char* const line_info = std::getenv("ATTUNE_LINE_INFO");  // NOLINT(concurrency-mt-unsafe): nobody changes it
+  if (line_info != nullptr && *line_info != '\0') options.emplace_back("--generate-line-info");
   return options;
 }
 
-Compiled Compiler::compile(const Source& source, int capability) const {
+struct Compiler::Library::Run {
+  std::unique_ptr<void, std::function<void(nvrtc::Program)>> program;
+  std::string log;
+};
+
+Compiler::Library::Run Compiler::Library::run(const Source& source, int capability) const {
   std::vector<std::string> options = compile_options(family_of(source.variant), capability);
   // Next to a driver NVRTC 13 keeps a cache of its own, and says nothing of registers and spills on a hit.
-  if (library_->major >= 13) options.emplace_back("--no-cache");
+  if (major >= 13) options.emplace_back("--no-cache");
   std::vector<const char*> arguments;
   arguments.reserve(options.size());
   for (const std::string& option : options) arguments.push_back(option.c_str());
 
-  const Library& api = *library_;
-  const auto start = std::chrono::steady_clock::now();
   nvrtc::Program created = nullptr;
-  api.check(api.create(&created, source.text.c_str(), (source.name + ".cu").c_str(), 0, nullptr, nullptr),
-            "nvrtcCreateProgram");
-  const auto destroy = [&api](nvrtc::Program program) { api.destroy(&program); };
-  const std::unique_ptr<void, decltype(destroy)> program(created, destroy);
-
-  const nvrtc::Result result = api.compile(program.get(), static_cast<int>(arguments.size()), arguments.data());
-  const std::string log = api.read(program.get(), api.log_size, api.log, "nvrtcGetProgramLog");
+  check(create(&created, source.text.c_str(), (source.name + ".cu").c_str(), 0, nullptr, nullptr),
+        "nvrtcCreateProgram");
+  Run done{.program = {created, [this](nvrtc::Program program) { destroy(&program); }}, .log = {}};
+  const nvrtc::Result result = compile(created, static_cast<int>(arguments.size()), arguments.data());
+  done.log = read(created, log_size, log, "nvrtcGetProgramLog");
   if (result != nvrtc::success) {
     throw Error(ATTUNE_COMPILE_ERROR,
-                fmt::format("NVRTC {} cannot compile {} for {} ({}):\n{}", api.version_text, source.name,
-                            arch_name(capability), api.error_string(result), log.c_str()));
+                fmt::format("NVRTC {} cannot compile {} for {} ({}):\n{}", version_text, source.name,
+                            arch_name(capability), error_string(result), done.log.c_str()));
   }
+  return done;
+}
+
+Compiled Compiler::compile(const Source& source, int capability) const {
+  const auto start = std::chrono::steady_clock::now();
+  const Library::Run done = library_->run(source, capability);
   Compiled compiled;
-  compiled.image = api.read(program.get(), api.cubin_size, api.cubin, "nvrtcGetCUBIN");
+  compiled.image = library_->read(done.program.get(), library_->cubin_size, library_->cubin, "nvrtcGetCUBIN");
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  compiled.usage = parse_usage(log, compiled.image);
+  compiled.usage = parse_usage(done.log, compiled.image);
   return compiled;
+}
+
+std::string Compiler::ptx(const Source& source, int capability) const {
+  const Library::Run done = library_->run(source, capability);
+  std::string text = library_->read(done.program.get(), library_->ptx_size, library_->ptx, "nvrtcGetPTX");
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  return text;
 }
 
 }  // namespace attune

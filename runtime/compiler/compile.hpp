@@ -46,12 +46,16 @@ class Compiler {
   /// Compiles for exactly this compute capability (80, 90, ...). Throws Error{ATTUNE_COMPILE_ERROR} with NVRTC's log.
   [[nodiscard]] Compiled compile(const Source& source, int capability) const;
 
+  /// The PTX on the way to that machine code, to be read. Throws Error{ATTUNE_COMPILE_ERROR} likewise.
+  [[nodiscard]] std::string ptx(const Source& source, int capability) const;
+
  private:
   struct Library;
   std::unique_ptr<Library> library_;
 };
 
-/// Every option that compile() gives NVRTC: the shared flags, the architecture as the family needs it, ptxas's report.
+/// Every option that compile() gives NVRTC: the shared flags, the architecture as the family needs it, ptxas's report,
+/// and, where the environment has ATTUNE_LINE_INFO, the lines of the source that profilers show.
 std::vector<std::string> compile_options(const Family& family, int capability);
 
 /// "sm_90" for 90.

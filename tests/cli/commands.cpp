@@ -72,10 +72,10 @@ TEST_CASE("generate into a place that cannot be written is exit 2") {
   CHECK(contains(result.err, blocked));
 }
 
-TEST_CASE("compile prints resources and leaves cubins") {
+TEST_CASE("compile prints resources and leaves cubins, with listings sources and PTX as well") {
   const TemporaryFolder folder;
   const ToolResult result =
-      attune_tool({"compile", quickstart, "--arch", "sm_86", "--out", folder.path().string(), "--json"});
+      attune_tool({"compile", quickstart, "--arch", "sm_86", "--out", folder.path().string(), "--listings", "--json"});
   if (!has_nvrtc) {
     CHECK(result.exit_code == 3);
     CHECK(contains(result.err, "libnvrtc"));
@@ -90,6 +90,9 @@ TEST_CASE("compile prints resources and leaves cubins") {
     CHECK(kernel["code_bytes"] > 1000);
     const std::string cubin = std::string(kernel["variant"]) + ".sm_86.cubin";
     CHECK(std::filesystem::exists(folder.path() / cubin));
+    for (const char* listing : {".cu", ".sm_86.ptx"}) {
+      CHECK(std::filesystem::file_size(folder.path() / (std::string(kernel["variant"]) + listing)) > 10'000);
+    }
   }
 }
 

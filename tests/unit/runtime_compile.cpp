@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/bundle/embedded.hpp"
+#include "runtime/cache/cache.hpp"
 #include "runtime/compiler/compile.hpp"
 #include "runtime/error.hpp"
+#include "tests/unit/environment.hpp"
 
 using namespace attune;
 
@@ -73,6 +76,23 @@ TEST_CASE("options name the architecture and ask for the report") {
   for (const std::string& flag : compile_flags()) CHECK(std::count(options.begin(), options.end(), flag) == 1);
   const auto specific = compile_options(families()[prefill_sm90], 90);
   CHECK(std::count(specific.begin(), specific.end(), "--gpu-architecture=sm_90a") == 1);
+}
+
+TEST_CASE("ATTUNE_LINE_INFO asks for the source's lines, under a key of their own in the cache") {
+  const Source source = hand_made("");
+  const testing::EnvironmentVariable without("ATTUNE_LINE_INFO", std::nullopt);
+  const CacheKey plain = cache_key(source, 90, "13.0");
+  const testing::EnvironmentVariable with("ATTUNE_LINE_INFO", "1");
+  const auto options = compile_options(families()[prefill_sm80], 90);
+  CHECK(std::count(options.begin(), options.end(), "--generate-line-info") == 1);
+  CHECK(cache_key(source, 90, "13.0").hash != plain.hash);
+}
+
+TEST_CASE("a kernel's PTX can be read") {
+  if (compiler() == nullptr) return;
+  const std::string ptx = compiler()->ptx(hand_made("out[threadIdx.x] = 2.0f;"), 80);
+  CHECK(ptx.find(".visible .entry hand_made(") != std::string::npos);
+  CHECK(ptx.find(".target sm_80") != std::string::npos);
 }
 
 TEST_CASE("a hand-made kernel compiles to a cubin") {

@@ -133,6 +133,8 @@ static_assert(SameAbi<nvrtc::GetSize, decltype(&nvrtcGetProgramLogSize)>::value)
 static_assert(SameAbi<nvrtc::GetText, decltype(&nvrtcGetProgramLog)>::value);
 static_assert(SameAbi<nvrtc::GetSize, decltype(&nvrtcGetCUBINSize)>::value);
 static_assert(SameAbi<nvrtc::GetText, decltype(&nvrtcGetCUBIN)>::value);
+static_assert(SameAbi<nvrtc::GetSize, decltype(&nvrtcGetPTXSize)>::value);
+static_assert(SameAbi<nvrtc::GetText, decltype(&nvrtcGetPTX)>::value);
 
 #ifdef ATTUNE_TEST_HAS_CUDA_TYPEDEFS
 // The very ABI that each version constant asks cuGetProcAddress for.

@@ -1,4 +1,5 @@
-# Installs the build BUILD into a prefix, moves it to PREFIX, and looks at what is exported. NM is the program nm.
+# Installs the build BUILD into a prefix, moves it to PREFIX, and looks at what is exported and how it is linked. NM and
+# READELF are the programs nm and readelf.
 file(REMOVE_RECURSE ${PREFIX} ${PREFIX}.before)
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX}.before COMMAND_ERROR_IS_FATAL ANY)
 file(RENAME ${PREFIX}.before ${PREFIX})
@@ -18,3 +19,11 @@ list(FILTER symbols EXCLUDE REGEX " attune_[a-z_]+$")
 if(symbols)
   message(FATAL_ERROR "${library} exports more than attune_*: ${symbols}")
 endif()
+
+# Nothing that the loader fills in stays writable.
+execute_process(COMMAND ${READELF} -dlW ${library} OUTPUT_VARIABLE sections COMMAND_ERROR_IS_FATAL ANY)
+foreach(wanted GNU_RELRO NOW)
+  if(NOT sections MATCHES ${wanted})
+    message(FATAL_ERROR "${library} lacks ${wanted}: it is not linked with full RELRO")
+  endif()
+endforeach()

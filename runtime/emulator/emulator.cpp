@@ -54,7 +54,17 @@ class Worker {
   Announcements& announcements_;
 };
 
+/// What stops the runs of this thread; null: nothing.
+const std::atomic<bool>*& stop_of_thread() {
+  thread_local const std::atomic<bool>* stop = nullptr;
+  return stop;
+}
+
 }  // namespace
+
+Stoppable::Stoppable(const std::atomic<bool>& stop) { stop_of_thread() = &stop; }
+
+Stoppable::~Stoppable() { stop_of_thread() = nullptr; }
 
 Kernel::Kernel(std::string_view shared_object, std::string name) : name_(std::move(name)) {
   file_ = file_in_memory(shared_object, name_);
@@ -104,13 +114,14 @@ Report Kernel::run(const Launch& launch) const {
   // the same fault is reported however many run side by side. Those that wait for one that failed are in a deadlock
   // once the others are over.
   std::atomic<bool> failed = false;
+  const std::atomic<bool>* const stop = stop_of_thread();
   const auto work = [&](long long) {
     const Worker worker(announcements);
     Block block(launch, run_thread, global, announcements);
     while (!failed) {
       const unsigned long long number = next++;
       if (number >= clusters) break;
-      const std::string fault = block.run(number);
+      const std::string fault = stop != nullptr && *stop ? "stopped" : block.run(number);
       if (fault.empty()) continue;
       failed = true;
       const std::lock_guard lock(mutex);

@@ -1,6 +1,7 @@
 // Runs emitted kernels on the CPU, thread by thread. README.md says what is modelled and what is not.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,6 +42,16 @@ struct Report {
   std::vector<BankSite> sites;  ///< ascending by line
 
   [[nodiscard]] bool ok() const { return fault.empty(); }
+};
+
+/// While it lives, runs that its thread begins end between two blocks, with a fault, once the flag is set. One at a
+/// time on a thread.
+class Stoppable {
+ public:
+  explicit Stoppable(const std::atomic<bool>& stop);
+  ~Stoppable();
+  Stoppable(const Stoppable&) = delete;
+  Stoppable& operator=(const Stoppable&) = delete;
 };
 
 /// A kernel that HostCompiler compiled, in memory.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <vector>
 
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
@@ -30,7 +32,35 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
   require_heads_divide(q, k);
 }
 
+/// The same call of arrays that are padded with zeros, which add nothing to any score: its result without their
+/// columns.
+nb::object attend_padded(std::span<const Argument> arguments, const First& first, const Options& options,
+                         std::int64_t head_dim, std::int64_t head_dim_v) {
+  const AddressedFramework* const addressed = first.framework.addressed();
+  const Entered entered(addressed == nullptr ? nb::none() : addressed->on_device(first.array.device));
+  std::vector<nb::object> copies;
+  std::vector<Argument> padded;
+  for (const Argument& argument : arguments) {
+    const bool values_alone = argument.parts == 1 && padded.size() == 2;
+    copies.push_back(first.framework.padded(argument.array, padded_head_dim(values_alone ? head_dim_v : head_dim)));
+    padded.push_back({argument.name, copies.back(), argument.parts});
+  }
+  const nb::object scale = nb::float_(scale_of(options.softmax_scale, head_dim));
+  Options with_scale = options;
+  with_scale.softmax_scale = scale;
+  return without_padding(attention(padded, with_scale), head_dim_v);
+}
+
 }  // namespace
+
+nb::object without_padding(const nb::object& result, std::int64_t head_dim) {
+  if (!nb::isinstance<nb::tuple>(result)) return columns_before(result, head_dim);
+  nb::list parts;
+  for (const nb::handle one : result) {
+    parts.append(parts.size() == 0 ? columns_before(one, head_dim) : nb::borrow(one));
+  }
+  return nb::steal(PyList_AsTuple(parts.ptr()));
+}
 
 nb::object attention(std::span<const Argument> arguments, const Options& options) {
   const Argument& first = arguments.front();
@@ -47,6 +77,9 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   }
   const auto& [q, k, v] = operands;
   require_fit(q, k, v);
+  if (q.shape[3] != padded_head_dim(q.shape[3]) || v.shape[3] != padded_head_dim(v.shape[3])) {
+    return attend_padded(arguments, like, options, q.shape[3], v.shape[3]);
+  }
 
   Call call{arguments, {}, like.array.device, is_true(options.return_lse)};
   attune_prefill_args& args = call.args;

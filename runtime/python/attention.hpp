@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <span>
 
 #include "runtime/python/framework.hpp"
@@ -21,5 +22,8 @@ struct Options {
 /// Attention over q, k and v, which lie in one to three arrays. Returns the output, or (output, LSE, None). Throws a
 /// Python exception or Error; then nothing was launched.
 nanobind::object attention(std::span<const Argument> arguments, const Options& options);
+
+/// A result, an array or a tuple that begins with one, with so many columns of that array.
+nanobind::object without_padding(const nanobind::object& result, std::int64_t head_dim);
 
 }  // namespace attune::python

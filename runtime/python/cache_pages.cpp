@@ -24,18 +24,34 @@ const char* cache_shape(nb::handle pages) {
 
 CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t batch, nb::handle cache_batch_idx,
                     nb::handle block_table) {
-  CachePages result{.pages = count("pages", k_cache.shape[0]),
-                    .page_size = count("page_size", k_cache.shape[1]),
+  // Pages without tokens are none: kernels divide by a page's.
+  const bool holds = k_cache.shape[1] > 0;
+  CachePages result{.pages = holds ? count("pages", k_cache.shape[0]) : 0,
+                    .page_size = holds ? count("page_size", k_cache.shape[1]) : 1,
                     .table_width = 1,
                     .table = nullptr,
-                    .room = count("seqlen_cache", k_cache.shape[1])};
+                    .room = count("seqlen_cache", k_cache.shape[1]),
+                    .made = {}};
   if (!block_table.is_none()) {
-    if (!cache_batch_idx.is_none()) {
-      raise(PyExc_ValueError, "cache_batch_idx and block_table are both given; a block_table alone names the pages");
+    const bool picks = !cache_batch_idx.is_none();
+    Array table =
+        read_plain(first, "block_table", block_table, Element::int32,
+                   std::array<std::int64_t, 2>{picks ? -1 : batch, -1}, demand(first, batch, "(batch, blocks)"));
+    if (picks) {
+      read_lengths(first, "cache_batch_idx", cache_batch_idx, batch);
+      if (table.shape[0] == 0 && batch > 0) {
+        raise(PyExc_ValueError, "block_table has no rows; cache_batch_idx must name one for each sequence");
+      }
+      const AddressedFramework& framework = *first.framework.addressed();
+      const Entered entered(framework.on_device(first.array.device));
+      result.made = framework.rows_of(block_table, cache_batch_idx);
+      table = framework.read("block_table", result.made);
     }
-    const Array table = read_plain(first, "block_table", block_table, Element::int32,
-                                   std::array<std::int64_t, 2>{batch, -1}, demand(first, batch, "(batch, blocks)"));
     const std::int64_t blocks = table.shape[1];
+    if (blocks == 0 || batch == 0 || result.pages == 0) {
+      result.room = 0;
+      return result;
+    }
     // Rows may lie apart, in a slice of a wider table: what is behind a row's own entries is never read.
     const std::int64_t width = batch == 1 ? blocks : table.strides[0];
     if (width < blocks) {
@@ -47,7 +63,7 @@ CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t bat
     result.room = count("max_seqlen_k", blocks * k_cache.shape[1]);
   } else if (!cache_batch_idx.is_none()) {
     result.table = read_lengths(first, "cache_batch_idx", cache_batch_idx, batch);
-  } else if (k_cache.shape[0] < batch) {
+  } else if (holds && k_cache.shape[0] < batch) {
     raise(PyExc_ValueError,
           fmt::format("{} has {} sequences; without cache_batch_idx or block_table it must have at least the {} of {}",
                       k_cache.name, k_cache.shape[0], batch, first.argument.name));

@@ -16,6 +16,7 @@ struct CachePages {
   std::int32_t table_width;
   const std::int32_t* table;  ///< null: sequence i has page i
   std::int32_t room;          ///< keys that a sequence has room for
+  nanobind::object made;      ///< the table's memory where it is no array of the caller's: kept until the launch
 };
 
 /// What the shape of k_cache and v_cache must be, for messages. `pages`: what names them, or None.

@@ -38,11 +38,15 @@ void set_queries(attune_decode_args& args, const DecodeArguments& arguments, con
   if (!arguments.k.is_none()) {
     raise(PyExc_ValueError, "k is given with cu_seqlens_q; store_kvcache writes the new keys of a ragged batch");
   }
-  const Array starts = read_plain(first, "cu_seqlens_q", arguments.cu_seqlens_q, Element::int32,
-                                  std::array<std::int64_t, 1>{-1}, "it must be (batch + 1,)");
-  args.cu_seqlens_q = pointer<const std::int32_t>(starts.address);
-  args.batch = count("batch", starts.shape[0] - 1);
+  const Starts starts = read_starts(first, "cu_seqlens_q", arguments.cu_seqlens_q);
+  args.cu_seqlens_q = starts.starts;
+  args.batch = starts.batch;
   args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
+  if (args.seqlen_q == 0 && q.shape[1] > 0 && args.batch > 0) {
+    raise(PyExc_ValueError, fmt::format("max_seqlen_q is 0, and q of {} has rows; it must be at least the queries of "
+                                        "any sequence",
+                                        q.text()));
+  }
   args.total_q = count("total_q", q.shape[1]);
 }
 
@@ -67,7 +71,7 @@ void set_new(attune_decode_args& args, const DecodeArguments& arguments, const F
           fmt::format("{} has shape {}; with {} of {} and {} of {} it must be {}", one.name, one.text(), q.name,
                       q.text(), k_cache.name, k_cache.text(), tuple_text(wanted)));
   }
-  if (arguments.cache_seqlens.is_none()) {
+  if (arguments.cache_seqlens.is_none() && k.shape[1] > 0) {
     raise(PyExc_ValueError, "cache_seqlens is None; with k and v it says behind which keys the new ones are written");
   }
   first.framework.require_writable({"k_cache", arguments.k_cache, 1});
@@ -99,12 +103,14 @@ void set_lengths(attune_decode_args& args, nb::handle cache_seqlens, const First
   args.max_seqlen_k = length + args.seqlen_new;
 }
 
-attune_decode_args args_of(const DecodeArguments& arguments, const First& first) {
+/// `table` is to be kept until the launch.
+attune_decode_args args_of(const DecodeArguments& arguments, const First& first, nb::object& table) {
   const char* const cache = cache_shape(arguments.block_table);
   const Operand q = read_operand(first, "q", arguments.q, is_ragged(arguments) ? 3 : 4, shape_of_q(arguments));
   const Operand k = read_operand(first, "k_cache", arguments.k_cache, 4, cache);
   const Operand v = read_operand(first, "v_cache", arguments.v_cache, 4, cache);
   require_caches_fit(q, k, v);
+  require_whole_head_dim(k);
   require_heads_divide(q, k);
 
   attune_decode_args args{};
@@ -123,6 +129,7 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first)
   args.table_width = pages.table_width;
   args.block_table = pages.table;
   args.max_seqlen_k = pages.room;
+  table = pages.made;
   set_new(args, arguments, first, q, k);
   set_lengths(args, arguments.cache_seqlens, first);
   const Window window = window_of(arguments.window_size);
@@ -139,7 +146,8 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first)
 nb::object decode(const DecodeArguments& arguments) {
   const First first = read_first({"q", arguments.q, 1});
   const AddressedFramework& framework = require_addressed(first, "attention to a cache");
-  attune_decode_args args = args_of(arguments, first);
+  nb::object table;
+  attune_decode_args args = args_of(arguments, first, table);
   const bool return_lse = is_true(arguments.return_lse);
 
   const Entered entered(framework.on_device(first.array.device));

@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "runtime/error.hpp"
+#include "runtime/python/registries.hpp"
 
 namespace nb = nanobind;
 
@@ -29,6 +30,11 @@ void raise(PyObject* type, const std::string& message) {
 
 void check(attune_status status) {
   if (status != ATTUNE_OK) throw Error(status, attune_last_error());
+}
+
+void raise_interruptions() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  if (is_over()) raise(PyExc_SystemExit, "the interpreter is ending");
 }
 
 void translate_errors() {

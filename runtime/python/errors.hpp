@@ -15,6 +15,10 @@ namespace attune::python {
 /// Throws Error with the message of the C ABI where a call of it failed.
 void check(attune_status status);
 
+/// Throws what is to be told instead of a failure: what the handlers of signals raise that have come meanwhile, as
+/// Ctrl-C ends a compiler too; in a thread that outlives the interpreter SystemExit, which ends it without a word.
+void raise_interruptions();
+
 /// From here on an Error that reaches Python is a ValueError (an invalid argument), a NotImplementedError (nothing
 /// serves it) or a RuntimeError.
 void translate_errors();

@@ -2,9 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
 
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/error.hpp"
 #include "runtime/python/errors.hpp"
+#include "runtime/python/gil.hpp"
 #include "runtime/python/registries.hpp"
 
 namespace nb = nanobind;
@@ -40,6 +48,64 @@ const Framework* find_framework(nb::handle array) {
     if (nb::isinstance(array, one.made->array_type())) return one.made;
   }
   return nullptr;
+}
+
+/// What became of an operation; the message is that of the thread it ran on.
+struct Outcome {
+  attune_status status;
+  std::string message;
+};
+
+using Operation = std::function<attune_status(attune_registry*)>;
+
+Outcome outcome_of(const Operation& operation, attune_registry* registry) {
+  const attune_status status = operation(registry);
+  return {status, status == ATTUNE_OK ? "" : attune_last_error()};
+}
+
+Outcome run_on_gpu(const Operation& operation) {
+  const WithoutGil released;  // a first call compiles
+  const RunningCall running;
+  return outcome_of(operation, registry_of(false));
+}
+
+/// On a thread of its own, so that this one can ask for signals meanwhile: emulated kernels take their time. Throws
+/// what a signal's handler raised, once the kernel has come to a place where it can stop.
+Outcome run_in_emulator(const Operation& operation) {
+  constexpr std::chrono::milliseconds between_signals{50};
+  attune_registry* const registry = registry_of(true);
+  std::atomic<bool> stop = false;
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  bool done = false;
+  Outcome outcome{};
+  const RunningCall running(&stop);
+  std::thread runner([&] {
+    const emulator::Stoppable here(stop);
+    Outcome found = outcome_of(operation, registry);
+    const std::lock_guard lock(mutex);
+    outcome = std::move(found);
+    done = true;
+    changed.notify_one();
+  });
+  const auto is_done = [&] {
+    const WithoutGil released;
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, between_signals, [&] { return done; });
+  };
+  bool signalled = false;
+  while (!signalled && !is_done()) signalled = PyErr_CheckSignals() != 0;
+  stop = signalled;
+  if (signalled) {
+    const nb::python_error raised;
+    {
+      const WithoutGil released;
+      runner.join();
+    }
+    throw raised;
+  }
+  runner.join();
+  return outcome;
 }
 
 }  // namespace
@@ -85,23 +151,27 @@ nb::object AddressedFramework::run(const Call& call) const {
 }
 
 void AddressedFramework::call(const std::function<attune_status(attune_registry*)>& operation) const {
-  const bool emulated = is_emulated();
-  const auto attempt = [&] {
-    const nb::gil_scoped_release released;  // a first call compiles, and the emulator takes its time
-    return operation(registry_of(emulated));
-  };
-  attune_status status = attempt();
-  if (status == ATTUNE_NO_DEVICE && !emulated) {
-    make_context();  // a thread that has not used CUDA has none
-    status = attempt();
+  try {
+    Outcome outcome = is_emulated() ? run_in_emulator(operation) : run_on_gpu(operation);
+    if (outcome.status == ATTUNE_NO_DEVICE && !is_emulated()) {
+      make_context();  // a thread that has not used CUDA has none
+      outcome = run_on_gpu(operation);
+    }
+    if (outcome.status != ATTUNE_OK) throw Error(outcome.status, outcome.message);
+  } catch (const Error&) {
+    raise_interruptions();
+    throw;
   }
-  check(status);
 }
 
 const Framework& framework_of(const char* name, nb::handle array) {
   if (const Framework* found = find_framework(array)) return *found;
   raise(PyExc_TypeError, fmt::format("{} is a {}; it must be a PyTorch CUDA tensor, a CuPy, JAX or NumPy array", name,
                                      full_type_name(array)));
+}
+
+nb::object columns_before(nb::handle array, std::int64_t end) {
+  return array[nb::make_tuple(nb::ellipsis(), nb::slice(static_cast<Py_ssize_t>(end)))];
 }
 
 Extents integers(nb::handle tuple) {

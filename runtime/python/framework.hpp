@@ -79,6 +79,9 @@ class Framework {
   /// Throws where results cannot be written to the array.
   virtual void require_writable(const Argument& /*argument*/) const {}
 
+  /// A copy with zeros behind the last dimension, up to this extent.
+  [[nodiscard]] virtual nanobind::object padded(nanobind::handle array, std::int64_t extent) const = 0;
+
   /// Computes the output, or (output, LSE, None).
   [[nodiscard]] virtual nanobind::object run(const Call& call) const = 0;
 
@@ -118,6 +121,10 @@ class AddressedFramework : public Framework {
   [[nodiscard]] virtual nanobind::object empty_float32(const nanobind::tuple& shape, nanobind::handle like) const = 0;
   [[nodiscard]] virtual nanobind::object full_int32(std::int32_t count, std::int32_t value,
                                                     nanobind::handle like) const = 0;
+  /// The same integers as int64.
+  [[nodiscard]] virtual nanobind::object as_int64(nanobind::handle array) const = 0;
+  /// The rows of a table that an array of int32 names, contiguous. One that is outside names the nearest.
+  [[nodiscard]] virtual nanobind::object rows_of(nanobind::handle table, nanobind::handle index) const = 0;
   /// Aligned to 16 bytes.
   [[nodiscard]] virtual nanobind::object empty_bytes(std::size_t bytes, nanobind::handle like) const = 0;
 
@@ -167,6 +174,9 @@ std::unique_ptr<const Framework> make_jax(nanobind::handle module);
 /// The framework of an array that was passed as `name`. No framework is imported: a caller who passes an array has done
 /// so. Throws a TypeError where it is of none.
 const Framework& framework_of(const char* name, nanobind::handle array);
+
+/// The columns before this one, in every dimension before the last: a view.
+nanobind::object columns_before(nanobind::handle array, std::int64_t end);
 
 /// The integers of a tuple, or zeros where there are more than most_dimensions.
 Extents integers(nanobind::handle tuple);

@@ -32,6 +32,10 @@ class Jax final : public Framework {
     calls_.attr("require_usable")(argument.name, argument.array);
   }
 
+  [[nodiscard]] nb::object padded(nb::handle array, std::int64_t extent) const override {
+    return calls_.attr("padded")(array, extent);
+  }
+
   [[nodiscard]] nb::object run(const Call& call) const override {
     attune_prefill_args args = call.args;
     args.o = args.q;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "runtime/python/attention.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
 
@@ -46,12 +47,29 @@ attune_merge_states_args args_of(const MergeArguments& arguments, const First& f
   return args;
 }
 
+/// The same of outputs that are padded with zeros: its result without their columns.
+nb::object merge_padded(const MergeArguments& arguments, const First& first, std::int64_t head_dim) {
+  if (!arguments.out.is_none()) {
+    raise(PyExc_ValueError,
+          fmt::format("out is given, and o1 has head_dim {}; out is written where that is a multiple of 8", head_dim));
+  }
+  const Entered entered(first.framework.addressed()->on_device(first.array.device));
+  const std::int64_t extent = padded_head_dim(head_dim);
+  const nb::object o1 = first.framework.padded(arguments.o1, extent);
+  const nb::object o2 = first.framework.padded(arguments.o2, extent);
+  MergeArguments same = arguments;
+  same.o1 = o1;
+  same.o2 = o2;
+  return without_padding(merge(same), head_dim);
+}
+
 }  // namespace
 
 nb::object merge(const MergeArguments& arguments) {
   const First first = read_first({"o1", arguments.o1, 1});
   const AddressedFramework& framework = require_addressed(first, "merging attention states");
   attune_merge_states_args args = args_of(arguments, first);
+  if (args.head_dim != padded_head_dim(args.head_dim)) return merge_padded(arguments, first, args.head_dim);
   const bool rows = first.array.rank == 3;
   const bool return_lse = is_true(arguments.return_lse);
 

@@ -58,9 +58,8 @@ NB_MODULE(_attune, module) {
          nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle seqused_k, nb::handle softmax_scale,
          nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse, nb::handle block_table,
          nb::handle out) {
-        return attune::python::varlen({.q = q,
-                                       .k = k,
-                                       .v = v,
+        const std::array arrays{Argument{"q", q, 1}, Argument{"k", k, 1}, Argument{"v", v, 1}};
+        return attune::python::varlen({.arrays = arrays,
                                        .cu_seqlens_q = cu_seqlens_q,
                                        .cu_seqlens_k = cu_seqlens_k,
                                        .max_seqlen_q = max_seqlen_q,
@@ -78,6 +77,51 @@ NB_MODULE(_attune, module) {
       "max_seqlen_q"_a.none(), "max_seqlen_k"_a.none(), "seqused_k"_a.none(), "softmax_scale"_a.none(),
       "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(), "block_table"_a.none(),
       "out"_a.none(), "The output, or (output, LSE, None).");
+  module.def(
+      "varlen_kvpacked",
+      [](nb::handle q, nb::handle kv, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle max_seqlen_q,
+         nb::handle max_seqlen_k, nb::handle softmax_scale, nb::handle causal, nb::handle window_size,
+         nb::handle softcap, nb::handle return_lse) {
+        const std::array arrays{Argument{"q", q, 1}, Argument{"kv", kv, 2}};
+        return attune::python::varlen({.arrays = arrays,
+                                       .cu_seqlens_q = cu_seqlens_q,
+                                       .cu_seqlens_k = cu_seqlens_k,
+                                       .max_seqlen_q = max_seqlen_q,
+                                       .max_seqlen_k = max_seqlen_k,
+                                       .seqused_k = nb::none(),
+                                       .softmax_scale = softmax_scale,
+                                       .causal = causal,
+                                       .window_size = window_size,
+                                       .softcap = softcap,
+                                       .return_lse = return_lse,
+                                       .block_table = nb::none(),
+                                       .out = nb::none()});
+      },
+      "q"_a.none(), "kv"_a.none(), "cu_seqlens_q"_a.none(), "cu_seqlens_k"_a.none(), "max_seqlen_q"_a.none(),
+      "max_seqlen_k"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
+      "return_lse"_a.none(), "varlen() of keys and values in one array.");
+  module.def(
+      "varlen_qkvpacked",
+      [](nb::handle qkv, nb::handle cu_seqlens, nb::handle max_seqlen, nb::handle softmax_scale, nb::handle causal,
+         nb::handle window_size, nb::handle softcap, nb::handle return_lse) {
+        const std::array arrays{Argument{"qkv", qkv, 3}};
+        return attune::python::varlen({.arrays = arrays,
+                                       .cu_seqlens_q = cu_seqlens,
+                                       .cu_seqlens_k = cu_seqlens,
+                                       .max_seqlen_q = max_seqlen,
+                                       .max_seqlen_k = max_seqlen,
+                                       .seqused_k = nb::none(),
+                                       .softmax_scale = softmax_scale,
+                                       .causal = causal,
+                                       .window_size = window_size,
+                                       .softcap = softcap,
+                                       .return_lse = return_lse,
+                                       .block_table = nb::none(),
+                                       .out = nb::none()});
+      },
+      "qkv"_a.none(), "cu_seqlens"_a.none(), "max_seqlen"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(),
+      "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(),
+      "varlen() of queries, keys and values in one array.");
   module.def(
       "decode",
       [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle k, nb::handle v, nb::handle rotary_cos,

@@ -16,6 +16,8 @@ class NdarrayFramework : public AddressedFramework {
       : AddressedFramework(module.attr("ndarray"), type_name),
         empty_(module.attr("empty")),
         full_(module.attr("full")),
+        take_(module.attr("take")),
+        zeros_(module.attr("zeros")),
         float16_(module.attr("dtype")("float16")),
         float32_(module.attr("dtype")("float32")),
         int32_(module.attr("dtype")("int32")),
@@ -43,6 +45,24 @@ class NdarrayFramework : public AddressedFramework {
   }
 
   void require_usable(const Argument& /*argument*/, const Array& /*array*/) const final {}
+
+  [[nodiscard]] nb::object padded(nb::handle array, std::int64_t extent) const final {
+    const nb::object own = array.attr("shape");
+    nb::list shape;
+    for (const nb::handle one : own) shape.append(one);
+    const auto columns = nb::cast<std::int64_t>(shape[shape.size() - 1]);
+    shape[shape.size() - 1] = extent;
+    nb::object result = zeros_(shape, array.attr("dtype"));
+    columns_before(result, columns)[nb::ellipsis()] = array;
+    return result;
+  }
+
+  [[nodiscard]] nb::object as_int64(nb::handle array) const final { return array.attr("astype")(int64_); }
+
+  [[nodiscard]] nb::object rows_of(nb::handle table, nb::handle index) const final {
+    const nb::object last = table.attr("shape")[0] - nb::int_(1);
+    return take_(table, index.attr("clip")(0, last), 0);
+  }
 
   [[nodiscard]] nb::object empty_like(nb::handle array) const final { return empty(array.attr("shape"), array); }
 
@@ -77,6 +97,8 @@ class NdarrayFramework : public AddressedFramework {
 
   nb::object empty_;
   nb::object full_;
+  nb::object take_;
+  nb::object zeros_;
   nb::object float16_;
   nb::object float32_;
   nb::object int32_;

@@ -15,6 +15,7 @@ namespace attune::python {
 namespace {
 
 constexpr std::int64_t element_bytes = 2;  // of float16 and bfloat16
+constexpr std::int64_t head_dim_step = 8;  // elements: 16 bytes, which kernels copy at once
 
 const char* name_of(Element element) {
   switch (element) {
@@ -94,10 +95,14 @@ void split(const Argument& argument, const Array& array, int rank, const char* a
   const auto dimensions = own + (packed ? 1 : 0);
   const std::size_t place = own - 2;  // of parts
   const bool fits = array.rank == static_cast<int>(dimensions) && (!packed || array.shape[place] == argument.parts);
-  if (!fits || std::ranges::count(std::span(array.shape).first(dimensions), 0) != 0) {
+  if (!fits) {
     raise(PyExc_ValueError,
-          fmt::format("{} has shape {}; {}", argument.name, shape_text(argument),
-                      fits ? "every extent must be at least 1" : fmt::format("it must be {}", accepted)));
+          fmt::format("{} has shape {}; it must be {}", argument.name, shape_text(argument), accepted));
+  }
+  const std::span extents = std::span(array.shape).first(dimensions);
+  if (std::ranges::count(extents.last(2), 0) != 0) {
+    raise(PyExc_ValueError,
+          fmt::format("{} has shape {}; heads and head_dim must be at least 1", argument.name, shape_text(argument)));
   }
   const auto without_parts = [&](const Extents& of, std::int64_t before) {
     Shape result{before, before, before, before};
@@ -106,7 +111,7 @@ void split(const Argument& argument, const Array& array, int rank, const char* a
     return result;
   };
   const Shape strides = without_parts(array.strides, 0);
-  if (strides[3] != 1) {
+  if (strides[3] != 1 && extents.back() > 1 && std::ranges::count(extents, 0) == 0) {
     raise(PyExc_ValueError, fmt::format("{} has strides {}, in elements; the last dimension must be contiguous",
                                         argument.name, tuple_text(std::span(strides).last(own))));
   }
@@ -150,12 +155,13 @@ Array read_plain(const First& first, const char* name, nb::handle array, Element
   }
   require_device(first, argument, read);
   first.framework.require_usable(argument, read);
-  const auto fits = [](std::int64_t extent, std::int64_t wanted) { return wanted < 0 ? extent > 0 : extent == wanted; };
+  const auto fits = [](std::int64_t extent, std::int64_t wanted) { return wanted < 0 || extent == wanted; };
   if (read.rank != static_cast<int>(shape.size()) ||
       !std::ranges::equal(std::span(read.shape).first(shape.size()), shape, fits)) {
     raise(PyExc_ValueError, fmt::format("{} has shape {}; {}", name, shape_text(argument), demand));
   }
   const std::size_t last = shape.size() - 1;
+  if (std::ranges::count(std::span(read.shape).first(shape.size()), 0) != 0) return read;  // its strides are any
   if (read.shape[last] > 1 && read.strides[last] != 1) {
     raise(PyExc_ValueError, fmt::format("{} has a stride of {} elements in its last dimension; it must be contiguous",
                                         name, read.strides[last]));
@@ -163,7 +169,30 @@ Array read_plain(const First& first, const char* name, nb::handle array, Element
   return read;
 }
 
+Starts read_starts(const First& first, const char* name, nb::handle array) {
+  const Array read =
+      read_plain(first, name, array, Element::int32, std::array<std::int64_t, 1>{-1}, "it must be (batch + 1,)");
+  if (read.shape[0] == 0) raise(PyExc_ValueError, fmt::format("{} has shape (0,); it must be (batch + 1,)", name));
+  return {pointer<const std::int32_t>(read.address), count("batch", read.shape[0] - 1)};
+}
+
+std::int64_t padded_head_dim(std::int64_t head_dim) {
+  return (head_dim + head_dim_step - 1) / head_dim_step * head_dim_step;
+}
+
+void require_whole_head_dim(const Operand& cache) {
+  const std::int64_t head_dim = cache.shape[3];
+  const std::int64_t padded = padded_head_dim(head_dim);
+  if (head_dim == padded) return;
+  raise(
+      PyExc_ValueError,
+      fmt::format("{} has head_dim {}; a cache is never copied, so that its own must be a multiple of {}: allocate it "
+                  "with {} columns, pad q, k and v to as many with zeros, and pass softmax_scale={}**-0.5",
+                  cache.name, head_dim, head_dim_step, padded, head_dim));
+}
+
 void require_contiguous(const char* name, const Array& array) {
+  if (std::ranges::count(std::span(array.shape).first(static_cast<std::size_t>(array.rank)), 0) != 0) return;
   std::int64_t elements = 1;
   for (auto i = static_cast<std::size_t>(array.rank); i-- > 0; elements *= array.shape[i]) {
     if (array.shape[i] == 1 || array.strides[i] == elements) continue;
@@ -219,12 +248,13 @@ double scale_of(nb::handle value, std::int64_t head_dim) {
 }
 
 Window window_of(nb::handle window_size) {
-  const bool pair = PySequence_Check(window_size.ptr()) == 1 && PySequence_Size(window_size.ptr()) == 2;
-  if (!pair) {
+  const Py_ssize_t size = PyObject_Size(window_size.ptr());  // arrays have one, and need not be sequences
+  if (size < 0) PyErr_Clear();
+  if (size != 2) {
     raise(PyExc_TypeError, fmt::format("window_size is {}; it must be (left, right), two integers", text(window_size)));
   }
-  const auto side = [&](Py_ssize_t place) {
-    const nb::object value = nb::steal(PySequence_GetItem(window_size.ptr(), place));
+  const auto side = [&](int place) {
+    const nb::object value = nb::steal(PyObject_GetItem(window_size.ptr(), nb::int_(place).ptr()));
     if (!value.is_valid()) throw nb::python_error();
     return integer("window_size", value, "(left, right), two integers");
   };

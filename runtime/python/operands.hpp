@@ -50,8 +50,8 @@ const AddressedFramework& require_addressed(const First& first, const char* oper
 /// An array that must be like the first one: of its framework, dtype and device.
 Array read_alike(const First& first, const Argument& argument);
 
-/// Finds the operands that lie in an argument of `rank` dimensions, its parts apart. `accepted` says what its shape
-/// must be, for messages.
+/// Finds the operands that lie in an argument of `rank` dimensions, its parts apart. Heads and head_dim are 1 or more,
+/// what is before them may be 0. `accepted` says what its shape must be, for messages.
 void split(const Argument& argument, const Array& array, int rank, const char* accepted, std::span<Operand> into);
 
 /// The one operand that is an array.
@@ -62,10 +62,25 @@ Operand read_output(const First& first, const char* name, nanobind::handle array
                     const char* accepted);
 
 /// An array of the framework and on the device of the first one, with elements of its own, contiguous in its last
-/// dimension. Another shape than `shape`, where -1 is any extent from 1, is refused; `demand` says what it must be, for
+/// dimension. Another shape than `shape`, where -1 is any extent, is refused; `demand` says what it must be, for
 /// messages.
 Array read_plain(const First& first, const char* name, nanobind::handle array, Element element,
                  std::span<const std::int64_t> shape, const std::string& demand);
+
+/// Where the sequences of a ragged batch begin, and how many they are.
+struct Starts {
+  const std::int32_t* starts;
+  std::int32_t batch;
+};
+
+/// Of an int32 array (batch + 1,).
+Starts read_starts(const First& first, const char* name, nanobind::handle array);
+
+/// head_dim as kernels take it: the next multiple of 8.
+std::int64_t padded_head_dim(std::int64_t head_dim);
+
+/// Throws where a cache's head_dim is no multiple of 8: padding it would copy it whole.
+void require_whole_head_dim(const Operand& cache);
 
 /// Throws unless an array's elements lie one after the other.
 void require_contiguous(const char* name, const Array& array);
@@ -94,6 +109,7 @@ struct Window {
   std::int32_t right;
 };
 
+/// Of a tuple, a list, an array: of whatever holds two integers.
 Window window_of(nanobind::handle window_size);
 
 }  // namespace attune::python

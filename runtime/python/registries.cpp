@@ -1,8 +1,14 @@
 #include "runtime/python/registries.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
+#include <list>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +53,22 @@ std::array<std::atomic<attune_registry*>, 2>& opened() {
   return registries;
 }
 
+/// The calls that run now.
+struct RunningCalls {
+  const pid_t process = getpid();  ///< a process that was forked from it has none of its threads
+  std::mutex mutex;                ///< guards what follows
+  std::condition_variable fewer;
+  int count = 0;
+  std::list<std::atomic<bool>*> stops;
+  std::optional<std::thread::id> finisher;  ///< the thread that called finish()
+};
+
+/// Never destroyed: threads may outlive what is.
+RunningCalls& running_calls() {
+  static auto* const calls = new RunningCalls();
+  return *calls;
+}
+
 }  // namespace
 
 attune_registry* registry_of(bool emulator) {
@@ -58,7 +80,40 @@ attune_registry* registry_of(bool emulator) {
   return registry;
 }
 
+attune_registry* opened_registry(bool emulator) { return opened()[emulator ? 1 : 0]; }
+
+RunningCall::RunningCall(std::atomic<bool>* stop, std::thread::id caller) : stop_(stop) {
+  RunningCalls& calls = running_calls();
+  const std::lock_guard lock(calls.mutex);
+  if (calls.finisher && *calls.finisher != caller) {
+    throw Error(ATTUNE_INTERNAL_ERROR, "the interpreter is ending; no other thread's call begins any more");
+  }
+  ++calls.count;
+  if (stop_ != nullptr) calls.stops.push_back(stop_);
+}
+
+RunningCall::~RunningCall() {
+  RunningCalls& calls = running_calls();
+  const std::lock_guard lock(calls.mutex);
+  --calls.count;
+  if (stop_ != nullptr) calls.stops.remove(stop_);
+  calls.fewer.notify_all();
+}
+
+bool is_over() {
+  RunningCalls& calls = running_calls();
+  const std::lock_guard lock(calls.mutex);
+  return calls.finisher && *calls.finisher != std::this_thread::get_id();
+}
+
 void finish() {
+  RunningCalls& calls = running_calls();
+  {
+    std::unique_lock lock(calls.mutex);
+    calls.finisher = std::this_thread::get_id();
+    for (std::atomic<bool>* stop : calls.stops) *stop = true;
+    calls.fewer.wait(lock, [&] { return calls.count == 0 || calls.process != getpid(); });
+  }
   for (attune_registry* registry : opened()) {
     if (registry != nullptr) check(attune_registry_finish(registry));
   }

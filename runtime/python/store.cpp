@@ -29,12 +29,19 @@ std::uintptr_t read_tokens(const First& first, const char* name, nb::handle arra
   return read.address;
 }
 
+/// Of slots, which may be int32 as well.
+Element element_of_slots(const First& first, nb::handle slot_mapping) {
+  if (!nb::isinstance(slot_mapping, first.framework.array_type())) return Element::int64;
+  const Array slots = first.framework.read("slot_mapping", slot_mapping);
+  return slots.element == Element::int32 ? Element::int32 : Element::int64;
+}
+
 /// Tokens that have a slot: of rows of all sequences, those behind the slots are padding.
 std::int64_t tokens_with_slots(const First& first, nb::handle slot_mapping, const Operand& k) {
   if (k.rank != 3) return k.shape[1];
   const std::int64_t tokens =
-      read_plain(first, "slot_mapping", slot_mapping, Element::int64, std::array<std::int64_t, 1>{-1},
-                 fmt::format("with k of {} it must be (tokens,)", k.text()))
+      read_plain(first, "slot_mapping", slot_mapping, element_of_slots(first, slot_mapping),
+                 std::array<std::int64_t, 1>{-1}, fmt::format("with k of {} it must be (tokens,)", k.text()))
           .shape[0];
   if (tokens > k.shape[1]) {
     raise(PyExc_ValueError,
@@ -59,9 +66,10 @@ void set_rotation(attune_store_kv_args& args, const StoreArguments& arguments, c
       pointer<const std::int32_t>(read_tokens(first, "positions", arguments.positions, Element::int32, k, args.tokens));
 }
 
-/// By slots, or behind the keys that each sequence has.
-void set_places(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k,
-                const Operand& k_cache) {
+/// By slots, or behind the keys that each sequence has. What was made of the caller's arrays is returned, to be kept
+/// until the launch.
+nb::object set_places(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k,
+                      const Operand& k_cache) {
   if (!arguments.cache_seqlens.is_none()) {
     args.seqlens_k = read_lengths(first, "cache_seqlens", arguments.cache_seqlens, args.batch);
   }
@@ -69,14 +77,22 @@ void set_places(attune_store_kv_args& args, const StoreArguments& arguments, con
     const CachePages pages = pages_of(first, k_cache, args.batch, arguments.cache_batch_idx, arguments.block_table);
     args.block_table = pages.table;
     args.table_width = pages.table_width;
-    return;
+    if (pages.room == 0) args.pages = 0;  // a table without columns names none
+    return pages.made;
   }
   if (!arguments.cache_batch_idx.is_none() || !arguments.block_table.is_none()) {
     raise(PyExc_ValueError, fmt::format("slot_mapping and {} are both given; slot_mapping alone names the places",
                                         arguments.block_table.is_none() ? "cache_batch_idx" : "block_table"));
   }
-  args.slot_mapping = pointer<const std::int64_t>(
-      read_tokens(first, "slot_mapping", arguments.slot_mapping, Element::int64, k, args.tokens));
+  const Element element = element_of_slots(first, arguments.slot_mapping);
+  const std::uintptr_t slots = read_tokens(first, "slot_mapping", arguments.slot_mapping, element, k, args.tokens);
+  args.slot_mapping = pointer<const std::int64_t>(slots);
+  if (element == Element::int64) return {};
+  const AddressedFramework& framework = *first.framework.addressed();
+  const Entered entered(framework.on_device(first.array.device));
+  nb::object wide = framework.as_int64(arguments.slot_mapping);
+  args.slot_mapping = pointer<const std::int64_t>(framework.read("slot_mapping", wide).address);
+  return wide;
 }
 
 Operand read_cache(const First& first, const char* name, nb::handle array, nb::handle pages) {
@@ -85,7 +101,7 @@ Operand read_cache(const First& first, const char* name, nb::handle array, nb::h
   return cache;
 }
 
-attune_store_kv_args args_of(const StoreArguments& arguments, const First& first) {
+attune_store_kv_args args_of(const StoreArguments& arguments, const First& first, nb::object& places) {
   const bool slots = !arguments.slot_mapping.is_none();
   const bool rows = slots && first.array.rank == 3;
   const char* const accepted = slots ? "(batch, tokens, heads_kv, head_dim) or (tokens, heads_kv, head_dim)"
@@ -99,6 +115,7 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
   const Operand k_cache = read_cache(first, "k_cache", arguments.k_cache, pages);
   const Operand v_cache = read_cache(first, "v_cache", arguments.v_cache, pages);
   require_caches_fit(k, k_cache, v_cache);
+  require_whole_head_dim(k_cache);
   if (k_cache.shape[2] != k.shape[2]) {
     raise(PyExc_ValueError,
           fmt::format("k_cache has {} heads; it must have the {} of k", k_cache.shape[2], k.shape[2]));
@@ -115,9 +132,10 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
   args.tokens = count("tokens", slots ? tokens_with_slots(first, arguments.slot_mapping, k) : k.shape[1]);
   args.heads_kv = count("heads_kv", k.shape[2]);
   args.head_dim = count("head_dim", k.shape[3]);
-  args.pages = count("pages", k_cache.shape[0]);
-  args.page_size = count("page_size", k_cache.shape[1]);
-  set_places(args, arguments, first, k, k_cache);
+  const bool holds = k_cache.shape[1] > 0;
+  args.pages = holds ? count("pages", k_cache.shape[0]) : 0;
+  args.page_size = holds ? count("page_size", k_cache.shape[1]) : 1;
+  places = set_places(args, arguments, first, k, k_cache);
   set_rotation(args, arguments, first, k);
   args.check_tables = is_true(arguments.check_tables) ? 1 : 0;
   return args;
@@ -128,7 +146,8 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
 void store(const StoreArguments& arguments) {
   const First first = read_first({"k", arguments.k, 1});
   const AddressedFramework& framework = require_addressed(first, "writing into a cache");
-  const attune_store_kv_args args = args_of(arguments, first);
+  nb::object places;
+  const attune_store_kv_args args = args_of(arguments, first, places);
   const Entered entered(framework.on_device(first.array.device));
   framework.launch(&attune_store_kv, args, first.array.device);
 }

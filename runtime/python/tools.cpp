@@ -21,6 +21,7 @@
 #include "runtime/error.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/python/errors.hpp"
+#include "runtime/python/gil.hpp"
 #include "runtime/python/registries.hpp"
 
 namespace nb = nanobind;
@@ -189,9 +190,10 @@ void compile_to_disk(const Decision& decision) {
                       [&] { return compiler.compile(source, capability); });
 }
 
-std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
-                std::optional<int> ordinal) {
-  const nb::gil_scoped_release released;
+std::string make_ready(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
+                       std::optional<int> ordinal) {
+  const WithoutGil released;
+  const RunningCall running;
   const Problem problem = problem_of(bf16, sizes, causal);
   const Place place = place_of(arch, ordinal);
   const Decision decision = decide_at(place, problem);
@@ -208,10 +210,43 @@ std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<
   return decision.serving.name();
 }
 
-nb::dict counters(bool emulator) {
+std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
+                std::optional<int> ordinal) {
+  try {
+    return make_ready(bf16, sizes, causal, arch, ordinal);
+  } catch (const Error&) {
+    raise_interruptions();
+    throw;
+  }
+}
+
+attune_counters counted_by(attune_registry* registry) {
   attune_counters counted{};
   counted.struct_size = sizeof(counted);
-  check(attune_registry_counters(registry_of(emulator), &counted));
+  check(attune_registry_counters(registry, &counted));
+  return counted;
+}
+
+attune_counters sum(attune_counters one, const attune_counters& other) {
+  one.hits += other.hits;
+  one.misses += other.misses;
+  one.ready_loads += other.ready_loads;
+  one.disk_loads += other.disk_loads;
+  one.compiles += other.compiles;
+  one.compile_ms += other.compile_ms;
+  one.bytes_loaded += other.bytes_loaded;
+  one.fallbacks += other.fallbacks;
+  one.swaps += other.swaps;
+  one.failures += other.failures;
+  one.pending += other.pending;
+  return one;
+}
+
+/// Of GPUs, of the emulator, or of both.
+nb::dict counters(std::optional<bool> emulator) {
+  attune_counters counted = counted_by(registry_of(emulator.value_or(false)));
+  attune_registry* const other = emulator ? nullptr : opened_registry(true);
+  if (other != nullptr) counted = sum(counted, counted_by(other));
   nb::dict result;
   result["hits"] = counted.hits;
   result["misses"] = counted.misses;
@@ -230,7 +265,7 @@ nb::dict counters(bool emulator) {
 nb::list cache_list() {
   std::vector<CacheEntry> entries;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     entries = Cache(default_cache_root()).list();
   }
   nb::list rows;
@@ -247,8 +282,8 @@ void bind_tools(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("explain", &explain, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
   module.def("jit", &jit, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
-  module.def("counters", &counters, "emulator"_a);
-  module.def("finish", &finish, nb::call_guard<nb::gil_scoped_release>());
+  module.def("counters", &counters, "emulator"_a.none());
+  module.def("finish", &finish, nb::call_guard<WithoutGil>());
   module.def("cache_root", [] { return default_cache_root().string(); });
   module.def("cache_list", &cache_list);
   module.def("cache_clear", [] { return Cache(default_cache_root()).clear(); });

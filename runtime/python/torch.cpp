@@ -43,6 +43,7 @@ class Torch final : public AddressedFramework {
         int32_(module.attr("int32")),
         int64_(module.attr("int64")),
         uint8_(module.attr("uint8")),
+        pad_(module.attr("nn").attr("functional").attr("pad")),
         empty_like_(module.attr("empty_like")),
         is_grad_enabled_(module.attr("is_grad_enabled")),
         current_device_(nb::getattr(module.attr("_C"), "_cuda_getDevice", cuda_.attr("current_device"))),
@@ -67,6 +68,18 @@ class Torch final : public AddressedFramework {
                                                    "call it under torch.no_grad() where none is needed",
                                                    argument.name));
     }
+  }
+
+  [[nodiscard]] nb::object padded(nb::handle array, std::int64_t extent) const override {
+    const auto columns = nb::cast<std::int64_t>(array.attr("shape")[-1]);
+    return pad_(array, nb::make_tuple(0, extent - columns));
+  }
+
+  [[nodiscard]] nb::object as_int64(nb::handle array) const override { return array.attr("to")(int64_); }
+
+  [[nodiscard]] nb::object rows_of(nb::handle table, nb::handle index) const override {
+    const nb::object last = table.attr("shape")[0] - nb::int_(1);
+    return table.attr("index_select")(0, index.attr("clamp")(0, last));
   }
 
   [[nodiscard]] nb::object empty_like(nb::handle array) const override { return empty_like_(array); }
@@ -138,6 +151,7 @@ class Torch final : public AddressedFramework {
   nb::object int32_;
   nb::object int64_;
   nb::object uint8_;
+  nb::object pad_;
   nb::object empty_like_;
   nb::object is_grad_enabled_;
   nb::object current_device_;

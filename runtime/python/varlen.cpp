@@ -7,8 +7,10 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <utility>
+#include <string>
+#include <vector>
 
+#include "runtime/python/attention.hpp"
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
@@ -33,25 +35,36 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
   require_heads_divide(q, k);
 }
 
-/// Where sequences begin; their number follows from cu_seqlens_q.
-void set_sequences(attune_prefill_args& args, const VarlenArguments& arguments, const First& q) {
-  const auto read = [&](const char* name, nb::handle array, std::int64_t extent, const std::string& demand) {
-    const Array found = read_plain(q, name, array, Element::int32, std::array{extent}, demand);
-    return std::pair(pointer<const std::int32_t>(found.address), found.shape[0]);
-  };
-  const auto [starts, count_of_starts] = read("cu_seqlens_q", arguments.cu_seqlens_q, -1, "it must be (batch + 1,)");
-  args.cu_seqlens_q = starts;
-  args.batch = count("batch", count_of_starts - 1);
+/// Where sequences begin; their number follows from cu_seqlens_q. Lengths that cu_seqlens_k alone says are returned, to
+/// be kept until the launch.
+nb::object set_sequences(attune_prefill_args& args, const VarlenArguments& arguments, const First& q) {
+  const Starts starts = read_starts(q, "cu_seqlens_q", arguments.cu_seqlens_q);
+  args.cu_seqlens_q = starts.starts;
+  args.batch = starts.batch;
   const std::string with = fmt::format("with {} sequences in cu_seqlens_q it must be", args.batch);
+  const auto read = [&](const char* name, nb::handle array, std::int64_t extent, const std::string& demand) {
+    return pointer<const std::int32_t>(
+        read_plain(q, name, array, Element::int32, std::array{extent}, with + demand).address);
+  };
   const bool paged = !arguments.block_table.is_none();
+  const bool used = !arguments.seqused_k.is_none();
+  if (paged && !used && arguments.cu_seqlens_k.is_none()) {
+    raise(PyExc_ValueError,
+          "cu_seqlens_k and seqused_k are both None; with a block_table one of them says how many keys there are");
+  }
   if (!paged || !arguments.cu_seqlens_k.is_none()) {
-    args.cu_seqlens_k = read("cu_seqlens_k", arguments.cu_seqlens_k, count_of_starts, with + " (batch + 1,)").first;
+    args.cu_seqlens_k = read("cu_seqlens_k", arguments.cu_seqlens_k, args.batch + std::int64_t{1}, " (batch + 1,)");
   }
-  if (!arguments.seqused_k.is_none()) {
-    args.seqused_k = read("seqused_k", arguments.seqused_k, args.batch, with + " (batch,)").first;
+  if (used) {
+    args.seqused_k = read("seqused_k", arguments.seqused_k, args.batch, " (batch,)");
   } else if (paged) {
-    raise(PyExc_ValueError, "seqused_k is None; with a block_table it says how many keys each sequence has");
+    const Entered entered(q.framework.addressed()->on_device(q.array.device));
+    const nb::handle ends = arguments.cu_seqlens_k;
+    nb::object lengths = ends[nb::slice(nb::int_(1), nb::none(), nb::none())] - ends[nb::slice(-1)];
+    args.seqused_k = read("seqused_k", lengths, args.batch, " (batch,)");
+    return lengths;
   }
+  return {};
 }
 
 /// Keys in pages, or one after the other.
@@ -67,26 +80,54 @@ void set_keys(attune_prefill_args& args, const VarlenArguments& arguments, const
   args.page_size = pages.page_size;
 }
 
-attune_prefill_args args_of(const VarlenArguments& arguments, const First& first) {
-  const bool paged = !arguments.block_table.is_none();
-  const int rank = paged ? 4 : 3;
-  const Operand q = read_operand(first, "q", arguments.q, 3, "(total_q, heads_q, head_dim)");
-  const Operand k = read_operand(first, "k", arguments.k, rank,
-                                 paged ? cache_shape(arguments.block_table) : "(total_k, heads_kv, head_dim)");
-  const Operand v = read_operand(first, "v", arguments.v, rank,
-                                 paged ? cache_shape(arguments.block_table) : "(total_k, heads_kv, head_dim_v)");
-  require_fit(q, k, v);
+/// By the operands that lie in an array.
+constexpr std::array accepted_shapes{"(total, heads, head_dim)", "(total_k, 2, heads_kv, head_dim)",
+                                     "(total, 3, heads, head_dim)"};
 
+/// q, k and v.
+std::array<Operand, 3> operands_of(const VarlenArguments& arguments, const First& first) {
+  const bool paged = !arguments.block_table.is_none();
+  std::array<Operand, 3> operands;
+  std::span<Operand> rest(operands);
+  for (const Argument& argument : arguments.arrays) {
+    const Array array = read_alike(first, argument);
+    first.framework.require_usable(argument, array);
+    const auto parts = static_cast<std::size_t>(argument.parts);
+    const char* accepted = accepted_shapes[parts - 1];
+    if (parts == 1 && rest.size() == 3) accepted = "(total_q, heads_q, head_dim)";
+    if (parts == 1 && rest.size() == 2) accepted = "(total_k, heads_kv, head_dim)";
+    if (parts == 1 && rest.size() == 1) accepted = "(total_k, heads_kv, head_dim_v)";
+    const bool pages = paged && rest.size() < 3;
+    split(argument, array, pages ? 4 : 3, pages ? cache_shape(arguments.block_table) : accepted, rest.first(parts));
+    rest = rest.subspan(parts);
+  }
+  require_fit(operands[0], operands[1], operands[2]);
+  return operands;
+}
+
+/// Rows that no launch would write are not what a caller asked for.
+void require_queries(std::int32_t max_seqlen_q, const Operand& q, std::int32_t batch) {
+  if (max_seqlen_q != 0 || q.shape[1] == 0 || batch == 0) return;
+  raise(PyExc_ValueError,
+        fmt::format("max_seqlen_q is 0, and {} of {} has rows; it must be at least the queries of any sequence", q.name,
+                    q.text()));
+}
+
+attune_prefill_args args_of(const VarlenArguments& arguments, const First& first,
+                            const std::array<Operand, 3>& operands, nb::object& lengths) {
+  const auto& [q, k, v] = operands;
   attune_prefill_args args{};
   args.struct_size = sizeof(args);
   args.dtype = dtype_of(first.array.element);
   args.q = q.tensor;
   args.k = k.tensor;
   args.v = v.tensor;
-  set_sequences(args, arguments, first);
+  lengths = set_sequences(args, arguments, first);
   set_keys(args, arguments, first, k);
   args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
   args.seqlen_k = integer("max_seqlen_k", arguments.max_seqlen_k, "an integer");
+  if (!arguments.block_table.is_none() && args.block_table == nullptr) args.seqlen_k = 0;  // the table holds no pages
+  require_queries(args.seqlen_q, q, args.batch);
   args.total_q = count("total_q", q.shape[1]);
   args.heads_q = count("heads_q", q.shape[2]);
   args.heads_kv = count("heads_kv", k.shape[2]);
@@ -105,6 +146,34 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
     args.o = read_output(first, "out", arguments.out, like, "(total_q, heads_q, head_dim_v)").tensor;
   }
   return args;
+}
+
+/// The same call of arrays that are padded with zeros, which add nothing to any score: its result without their
+/// columns.
+nb::object attend_padded(const VarlenArguments& arguments, const First& first, const std::array<Operand, 3>& operands) {
+  const auto& [q, k, v] = operands;
+  if (!arguments.block_table.is_none()) {
+    require_whole_head_dim(k);
+    require_whole_head_dim(v);
+  }
+  if (!arguments.out.is_none()) {
+    raise(PyExc_ValueError, fmt::format("out is given, and {} has head_dim {}; out is written where that of q and that "
+                                        "of v are multiples of 8",
+                                        q.name, q.shape[3]));
+  }
+  const Entered entered(first.framework.addressed()->on_device(first.array.device));
+  std::vector<nb::object> copies;
+  std::vector<Argument> padded;
+  for (const Argument& argument : arguments.arrays) {
+    const Operand& of = argument.parts == 1 && padded.size() == 2 ? v : q;
+    copies.push_back(first.framework.padded(argument.array, padded_head_dim(of.shape[3])));
+    padded.push_back({argument.name, copies.back(), argument.parts});
+  }
+  const nb::object scale = nb::float_(scale_of(arguments.softmax_scale, q.shape[3]));
+  VarlenArguments same = arguments;
+  same.arrays = padded;
+  same.softmax_scale = scale;
+  return without_padding(varlen(same), v.shape[3]);
 }
 
 /// Whether decode takes the call: it divides the keys of few sequences among the multiprocessors, and reads those that
@@ -154,22 +223,27 @@ attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
 }  // namespace
 
 nb::object varlen(const VarlenArguments& arguments) {
-  const First first = read_first({"q", arguments.q, 1});
+  const First first = read_first(arguments.arrays.front());
   const AddressedFramework& framework = require_addressed(first, "attention over a ragged batch");
-  attune_prefill_args args = args_of(arguments, first);
+  const std::array<Operand, 3> operands = operands_of(arguments, first);
+  for (const Operand& operand : operands) {
+    if (operand.shape[3] != padded_head_dim(operand.shape[3])) return attend_padded(arguments, first, operands);
+  }
+  nb::object lengths;
+  attune_prefill_args args = args_of(arguments, first, operands, lengths);
   const bool return_lse = is_true(arguments.return_lse);
 
   const Entered entered(framework.on_device(first.array.device));
   nb::object out = nb::borrow(arguments.out);
   if (out.is_none()) {
-    out = args.head_dim_v == args.head_dim
-              ? framework.empty_like(arguments.q)
-              : framework.empty(nb::make_tuple(args.total_q, args.heads_q, args.head_dim_v), arguments.q);
+    const bool like_q = first.argument.parts == 1 && args.head_dim_v == args.head_dim;
+    out = like_q ? framework.empty_like(first.argument.array)
+                 : framework.empty(nb::make_tuple(args.total_q, args.heads_q, args.head_dim_v), first.argument.array);
     args.o = rows_tensor_of(framework.read("out", out));
   }
   nb::object lse;
   if (return_lse) {
-    lse = framework.empty_float32(nb::make_tuple(args.heads_q, args.total_q), arguments.q);
+    lse = framework.empty_float32(nb::make_tuple(args.heads_q, args.total_q), first.argument.array);
     args.lse = pointer<float>(framework.read("softmax_lse", lse).address);
   }
   if (is_served_by_decode(args)) {

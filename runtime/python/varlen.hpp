@@ -3,15 +3,17 @@
 
 #include <nanobind/nanobind.h>
 
+#include <span>
+
+#include "runtime/python/framework.hpp"
+
 namespace attune::python {
 
 /// Each as the caller passed it.
 struct VarlenArguments {
-  nanobind::handle q;
-  nanobind::handle k;
-  nanobind::handle v;
+  std::span<const Argument> arrays;  ///< q, k and v, which lie in one to three of them
   nanobind::handle cu_seqlens_q;
-  nanobind::handle cu_seqlens_k;   ///< an array, or with a block_table None
+  nanobind::handle cu_seqlens_k;   ///< an array, or with a block_table and seqused_k None
   nanobind::handle max_seqlen_q;   ///< an integer
   nanobind::handle max_seqlen_k;   ///< likewise
   nanobind::handle seqused_k;      ///< an array or None

@@ -61,6 +61,28 @@ def test_values_may_have_another_head_dim():
     assert_attends(out, q, k, v[..., :128], lse)
 
 
+@pytest.mark.parametrize("head_dims", [(59, 59), (111, 111), (12, 12), (64, 1)])
+def test_a_head_dim_of_any_size(dtype, head_dims):
+    q, k, v = inputs(dtype, head_dim=max(head_dims))
+    q, k, v = q[..., : head_dims[0]], k[..., : head_dims[0]], v[..., : head_dims[1]]
+    out, lse, _ = attune.flash_attn_func(q, k, v, causal=True, return_attn_probs=True)
+    assert_attends(out, q, k, v, lse, causal=True)
+    alone = attune.flash_attn_func(q, k, v, causal=True)
+    assert alone.tobytes() == out.tobytes()
+    packed = np.stack([k, k * 2], 2)
+    found = attune.flash_attn_kvpacked_func(q, packed)
+    assert_attends(found, q, k, k * 2)
+
+
+@pytest.mark.parametrize(
+    "window", [[9, 3], np.array([9, 3]), (np.int32(9), np.uint8(3)), np.array([9, 3], "int8")]
+)
+def test_windows_of_any_integers(window):
+    q, k, v = inputs("float16", seqlen_q=20, seqlen_k=30)
+    expected = attune.flash_attn_func(q, k, v, window_size=(9, 3))
+    assert attune.flash_attn_func(q, k, v, window_size=window).tobytes() == expected.tobytes()
+
+
 def test_output_alone_has_the_same_bits(dtype):
     q, k, v = inputs(dtype)
     out, _, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True)

@@ -88,11 +88,12 @@ def test_sequences_anywhere_in_a_larger_cache():
     assert (k_cache[[0, 1, 3, 5]] == 7).all()
 
 
+@pytest.mark.parametrize("integers", [np.int64, np.int32])
 @pytest.mark.parametrize("page_size", [1, 4])
-def test_by_slots(page_size):
+def test_by_slots(page_size, integers):
     k, v = (x.reshape(6, 2, HEAD_DIM) for x in new())
     k_cache, v_cache = caches(pages=24 // page_size, page_size=page_size)
-    slots = int64([17, -1, 3, 24, 0])  # the sixth token is padding
+    slots = np.array([17, -1, 3, 24, 0], integers)  # the sixth token is padding
     attune.store_kvcache(k, v, k_cache, v_cache, slot_mapping=slots)
     for cache, stored in ((k_cache, k), (v_cache, v)):
         rows = cache.reshape(24, 2, HEAD_DIM)
@@ -232,9 +233,9 @@ SLOTS = int64([[0, 1, 2], [3, 4, 5]])
             "rotary_dim is 24; it must be a multiple of 16",
         ),
         (
-            {"slot_mapping": int32(SLOTS)},
+            {"slot_mapping": SLOTS.astype("int16")},
             TypeError,
-            "slot_mapping has dtype int32; it must be int64",
+            "slot_mapping has dtype int16; it must be int64",
         ),
         ({"cache_seqlens": 3}, TypeError, "cache_seqlens is a int; it must be a numpy.ndarray"),
         (

@@ -326,7 +326,16 @@ def test_counters_say_how_calls_were_served():
     assert after.hits + after.misses == before.hits + before.misses + 2
     assert after.hits > before.hits
     assert after.failures == before.failures
-    assert attune.counters().pending == 0
+    assert attune.counters(emulator=False).pending == 0
+
+
+def test_counters_count_calls_of_every_kind():
+    before = attune.counters()
+    attune.flash_attn_func(Q, K, K)
+    after = attune.counters()
+    assert after.hits + after.misses > before.hits + before.misses
+    assert attune.counters(emulator=False).hits == 0
+    assert attune.counters(emulator=True).hits == after.hits
 
 
 def test_the_environment_says_when_to_compile(tmp_path):

@@ -85,8 +85,11 @@ def test_only_the_used_keys_count(lengths_q):
 
 @any_queries
 @pytest.mark.parametrize("page_size", [1, 16, 100])
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"softcap": 0.7}])
-def test_keys_in_the_pages_of_a_cache(dtype, page_size, options, lengths_q):
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [({}, "both"), ({"causal": True}, "seqused_k"), ({"softcap": 0.7}, "cu_seqlens_k")],
+)
+def test_keys_in_the_pages_of_a_cache(dtype, page_size, options, given, lengths_q):
     q, k, v, *where = problem(dtype, lengths_q=lengths_q)
     starts_k = starts(LENGTHS_K)
     batches = np.zeros((2, len(LENGTHS_K), max(LENGTHS_K), *k.shape[1:]), k.dtype)
@@ -94,10 +97,54 @@ def test_keys_in_the_pages_of_a_cache(dtype, page_size, options, lengths_q):
         for sequence, length in enumerate(LENGTHS_K):
             cache[sequence, :length] = flat[starts_k[sequence] :][:length]
     *pools, table = paged(*batches, page_size)
-    named = options | {"seqused_k": int32(LENGTHS_K), "block_table": table}
-    where[1] = None  # cu_seqlens_k
+    named = options | {"block_table": table}
+    if given != "cu_seqlens_k":
+        named["seqused_k"] = int32(LENGTHS_K)
+    if given == "seqused_k":
+        where[1] = None  # cu_seqlens_k
     result = attune.flash_attn_varlen_func(q, *pools, *where, return_attn_probs=True, **named)
     assert_each_attends(result, q, k, v, lengths_q=lengths_q, **options)
+
+
+@any_queries
+def test_packed_arrays_have_the_bits_of_separate_ones(lengths_q):
+    q, k, v, at_q, at_k, *longest = problem(lengths_q=lengths_q, heads_kv=4)
+    options = {"causal": True, "window_size": (30, 2), "return_attn_probs": True}
+    expected = attune.flash_attn_varlen_func(q, k, v, at_q, at_k, *longest, **options)
+    kv = np.stack([k, v], 1)
+    found = attune.flash_attn_varlen_kvpacked_func(q, kv, at_q, at_k, *longest, **options)
+    for one, other in zip(found[:2], expected[:2]):
+        assert one.tobytes() == other.tobytes()
+    qkv = np.stack([q, q * 2, q * 3], 1)
+    where = (at_q, at_q, longest[0], longest[0])
+    expected = attune.flash_attn_varlen_func(q, q * 2, q * 3, *where, **options)
+    found = attune.flash_attn_varlen_qkvpacked_func(qkv, at_q, longest[0], **options)
+    for one, other in zip(found[:2], expected[:2]):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_packed_shapes_are_named():
+    *_, at_q, at_k, longest_q, longest_k = problem()
+    message = "kv has shape (187, 2, 64); it must be (total_k, 2, heads_kv, head_dim)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        attune.flash_attn_varlen_kvpacked_func(Q, K, at_q, at_k, longest_q, longest_k)
+    message = "qkv has shape (76, 4, 64); it must be (total, 3, heads, head_dim)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        attune.flash_attn_varlen_qkvpacked_func(Q, at_q, longest_q)
+
+
+@any_queries
+def test_a_head_dim_of_any_size(lengths_q):
+    q, k, v, *where = problem(head_dim=59, lengths_q=lengths_q)
+    result = attune.flash_attn_varlen_func(q, k, v, *where, return_attn_probs=True)
+    assert_each_attends(result, q, k, v, lengths_q=lengths_q)
+    with pytest.raises(
+        ValueError, match="out is given, and q has head_dim 59; out is written where"
+    ):
+        attune.flash_attn_varlen_func(q, k, v, *where, out=q)
+    pages = {"block_table": np.zeros((4, 12), np.int32)}
+    with pytest.raises(ValueError, match="k has head_dim 59; a cache is never copied, so that"):
+        attune.flash_attn_varlen_func(q, k[:, None], v[:, None], *where, **pages)
 
 
 def test_equal_lengths_have_the_numbers_of_a_batch():
@@ -206,9 +253,14 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
             "seqused_k has shape (5,); with 4 sequences in cu_seqlens_q it must be (batch,)",
         ),
         (
-            {"block_table": CU_Q[:4, None], "k": K[:, None], "v": V[:, None]},
+            {
+                "block_table": CU_Q[:4, None],
+                "k": K[:, None],
+                "v": V[:, None],
+                "cu_seqlens_k": None,
+            },
             ValueError,
-            "seqused_k is None; with a block_table it says how many keys each sequence has",
+            "cu_seqlens_k and seqused_k are both None; with a block_table one of them says how many",
         ),
         (
             {"block_table": CU_Q[:4, None]},
@@ -221,6 +273,13 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
             "cu_seqlens_k is a NoneType; it must be a numpy.ndarray, as q is",
         ),
         ({"max_seqlen_q": -1}, ValueError, "seqlen_q is -1"),
+        (
+            {"max_seqlen_q": 0},
+            ValueError,
+            "max_seqlen_q is 0, and q of (76, 4, 64) has rows; it must be at least the queries of",
+        ),
+        ({"cu_seqlens_q": CU_Q[:0]}, ValueError, "cu_seqlens_q has shape (0,); it must be (batch"),
+        ({"seqused_q": CU_Q}, NotImplementedError, "seqused_q is a numpy.ndarray; only None is"),
         ({"max_seqlen_q": 5, "max_seqlen_k": -1}, ValueError, "max_seqlen_k is -1"),
         ({"max_seqlen_q": 5, "softcap": -1}, ValueError, "softcap is -1"),
         ({"max_seqlen_q": 5, "causal": True, "window_size": (1, -2)}, ValueError, "right is -2"),

@@ -6,7 +6,7 @@ The functions have the names, arguments and shapes of flash-attn 2:
 
     out = attune.flash_attn_func(q, k, v, causal=True)  # (batch, seqlen, heads, head_dim)
 
-flash_attn_varlen_func takes ragged batches. For serving, flash_attn_with_kvcache attends to a K/V
+flash_attn_varlen_func and its packed siblings take ragged batches. For serving, flash_attn_with_kvcache attends to a K/V
 cache, contiguous or in pages, store_kvcache writes into one, and merge_attn_states makes one result
 of two over different keys.
 
@@ -38,6 +38,8 @@ from ._attention import (
     flash_attn_kvpacked_func,
     flash_attn_qkvpacked_func,
     flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
 )
 from ._attune import version as __version__
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
@@ -56,6 +58,8 @@ __all__ = [
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
     "jit",
     "merge_attn_states",

@@ -1,5 +1,7 @@
 from typing import Any
 
+from ._attention import Pair
+
 version: str
 
 def attention(
@@ -8,7 +10,7 @@ def attention(
     v: Any,
     softmax_scale: float | None,
     causal: bool,
-    window_size: tuple[int, int],
+    window_size: Pair,
     softcap: float,
     return_lse: bool,
 ) -> Any: ...
@@ -17,7 +19,7 @@ def attention_kvpacked(
     kv: Any,
     softmax_scale: float | None,
     causal: bool,
-    window_size: tuple[int, int],
+    window_size: Pair,
     softcap: float,
     return_lse: bool,
 ) -> Any: ...
@@ -25,7 +27,7 @@ def attention_qkvpacked(
     qkv: Any,
     softmax_scale: float | None,
     causal: bool,
-    window_size: tuple[int, int],
+    window_size: Pair,
     softcap: float,
     return_lse: bool,
 ) -> Any: ...
@@ -40,11 +42,34 @@ def varlen(
     seqused_k: Any,
     softmax_scale: float | None,
     causal: bool,
-    window_size: tuple[int, int],
+    window_size: Pair,
     softcap: float,
     return_lse: bool,
     block_table: Any,
     out: Any,
+) -> Any: ...
+def varlen_kvpacked(
+    q: Any,
+    kv: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    return_lse: bool,
+) -> Any: ...
+def varlen_qkvpacked(
+    qkv: Any,
+    cu_seqlens: Any,
+    max_seqlen: int,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    return_lse: bool,
 ) -> Any: ...
 def decode(
     q: Any,
@@ -59,7 +84,7 @@ def decode(
     block_table: Any,
     softmax_scale: float | None,
     causal: bool,
-    window_size: tuple[int, int],
+    window_size: Pair,
     softcap: float,
     rotary_interleaved: bool,
     num_splits: int,
@@ -92,7 +117,7 @@ def explain(
 def jit(
     bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
 ) -> str: ...
-def counters(emulator: bool) -> dict[str, Any]: ...
+def counters(emulator: bool | None) -> dict[str, Any]: ...
 def finish() -> None: ...
 def cache_root() -> str: ...
 def cache_list() -> list[tuple[str, str, str, int, bool, str, str]]: ...

@@ -44,6 +44,12 @@ def require_usable(name: str, array: jax.Array) -> None:
         raise ValueError(f"{name} is on the device {device}; it must be on a CUDA device")
 
 
+def padded(array: jax.Array, extent: int) -> jax.Array:
+    """With zeros behind the last dimension, up to this extent."""
+    before = [(0, 0)] * (array.ndim - 1)
+    return jnp.pad(array, (*before, (0, extent - array.shape[-1])))
+
+
 def attend(
     arrays: Sequence[jax.Array],
     softmax_scale: float,

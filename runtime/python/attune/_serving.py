@@ -2,29 +2,114 @@
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 from . import _attune
-from ._attention import Array
+from ._attention import Array, Pair, _refuse_given
 
 
+@overload
 def flash_attn_with_kvcache(
     q: Array,
     k_cache: Array,
     v_cache: Array,
+    k: Array | None = ...,
+    v: Array | None = ...,
+    rotary_cos: Array | None = ...,
+    rotary_sin: Array | None = ...,
+    cache_seqlens: int | Array | None = ...,
+    cache_batch_idx: Array | None = ...,
+    cache_leftpad: Array | None = ...,
+    block_table: Array | None = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    rotary_interleaved: bool = ...,
+    alibi_slopes: Array | None = ...,
+    num_splits: int = ...,
+    return_softmax_lse: Literal[False] = ...,
     *,
+    out: Array | None = ...,
+    check_tables: bool = ...,
+    cu_seqlens_q: Array | None = ...,
+    max_seqlen_q: int | None = ...,
+) -> Array: ...
+@overload
+def flash_attn_with_kvcache(
+    q: Array,
+    k_cache: Array,
+    v_cache: Array,
+    k: Array | None = ...,
+    v: Array | None = ...,
+    rotary_cos: Array | None = ...,
+    rotary_sin: Array | None = ...,
+    cache_seqlens: int | Array | None = ...,
+    cache_batch_idx: Array | None = ...,
+    cache_leftpad: Array | None = ...,
+    block_table: Array | None = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    rotary_interleaved: bool = ...,
+    alibi_slopes: Array | None = ...,
+    num_splits: int = ...,
+    *,
+    return_softmax_lse: Literal[True],
+    out: Array | None = ...,
+    check_tables: bool = ...,
+    cu_seqlens_q: Array | None = ...,
+    max_seqlen_q: int | None = ...,
+) -> tuple[Array, Array]: ...
+@overload
+def flash_attn_with_kvcache(
+    q: Array,
+    k_cache: Array,
+    v_cache: Array,
+    k: Array | None = ...,
+    v: Array | None = ...,
+    rotary_cos: Array | None = ...,
+    rotary_sin: Array | None = ...,
+    cache_seqlens: int | Array | None = ...,
+    cache_batch_idx: Array | None = ...,
+    cache_leftpad: Array | None = ...,
+    block_table: Array | None = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    rotary_interleaved: bool = ...,
+    alibi_slopes: Array | None = ...,
+    num_splits: int = ...,
+    return_softmax_lse: bool = ...,
+    *,
+    out: Array | None = ...,
+    check_tables: bool = ...,
+    cu_seqlens_q: Array | None = ...,
+    max_seqlen_q: int | None = ...,
+) -> Array | tuple[Array, Array]: ...
+def flash_attn_with_kvcache(
+    q: Array,
+    k_cache: Array,
+    v_cache: Array,
     k: Array | None = None,
     v: Array | None = None,
     rotary_cos: Array | None = None,
     rotary_sin: Array | None = None,
     cache_seqlens: int | Array | None = None,
     cache_batch_idx: Array | None = None,
+    cache_leftpad: Array | None = None,
     block_table: Array | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     rotary_interleaved: bool = True,
+    alibi_slopes: Array | None = None,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
+    *,
     out: Array | None = None,
     check_tables: bool = False,
     cu_seqlens_q: Array | None = None,
@@ -32,12 +117,15 @@ def flash_attn_with_kvcache(
 ) -> Array | tuple[Array, Array]:
     """Attention of a few queries of each sequence to keys and values in a cache: decoding.
 
+    The arguments by position are flash-attn 2's; those by name alone are Attune's, or flash-attn 3's.
+
     Lengths and tables stay on the GPU: nothing waits for it, and a CUDA graph that captured the call
     serves what they hold when it is replayed. Call once with the same shapes before capturing.
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
-            head_dim, strides and alignment are those of flash_attn_func.
+            head_dim is a multiple of 8: a cache is never copied. Strides and alignment are those of
+            flash_attn_func.
         k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), where heads_kv divides heads_q and
             batch_cache is at least batch; or with a block_table (blocks, page_size, heads_kv,
             head_dim), of any page_size. Strides in any order, so that heads may come before tokens.
@@ -54,10 +142,12 @@ def flash_attn_with_kvcache(
         cache_seqlens: The keys that each sequence has in the cache, those of k apart: (batch,),
             int32, on the device of q, or one integer for all of them, or without k None for as many
             as the cache has room for. Keys behind them are not read.
-        cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is;
-            None: in order. Not together with a block_table.
+        cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is, or
+            its row of the block_table, of which a wild one is taken for the nearest; None: in order.
+        cache_leftpad: Only None is served.
         block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
-            each sequence are, in order. What is behind those of its keys is not read.
+            each sequence are, in order. What is behind those of its keys is not read. Of lengths on
+            the GPU that it holds no pages for only so many keys count; one integer is refused.
         softmax_scale: Finite, 0 or more. By default 1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q, as if the window's right were 0.
         window_size: (left, right): a query sees so many keys before and behind its own position,
@@ -65,6 +155,7 @@ def flash_attn_with_kvcache(
         softcap: As in flash_attn_func.
         rotary_interleaved: Whether the columns 2i and 2i + 1 make a pair (GPT-J), or i and
             i + rotary_dim / 2 (GPT-NeoX, Llama).
+        alibi_slopes: Only None is served.
         num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
             result does not depend on the other sequences. 0: what keeps the GPU busy.
         return_softmax_lse: Also return the log-sum-exp of each row.
@@ -76,7 +167,8 @@ def flash_attn_with_kvcache(
             heads_q, head_dim) and sequence i has its rows from cu_seqlens_q[i] up to
             cu_seqlens_q[i + 1]; rows of no sequence are not written. Without k. None: each sequence
             has as many queries.
-        max_seqlen_q: With cu_seqlens_q: no sequence has more queries; at most 16.
+        max_seqlen_q: With cu_seqlens_q: no sequence has more queries; at most 16, and at least 1
+            where q has rows.
 
     Returns:
         An array like q, which is out if that was given; with return_softmax_lse a tuple
@@ -95,6 +187,8 @@ def flash_attn_with_kvcache(
     Paper: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2,
     https://arxiv.org/abs/2307.08691.
     """
+    if cache_leftpad is not None or alibi_slopes is not None:
+        _refuse_given(cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
     result: Array | tuple[Array, Array] = _attune.decode(
         q,
         k_cache,
@@ -150,8 +244,8 @@ def store_kvcache(
         k_cache: The cache as flash_attn_with_kvcache takes it, written in place; with a slot_mapping
             (blocks, page_size, heads_kv, head_dim), where page_size may be 1.
         v_cache: as k_cache.
-        slot_mapping: (batch, tokens), or (tokens,) where k has no batch, int64, contiguous, on the
-            device of k: block * page_size + place in the block of each token; a negative one is not
+        slot_mapping: (batch, tokens), or (tokens,) where k has no batch, int64 or int32, contiguous,
+            on the device of k: block * page_size + place in the block of each token; a negative one is not
             written. One of (tokens,) may be shorter than k: what is behind it is not written.
             None: token i of a sequence becomes its key cache_seqlens + i.
         cache_seqlens: (batch,), int32, on the device of k: the keys that each sequence has already;
@@ -192,6 +286,36 @@ def store_kvcache(
     )
 
 
+@overload
+def merge_attn_states(
+    o1: Array,
+    lse1: Array,
+    o2: Array,
+    lse2: Array,
+    *,
+    return_lse: Literal[False] = ...,
+    out: Array | None = ...,
+) -> Array: ...
+@overload
+def merge_attn_states(
+    o1: Array,
+    lse1: Array,
+    o2: Array,
+    lse2: Array,
+    *,
+    return_lse: Literal[True],
+    out: Array | None = ...,
+) -> tuple[Array, Array]: ...
+@overload
+def merge_attn_states(
+    o1: Array,
+    lse1: Array,
+    o2: Array,
+    lse2: Array,
+    *,
+    return_lse: bool = ...,
+    out: Array | None = ...,
+) -> Array | tuple[Array, Array]: ...
 def merge_attn_states(
     o1: Array,
     lse1: Array,
@@ -213,7 +337,8 @@ def merge_attn_states(
         o2: as o1.
         lse2: as lse1.
         return_lse: Also return the merged log-sum-exp.
-        out: Where to write the result, shaped like o1; new memory by default. It may be o1 or o2.
+        out: Where to write the result, shaped like o1; new memory by default. It may be o1 or o2. Not
+            where head_dim is no multiple of 8.
 
     Returns:
         An array like o1, which is out if that was given; with return_lse a tuple (out, lse).

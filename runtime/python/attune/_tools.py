@@ -144,8 +144,8 @@ cache = KernelCache()
 atexit.register(_attune.finish)
 
 
-def counters(*, emulator: bool = False) -> Counters:
-    """What has been done so far for calls on GPUs, or in the emulator.
+def counters(*, emulator: bool | None = None) -> Counters:
+    """What has been done so far for calls on GPUs and in the emulator.
 
     When kernels are compiled follows from the environment variable ATTUNE_COMPILE at the first call:
     "missing" (the default: where no ready kernel serves), "frozen" (never: ready kernels and
@@ -153,7 +153,7 @@ def counters(*, emulator: bool = False) -> Counters:
     but by a thread, while the padding kernel serves).
 
     Args:
-        emulator: Of calls with NumPy arrays.
+        emulator: Whether those with NumPy arrays alone count, or the others alone; None: all.
 
     Raises:
         ValueError: ATTUNE_COMPILE is something else.

@@ -26,11 +26,12 @@ For Hugging Face transformers, register_transformers() makes attn_implementation
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import Any, Literal, overload
 
 import torch
 
-from .._attention import _refuse_unserved
+from .._attention import Pair, _refuse_given, _refuse_unserved
 from . import _ops
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
     "merge_attn_states",
     "register_transformers",
@@ -47,6 +50,49 @@ __all__ = [
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]
 
 
+@overload
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    *,
+    return_attn_probs: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor, None]: ...
+@overload
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: bool = ...,
+) -> Result: ...
 def flash_attn_func(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -54,7 +100,7 @@ def flash_attn_func(
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,
@@ -75,20 +121,60 @@ def flash_attn_func(
     _require_tensor("q", q)
     _require_tensor("k", k)
     _require_tensor("v", v)
-    left, right = window_size
+    left, right = _window(window_size)
     if return_attn_probs:
         out, softmax_lse = _ops.flash_attn_lse(q, k, v, softmax_scale, causal, left, right, softcap)
         return out, softmax_lse, None
     return _ops.flash_attn(q, k, v, softmax_scale, causal, left, right, softcap)
 
 
+@overload
+def flash_attn_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def flash_attn_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    *,
+    return_attn_probs: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor, None]: ...
+@overload
+def flash_attn_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: bool = ...,
+) -> Result: ...
 def flash_attn_kvpacked_func(
     q: torch.Tensor,
     kv: torch.Tensor,
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,
@@ -102,7 +188,7 @@ def flash_attn_kvpacked_func(
 
     The other arguments, the result, the errors and the paper are those of flash_attn_func.
     """
-    k, v = _unpack("kv", kv, 2)
+    k, v = _unpack("kv", kv, 2, "batch, seqlen")
     return flash_attn_func(
         q,
         k,
@@ -118,12 +204,49 @@ def flash_attn_kvpacked_func(
     )
 
 
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    *,
+    return_attn_probs: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor, None]: ...
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: bool = ...,
+) -> Result: ...
 def flash_attn_qkvpacked_func(
     qkv: torch.Tensor,
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,
@@ -136,7 +259,7 @@ def flash_attn_qkvpacked_func(
 
     The other arguments, the result, the errors and the paper are those of flash_attn_func.
     """
-    q, k, v = _unpack("qkv", qkv, 3)
+    q, k, v = _unpack("qkv", qkv, 3, "batch, seqlen")
     return flash_attn_func(
         q,
         k,
@@ -152,6 +275,72 @@ def flash_attn_qkvpacked_func(
     )
 
 
+@overload
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+    block_table: torch.Tensor | None = ...,
+    *,
+    seqused_q: torch.Tensor | None = ...,
+    seqused_k: torch.Tensor | None = ...,
+) -> torch.Tensor: ...
+@overload
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    *,
+    return_attn_probs: Literal[True],
+    block_table: torch.Tensor | None = ...,
+    seqused_q: torch.Tensor | None = ...,
+    seqused_k: torch.Tensor | None = ...,
+) -> tuple[torch.Tensor, torch.Tensor, None]: ...
+@overload
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor | None,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: bool = ...,
+    block_table: torch.Tensor | None = ...,
+    *,
+    seqused_q: torch.Tensor | None = ...,
+    seqused_k: torch.Tensor | None = ...,
+) -> Result: ...
 def flash_attn_varlen_func(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -163,13 +352,14 @@ def flash_attn_varlen_func(
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
     block_table: torch.Tensor | None = None,
     *,
+    seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
 ) -> Result:
     """attune.flash_attn_varlen_func of PyTorch tensors, through an operator that torch.compile takes.
@@ -182,14 +372,14 @@ def flash_attn_varlen_func(
     The other arguments, the result, the errors and the paper are those of
     attune.flash_attn_varlen_func. The result is new memory: there is no out.
     """
-    _refuse_unserved(dropout_p, alibi_slopes)
+    _refuse_unserved(dropout_p, alibi_slopes, seqused_q=seqused_q)
     _require_tensor("q", q)
     _require_tensor("k", k)
     _require_tensor("v", v)
     _require_tensor("cu_seqlens_q", cu_seqlens_q)
     if block_table is None:
         _require_tensor("cu_seqlens_k", cu_seqlens_k)
-    left, right = window_size
+    left, right = _window(window_size)
     out, softmax_lse = _ops.varlen(
         q,
         k,
@@ -209,25 +399,284 @@ def flash_attn_varlen_func(
     return (out, softmax_lse, None) if return_attn_probs else out
 
 
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    *,
+    return_attn_probs: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor, None]: ...
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: bool = ...,
+) -> Result: ...
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Pair = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Result:
+    """flash_attn_varlen_func of keys and values in one tensor, without a copy.
+
+    Args:
+        q: (total_q, heads_q, head_dim).
+        kv: (total_k, 2, heads_kv, head_dim): keys, then values.
+
+    The other arguments, the result, the errors and the paper are those of flash_attn_varlen_func.
+    """
+    k, v = _unpack("kv", kv, 2, "total_k")
+    return flash_attn_varlen_func(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )
+
+
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_seqlen: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_seqlen: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    *,
+    return_attn_probs: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor, None]: ...
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_seqlen: int,
+    dropout_p: float = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    deterministic: bool = ...,
+    return_attn_probs: bool = ...,
+) -> Result: ...
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_seqlen: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Pair = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Result:
+    """flash_attn_varlen_func of queries, keys and values in one tensor, without a copy.
+
+    Args:
+        qkv: (total, 3, heads, head_dim): queries, keys, then values.
+
+    The other arguments, the result, the errors and the paper are those of flash_attn_varlen_func.
+    """
+    q, k, v = _unpack("qkv", qkv, 3, "total")
+    return flash_attn_varlen_func(
+        q,
+        k,
+        v,
+        cu_seqlens,
+        cu_seqlens,
+        max_seqlen,
+        max_seqlen,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        deterministic,
+        return_attn_probs,
+    )
+
+
+@overload
 def flash_attn_with_kvcache(
     q: torch.Tensor,
     k_cache: torch.Tensor,
     v_cache: torch.Tensor,
+    k: torch.Tensor | None = ...,
+    v: torch.Tensor | None = ...,
+    rotary_cos: torch.Tensor | None = ...,
+    rotary_sin: torch.Tensor | None = ...,
+    cache_seqlens: int | torch.Tensor | None = ...,
+    cache_batch_idx: torch.Tensor | None = ...,
+    cache_leftpad: torch.Tensor | None = ...,
+    block_table: torch.Tensor | None = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    rotary_interleaved: bool = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    num_splits: int = ...,
+    return_softmax_lse: Literal[False] = ...,
     *,
+    check_tables: bool = ...,
+    cu_seqlens_q: torch.Tensor | None = ...,
+    max_seqlen_q: int | None = ...,
+) -> torch.Tensor: ...
+@overload
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None = ...,
+    v: torch.Tensor | None = ...,
+    rotary_cos: torch.Tensor | None = ...,
+    rotary_sin: torch.Tensor | None = ...,
+    cache_seqlens: int | torch.Tensor | None = ...,
+    cache_batch_idx: torch.Tensor | None = ...,
+    cache_leftpad: torch.Tensor | None = ...,
+    block_table: torch.Tensor | None = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    rotary_interleaved: bool = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    num_splits: int = ...,
+    *,
+    return_softmax_lse: Literal[True],
+    check_tables: bool = ...,
+    cu_seqlens_q: torch.Tensor | None = ...,
+    max_seqlen_q: int | None = ...,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+@overload
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None = ...,
+    v: torch.Tensor | None = ...,
+    rotary_cos: torch.Tensor | None = ...,
+    rotary_sin: torch.Tensor | None = ...,
+    cache_seqlens: int | torch.Tensor | None = ...,
+    cache_batch_idx: torch.Tensor | None = ...,
+    cache_leftpad: torch.Tensor | None = ...,
+    block_table: torch.Tensor | None = ...,
+    softmax_scale: float | None = ...,
+    causal: bool = ...,
+    window_size: Pair = ...,
+    softcap: float = ...,
+    rotary_interleaved: bool = ...,
+    alibi_slopes: torch.Tensor | None = ...,
+    num_splits: int = ...,
+    return_softmax_lse: bool = ...,
+    *,
+    check_tables: bool = ...,
+    cu_seqlens_q: torch.Tensor | None = ...,
+    max_seqlen_q: int | None = ...,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]: ...
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
     k: torch.Tensor | None = None,
     v: torch.Tensor | None = None,
     rotary_cos: torch.Tensor | None = None,
     rotary_sin: torch.Tensor | None = None,
     cache_seqlens: int | torch.Tensor | None = None,
     cache_batch_idx: torch.Tensor | None = None,
+    cache_leftpad: torch.Tensor | None = None,
     block_table: torch.Tensor | None = None,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     rotary_interleaved: bool = True,
+    alibi_slopes: torch.Tensor | None = None,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
+    *,
     check_tables: bool = False,
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
@@ -244,13 +693,14 @@ def flash_attn_with_kvcache(
     The other arguments, the result, the errors and the papers are those of
     attune.flash_attn_with_kvcache. The result is new memory: there is no out.
     """
+    _refuse_given(cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
     _require_tensor("q", q)
     _require_tensor("k_cache", k_cache)
     _require_tensor("v_cache", v_cache)
     on_device = isinstance(cache_seqlens, torch.Tensor)
     keys = (cache_seqlens, None) if on_device else (None, cache_seqlens)
     where = (*keys, cache_batch_idx, block_table)
-    how = (softmax_scale, causal, *window_size, softcap)
+    how = (softmax_scale, causal, *_window(window_size), softcap)
     if k is None and v is None and rotary_cos is None and rotary_sin is None:
         queries = (cu_seqlens_q, max_seqlen_q)
         out, softmax_lse = _ops.cached(
@@ -319,6 +769,33 @@ def store_kvcache(
     )
 
 
+@overload
+def merge_attn_states(
+    o1: torch.Tensor,
+    lse1: torch.Tensor,
+    o2: torch.Tensor,
+    lse2: torch.Tensor,
+    *,
+    return_lse: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def merge_attn_states(
+    o1: torch.Tensor,
+    lse1: torch.Tensor,
+    o2: torch.Tensor,
+    lse2: torch.Tensor,
+    *,
+    return_lse: Literal[True],
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+@overload
+def merge_attn_states(
+    o1: torch.Tensor,
+    lse1: torch.Tensor,
+    o2: torch.Tensor,
+    lse2: torch.Tensor,
+    *,
+    return_lse: bool = ...,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]: ...
 def merge_attn_states(
     o1: torch.Tensor,
     lse1: torch.Tensor,
@@ -377,12 +854,23 @@ def _require_tensor(name: str, value: Any) -> None:
         raise TypeError(f"{name} is a {type(value).__qualname__}; it must be a torch.Tensor")
 
 
-def _unpack(name: str, packed: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
-    """Views of the parts of (batch, seqlen, parts, heads, head_dim)."""
+def _unpack(name: str, packed: torch.Tensor, parts: int, rows: str) -> tuple[torch.Tensor, ...]:
+    """Views of the parts of (*rows, parts, heads, head_dim)."""
     _require_tensor(name, packed)
-    if packed.dim() != 5 or packed.shape[2] != parts:
+    if packed.dim() != rows.count(",") + 4 or packed.shape[-3] != parts:
         raise ValueError(
-            f"{name} has shape {tuple(packed.shape)}; "
-            f"it must be (batch, seqlen, {parts}, heads, head_dim)"
+            f"{name} has shape {tuple(packed.shape)}; it must be ({rows}, {parts}, heads, head_dim)"
         )
-    return packed.unbind(2)
+    return packed.unbind(-3)
+
+
+def _window(window_size: Pair) -> tuple[int, int]:
+    """What the operators take: two of Python's own integers."""
+    if len(window_size) != 2:
+        raise TypeError(f"window_size is {window_size}; it must be (left, right), two integers")
+    left, right = window_size[0], window_size[1]
+    if not isinstance(left, int):
+        left = operator.index(left)
+    if not isinstance(right, int):
+        right = operator.index(right)
+    return left, right

@@ -75,11 +75,18 @@ def _fake_attention(
 ) -> torch.Tensor:
     _refuse_gradients(q=q, k=k, v=v)
     head_dim_v = v.shape[-1]
+    if q.shape[-1] % 8 != 0 or head_dim_v % 8 != 0:
+        return _padded(q, head_dim_v)
     return (
         torch.empty_like(q)
         if head_dim_v == q.shape[-1]
         else q.new_empty((*q.shape[:-1], head_dim_v))
     )
+
+
+def _padded(q: torch.Tensor, head_dim_v: int) -> torch.Tensor:
+    """What comes of padded copies: a view of their width."""
+    return q.new_empty((*q.shape[:-1], -(-head_dim_v // 8) * 8))[..., :head_dim_v]
 
 
 def _fake_attention_lse(
@@ -230,7 +237,7 @@ def _fake_cached(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *_: Any, **__: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     _refuse_gradients(q=q, k_cache=k_cache, v_cache=v_cache)
-    *batch, rows, heads, _ = q.shape  # of a ragged batch there is none
+    *batch, rows, heads, _head_dim = q.shape  # of a ragged batch there is none
     return torch.empty_like(q), q.new_empty((*batch, heads, rows), dtype=torch.float32)
 
 
@@ -288,7 +295,9 @@ def _fake_merge(
     o1: torch.Tensor, lse1: torch.Tensor, o2: torch.Tensor, lse2: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     _refuse_gradients(o1=o1, lse1=lse1, o2=o2, lse2=lse2)
-    return torch.empty_like(o1), lse1.new_empty(lse1.shape)
+    head_dim = o1.shape[-1]
+    out = torch.empty_like(o1) if head_dim % 8 == 0 else _padded(o1, head_dim)
+    return out, lse1.new_empty(lse1.shape)
 
 
 def _refuse_gradients(**tensors: torch.Tensor) -> None:

@@ -36,11 +36,16 @@ struct SpecFromOptions {
   bool json = false;
 };
 
+struct Model {
+  std::string file;
+  ModelConfig config;
+};
+
 /// What the files say together.
 struct Input {
   std::vector<Recorded> problems;
   std::vector<std::string> sources;  ///< one line for each file
-  std::string understood;            ///< of configs, for a person
+  std::vector<Model> models;         ///< of configs
   bool calls = false;                ///< there is a record among them
 };
 
@@ -85,7 +90,7 @@ std::vector<Diagnostic> add_file(Input& input, const std::string& file, const Sp
   const std::vector<Recorded> problems = problems_of(config.value, options.serving);
   input.sources.push_back(fmt::format("{}: {}{}", file, config.value.type, options.serving ? ", for serving" : ""));
   input.problems.insert(input.problems.end(), problems.begin(), problems.end());
-  input.understood += config.value.text();
+  input.models.push_back({.file = file, .config = std::move(config.value)});
   return {};
 }
 
@@ -95,7 +100,7 @@ std::optional<Input> read_input(const SpecFromOptions& options) {
   for (const std::string& file : options.files) {
     std::ranges::move(add_file(input, file, options), std::back_inserter(problems));
   }
-  if (problems.empty() && input.problems.empty()) {
+  if (problems.empty() && input.problems.empty() && input.models.empty()) {
     problems.push_back({{.file = options.files.front()},
                         "no call is recorded here",
                         "run the program with ATTUNE_RECORD set to this file's path"});
@@ -130,10 +135,42 @@ std::string report(const Input& input, const WorkloadKernels& needed) {
     }
     table.add(std::move(cells));
   }
+  std::string understood;
+  for (const Model& model : input.models) understood += model.config.text();
   const Cost cost = cost_of(needed);
-  return fmt::format("{}{}{}; about {} to compile on one core and {} of machine code\n", input.understood, table.text(),
+  return fmt::format("{}{}{}; about {} to compile on one core and {} of machine code\n", understood, table.text(),
                      counted(static_cast<long long>(needed.kernels.size()), "kernel"), seconds_text(cost.seconds),
                      bytes_text(static_cast<double>(cost.bytes)));
+}
+
+/// What was read of a config, layer by layer.
+nlohmann::ordered_json json_of(const Model& model) {
+  const ModelConfig& config = model.config;
+  auto groups = nlohmann::ordered_json::array();
+  for (const LayerGroup& group : config.groups) {
+    const LayerShape& shape = group.shape;
+    groups.push_back({{"kind", shape.kind},
+                      {"layers", group.layers},
+                      {"heads_q", shape.heads_q},
+                      {"heads_kv", shape.heads_kv},
+                      {"head_dim", shape.head_dim},
+                      {"head_dim_v", shape.head_dim_v},
+                      {"window", shape.window},
+                      {"softcap", shape.softcap},
+                      {"rotary_dim", shape.rotary_dim},
+                      {"lacks", shape.lacks}});
+  }
+  return {{"file", model.file},
+          {"model_type", config.type},
+          {"known", config.known},
+          {"served", config.served()},
+          {"latent", config.latent},
+          {"max_tokens", config.max_tokens},
+          {"rotary", value_text(*find_field("rotary"), static_cast<int>(config.rotary))},
+          {"groups", groups},
+          {"lacks", config.lacks},
+          {"notes", config.notes},
+          {"assumed", config.assumed}};
 }
 
 nlohmann::ordered_json json_of(const Input& input, const WorkloadKernels& needed, const std::vector<SpecText>& specs,
@@ -155,8 +192,11 @@ nlohmann::ordered_json json_of(const Input& input, const WorkloadKernels& needed
     if (options.out.empty()) file["text"] = spec.text;
     files.push_back(std::move(file));
   }
+  auto models = nlohmann::ordered_json::array();
+  for (const Model& model : input.models) models.push_back(json_of(model));
   const Cost cost = cost_of(needed);
   return {{"from", input.sources},
+          {"models", models},
           {"problems", input.problems.size()},
           {"calls", calls_of(input.problems)},
           {"kernels", kernels},
@@ -174,6 +214,15 @@ std::vector<std::string> comment_of(const Input& input, const std::vector<Arch>&
   std::vector<std::string> lines{fmt::format("Made by attune spec-from for {}, of", fmt::join(names, " and "))};
   for (const std::string& source : input.sources) lines.push_back("  " + source);
   return lines;
+}
+
+/// Why no kernel serves a model.
+std::string reasons_of(const ModelConfig& config) {
+  std::vector<std::string> reasons = config.lacks;
+  for (const LayerGroup& group : config.groups) {
+    if (!group.shape.lacks.empty()) reasons.push_back(fmt::format("{}: {}", group.shape.kind, group.shape.lacks));
+  }
+  return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 Exit spec_from(const SpecFromOptions& options) {
@@ -202,6 +251,13 @@ Exit spec_from(const SpecFromOptions& options) {
                  counted(static_cast<long long>(spec.variants), "kernel"));
     }
   }
+  bool served = needed.unserved.empty();
+  for (const Model& model : input->models) {
+    if (model.config.served()) continue;
+    served = false;
+    fmt::print(stderr, "attune: {}: no kernel can serve {}: {}\n", model.file, model.config.type,
+               reasons_of(model.config));
+  }
   const std::size_t listed = std::min(needed.unserved.size(), listed_problems);
   for (const UnservedProblem& one : std::span(needed.unserved).first(listed)) {
     fmt::print(stderr, "attune: no kernel can serve {} on {}: {}\n", one.problem, one.device,
@@ -210,7 +266,7 @@ Exit spec_from(const SpecFromOptions& options) {
   if (needed.unserved.size() > listed_problems) {
     fmt::print(stderr, "attune: ... and {} more\n", needed.unserved.size() - listed_problems);
   }
-  return needed.unserved.empty() ? Exit::done : Exit::check_failed;
+  return served ? Exit::done : Exit::check_failed;
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 #include "generator/files.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
+#include <random>
+#include <system_error>
 
 namespace attune {
 namespace {
@@ -22,6 +27,54 @@ std::set<path> emitted_sources(const path& folder) {
   return files;
 }
 
+[[noreturn]] void fail(const path& file, int error) {
+  throw std::filesystem::filesystem_error("cannot write", file, std::error_code(error, std::generic_category()));
+}
+
+/// Writes all of it and closes; the error, 0 for none.
+int write_and_close(int fd, std::string_view bytes) {
+  int error = 0;
+  while (!bytes.empty() && error == 0) {
+    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      error = errno;
+    }
+  }
+  if (::close(fd) != 0 && error == 0) error = errno;
+  return error;
+}
+
+/// Where a file's links lead in the end; what is there need not exist.
+path followed(const path& file) {
+  constexpr int most_links = 40;
+  path place = file;
+  for (int links = 0; std::filesystem::is_symlink(place); ++links) {
+    if (links == most_links) fail(file, ELOOP);
+    place = place.parent_path() / std::filesystem::read_symlink(place);  // an absolute one stands for itself
+  }
+  return place;
+}
+
+/// A new file in this folder under a name that nobody can know before, so that nobody can have put a link there.
+int open_beside(const path& folder, path& beside) {
+  std::random_device random;
+  int fd = -1;
+  do {
+    beside = folder / fmt::format(".attune-{:08x}{:08x}.tmp", random(), random());
+    fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  } while (fd < 0 && (errno == EEXIST || errno == EINTR));
+  return fd;
+}
+
+/// Writes into what has no contents to replace, as a shell's redirection would.
+void write_into(const path& file, std::string_view bytes) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  const int error = fd < 0 ? errno : write_and_close(fd, bytes);
+  if (error != 0) fail(file, error);
+}
+
 }  // namespace
 
 std::string read_bytes(const path& file) {
@@ -29,18 +82,28 @@ std::string read_bytes(const path& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-void write_bytes(const path& file, const std::string& bytes) {
-  path beside = file;
-  beside += ".tmp";
-  std::ofstream stream(beside, std::ios::binary);
-  stream << bytes;
-  stream.close();
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written", beside.string()));
-  std::filesystem::rename(beside, file);
+void write_bytes(const path& file, std::string_view bytes) {
+  struct stat there = {};
+  const bool exists = ::stat(file.c_str(), &there) == 0;
+  if (exists && (S_ISCHR(there.st_mode) || S_ISFIFO(there.st_mode))) return write_into(file, bytes);
+  if (exists && S_ISDIR(there.st_mode)) fail(file, EISDIR);
+  if (exists && !S_ISREG(there.st_mode)) fail(file, ENOTSUP);  // a socket, or a disk that nobody means
+  if (exists && ::access(file.c_str(), W_OK) != 0) fail(file, errno);
+  const path place = followed(file);
+  path beside;
+  const int fd = open_beside(place.parent_path(), beside);
+  if (fd < 0) fail(file, errno);
+  constexpr mode_t permissions = 0777;
+  if (exists) ::fchmod(fd, there.st_mode & permissions);  // where that is refused it keeps a new file's
+  int error = write_and_close(fd, bytes);
+  if (error == 0 && ::rename(beside.c_str(), place.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  ::unlink(beside.c_str());
+  fail(file, error);
 }
 
 void write_if_changed(const path& file, const std::string& bytes) {
-  if (!std::filesystem::exists(file) || read_bytes(file) != bytes) write_bytes(file, bytes);
+  if (!std::filesystem::is_regular_file(file) || read_bytes(file) != bytes) write_bytes(file, bytes);
 }
 
 std::set<path> leftovers(const path& folder, std::span<const Source> sources) {

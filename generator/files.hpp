@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "generator/emit.hpp"
 
@@ -13,8 +14,10 @@ namespace attune {
 /// The bytes of a file; "" where there is none.
 std::string read_bytes(const std::filesystem::path& file);
 
-/// Writes beside, then renames: nobody meets half a file. Throws std::runtime_error.
-void write_bytes(const std::filesystem::path& file, const std::string& bytes);
+/// Writes beside, then renames: nobody meets half a file. Links are followed; a file that is replaced leaves its
+/// permissions to the new one. A device, a terminal or a pipe is written into instead. Throws
+/// std::filesystem::filesystem_error, for a folder, a socket or a disk too.
+void write_bytes(const std::filesystem::path& file, std::string_view bytes);
 
 /// The same unless the file holds these bytes already: what does not change is not made again.
 void write_if_changed(const std::filesystem::path& file, const std::string& bytes);

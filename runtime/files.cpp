@@ -162,7 +162,8 @@ std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, dou
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   auto pause = std::chrono::milliseconds(1);
   while (true) {
-    FileDescriptor fd = open_path(path, O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
+    // O_NOFOLLOW: its name is no secret, and a link put there would make a file wherever it leads.
+    FileDescriptor fd = open_path(path, O_RDWR | O_CREAT | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     if (!fd.open()) fail("cannot open the lock", path);
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       if (still_named(path, fd.get())) return FileLock(path, std::move(fd));

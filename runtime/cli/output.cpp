@@ -1,11 +1,8 @@
 #include "runtime/cli/output.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <fstream>
-#include <system_error>
+#include "generator/files.hpp"
 
 namespace attune::cli {
 
@@ -23,20 +20,7 @@ nlohmann::ordered_json refusals_json(const Collection& request) {
 
 void write_output(const std::filesystem::path& path, std::string_view bytes) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-  std::filesystem::path beside = path;
-  beside += fmt::format(".{}.tmp", ::getpid());
-  {
-    std::ofstream file(beside, std::ios::binary);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    file.close();
-    if (!file) {
-      const std::error_code why(errno, std::generic_category());
-      std::error_code ignored;
-      std::filesystem::remove(beside, ignored);
-      throw std::filesystem::filesystem_error("cannot write", path, why);
-    }
-  }
-  std::filesystem::rename(beside, path);
+  write_bytes(path, bytes);
 }
 
 }  // namespace attune::cli

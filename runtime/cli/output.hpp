@@ -15,7 +15,7 @@ void print_json(const nlohmann::ordered_json& json);
 /// `{variant, reasons}` for each refused combination.
 nlohmann::ordered_json refusals_json(const Collection& request);
 
-/// Writes beside, then renames: nobody meets half a file. Makes the folder. Throws std::filesystem::filesystem_error.
+/// Makes the folder, and writes as write_bytes() does. Throws std::filesystem::filesystem_error.
 void write_output(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace attune::cli

@@ -40,8 +40,9 @@ std::filesystem::path expanded(const std::filesystem::path& path) {
   return std::filesystem::absolute(text);
 }
 
+// O_NONBLOCK: a pipe that nobody reads must not make the calls of a program wait.
 int open_to_append(const std::filesystem::path& path) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, readable_by_all);
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, readable_by_all);
 }
 
 }  // namespace

@@ -287,6 +287,7 @@ Command spec_from_command(CLI::App& root) {
   app->footer(
       R"(A program records its calls where the environment variable ATTUNE_RECORD names a file; %p in it is the process's id.
 Several programs and runs may share a file, and their calls add up.
+Of a config it says what it assumed of fields that are missing, and what the model has that no kernel serves.
 Examples:
   ATTUNE_RECORD=calls.jsonl python serve.py
   attune spec-from calls.jsonl --arch sm_90 -o specs

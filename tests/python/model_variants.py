@@ -15,7 +15,12 @@ def n_embd(hidden, heads, layers, **more):
 
 
 def latent(hidden, heads, layers, **more):
-    ranks = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    ranks = {
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+    }
     return llama_like(hidden, heads, heads, layers, **ranks, **more)
 
 
@@ -23,12 +28,20 @@ HYBRID_LAYERS = ["attention" if i % 10 == 5 else "mamba" for i in range(40)]
 
 VARIANTS = {
     "llama": {
-        "Llama-2-7b": llama_like(4096, 32, 32, 32, max_position_embeddings=4096, torch_dtype="float16"),
-        "Llama-3.1-70B": llama_like(8192, 64, 8, 80, max_position_embeddings=131072, rope_theta=500000.0),
+        "Llama-2-7b": llama_like(
+            4096, 32, 32, 32, max_position_embeddings=4096, torch_dtype="float16"
+        ),
+        "Llama-3.1-70B": llama_like(
+            8192, 64, 8, 80, max_position_embeddings=131072, rope_theta=500000.0
+        ),
     },
     "mistral": {
-        "Mistral-7B-v0.1": llama_like(4096, 32, 8, 32, sliding_window=4096, max_position_embeddings=32768),
-        "Mistral-7B-v0.3": llama_like(4096, 32, 8, 32, sliding_window=None, max_position_embeddings=32768),
+        "Mistral-7B-v0.1": llama_like(
+            4096, 32, 8, 32, sliding_window=4096, max_position_embeddings=32768
+        ),
+        "Mistral-7B-v0.3": llama_like(
+            4096, 32, 8, 32, sliding_window=None, max_position_embeddings=32768
+        ),
         "Mistral-Nemo": llama_like(5120, 32, 8, 40, sliding_window=None, head_dim=128),
     },
     "ministral3": {
@@ -36,13 +49,23 @@ VARIANTS = {
         "Ministral-3-14B": llama_like(5120, 32, 8, 40, head_dim=128, sliding_window=None),
     },
     "mixtral": {
-        "Mixtral-8x7B": llama_like(4096, 32, 8, 32, sliding_window=None, max_position_embeddings=32768),
-        "Mixtral-8x22B": llama_like(6144, 48, 8, 56, sliding_window=None, max_position_embeddings=65536),
+        "Mixtral-8x7B": llama_like(
+            4096, 32, 8, 32, sliding_window=None, max_position_embeddings=32768
+        ),
+        "Mixtral-8x22B": llama_like(
+            6144, 48, 8, 56, sliding_window=None, max_position_embeddings=65536
+        ),
     },
     "qwen2": {
-        "Qwen2.5-7B": llama_like(3584, 28, 4, 28, sliding_window=131072, use_sliding_window=False, max_window_layers=28),
-        "Qwen2.5-0.5B": llama_like(896, 14, 2, 24, sliding_window=32768, use_sliding_window=False, max_window_layers=24),
-        "windows from layer 20": llama_like(3584, 28, 4, 28, use_sliding_window=True, max_window_layers=20),
+        "Qwen2.5-7B": llama_like(
+            3584, 28, 4, 28, sliding_window=131072, use_sliding_window=False, max_window_layers=28
+        ),
+        "Qwen2.5-0.5B": llama_like(
+            896, 14, 2, 24, sliding_window=32768, use_sliding_window=False, max_window_layers=24
+        ),
+        "windows from layer 20": llama_like(
+            3584, 28, 4, 28, use_sliding_window=True, max_window_layers=20
+        ),
     },
     "qwen2_moe": {
         "Qwen1.5-MoE-A2.7B": llama_like(
@@ -51,15 +74,25 @@ VARIANTS = {
         "Qwen2-57B-A14B": llama_like(
             3584, 28, 4, 28, sliding_window=65536, use_sliding_window=False, max_window_layers=28
         ),
-        "windows to layer 10": llama_like(3584, 28, 4, 28, use_sliding_window=True, max_window_layers=10),
+        "windows to layer 10": llama_like(
+            3584, 28, 4, 28, use_sliding_window=True, max_window_layers=10
+        ),
     },
     "qwen3": {
-        "Qwen3-8B": llama_like(4096, 32, 8, 36, head_dim=128, use_sliding_window=False, max_window_layers=36),
-        "Qwen3-0.6B": llama_like(1024, 16, 8, 28, head_dim=128, use_sliding_window=False, max_window_layers=28),
+        "Qwen3-8B": llama_like(
+            4096, 32, 8, 36, head_dim=128, use_sliding_window=False, max_window_layers=36
+        ),
+        "Qwen3-0.6B": llama_like(
+            1024, 16, 8, 28, head_dim=128, use_sliding_window=False, max_window_layers=28
+        ),
     },
     "qwen3_moe": {
-        "Qwen3-30B-A3B": llama_like(2048, 32, 4, 48, head_dim=128, use_sliding_window=False, sliding_window=None),
-        "Qwen3-235B-A22B": llama_like(4096, 64, 4, 94, head_dim=128, use_sliding_window=False, sliding_window=None),
+        "Qwen3-30B-A3B": llama_like(
+            2048, 32, 4, 48, head_dim=128, use_sliding_window=False, sliding_window=None
+        ),
+        "Qwen3-235B-A22B": llama_like(
+            4096, 64, 4, 94, head_dim=128, use_sliding_window=False, sliding_window=None
+        ),
     },
     "qwen3_next": {
         "Qwen3-Next-80B-A3B": llama_like(2048, 16, 2, 48, head_dim=256, full_attention_interval=4),
@@ -70,13 +103,20 @@ VARIANTS = {
         "gemma-7b": llama_like(3072, 16, 16, 28, head_dim=256),
     },
     "gemma2": {
-        "gemma-2-9b": llama_like(3584, 16, 8, 42, head_dim=256, sliding_window=4096, attn_logit_softcapping=50.0),
-        "gemma-2-27b": llama_like(4608, 32, 16, 46, head_dim=128, sliding_window=4096, attn_logit_softcapping=50.0),
+        "gemma-2-9b": llama_like(
+            3584, 16, 8, 42, head_dim=256, sliding_window=4096, attn_logit_softcapping=50.0
+        ),
+        "gemma-2-27b": llama_like(
+            4608, 32, 16, 46, head_dim=128, sliding_window=4096, attn_logit_softcapping=50.0
+        ),
         "without a cap": llama_like(3584, 16, 8, 42, attn_logit_softcapping=None),
     },
     "gemma3": {
         "gemma-3-12b": {
-            "text_config": {"model_type": "gemma3_text", **llama_like(3840, 16, 8, 48, sliding_window=1024)}
+            "text_config": {
+                "model_type": "gemma3_text",
+                **llama_like(3840, 16, 8, 48, sliding_window=1024),
+            }
         },
         "gemma-3-4b": {
             "text_config": {
@@ -94,20 +134,34 @@ VARIANTS = {
         },
     },
     "gemma3_text": {
-        "gemma-3-1b": llama_like(1152, 4, 1, 26, head_dim=256, sliding_window=512, sliding_window_pattern=6),
-        "gemma-3-270m": llama_like(640, 4, 1, 18, head_dim=256, sliding_window=512, _sliding_window_pattern=6),
+        "gemma-3-1b": llama_like(
+            1152, 4, 1, 26, head_dim=256, sliding_window=512, sliding_window_pattern=6
+        ),
+        "gemma-3-270m": llama_like(
+            640, 4, 1, 18, head_dim=256, sliding_window=512, _sliding_window_pattern=6
+        ),
         "embeddinggemma-300m": llama_like(
             768, 3, 1, 24, head_dim=256, sliding_window=512, use_bidirectional_attention=True
         ),
     },
     "gemma3n_text": {
         "gemma-3n-E4B": llama_like(2048, 8, 2, 35, head_dim=256, sliding_window=512),
-        "gemma-3n-E2B": llama_like(2048, 8, 2, 30, head_dim=256, sliding_window=512, intermediate_size=[8192] * 30),
+        "gemma-3n-E2B": llama_like(
+            2048, 8, 2, 30, head_dim=256, sliding_window=512, intermediate_size=[8192] * 30
+        ),
     },
     "gemma4_text": {
-        "all heads global": llama_like(2560, 8, 2, 42, head_dim=256, global_head_dim=512, sliding_window=512),
+        "all heads global": llama_like(
+            2560, 8, 2, 42, head_dim=256, global_head_dim=512, sliding_window=512
+        ),
         "few heads global": llama_like(
-            5376, 32, 16, 60, attention_k_eq_v=True, num_global_key_value_heads=4, sliding_window=1024
+            5376,
+            32,
+            16,
+            60,
+            attention_k_eq_v=True,
+            num_global_key_value_heads=4,
+            sliding_window=1024,
         ),
     },
     "phi": {
@@ -125,16 +179,40 @@ VARIANTS = {
     },
     "falcon": {
         "falcon-7b": llama_like(
-            4544, 71, None, 32, alibi=False, multi_query=True, new_decoder_architecture=False, num_kv_heads=71
+            4544,
+            71,
+            None,
+            32,
+            alibi=False,
+            multi_query=True,
+            new_decoder_architecture=False,
+            num_kv_heads=71,
         ),
         "falcon-40b": llama_like(
-            8192, 128, None, 60, alibi=False, multi_query=True, new_decoder_architecture=True, num_kv_heads=8
+            8192,
+            128,
+            None,
+            60,
+            alibi=False,
+            multi_query=True,
+            new_decoder_architecture=True,
+            num_kv_heads=8,
         ),
         "falcon-rw-1b": llama_like(
-            2048, 32, None, 24, alibi=True, multi_query=False, new_decoder_architecture=False, num_kv_heads=32
+            2048,
+            32,
+            None,
+            24,
+            alibi=True,
+            multi_query=False,
+            new_decoder_architecture=False,
+            num_kv_heads=32,
         ),
     },
-    "gpt2": {"gpt2-medium": n_embd(1024, 16, 24, n_positions=1024), "gpt2-xl": n_embd(1600, 25, 48, n_positions=1024)},
+    "gpt2": {
+        "gpt2-medium": n_embd(1024, 16, 24, n_positions=1024),
+        "gpt2-xl": n_embd(1600, 25, 48, n_positions=1024),
+    },
     "gpt_neo": {
         "gpt-neo-1.3B": {
             "hidden_size": 2048,
@@ -177,8 +255,12 @@ VARIANTS = {
         "stablelm-2-12b": llama_like(5120, 32, 8, 40, partial_rotary_factor=0.25),
     },
     "starcoder2": {
-        "starcoder2-3b": llama_like(3072, 24, 2, 30, sliding_window=4096, max_position_embeddings=16384),
-        "starcoder2-15b": llama_like(6144, 48, 4, 40, sliding_window=4096, max_position_embeddings=16384),
+        "starcoder2-3b": llama_like(
+            3072, 24, 2, 30, sliding_window=4096, max_position_embeddings=16384
+        ),
+        "starcoder2-15b": llama_like(
+            6144, 48, 4, 40, sliding_window=4096, max_position_embeddings=16384
+        ),
     },
     "gpt_bigcode": {
         "starcoder": n_embd(6144, 48, 40, multi_query=True, n_positions=8192),
@@ -191,13 +273,19 @@ VARIANTS = {
     },
     "cohere2": {
         "command-r7b": llama_like(4096, 32, 8, 32, sliding_window=4096, sliding_window_pattern=4),
-        "command-a": llama_like(12288, 96, 8, 64, sliding_window=4096, layer_types=every(4, layers=64)),
+        "command-a": llama_like(
+            12288, 96, 8, 64, sliding_window=4096, layer_types=every(4, layers=64)
+        ),
     },
     "olmo": {"OLMo-1B": llama_like(2048, 16, 16, 16), "OLMo-7B": llama_like(4096, 32, 32, 32)},
     "olmo2": {"OLMo-2-7B": llama_like(4096, 32, 32, 32), "OLMo-2-32B": llama_like(5120, 40, 8, 64)},
     "olmo3": {
-        "Olmo-3-7B": llama_like(4096, 32, 32, 32, sliding_window=4096, max_position_embeddings=65536),
-        "Olmo-3-32B": llama_like(5120, 40, 8, 64, sliding_window=4096, layer_types=every(4, layers=64)),
+        "Olmo-3-7B": llama_like(
+            4096, 32, 32, 32, sliding_window=4096, max_position_embeddings=65536
+        ),
+        "Olmo-3-32B": llama_like(
+            5120, 40, 8, 64, sliding_window=4096, layer_types=every(4, layers=64)
+        ),
     },
     "olmoe": {
         "OLMoE-1B-7B-0924": llama_like(2048, 16, 16, 16),
@@ -213,7 +301,9 @@ VARIANTS = {
     },
     "granitemoehybrid": {
         "granite-4.0-h-small": llama_like(4096, 32, 8, 40, layer_types=HYBRID_LAYERS),
-        "granite-4.0-h-tiny": llama_like(1536, 12, 4, 40, layer_types=HYBRID_LAYERS, mamba_n_heads=48),
+        "granite-4.0-h-tiny": llama_like(
+            1536, 12, 4, 40, layer_types=HYBRID_LAYERS, mamba_n_heads=48
+        ),
     },
     "deepseek_v2": {
         "DeepSeek-V2-Lite": latent(2048, 16, 27, q_lora_rank=None),
@@ -236,28 +326,39 @@ VARIANTS = {
         "GLM-4.5-Air": llama_like(4096, 96, 8, 46, head_dim=128, partial_rotary_factor=0.5),
     },
     "gpt_oss": {
-        "gpt-oss-20b": llama_like(2880, 64, 8, 24, head_dim=64, sliding_window=128, layer_types=every(2, layers=24)),
+        "gpt-oss-20b": llama_like(
+            2880, 64, 8, 24, head_dim=64, sliding_window=128, layer_types=every(2, layers=24)
+        ),
         "gpt-oss-120b": llama_like(2880, 64, 8, 36, head_dim=64, sliding_window=128),
     },
     "llama4": {
         "Llama-4-Scout": {
             "text_config": {
                 "model_type": "llama4_text",
-                **llama_like(5120, 40, 8, 48, head_dim=128, attention_chunk_size=8192, no_rope_layers=[]),
+                **llama_like(
+                    5120, 40, 8, 48, head_dim=128, attention_chunk_size=8192, no_rope_layers=[]
+                ),
             }
         },
         "Llama-4-Maverick": {
             "text_config": {
                 "model_type": "llama4_text",
-                **llama_like(5120, 40, 8, 48, attention_chunk_size=8192, interleave_moe_layer_step=2),
+                **llama_like(
+                    5120, 40, 8, 48, attention_chunk_size=8192, interleave_moe_layer_step=2
+                ),
             }
         },
         "without chunks": {
-            "text_config": {"model_type": "llama4_text", **llama_like(5120, 40, 8, 48, attention_chunk_size=None)}
+            "text_config": {
+                "model_type": "llama4_text",
+                **llama_like(5120, 40, 8, 48, attention_chunk_size=None),
+            }
         },
     },
     "smollm3": {
-        "SmolLM3-3B": llama_like(2048, 16, 4, 36, no_rope_layers=[1, 1, 1, 0] * 9, use_sliding_window=False),
+        "SmolLM3-3B": llama_like(
+            2048, 16, 4, 36, no_rope_layers=[1, 1, 1, 0] * 9, use_sliding_window=False
+        ),
         "windows": llama_like(2048, 16, 4, 36, use_sliding_window=True, sliding_window=4096),
     },
     "exaone4": {
@@ -288,7 +389,12 @@ VARIANTS = {
             "max_seq_len": 32768,
             "attn_config": {"clip_qkv": 8, "kv_n_heads": 8},
         },
-        "one K/V head": {"d_model": 6144, "n_heads": 48, "n_layers": 40, "attn_config": {"clip_qkv": 8}},
+        "one K/V head": {
+            "d_model": 6144,
+            "n_heads": 48,
+            "n_layers": 40,
+            "attn_config": {"clip_qkv": 8},
+        },
     },
     "jamba": {
         "Jamba-v0.1": llama_like(4096, 32, 8, 32, attn_layer_period=8, attn_layer_offset=4),
@@ -296,7 +402,12 @@ VARIANTS = {
     },
     "minimax": {
         "MiniMax-Text-01-hf": llama_like(
-            6144, 64, 8, 80, head_dim=128, layer_types=every(8, others="linear_attention", layers=80)
+            6144,
+            64,
+            8,
+            80,
+            head_dim=128,
+            layer_types=every(8, others="linear_attention", layers=80),
         ),
         "alternating": llama_like(6144, 64, 8, 80, head_dim=128),
     },
@@ -320,12 +431,18 @@ VARIANTS = {
         "Seed-OSS-36B": llama_like(5120, 80, 8, 64, head_dim=128, max_position_embeddings=524288),
         "half its layers": llama_like(5120, 80, 8, 32),
     },
-    "apertus": {"Apertus-8B": llama_like(4096, 32, 8, 32), "Apertus-70B": llama_like(8192, 64, 8, 80)},
+    "apertus": {
+        "Apertus-8B": llama_like(4096, 32, 8, 32),
+        "Apertus-70B": llama_like(8192, 64, 8, 80),
+    },
     "arcee": {
         "AFM-4.5B": llama_like(2560, 20, 4, 36, head_dim=128, max_position_embeddings=65536),
         "head_dim omitted": llama_like(2560, 20, 4, 36),
     },
-    "mamba": {"mamba-130m": {"hidden_size": 768}, "mamba-2.8b": {"hidden_size": 2560, "num_hidden_layers": 64}},
+    "mamba": {
+        "mamba-130m": {"hidden_size": 768},
+        "mamba-2.8b": {"hidden_size": 2560, "num_hidden_layers": 64},
+    },
     "mamba2": {
         "mamba2-2.7b": {"hidden_size": 2560, "num_heads": 80, "num_hidden_layers": 64},
         "Mamba-Codestral-7B": {"hidden_size": 4096, "num_hidden_layers": 64},
@@ -356,4 +473,17 @@ LACKING = {
     "llama4": "of this kind",
     ("llama4", "without chunks"): None,
     ("glm4_moe", "default"): "no multiple",
+}
+
+# Those of which nothing is served; the others lack layers, or leave something to the caller.
+REFUSED = {
+    "bloom",
+    "mpt",
+    ("falcon", "falcon-rw-1b"),
+    ("gemma3_text", "embeddinggemma-300m"),
+    "mamba",
+    "mamba2",
+    "falcon_mamba",
+    ("granitemoehybrid", "default"),
+    ("glm4_moe", "default"),
 }

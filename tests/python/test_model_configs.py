@@ -1,7 +1,8 @@
-"""attune spec-from against transformers' configuration classes: what it reads of a config.json is what the class says.
+"""attune spec-from against transformers' configuration classes: it reads a config.json as they do.
 
-Of each family: the class's default, and checkpoints' fields as they were published; each as written whole, and with
-every field left out whose value is the class's default. What a file says is asked of the class that reads that file.
+Of each family: the class's default, and checkpoints' fields as they were published; each as written
+whole, and with every field left out whose value is the class's default. What a file says is asked
+of the class that reads that file.
 """
 
 import json
@@ -11,25 +12,49 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from model_variants import LACKING, REFUSED, VARIANTS
 
-from model_variants import LACKING, VARIANTS
-
-pytest.importorskip("transformers", reason="transformers, whose configuration classes this is held against, is missing")
-from transformers import CONFIG_MAPPING  # noqa: E402
+pytest.importorskip(
+    "transformers",
+    reason="transformers, whose configuration classes this is held against, is missing",
+)
+from transformers import CONFIG_MAPPING
 
 ROOT = Path(__file__).parents[2]
 TOOL = Path(os.environ.get("ATTUNE_BUILD_DIR", ROOT / "build" / "default")) / "bin" / "attune"
 
-# What the attention of a class does beyond what its configuration names. Heads: one K/V head for all.
-WINDOW_IN_EVERY_LAYER = {"mistral", "ministral3", "mixtral", "phi3", "phimoe", "starcoder2", "qwen3_moe"}
-HEAD_DIM_IS_QUOTIENT = {"stablelm", "persimmon", "gpt2", "opt", "bloom", "mpt", "falcon", "gptj", "codegen", "dbrx"}
+# What the attention of a class does beyond what its configuration names.
+WINDOW_IN_EVERY_LAYER = {
+    "mistral",
+    "ministral3",
+    "mixtral",
+    "phi3",
+    "phimoe",
+    "starcoder2",
+    "qwen3_moe",
+}
+HEAD_DIM_IS_QUOTIENT = {
+    "stablelm",
+    "persimmon",
+    "gpt2",
+    "opt",
+    "bloom",
+    "mpt",
+    "falcon",
+    "gptj",
+    "codegen",
+    "dbrx",
+}
 NO_KV_HEADS = {"gpt2", "gpt_neo", "gpt_neox", "opt", "bloom", "mpt", "gptj", "codegen", "persimmon"}
 STATE_ALONE = {"mamba", "mamba2", "falcon_mamba"}
 UNSERVED_KINDS = {"linear_attention", "chunked_attention"}
 
 # Checkpoints that the tool may read otherwise, and why.
 EXCEPTED = {
-    ("gemma3_text", "embeddinggemma-300m"): "its window is of both sides; it is refused, and said to be as it stands there",
+    (
+        "gemma3_text",
+        "embeddinggemma-300m",
+    ): "its window is of both sides; it is refused, and said to be as it stands there",
 }
 
 
@@ -49,7 +74,10 @@ def kinds_and_windows(config):
     layers = config.num_hidden_layers
     window = getattr(config, "sliding_window", None) or 0
     if config.model_type == "gpt_neo":
-        kinds = ["full_attention" if kind == "global" else "sliding_attention" for kind in config.attention_layers]
+        kinds = [
+            "full_attention" if kind == "global" else "sliding_attention"
+            for kind in config.attention_layers
+        ]
         window = config.window_size
     elif config.model_type in WINDOW_IN_EVERY_LAYER:
         kinds = ["sliding_attention"] * layers
@@ -57,13 +85,18 @@ def kinds_and_windows(config):
         kinds = getattr(config, "layer_types", None) or ["full_attention"] * layers
     for kind in kinds:
         slides = kind == "sliding_attention" and window > 0
-        yield (kind if kind in UNSERVED_KINDS or slides else "full_attention"), (window if slides else 0)
+        yield (
+            (kind if kind in UNSERVED_KINDS or slides else "full_attention"),
+            (window if slides else 0),
+        )
 
 
 def heads_kv(config):
     family, heads = config.model_type, config.num_attention_heads
     if family == "falcon":
-        return config.num_kv_heads if config.new_decoder_architecture or not config.multi_query else 1
+        return (
+            config.num_kv_heads if config.new_decoder_architecture or not config.multi_query else 1
+        )
     if family == "gpt_bigcode":
         return 1 if config.multi_query else heads
     if family == "dbrx":
@@ -80,7 +113,7 @@ def head_dims(config):
 
 
 def rotary_dim(config, kind, head_dim):
-    """Columns that are rotated; 0 where kernels leave it to the caller, or have no heads so wide."""
+    """Columns that are rotated; 0 where kernels leave it to the caller, or lack such heads."""
     rope = getattr(config, "rope_parameters", None) or {}
     rope = rope.get(kind, rope)
     if config.model_type in ("gptj", "codegen"):
@@ -93,19 +126,23 @@ def rotary_dim(config, kind, head_dim):
 
 
 def truth(family, said):
-    """Of each layer: kind, query heads, K/V heads, head dims of K and of V, window, soft cap, rotated columns."""
+    """Of each layer: kind, heads of Q and K/V, dims of K and V, window, cap, rotated columns."""
     config = CONFIG_MAPPING[family].from_dict(dict(said)).get_text_config(decoder=True)
     if family in STATE_ALONE:
         return []
     softcap = getattr(config, "attn_logit_softcapping", None) or 0
     layers = []
-    for (kind, window), layer in zip(kinds_and_windows(config), config.per_layer_config, strict=True):
+    for (kind, window), layer in zip(
+        kinds_and_windows(config), config.per_layer_config, strict=True
+    ):
         if kind in UNSERVED_KINDS:
             layers.append((kind,))
         else:
             dims = head_dims(layer)
             rotated = rotary_dim(config, kind, dims[0])
-            layers.append((kind, layer.num_attention_heads, heads_kv(layer), *dims, window, softcap, rotated))
+            layers.append(
+                (kind, layer.num_attention_heads, heads_kv(layer), *dims, window, softcap, rotated)
+            )
     return layers
 
 
@@ -113,7 +150,15 @@ def as_read(model):
     """The same of what the tool says."""
     layers = {}
     for group in model["groups"]:
-        fields = ("heads_q", "heads_kv", "head_dim", "head_dim_v", "window", "softcap", "rotary_dim")
+        fields = (
+            "heads_q",
+            "heads_kv",
+            "head_dim",
+            "head_dim_v",
+            "window",
+            "softcap",
+            "rotary_dim",
+        )
         shape = () if group["kind"] in UNSERVED_KINDS else tuple(group[field] for field in fields)
         layers |= {layer: (group["kind"], *shape) for layer in group["layers"]}
     return [layers[layer] for layer in sorted(layers)]
@@ -121,9 +166,21 @@ def as_read(model):
 
 def read(file):
     """What the tool makes of a file; of one that it refuses outright, with exit code 2, why."""
-    run = subprocess.run([TOOL, "spec-from", file, "--arch", "sm_90", "--json"], capture_output=True, text=True)
+    run = subprocess.run(
+        [TOOL, "spec-from", file, "--arch", "sm_90", "--json"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     if run.returncode == 2:
-        return {"known": True, "served": False, "groups": [], "lacks": [run.stderr], "notes": [], "assumed": []}
+        return {
+            "known": True,
+            "served": False,
+            "groups": [],
+            "lacks": [run.stderr],
+            "notes": [],
+            "assumed": [],
+        }
     assert run.returncode in (0, 1), run.stderr  # 1: there are no kernels for it
     return json.loads(run.stdout)["models"][0]
 
@@ -142,10 +199,15 @@ def models(tmp_path_factory):
                 file.write_text(json.dumps(said))
                 files[str(file)] = (family, checkpoint, form), json.loads(json.dumps(said))
     with ThreadPoolExecutor() as pool:
-        return {what: (said, model) for (what, said), model in zip(files.values(), pool.map(read, files))}
+        return {
+            what: (said, model)
+            for (what, said), model in zip(files.values(), pool.map(read, files))
+        }
 
 
-def test_heads_dims_windows_and_caps_are_the_classes_for_forty_families_and_their_checkpoints(models, capsys):
+def test_heads_dims_windows_and_caps_are_the_classes_for_forty_families_and_their_checkpoints(
+    models, capsys
+):
     wrong, right, refused, excepted = {}, set(), set(), set()
     for what, (said, model) in models.items():
         read, expected = as_read(model), truth(what[0], said)
@@ -154,7 +216,9 @@ def test_heads_dims_windows_and_caps_are_the_classes_for_forty_families_and_thei
         elif not model["served"] and not read:
             refused.add(what)
         elif read != expected or not model["known"]:
-            differing = [(i, *pair) for i, pair in enumerate(zip(read, expected)) if pair[0] != pair[1]]
+            differing = [
+                (i, *pair) for i, pair in enumerate(zip(read, expected)) if pair[0] != pair[1]
+            ]
             wrong[what] = differing[:2] or (len(read), len(expected))
         elif model["served"]:
             right.add(what)
@@ -163,7 +227,12 @@ def test_heads_dims_windows_and_caps_are_the_classes_for_forty_families_and_thei
     families = {"right": right, "refused with a reason": refused, "excepted": excepted}
     with capsys.disabled():
         print(f"\n{len(VARIANTS)} families, {len(models)} configs:", end=" ")
-        print(", ".join(f"{name} {len(of)} ({len({what[0] for what in of})} families)" for name, of in families.items()))
+        print(
+            ", ".join(
+                f"{name} {len(of)} ({len({what[0] for what in of})} families)"
+                for name, of in families.items()
+            )
+        )
     assert not wrong
     assert len(VARIANTS) >= 40
     assert all(len(variants) >= 2 for variants in VARIANTS.values())
@@ -172,11 +241,23 @@ def test_heads_dims_windows_and_caps_are_the_classes_for_forty_families_and_thei
 
 
 def test_what_no_kernel_has_is_named_and_nothing_else_is_refused(models):
-    words = ("ALiBi", "sinks", "causal", "state", "latent", "of this kind", "head_dim is", "no multiple")
+    words = (
+        "ALiBi",
+        "sinks",
+        "causal",
+        "state",
+        "latent",
+        "of this kind",
+        "head_dim is",
+        "no multiple",
+    )
     for (family, checkpoint, form), (_, model) in models.items():
         expected = LACKING.get((family, checkpoint), LACKING.get(family))
-        said = " ".join([*model["lacks"], *model["notes"], *(group["lacks"] for group in model["groups"])])
+        said = " ".join(
+            [*model["lacks"], *model["notes"], *(group["lacks"] for group in model["groups"])]
+        )
         lacking = [word for word in words if word in said]
+        assert model["served"] == (family not in REFUSED and (family, checkpoint) not in REFUSED)
         assert lacking == ([expected] if expected else []), (family, checkpoint, form)
 
 

@@ -71,7 +71,7 @@ class Torch final : public AddressedFramework {
   }
 
   [[nodiscard]] nb::object padded(nb::handle array, std::int64_t extent) const override {
-    const auto columns = nb::cast<std::int64_t>(array.attr("shape")[-1]);
+    const auto columns = nb::cast<std::int64_t>(array.attr("size")(-1));
     return pad_(array, nb::make_tuple(0, extent - columns));
   }
 

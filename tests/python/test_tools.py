@@ -82,6 +82,10 @@ def test_explain_of_arrays_is_that_of_their_sizes_in_the_emulator():
     )
 
 
+def test_explain_of_arrays_is_that_of_their_padded_copies():
+    assert attune.explain(Q[..., :59], K[..., :59], K[..., :59]) == attune.explain(Q, K, K)
+
+
 def test_explain_says_why_nothing_serves():
     explained = attune.explain(seqlen_q=BEYOND_ANY_GRID, arch="sm_80")
     assert not explained.served

@@ -76,6 +76,32 @@ def test_agrees_with_float64(torch_device, causal):
     assert torch.equal(library.flash_attn_func(q, k, v, **options), out)
 
 
+@pytest.mark.parametrize("window", [torch.tensor([9, 5]), (np.int64(9), torch.tensor(5)), [9, 5]])
+def test_windows_of_any_integers(torch_device, window):
+    q, k, v = inputs(torch_device)
+    expected = library.flash_attn_func(q, k, v, window_size=(9, 5))
+    assert torch.equal(library.flash_attn_func(q, k, v, window_size=window), expected)
+    with pytest.raises(TypeError, match="it must be \\(left, right\\), two integers"):
+        library.flash_attn_func(q, k, v, window_size=(*window, 1))
+
+
+def test_packed_ragged_batches(torch_device):
+    q, k, v = (x[0] for x in inputs(torch_device, seqlen_q=50))
+    starts = torch.tensor([0, 20, 50], dtype=torch.int32, device=torch_device)
+    where = (starts, starts, 30, 30)
+    assert torch.equal(
+        library.flash_attn_varlen_kvpacked_func(q, torch.stack([k, v], 1), *where, causal=True),
+        library.flash_attn_varlen_func(q, k, v, *where, causal=True),
+    )
+    assert torch.equal(
+        library.flash_attn_varlen_qkvpacked_func(torch.stack([k, k, v], 1), starts, 30),
+        library.flash_attn_varlen_func(k, k, v, *where),
+    )
+    message = "kv has shape (50, 2, 64); it must be (total_k, 2, heads, head_dim)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        library.flash_attn_varlen_kvpacked_func(q, k, *where)
+
+
 def test_packed(torch_device):
     q, k, v = inputs(torch_device, seqlen_q=50)
     kv = torch.stack([k, v], 2)
@@ -122,6 +148,25 @@ def test_fake_results_have_the_head_dim_of_the_values(name):
         out = results if name == "flash_attn" else results[0]
         assert (out.shape, out.dtype, out.device) == ((2, 40, 4, 32), q.dtype, q.device)
         assert out.is_contiguous()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_fake_results_of_a_padded_head_dim_are_views_of_its_width(name):
+    operator = getattr(torch.ops.attune, name)
+    with FakeTensorMode():
+        results = operator(*(x[..., :59] for x in inputs("cuda")))
+        out = results if name == "flash_attn" else results[0]
+        assert out.shape == (2, 40, 4, 59)
+        assert out.stride() == (40 * 4 * 64, 4 * 64, 64, 1)
+
+
+@gpu
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_take_a_head_dim_of_any_size(name):
+    q, k, v = (x[..., :59] for x in inputs("cuda"))
+    torch.library.opcheck(getattr(torch.ops.attune, name).default, (q, k, v), {"causal": True})
+    out = library.flash_attn_func(q, k, v, causal=True)
+    assert_attends(numpy(out), numpy(q), numpy(k), numpy(v), causal=True)
 
 
 @gpu

@@ -326,7 +326,7 @@ def _is_bf16(subject: str, dtype: Any) -> bool:
 
 
 def _sizes_of(q: Any, k: Any, v: Any) -> _Sizes:
-    """Of arrays that flash_attn_func would take."""
+    """Of arrays that flash_attn_func would take, as it pads them."""
     for name, array in (("q", q), ("k", k), ("v", v)):
         if not hasattr(array, "__dlpack_device__"):
             raise TypeError(
@@ -347,7 +347,15 @@ def _sizes_of(q: Any, k: Any, v: Any) -> _Sizes:
         expected = (batch, seqlen_k, heads_kv, own)
         if tuple(array.shape) != expected:
             raise ValueError(f"{name} has shape {tuple(array.shape)}; it must be {expected}")
-    return batch, seqlen_q, seqlen_k, heads_q, heads_kv, head_dim, head_dim_v
+    return (
+        batch,
+        seqlen_q,
+        seqlen_k,
+        heads_q,
+        heads_kv,
+        -(-head_dim // 8) * 8,
+        -(-head_dim_v // 8) * 8,
+    )
 
 
 def _place(q: Any) -> tuple[str | None, int | None]:

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/arguments/arguments.hpp"
 #include "runtime/arguments/table_check.hpp"
@@ -149,6 +151,44 @@ void check_workspace(const attune_decode_args& args, const DecodePlan& plan) {
                                 args.workspace_bytes, plan.workspace_bytes));
   }
   throw_if_any(found);
+}
+
+attune_decode_args part_of(const attune_decode_args& args, const DecodeProblem& problem, long long begin, int count) {
+  attune_decode_args part{};
+  std::memcpy(&part, &args, std::min(args.struct_size, sizeof(part)));  // what the caller does not know of is 0
+  part.struct_size = sizeof(part);
+  part.check_tables = 0;
+  part.batch = count;
+  const auto skip = [&](attune_tensor& tensor) {
+    constexpr std::int64_t element_bytes = 2;
+    if (tensor.data != nullptr)
+      tensor.data = static_cast<std::byte*>(tensor.data) + begin * tensor.stride_batch * element_bytes;
+  };
+  const auto skip_entries = [&](auto*& array, std::int64_t entries) {
+    if (array != nullptr) array += begin * entries;
+  };
+  if (problem.ragged) {
+    skip_entries(part.cu_seqlens_q, 1);
+  } else {
+    skip(part.q);
+    skip(part.o);
+    skip_entries(part.lse, std::int64_t{problem.heads_q} * problem.seqlen_q);
+  }
+  skip_entries(part.seqlens_k, 1);
+  if (problem.packed_keys) {
+    skip_entries(part.cu_seqlens_k, 1);
+  } else if (part.block_table != nullptr) {
+    skip_entries(part.block_table, problem.table_width);
+  } else {  // sequence i has page i
+    skip(part.k);
+    skip(part.v);
+    part.pages -= static_cast<std::int32_t>(begin);
+  }
+  if (problem.appends()) {
+    skip(part.k_new);
+    skip(part.v_new);
+  }
+  return part;
 }
 
 attune_store_kv_args store_args(const attune_decode_args& args, const DecodeProblem& problem) {

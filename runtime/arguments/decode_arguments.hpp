@@ -23,6 +23,12 @@ void check_workspace(const attune_decode_args& args, const DecodePlan& plan);
 /// Whether there is no row to compute; there may be new keys to store.
 bool is_empty(const DecodeProblem& problem);
 
+/// Sequences that a launch takes; calls of more are several.
+inline constexpr int most_launched_sequences = 65535;
+
+/// The call of `count` of a checked call's sequences, from number `begin` on; without a check of its tables.
+attune_decode_args part_of(const attune_decode_args& args, const DecodeProblem& problem, long long begin, int count);
+
 /// The call of store_kv that brings a checked call's new keys into the cache; of no tokens where there are none.
 attune_store_kv_args store_args(const attune_decode_args& args, const DecodeProblem& problem);
 

@@ -23,6 +23,15 @@
 #include "runtime/registry/launch_numbers.hpp"
 
 namespace attune {
+namespace {
+
+/// The problem of the launch that begins with this sequence.
+DecodeProblem launched_of(DecodeProblem problem, long long begin) {
+  problem.batch = static_cast<int>(std::min<long long>(problem.batch - begin, most_launched_sequences));
+  return problem;
+}
+
+}  // namespace
 
 struct Registry::State {
   explicit State(RegistryOptions options)
@@ -76,6 +85,10 @@ struct Registry::State {
   void record(const auto& problem, long long calls = 1) {
     if (recorder != nullptr) recorder->note(problem, calls);
   }
+
+  /// A checked call of no more sequences than a launch takes.
+  void decode(const attune_decode_args& args, const DecodeProblem& problem, void* stream);
+  [[nodiscard]] std::size_t decode_workspace(const DecodeProblem& problem);
 
   // Of calls that ask for a check of their tables.
   template <class Args>
@@ -148,9 +161,10 @@ void Registry::State::check(const Args& args, const AnyProblem& problem, void* s
 }
 
 void Registry::prepare(const attune_decode_args& args) {
-  const DecodeProblem problem = check_arguments(args);
-  state_->record(problem, 0);
+  const DecodeProblem checked = check_arguments(args);
+  state_->record(checked, 0);
   state_->prepare_check(args);
+  const DecodeProblem problem = launched_of(checked, 0);
   if (state_->emulated) return state_->emulated->prepare(problem);
   GpuKernels& gpu = state_->gpu();
   const LoadedKernel& loaded = gpu.prepare(problem);
@@ -164,8 +178,16 @@ void Registry::decode(const attune_decode_args& args, void* stream) {
   if (problem.batch > 0) state_->check(args, problem, stream);
   if (is_empty(problem)) return store_kv(store_args(args, problem), stream);
   state_->record(problem);
-  if (state_->emulated) return state_->emulated->decode(args, problem);
-  GpuKernels& gpu = state_->gpu();
+  if (problem.batch <= most_launched_sequences) return state_->decode(args, problem, stream);
+  for (long long begin = 0; begin < problem.batch; begin += most_launched_sequences) {
+    const attune_decode_args part = part_of(args, problem, begin, launched_of(problem, begin).batch);
+    state_->decode(part, check_arguments(part), stream);
+  }
+}
+
+void Registry::State::decode(const attune_decode_args& args, const DecodeProblem& problem, void* stream) {
+  if (emulated) return emulated->decode(args, problem);
+  GpuKernels& gpu = this->gpu();
   const Driver& driver = gpu.driver();
   const LoadedKernel& loaded = gpu.kernel_for(problem);
   const DecodePlan planned = plan(loaded.variant, problem, loaded.device);
@@ -245,9 +267,17 @@ std::size_t Registry::prefill_workspace(const attune_prefill_args& args) {
 std::size_t Registry::decode_workspace(const attune_decode_args& args) {
   const DecodeProblem problem = check_shapes(args);
   if (is_empty(problem) || problem.splits == 1) return 0;
+  std::size_t most = 0;  // launches come one behind the other
+  for (long long begin = 0; begin < problem.batch; begin += most_launched_sequences) {
+    most = std::max(most, state_->decode_workspace(launched_of(problem, begin)));
+  }
+  return most;
+}
+
+std::size_t Registry::State::decode_workspace(const DecodeProblem& problem) {
   if (problem.splits > 1) return workspace_bytes(problem, static_cast<long long>(problem.batch) * problem.splits);
-  if (state_->emulated) return state_->emulated->decode_plan(problem).workspace_bytes;
-  const KernelTable::Row& row = state_->gpu().row_for(problem);
+  if (emulated) return emulated->decode_plan(problem).workspace_bytes;
+  const KernelTable::Row& row = gpu().row_for(problem);
   const Device& device = row.kernel->device;
   const std::size_t now = plan(row.kernel->variant, problem, device).workspace_bytes;
   return row.coming == nullptr ? now : std::max(now, plan(*row.coming, problem, device).workspace_bytes);

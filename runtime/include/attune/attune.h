@@ -376,7 +376,7 @@ ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, cons
 /* Everything attune_decode does short of its launches, as attune_prefill_prepare; needs no workspace. */
 ATTUNE_API attune_status attune_decode_prepare(attune_registry* registry, const attune_decode_args* args);
 
-/* Launches on `stream`, as attune_prefill: up to three kernels, one behind the other. */
+/* Launches on `stream`, as attune_prefill: up to three kernels for each 65,535 sequences, one behind the other. */
 ATTUNE_API attune_status attune_decode(attune_registry* registry, const attune_decode_args* args, void* stream);
 
 /* As attune_prefill_prepare and attune_prefill. */

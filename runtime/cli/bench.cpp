@@ -11,6 +11,7 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/contest.hpp"
 #include "runtime/cli/explain_decode.hpp"
+#include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
@@ -186,7 +187,7 @@ Command bench_command(CLI::App& root) {
   app->add_option("--launches", options->launches, "Launches of each kernel")
       ->check(CLI::Range(3, 10000))
       ->capture_default_str();
-  app->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
+  add_seed_option(*app, options->seed, "Of the random inputs");
   app->add_flag("--json", options->json, "Print the table as JSON");
   options->sizes.add_sizes(*app);
   options->sizes.add_choices(*app);

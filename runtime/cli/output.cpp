@@ -2,11 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
 #include "generator/files.hpp"
 
 namespace attune::cli {
+namespace {
 
-void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json.dump(2)); }
+/// Six digits of each number that is measured or estimated: 0.4704, not 0.47040000000000004.
+void round_numbers(nlohmann::ordered_json& json) {
+  if (json.is_number_float() && std::isfinite(json.get<double>())) {
+    json = std::strtod(fmt::format("{:.6g}", json.get<double>()).c_str(), nullptr);
+  } else if (json.is_structured()) {
+    for (auto& value : json) round_numbers(value);
+  }
+}
+
+}  // namespace
+
+void print_json(const nlohmann::ordered_json& json) {
+  nlohmann::ordered_json rounded = json;
+  round_numbers(rounded);
+  // A path need not be UTF-8, JSON must be.
+  fmt::print("{}\n", rounded.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
 
 nlohmann::ordered_json refusals_json(const Collection& request) {
   auto rows = nlohmann::ordered_json::array();

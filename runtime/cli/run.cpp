@@ -12,6 +12,7 @@
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/explain_decode.hpp"
+#include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/selfcheck.hpp"
 #include "runtime/cli/verify.hpp"
@@ -253,9 +254,8 @@ Command run_command(CLI::App& root) {
                   "auto: the GPU if there is one, else the emulator; gpu, emulator: fail without; none: compile only")
       ->check(CLI::IsMember({"auto", "gpu", "emulator", "none"}))
       ->capture_default_str();
-  app->add_option("--seed", options->seed,
-                  "Of the random inputs, and of the schedule in the emulator: the same seed replays it")
-      ->capture_default_str();
+  add_seed_option(*app, options->seed,
+                  "Of the random inputs, and of the schedule in the emulator: the same seed replays it");
   app->add_option("--jobs", options->jobs, "Compilations, or emulated blocks, at a time [default: one for each core]")
       ->check(CLI::PositiveNumber)
       ->option_text("N");

@@ -2,16 +2,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
 #include <ctime>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "generator/cost.hpp"
 #include "generator/expand.hpp"
 #include "generator/hash.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/tune_lab.hpp"
@@ -54,13 +60,31 @@ std::optional<std::vector<Spec>> read_specs(const std::vector<std::string>& file
   for (const std::string& file : files) {
     Result<Spec> spec = read_spec(file);
     if (spec.ok() && spec.value.tune.keys.empty()) {
-      spec.problems.push_back({{file, 0, 0}, "there is nothing to search", "the knobs to try below `tune:`"});
+      spec.problems.push_back({{file, 0, 0}, "there is nothing to search", "write the knobs to try below `tune:`"});
     }
     sound = report_all(spec.problems) && sound;
     specs.push_back(std::move(spec.value));
   }
   if (!sound) return std::nullopt;
   return specs;
+}
+
+/// A text of digits alone, if an int holds it.
+std::optional<int> ordinal_of(std::string_view text) {
+  int ordinal = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, ordinal);
+  return error == std::errc() && stop == end && ordinal >= 0 ? std::optional(ordinal) : std::nullopt;
+}
+
+/// "0/4": which of how many.
+std::optional<std::pair<int, int>> shard_of(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const std::optional<int> shard = ordinal_of(text.substr(0, slash));
+  const std::optional<int> shards = ordinal_of(text.substr(slash + 1));
+  if (!shard || !shards || *shard >= *shards) return std::nullopt;
+  return std::pair(*shard, *shards);
 }
 
 /// Those of the suites and files, each once, in this run's shard.
@@ -74,9 +98,7 @@ std::optional<std::vector<tune::AnyProblem>> problems_for(const TuneOptions& opt
     std::ranges::move(read.value, std::back_inserter(all));
   }
   if (!sound) return std::nullopt;
-  const std::size_t slash = options.shard.find('/');
-  const int shard = std::stoi(options.shard.substr(0, slash));
-  const int shards = std::stoi(options.shard.substr(slash + 1));
+  const auto [shard, shards] = *shard_of(options.shard);
   std::set<std::string> seen;
   std::erase_if(all, [&](const tune::AnyProblem& problem) {
     const std::string text = tune::text_of(problem);
@@ -100,18 +122,24 @@ std::string sources_hash() {
   return xxh3_hex(all);
 }
 
+/// "0,1": ordinals of GPUs, each once.
+std::optional<std::vector<int>> list_of(std::string_view text) {
+  std::vector<int> ordinals;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::optional<int> ordinal = ordinal_of(text.substr(0, comma));
+    if (!ordinal || std::ranges::find(ordinals, *ordinal) != ordinals.end()) return std::nullopt;
+    ordinals.push_back(*ordinal);
+    if (comma == std::string_view::npos) return ordinals;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 /// The GPUs that --devices names.
 std::vector<int> ordinals_of(const std::string& devices) {
-  std::vector<int> ordinals;
-  if (devices == "all") {
-    ordinals.resize(static_cast<std::size_t>(std::max(1, Driver().device_count())));
-    std::iota(ordinals.begin(), ordinals.end(), 0);
-    return ordinals;
-  }
-  for (std::size_t begin = 0; begin <= devices.size(); begin = devices.find(',', begin) + 1) {
-    ordinals.push_back(std::stoi(devices.substr(begin)));
-    if (devices.find(',', begin) == std::string::npos) break;
-  }
+  if (devices != "all") return *list_of(devices);
+  std::vector<int> ordinals(static_cast<std::size_t>(std::max(1, Driver().device_count())));
+  std::iota(ordinals.begin(), ordinals.end(), 0);
   return ordinals;
 }
 
@@ -324,23 +352,13 @@ Exit tune_command_main(const TuneOptions& options) {
   return plan(options, *device, tasks_for(*problems, *device, *specs));
 }
 
-/// "0/4"
 std::string shard_problem(const std::string& text) {
-  int shard = 0;
-  int shards = 0;
-  int used = 0;
-  const bool whole =
-      std::sscanf(text.c_str(), "%d/%d%n", &shard, &shards, &used) == 2 && used == static_cast<int>(text.size());
-  const bool sound = whole && shard >= 0 && shard < shards;
-  return sound ? "" : fmt::format("'{}' is no shard; i/n with i from 0 to n - 1", text);
+  return shard_of(text) ? "" : fmt::format("'{}' is no shard; i/n with i from 0 to n - 1", text);
 }
 
-/// "all" or "0,1"
 std::string devices_problem(const std::string& text) {
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789,") == std::string::npos &&
-                      text.front() != ',' && text.back() != ',' && text.find(",,") == std::string::npos &&
-                      text.size() < 100;
-  return text == "all" || digits ? "" : fmt::format("'{}' names no GPUs; all, or ordinals as 0,1", text);
+  if (text == "all" || list_of(text)) return "";
+  return fmt::format("'{}' names no GPUs; all, or ordinals as 0,1, each once", text);
 }
 
 void add_problem_options(CLI::App& app, TuneOptions& options) {
@@ -363,20 +381,18 @@ void add_race_options(CLI::App& app, TuneOptions& options) {
   tune::TunerRules& rules = options.rules;
   const std::string group = "Race";
   app.add_option("--budget", rules.budget, "Seconds for everything; what is known by then is kept")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_problem)
       ->capture_default_str()
       ->group(group);
   app.add_option("--confidence", rules.race.confidence, "That a winner is faster than the heuristic's choice")
-      ->check(CLI::Range(0.5, 0.999999))
+      ->check([](const std::string& text) { return range_problem(text, 0.5, 0.999999); })
       ->capture_default_str()
       ->group(group);
   app.add_option("--spill-limit", rules.spill_limit, "Bytes that a candidate may spill")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(group);
-  app.add_option("--seed", rules.race.seed, "Of the inputs and of the order of launches")
-      ->capture_default_str()
-      ->group(group);
+  add_seed_option(app, rules.race.seed, "Of the inputs and of the order of launches")->group(group);
   app.add_option("--jobs", rules.jobs, "Compilations at a time [default: one for each core, but for one a GPU]")
       ->check(CLI::PositiveNumber)
       ->option_text("N")

@@ -62,7 +62,8 @@ struct JournalContents {
 /// Error{ATTUNE_INVALID_ARGUMENT} with file and line.
 JournalContents read_journal(const std::filesystem::path& path);
 
-/// A journal that is written: one JSON value a line, the first one the identity. Thread-safe.
+/// A journal that is written: one JSON object a line, the first one the identity, each with a checksum that a changed
+/// bit does not pass. Thread-safe.
 class Journal {
  public:
   /// One that is kept in memory alone.

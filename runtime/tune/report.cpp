@@ -52,7 +52,8 @@ std::vector<double> medians_of(const JournalContents& journal, const std::string
   for (auto round = journal.rounds.lower_bound({id, 0}); round != journal.rounds.end() && round->first.first == id;
        ++round) {
     for (std::size_t i = 0; i < round->second.order.size(); ++i) {
-      seconds.at(static_cast<std::size_t>(round->second.order[i])).push_back(round->second.seconds[i]);
+      const auto candidate = static_cast<std::size_t>(round->second.order[i]);
+      if (candidate < candidates) seconds[candidate].push_back(round->second.seconds[i]);
     }
   }
   std::vector<double> medians;
@@ -73,7 +74,7 @@ Chart chart_of(const JournalContents& journal, const std::string& id, const Race
     double& best = chart.speeds[place_of(race.candidates[i], race.decodes)];
     best = std::max(best, race.work / medians[i] / (race.decodes ? giga : tera));
   }
-  chart.heuristic = place_of(race.candidates.front(), race.decodes);
+  if (!race.candidates.empty()) chart.heuristic = place_of(race.candidates.front(), race.decodes);
   for (const auto& [other, outcome] : journal.outcomes) {
     if (text_of(outcome.row.problem) != race.problem) continue;
     const TunedResult& result = outcome.row.result;
@@ -195,13 +196,18 @@ std::string report_svg(const JournalContents& journal, const std::string& only) 
     const auto [known, is_new] = races.emplace(race.problem, id);
     if (!is_new && rounds_of(id) > rounds_of(known->second)) known->second = id;
   }
-  if (races.empty()) {
+  std::vector<Chart> charts;
+  for (const auto& [problem, id] : races) {
+    Chart chart = chart_of(journal, id, journal.races.at(id));
+    if (!chart.speeds.empty()) charts.push_back(std::move(chart));
+  }
+  if (charts.empty()) {
     throw Error(ATTUNE_INVALID_ARGUMENT, only.empty() ? "the journal has no measurements"
                                                       : fmt::format("no measured problem contains '{}'", only));
   }
   Drawing drawing;
   int bottom = head_height;
-  for (const auto& [problem, id] : races) bottom = drawing.add(chart_of(journal, id, journal.races.at(id)), bottom);
+  for (const Chart& chart : charts) bottom = drawing.add(chart, bottom);
   const std::string head =
       text_at(margin, 26, "title", fmt::format("Speed of tiles on {}", journal.identity.gpu.name)) +
       text_at(

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "generator/hash.hpp"
 #include "runtime/error.hpp"
 #include "runtime/tune/journal.hpp"
 
@@ -29,6 +30,13 @@ class JournalFile {
  private:
   ScratchFolder folder_;
 };
+
+/// The line as a journal would write it.
+std::string summed(std::string line) {
+  const std::string sum = xxh3_hex(line);
+  line.pop_back();
+  return line + ",\"sum\":\"" + sum + "\"}";
+}
 
 std::string error_of(const auto& action) {
   try {
@@ -90,25 +98,33 @@ TEST_CASE("a torn last line is cut off, and what is written next stands on a lin
     CAPTURE(torn);
     file.append(torn);
     { tune::Journal(file.path(), identity()).add_check("c", ""); }
-    CHECK(file.text() == whole + "{\"checked\":\"c\",\"found\":\"\"}\n");
+    CHECK(file.text() == whole + summed(R"({"checked":"c","found":""})") + "\n");
     std::filesystem::resize_file(file.path(), whole.size());
   }
 }
 
 TEST_CASE("a line that is no journal's is refused with its place, and nothing is overwritten") {
-  for (const std::string line : {"[]", "{}", "null", "{\"checked\":1,\"found\":\"\"}", "{\"frobnicated\":\"x\"}",
-                                 "{\"round\":\"x\",\"number\":1,\"order\":[0,1],\"seconds\":[1]}",
-                                 "{\"race\":\"x\",\"problem\":\"p\",\"work\":1,\"decodes\":false,\"candidates\":[{}]}",
-                                 "{\"outcome\":\"x\",\"complete\":true,\"heuristic\":{\"template\":\"combine\"},"
-                                 "\"table\":\"rows: 7\"}",
-                                 "\x01\xff"}) {
+  for (const std::string line :
+       {"[]", "{}", "null", "{\"checked\":1,\"found\":\"\"}", "{\"frobnicated\":\"x\"}",
+        "{\"round\":\"x\",\"number\":1,\"order\":[0,1],\"seconds\":[1]}",
+        "{\"race\":\"x\",\"problem\":\"p\",\"work\":1,\"decodes\":false,\"candidates\":[]}",
+        "{\"built\":\"x\",\"error\":\"\",\"spill_bytes\":4294967296,\"registers\":1,\"seconds\":1}",
+        "{\"built\":\"x\",\"error\":\"\",\"spill_bytes\":1,\"registers\":1,\"seconds\":-1}",
+        "{\"built\":\"x\",\"error\":\"\",\"spill_bytes\":1,\"registers\":1,\"seconds\":1e400}",
+        "{\"built\":\"x\",\"error\":\"\",\"spill_bytes\":18446744073709551615,\"registers\":1,"
+        "\"seconds\":1}",
+        "{\"race\":\"x\",\"problem\":\"p\",\"work\":1,\"decodes\":false,\"candidates\":[{}]}",
+        "{\"outcome\":\"x\",\"complete\":true,\"heuristic\":{\"template\":\"combine\"},"
+        "\"table\":\"rows: 7\"}",
+        "\x01\xff"}) {
     CAPTURE(line);
     const JournalFile file;
     { const tune::Journal journal(file.path(), identity()); }
-    file.append(line + "\n");
+    file.append((line.ends_with('}') ? summed(line) : line) + "\n");
     const std::string before = file.text();
     const std::string error = error_of([&] { tune::Journal(file.path(), identity()); });
     CHECK(error.find("journal.jsonl:2: ") != std::string::npos);
+    CHECK(error.find("json.exception") == std::string::npos);
     CHECK(file.text() == before);
   }
   const JournalFile other;
@@ -129,6 +145,39 @@ TEST_CASE("a journal of another GPU, driver, compiler or source is refused and s
     const std::string error = error_of([&] { tune::Journal(file.path(), other); });
     CHECK(error.find("it was measured on NVIDIA H200 with 132 multiprocessors, driver 13.0") != std::string::npos);
   }
+}
+
+TEST_CASE("a bit that changed anywhere in a journal is noticed, in what its first line says too") {
+  const JournalFile file;
+  { tune::Journal(file.path(), identity()).add_build("a", {.error = "", .spill_bytes = 8, .seconds = 0.5}); }
+  const std::string whole = file.text();
+  const auto line_end = whole.find('\n');
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    if (whole[at] == '\n') continue;
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    std::ofstream(file.path(), std::ios::binary | std::ios::trunc) << changed;
+    CAPTURE(changed);
+    const std::string place = at < line_end ? "journal.jsonl:1: " : "journal.jsonl:2: ";
+    CHECK(error_of([&] { tune::read_journal(file.path()); }).find(place) != std::string::npos);
+  }
+}
+
+TEST_CASE("a round names candidates that its race has, or the journal is refused") {
+  const JournalFile file;
+  const Problem problem{.heads_q = 4, .heads_kv = 4, .seqlen_q = 512, .seqlen_k = 512};
+  {
+    tune::Journal journal(file.path(), identity());
+    journal.add_race("id", tune::record_of(problem, {families()[prefill_sm90].defaults}));
+    journal.add_round("id", 0, std::array{1}, std::array{1.0});
+  }
+  CHECK(error_of([&] { tune::read_journal(file.path()); }).find("journal.jsonl:3: ") != std::string::npos);
+}
+
+TEST_CASE("a journal of the first format, without checksums, is told apart") {
+  const JournalFile file;
+  file.append("{\"attune_journal\":1,\"gpu\":\"NVIDIA H200\"}\n");
+  CHECK(error_of([&] { tune::read_journal(file.path()); }).find("its format is 1, this is 2") != std::string::npos);
 }
 
 TEST_CASE("two processes cannot write one journal") {

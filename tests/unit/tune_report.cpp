@@ -82,6 +82,12 @@ TEST_CASE("a report of nothing is an error that says so") {
   CHECK(message({}, "") == "the journal has no measurements");
   CHECK(message(journal(), "d64") == "no measured problem contains 'd64'");
   CHECK(message(journal(), "d128").starts_with("<svg"));
+  tune::JournalContents empty = journal();
+  empty.races["id"].candidates.clear();
+  CHECK(message(empty, "") == "the journal has no measurements");
+  empty = journal();
+  empty.rounds[{"id", 0}] = {};
+  CHECK(message(empty, "") == "the journal has no measurements");
 }
 
 }  // namespace

@@ -3,10 +3,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
-#include <string_view>
 #include <system_error>
+#include <utility>
+
+#include "runtime/environment.hpp"
 
 namespace attune {
 namespace {
@@ -35,20 +36,17 @@ fs::path own_site_packages() {
 }  // namespace
 
 std::vector<fs::path> cuda_roots() {
-  const auto variable = [](const char* key) {
-    const char* value = std::getenv(key);  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment
-    return std::string_view(value == nullptr ? "" : value);
-  };
   std::vector<fs::path> roots;
   for (const char* home : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (!variable(home).empty()) roots.emplace_back(variable(home));
+    if (std::string folder = environment(home); !folder.empty()) roots.emplace_back(std::move(folder));
   }
   roots.emplace_back("/usr/local/cuda");
   if (const fs::path own = own_site_packages(); !own.empty()) add_wheels(roots, own);
   for (const char* prefix : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    if (variable(prefix).empty()) continue;
+    const std::string folder = environment(prefix);
+    if (folder.empty()) continue;
     std::error_code none;
-    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(variable(prefix)) / "lib", none)) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(folder) / "lib", none)) {
       if (entry.path().filename().string().starts_with("python3")) add_wheels(roots, entry.path() / "site-packages");
     }
   }

@@ -7,12 +7,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "runtime/environment.hpp"
 
 namespace attune {
 namespace {
@@ -142,8 +146,54 @@ void sync_folder(const std::filesystem::path& path) {
   if (fd.open()) ::fsync(fd.get());
 }
 
-ScratchFolder::ScratchFolder(std::string_view prefix)
-    : path_(make_unique_folder(std::filesystem::temp_directory_path() / prefix)) {}
+namespace {
+
+/// Where temporary files go; what is wrong with the variable is said in its name.
+std::filesystem::path temporary_folder() {
+  std::filesystem::path folder = environment("TMPDIR");
+  if (folder.empty()) folder = "/tmp";
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error)) return folder;
+  throw std::filesystem::filesystem_error("TMPDIR names no folder", folder,
+                                          error ? error : std::make_error_code(std::errc::not_a_directory));
+}
+
+/// Whether a name is this prefix and what mkdtemp put behind it.
+bool is_unique_name(std::string_view name, std::string_view prefix) {
+  constexpr std::size_t random_letters = 6;
+  if (!name.starts_with(prefix) || name.size() != prefix.size() + random_letters) return false;
+  return std::ranges::all_of(name.substr(prefix.size()),
+                             [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; });
+}
+
+/// Removes scratch folders of this user that nobody holds: their processes were killed. A young one may be between its
+/// making and its lock.
+void sweep(const std::filesystem::path& folder, std::string_view prefix) {
+  constexpr std::time_t young = 600;  // seconds
+  std::error_code ignored;
+  const FileDescriptor parent = open_folder(folder);
+  std::filesystem::directory_iterator entry(folder, ignored);
+  for (; entry != std::filesystem::directory_iterator(); entry.increment(ignored)) {
+    const std::string name = entry->path().filename();
+    if (!is_unique_name(name, prefix)) continue;
+    const FileDescriptor own = open_folder(parent, name, Links::refuse);
+    struct stat status = {};
+    if (!own.open() || ::fstat(own.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
+    if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0 || std::time(nullptr) - status.st_mtime < young) continue;
+    if (::flock(own.get(), LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(entry->path(), ignored);
+  }
+}
+
+}  // namespace
+
+ScratchFolder::ScratchFolder(std::string_view prefix) {
+  const std::filesystem::path folder = temporary_folder();
+  sweep(folder, prefix);
+  path_ = make_unique_folder(folder / prefix);
+  // Held as long as this lives; the kernel of the operating system lets go where it is killed.
+  lock_ = open_folder(path_);
+  if (lock_.open()) ::flock(lock_.get(), LOCK_EX | LOCK_NB);
+}
 
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;

@@ -63,11 +63,12 @@ void sync_folder(const std::filesystem::path& path);
 /// std::filesystem::filesystem_error.
 std::filesystem::path make_unique_folder(const std::filesystem::path& prefix);
 
-/// A new folder for this user alone that goes with everything in it.
+/// A new folder for this user alone that goes with everything in it; what a process that was killed left behind under
+/// the same prefix goes when the next one is made.
 class ScratchFolder {
  public:
-  /// In the system's folder for temporary files. Throws std::filesystem::filesystem_error.
-  explicit ScratchFolder(std::string_view prefix = "attune-");
+  /// In $TMPDIR or /tmp. Throws std::filesystem::filesystem_error.
+  explicit ScratchFolder(std::string_view prefix = "attune-scratch-");
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
@@ -76,6 +77,7 @@ class ScratchFolder {
 
  private:
   std::filesystem::path path_;
+  FileDescriptor lock_;
 };
 
 /// Holds a lock file exclusively, between threads and processes alike. The kernel of the operating system

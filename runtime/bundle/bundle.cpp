@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/environment.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
 
@@ -56,9 +57,9 @@ std::shared_ptr<const LoadedBundle> LoadedBundle::from_memory(std::string_view b
 }
 
 Bundles environment_bundles(const LineLog& log) {
-  const char* const value = std::getenv("ATTUNE_BUNDLES");  // NOLINT(concurrency-mt-unsafe): only read here
+  const std::string value = environment("ATTUNE_BUNDLES");
   Bundles bundles;
-  std::string_view left = value != nullptr ? value : "";
+  std::string_view left = value;
   while (!left.empty()) {
     const std::size_t end = std::min(left.find(':'), left.size());
     const std::string_view file = left.substr(0, end);

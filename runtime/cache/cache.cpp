@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <system_error>
 
 #include "runtime/cache/entry.hpp"
 #include "runtime/cache/eviction.hpp"
 #include "runtime/cache/layout.hpp"
 #include "runtime/cache/limit.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/files.hpp"
 
 namespace attune {
@@ -17,11 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double builder_patience = 120;  // seconds; no kernel takes that long to compile
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 LineLog or_silence(LineLog log) {
   return log ? std::move(log) : [](const std::string&) {};

@@ -12,6 +12,7 @@
 #include "generator/hash.hpp"
 #include "runtime/cache/layout.hpp"
 #include "runtime/compiler/nvrtc_abi.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/files.hpp"
 
 namespace attune {
@@ -33,8 +34,7 @@ std::string state_of(const std::string& path) {
 std::string surroundings() {
   std::string text;
   for (const char* name : {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"}) {
-    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment
-    text += fmt::format("{}={}\n", name, value != nullptr ? value : "");
+    text += fmt::format("{}={}\n", name, environment(name));
   }
   text += state_of("/etc/ld.so.cache") + "\n";
   // The run paths of the program, and of what calls dlopen.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/environment.hpp"
 #include "runtime/text.hpp"
 
 namespace attune {
@@ -30,8 +31,8 @@ std::optional<long long> parse_bytes(std::string_view text) {
 }
 
 long long cache_limit(const LineLog& log) {
-  const char* value = std::getenv("ATTUNE_CACHE_BYTES");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
-  if (value == nullptr || *value == '\0') return default_cache_bytes;
+  const std::string value = environment("ATTUNE_CACHE_BYTES");
+  if (value.empty()) return default_cache_bytes;
   if (const auto bytes = parse_bytes(value)) return *bytes;
   log(fmt::format("ATTUNE_CACHE_BYTES is {}; it must be a size such as 512M or 2G, or 0 for no limit; {} it is", value,
                   bytes_text(static_cast<double>(default_cache_bytes))));

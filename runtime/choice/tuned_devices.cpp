@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/environment.hpp"
+
 namespace attune {
 namespace {
 
@@ -33,8 +35,7 @@ std::string capability_text(int capability) { return fmt::format("{}.{}", capabi
 }  // namespace
 
 std::vector<TunedTable> default_tuned_tables(const ReadyKernels& ready, const LineLog& log) {
-  const char* variable = std::getenv("ATTUNE_TUNED");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
-  const std::string_view wanted = variable == nullptr ? "" : variable;
+  const std::string wanted = environment("ATTUNE_TUNED");
   std::vector<TunedTable> tables;
   if (wanted == "off") return tables;
   if (!wanted.empty()) {

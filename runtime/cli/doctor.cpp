@@ -22,6 +22,7 @@ struct Finding {
   std::string what;
   bool ok = false;
   bool required = true;  ///< to run kernels; a build-time tool is not
+  bool there = false;    ///< though it cannot be used
   std::string detail{};
   std::string remedy{};  ///< what to do when it is missing
 };
@@ -66,6 +67,10 @@ Finding find_host() {
   const Found<emulator::HostCompiler> compiler = find_host_compiler();
   finding.ok = static_cast<bool>(compiler);
   finding.detail = compiler ? fmt::format("{} at {}", compiler->version(), compiler->path()) : compiler.problem;
+  if (compiler.problem.find("TMPDIR") != std::string::npos) {
+    finding.there = true;
+    finding.remedy = "set TMPDIR to a folder that can be written, or unset it";
+  }
   return finding;
 }
 
@@ -93,7 +98,9 @@ Finding find_cache() {
   }
   const Cache cache(root, {});
   if (const std::string refusal = cache.refusal(); !refusal.empty()) {
+    finding.there = true;
     finding.detail = refusal;
+    finding.remedy = "make it safe (chmod go-w, chown), or set ATTUNE_CACHE_DIR to a folder that is yours alone";
     return finding;
   }
   // Nothing is made just to look: the nearest folder that exists decides.
@@ -136,7 +143,7 @@ Exit doctor(bool json) {
     print_json({{"complete", complete}, {"findings", rows}});
   } else {
     for (const Finding& f : findings) {
-      fmt::print("{:<17} {:<8} {}\n", f.what, f.ok ? "OK" : "missing", f.detail);
+      fmt::print("{:<17} {:<8} {}\n", f.what, f.ok ? "OK" : f.there ? "unusable" : "missing", f.detail);
       if (!f.ok) fmt::print("{:<17} {:<8} -> {}\n", "", "", f.remedy);
     }
   }

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <sstream>
 
 #include "runtime/cache/cache.hpp"
 #include "runtime/cuda_places.hpp"
 #include "runtime/emulator/emulator.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/error.hpp"
 
 namespace attune::cli {
@@ -61,9 +61,8 @@ Found<emulator::HostCompiler> find_host_compiler() { return open<emulator::HostC
 Found<Disassembler> find_disassembler() { return open<Disassembler>(); }
 
 std::optional<std::filesystem::path> find_cuda_tool(const std::string& name) {
-  const char* const search_path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
   std::vector<std::filesystem::path> folders;
-  std::istringstream path(search_path == nullptr ? "" : search_path);
+  std::istringstream path(environment("PATH"));
   for (std::string folder; std::getline(path, folder, ':');) folders.emplace_back(folder);
   for (const std::filesystem::path& root : cuda_roots()) folders.push_back(root / "bin");
   for (const std::filesystem::path& folder : folders) {

@@ -5,12 +5,12 @@
 #include <link.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
 #include "runtime/compiler/nvrtc_abi.hpp"
 #include "runtime/cuda_places.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/error.hpp"
 
 namespace attune {
@@ -134,8 +134,7 @@ std::vector<std::string> compile_options(const Family& family, int capability) {
   std::vector<std::string> options = compile_flags();
   options.push_back("--gpu-architecture=sm_" + family.target(capability));
   options.emplace_back("--ptxas-options=-v");
-  const char* const line_info = std::getenv("ATTUNE_LINE_INFO");  // NOLINT(concurrency-mt-unsafe): nobody changes it
-  if (line_info != nullptr && *line_info != '\0') options.emplace_back("--generate-line-info");
+  if (!environment("ATTUNE_LINE_INFO").empty()) options.emplace_back("--generate-line-info");
   return options;
 }
 

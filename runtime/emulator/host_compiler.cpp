@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include <system_error>
 
 #include "runtime/emulator/seam.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/error.hpp"
 #include "runtime/files.hpp"
 
@@ -73,11 +73,6 @@ Finished run(std::vector<std::string> command, const fs::path& folder) {
   return finished;
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here changes the environment
-  return value != nullptr ? value : "";
-}
-
 bool is_program(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
@@ -126,7 +121,10 @@ HostCompiler::HostCompiler() : command_(find_command()), path_(fmt::format("{}",
   try {
     const ScratchFolder folder;
     finished = run(std::move(command), folder.path());
-  } catch (const std::system_error& error) {  // std::filesystem::filesystem_error among them
+  } catch (const fs::filesystem_error& error) {  // of the folder: the compiler is there
+    throw Error(ATTUNE_NOT_COMPILED,
+                fmt::format("the host compiler {} has no folder to work in: {}", path_, error.what()));
+  } catch (const std::system_error& error) {
     throw Error(ATTUNE_NOT_COMPILED, fmt::format("no host compiler: {}", error.what()));
   }
   if (!finished.ok()) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/environment.hpp"
 #include "runtime/error.hpp"
 #include "runtime/python/errors.hpp"
 
@@ -26,13 +27,12 @@ attune_compile_policy policy_of_environment() {
       {"exact", ATTUNE_COMPILE_EXACT},
       {"background", ATTUNE_COMPILE_BACKGROUND},
   }};
-  const char* value = std::getenv("ATTUNE_COMPILE");
-  const std::string_view word = value == nullptr ? "" : value;
+  const std::string word = environment("ATTUNE_COMPILE");
   if (word.empty()) return ATTUNE_COMPILE_MISSING;
   for (const auto& [name, policy] : policies) {
     if (word == name) return policy;
   }
-  throw Error(ATTUNE_INVALID_ARGUMENT, "the environment variable ATTUNE_COMPILE is \"" + std::string(word) +
+  throw Error(ATTUNE_INVALID_ARGUMENT, "the environment variable ATTUNE_COMPILE is \"" + word +
                                            "\"; it must be missing, frozen, exact or background");
 }
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdlib>
 #include <system_error>
 #include <tuple>
 
 #include "generator/json_fields.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/files.hpp"
 #include "runtime/record/record_fields.hpp"
 
@@ -58,8 +58,7 @@ RecordGroup group_of(const MetProblem& problem) {
 }
 
 std::filesystem::path default_record_path() {
-  const char* value = std::getenv("ATTUNE_RECORD");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
-  return value == nullptr ? "" : value;
+  return environment("ATTUNE_RECORD");
 }
 
 Recorder::Recorder(const std::filesystem::path& path, LineLog log) : path_(expanded(path)), log_(std::move(log)) {

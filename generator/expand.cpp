@@ -1,11 +1,14 @@
 #include "generator/expand.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "generator/check.hpp"
+#include "generator/problem_list.hpp"
 
 namespace attune {
 namespace {
@@ -51,9 +54,22 @@ std::size_t count(const Spec& spec) {
   return total;
 }
 
-Diagnostic too_many(const Spec& spec) {
-  return {spec.common.where, fmt::format("the lists multiply out to more than {} combinations", max_variants),
-          "shorten a list, or use several specs"};
+/// Rows of exclude times combinations, each of which is compared: half a second.
+constexpr std::size_t most_comparisons = std::size_t{1} << 25;
+
+/// What keeps a spec from being expanded in a moment.
+std::optional<Diagnostic> beyond_limits(const Spec& spec) {
+  const std::size_t combinations = count(spec);
+  if (combinations > max_variants) {
+    return Diagnostic{spec.common.where,
+                      fmt::format("the lists multiply out to more than {} combinations", max_variants),
+                      "shorten a list, or use several specs"};
+  }
+  if (combinations * spec.excludes.size() <= most_comparisons) return std::nullopt;
+  return Diagnostic{
+      spec.excludes.front().where,
+      fmt::format("exclude has {} rows for {} combinations", spec.excludes.size(), combinations),
+      fmt::format("at most {} for so many; lists of values make one row of several", most_comparisons / combinations)};
 }
 
 /// Combination number `index`, with the values of `base` beside the axes; the last axis varies fastest.
@@ -66,16 +82,35 @@ Variant combination(Variant variant, const std::vector<Axis>& axes, std::size_t 
   return variant;
 }
 
-bool matches(const Settings& exclude, const Variant& variant) {
-  return std::ranges::all_of(exclude.keys, [&](const auto& entry) {
-    const int value = variant.*find_field(entry.first)->member;
-    return std::ranges::find(entry.second.values, value) != entry.second.values.end();
-  });
-}
+/// A row of `exclude`, made ready once: it is asked about every combination.
+class Exclusion {
+ public:
+  explicit Exclusion(const Settings& row) {
+    for (const auto& [key, choice] : row.keys) {
+      tests_.push_back({find_field(key)->member, choice.values});
+      std::ranges::sort(tests_.back().values);
+    }
+  }
+
+  [[nodiscard]] bool matches(const Variant& variant) const {
+    return std::ranges::all_of(
+        tests_, [&](const Test& test) { return std::ranges::binary_search(test.values, variant.*test.member); });
+  }
+
+ private:
+  struct Test {
+    int Variant::*member;
+    std::vector<int> values;  ///< ascending
+  };
+  std::vector<Test> tests_;
+};
+
+std::vector<Exclusion> exclusions_of(const Spec& spec) { return {spec.excludes.begin(), spec.excludes.end()}; }
 
 class Expander {
  public:
-  explicit Expander(const Spec& spec) : spec_(spec), exclude_hits_(spec.excludes.size(), 0) {}
+  explicit Expander(const Spec& spec)
+      : spec_(spec), exclusions_(exclusions_of(spec)), exclude_hits_(spec.excludes.size(), 0) {}
 
   Result<Expansion> run() && {
     if (!within_limit()) return std::move(result_);
@@ -96,13 +131,14 @@ class Expander {
  private:
   /// The spec may name the same rule and place in hundreds of combinations; one report is enough.
   void problem(const Diagnostic& diagnostic) {
-    if (reported_.insert(diagnostic.text()).second) result_.problems.push_back(diagnostic);
+    if (is_full(result_.problems)) return;
+    if (reported_.insert(diagnostic.text()).second) add_problem(result_.problems, diagnostic);
   }
 
   bool within_limit() {
-    if (count(spec_) <= max_variants) return true;
-    problem(too_many(spec_));
-    return false;
+    const std::optional<Diagnostic> limit = beyond_limits(spec_);
+    if (limit) problem(*limit);
+    return !limit;
   }
 
   void expand_row(const Settings* row) {
@@ -135,8 +171,8 @@ class Expander {
 
   bool is_excluded(const Variant& variant) {
     bool excluded = false;
-    for (std::size_t i = 0; i < spec_.excludes.size(); ++i) {
-      if (!matches(spec_.excludes[i], variant)) continue;
+    for (std::size_t i = 0; i < exclusions_.size(); ++i) {
+      if (!exclusions_[i].matches(variant)) continue;
       ++exclude_hits_[i];
       excluded = true;
     }
@@ -155,6 +191,7 @@ class Expander {
   }
 
   const Spec& spec_;
+  std::vector<Exclusion> exclusions_;
   Result<Expansion> result_;
   std::vector<std::size_t> exclude_hits_;
   std::set<Variant> seen_;
@@ -167,17 +204,18 @@ Result<Expansion> expand(const Spec& spec) { return Expander(spec).run(); }
 
 Result<std::vector<Variant>> combinations(const Spec& spec, const Variant& base) {
   Result<std::vector<Variant>> result;
-  if (count(spec) > max_variants) {
-    result.problems.push_back(too_many(spec));
+  if (std::optional<Diagnostic> limit = beyond_limits(spec)) {
+    result.problems.push_back(std::move(*limit));
     return result;
   }
   std::set<Variant> seen;
+  const std::vector<Exclusion> exclusions = exclusions_of(spec);
   const auto add_row = [&](const Settings* row) {
     const std::vector<Axis> axes = axes_of(spec, row);
-    for (std::size_t index = 0; index < count(axes); ++index) {
+    const std::size_t combinations = count(axes);
+    for (std::size_t index = 0; index < combinations; ++index) {
       const Variant variant = combination(base, axes, index);
-      const bool excluded =
-          std::ranges::any_of(spec.excludes, [&](const Settings& exclude) { return matches(exclude, variant); });
+      const bool excluded = std::ranges::any_of(exclusions, [&](const Exclusion& one) { return one.matches(variant); });
       if (!excluded && seen.insert(variant).second) result.value.push_back(variant);
     }
   };

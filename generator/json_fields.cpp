@@ -1,9 +1,12 @@
 #include "generator/json_fields.hpp"
 
+#include "generator/problem_list.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -26,6 +29,14 @@ std::string shown_as(const Json& value) {
   return text.size() <= shown ? text : text.substr(0, shown) + "...";
 }
 
+std::optional<long long> whole_number(const Json& value, long long least, long long most) {
+  if (!value.is_number_integer()) return std::nullopt;
+  // Half of the unsigned ones are above all that are signed, and would be read as negative.
+  if (value.is_number_unsigned() && !std::in_range<long long>(value.get<std::uint64_t>())) return std::nullopt;
+  const auto number = value.get<long long>();
+  return number >= least && number <= most ? std::optional(number) : std::nullopt;
+}
+
 Json parse_json(std::string_view text) {
   constexpr int deepest = 8;
   bool too_deep = false;
@@ -33,8 +44,12 @@ Json parse_json(std::string_view text) {
     too_deep = too_deep || depth > deepest;
     return !too_deep;
   };
-  Json result = Json::parse(text, watch, /*allow_exceptions=*/false);
-  return too_deep ? Json(Json::value_t::discarded) : result;
+  try {
+    Json result = Json::parse(text, watch, /*allow_exceptions=*/false);
+    if (!too_deep) return result;
+  } catch (const Json::out_of_range&) {  // thrown whatever is asked for: 1e400
+  }
+  return Json(Json::value_t::discarded);
 }
 
 std::optional<Json> parse_json_object(std::string_view text, const Location& where, std::vector<Diagnostic>& problems) {
@@ -54,26 +69,26 @@ std::optional<Json> parse_json_object(std::string_view text, const Location& whe
   try {
     Json object = Json::parse(text, watch);
     if (too_deep) {
-      problems.push_back({where, fmt::format("the line has more than {} levels", most_levels), ""});
+      add_problem(problems, {where, fmt::format("the line has more than {} levels", most_levels), ""});
     } else if (!twice.empty()) {
-      problems.push_back({where, fmt::format("the key {} is given twice", twice), "keep one"});
+      add_problem(problems, {where, fmt::format("the key {} is given twice", twice), "keep one"});
     } else if (!object.is_object()) {
-      problems.push_back({where, "the line holds no object", form});
+      add_problem(problems, {where, "the line holds no object", form});
     } else {
       return object;
     }
   } catch (const Json::parse_error& error) {
     Location place = where;
     place.column += static_cast<int>(std::min(error.byte > 0 ? error.byte - 1 : 0, text.size()));
-    problems.push_back({place, "the line is not JSON from here on", form});
+    add_problem(problems, {place, "the line is not JSON from here on", form});
   } catch (const Json::exception&) {
-    problems.push_back({where, "the line has a number beyond every range", ""});
+    add_problem(problems, {where, "the line has a number beyond every range", ""});
   }
   return std::nullopt;
 }
 
 void JsonFields::problem(std::string what, std::string fix) {
-  problems_.push_back({where_, std::move(what), std::move(fix)});
+  add_problem(problems_, {where_, std::move(what), std::move(fix)});
 }
 
 const Json* JsonFields::find(std::string_view key) {
@@ -91,10 +106,7 @@ const Json* JsonFields::required(std::string_view key) {
 int JsonFields::integer(std::string_view key, int minimum, int maximum, std::optional<int> otherwise) {
   const Json* value = otherwise ? find(key) : required(key);
   if (value == nullptr) return otherwise.value_or(minimum);
-  if (value->is_number_integer()) {
-    const auto number = value->get<double>();  // no whole number overflows it
-    if (number >= minimum && number <= maximum) return static_cast<int>(number);
-  }
+  if (const auto number = whole_number(*value, minimum, maximum)) return static_cast<int>(*number);
   problem(fmt::format("{} of {} is {}", key, name_, shown_as(*value)),
           fmt::format("a whole number from {} to {}", minimum, maximum));
   return minimum;

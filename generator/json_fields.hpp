@@ -18,7 +18,11 @@ using Json = nlohmann::ordered_json;
 /// A JSON value of a file as a message shows it: on one line, and short.
 std::string shown_as(const Json& value);
 
-/// What this text says; discarded (is_discarded()) where it is no JSON or is nested deeper than eight levels. Those
+/// The whole number that a value is, where it lies between both ends; one that no 64 bits hold does not wrap.
+std::optional<long long> whole_number(const Json& value, long long least, long long most);
+
+/// What this text says; discarded (is_discarded()) where it is no JSON, has a number that no double holds, or is
+/// nested deeper than eight levels. Those
 /// that anyone may have written are to be read so: an ordered object copies what it holds, level by level, as it grows.
 Json parse_json(std::string_view text);
 

@@ -12,14 +12,12 @@
 #include "generator/arch.hpp"
 #include "generator/check.hpp"
 #include "generator/json_fields.hpp"
+#include "generator/problem_list.hpp"
 #include "generator/template_file.hpp"
 #include "generator/variant_json.hpp"
 
 namespace attune {
 namespace {
-
-/// More than a person reads; a hostile file could have thousands.
-constexpr std::size_t max_problems = 200;
 
 constexpr double longest_microseconds = 1e9;
 constexpr double shortest_microseconds = 1e-3;
@@ -50,16 +48,14 @@ class TunedReader {
               "a table of tuned problems has fewer rows");
       return std::move(result_);
     }
-    while (!text.empty() && result_.problems.size() < max_problems) {
+    while (!text.empty() && !is_full(result_.problems)) {
       const std::size_t end = std::min(text.find('\n'), text.size());
       ++line_;
       read_line(text.substr(0, end));
       text.remove_prefix(std::min(end + 1, text.size()));
     }
-    if (result_.problems.size() >= max_problems) {
-      problem({file_, line_, 1}, fmt::format("there are more than {} problems", max_problems),
-              "the first ones come first");
-    } else if (!has_gpu_) {
+    if (is_full(result_.problems)) return std::move(result_);
+    if (!has_gpu_) {
       problem({file_, 0, 0}, "the file does not say which GPU it is for", R"(add a line: gpu: {"name": ...})");
     } else if (!has_rows_ && result_.ok()) {
       problem({file_, 0, 0}, "the file has no rows", "add a line: rows: []");
@@ -69,7 +65,7 @@ class TunedReader {
 
  private:
   void problem(const Location& where, std::string what, std::string fix) {
-    result_.problems.push_back({where, std::move(what), std::move(fix)});
+    add_problem(result_.problems, {where, std::move(what), std::move(fix)});
   }
 
   void read_line(std::string_view line) {

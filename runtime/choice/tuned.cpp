@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "generator/json_fields.hpp"
+#include "generator/problem_list.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan/decode_plan.hpp"
 #include "runtime/plan/plan.hpp"
@@ -249,19 +250,20 @@ Result<TunedTable> parse_tuned(std::string_view text, const std::string& file) {
   const Device device = device_of(result.value.gpu);
   std::map<TunedProblem, int, decltype(&comes_before)> lines(comes_before);
   for (TunedLine& line : parsed.value.rows) {
+    if (is_full(result.problems)) break;
     const std::optional<TunedProblem> problem = read_problem(line, result.problems);
     if (!problem) continue;
     const auto [first, is_new] = lines.emplace(*problem, line.where.line);
     if (!is_new) {
-      result.problems.push_back(
-          {line.where, fmt::format("the problem has a row already, on line {}", first->second), "keep one"});
+      add_problem(result.problems,
+                  {line.where, fmt::format("the problem has a row already, on line {}", first->second), "keep one"});
       continue;
     }
     const Variant& variant = line.result.variant;
     const auto reasons = std::visit([&](const auto& one) { return refusals(variant, one, device); }, *problem);
     if (!reasons.empty()) {
-      result.problems.push_back(
-          {line.where, fmt::format("the variant cannot serve the problem: {}", fmt::join(reasons, "; ")), ""});
+      add_problem(result.problems,
+                  {line.where, fmt::format("the variant cannot serve the problem: {}", fmt::join(reasons, "; ")), ""});
       continue;
     }
     result.value.rows.push_back({*problem, std::move(line.result)});

@@ -143,8 +143,8 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
                        .max_seqlen_k = sizes.seqlen_k.value_or(usual_seqlen_k)};
   result.equal_lengths = !lengths_on_device && seqlen_new == 0;
   result.page_size = page_size > 0 ? page_size : std::max(1, result.max_seqlen_k);
-  result.table_width = std::max(1, (result.max_seqlen_k + result.page_size - 1) / result.page_size);
-  result.pages = result.batch * result.table_width;
+  result.table_width = std::max(1, pages_of(result.max_seqlen_k, result.page_size));
+  result.pages = all_pages(result.batch, result.table_width);
   result.splits = splits;
   result.softcap = sizes.softcap;
   result.window_left = sizes.window_left;

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <utility>
 
@@ -115,6 +117,15 @@ std::size_t value_elements(const Problem& problem) {
          problem.head_dim_of_v();
 }
 
+int pages_of(int keys, int page_size) {
+  return static_cast<int>((static_cast<long long>(keys) + page_size - 1) / page_size);
+}
+
+int all_pages(int batch, int table_width) {
+  constexpr long long most = std::numeric_limits<int>::max();
+  return static_cast<int>(std::clamp(static_cast<long long>(batch) * table_width, -most, most));
+}
+
 Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed) {
   constexpr double full_turn = 6.283185307179586;
   Random random(seed);
@@ -171,9 +182,10 @@ std::vector<std::int32_t> cumulative_lengths(int batch, int most, int total) {
 }
 
 int usual_total(int batch, int longest) {
-  int total = 0;
-  for (int i = 0; i < batch; ++i) total += length_of(i, longest, 1);
-  return total;
+  constexpr long long most = std::numeric_limits<int>::max();
+  long long total = 0;
+  for (int i = 0; i < batch && total < most; ++i) total += length_of(i, longest, 1);
+  return static_cast<int>(std::min(total, most));
 }
 
 void make_ragged(Problem& problem) {
@@ -185,8 +197,8 @@ void make_ragged(Problem& problem) {
 void make_paged(Problem& problem) {
   problem.paged = true;
   problem.page_size = 16;
-  problem.table_width = std::max(1, (problem.seqlen_k + problem.page_size - 1) / problem.page_size);
-  problem.pages = problem.batch * problem.table_width;
+  problem.table_width = std::max(1, pages_of(problem.seqlen_k, problem.page_size));
+  problem.pages = all_pages(problem.batch, problem.table_width);
   problem.total_k = 0;
 }
 

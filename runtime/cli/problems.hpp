@@ -55,6 +55,11 @@ std::size_t key_elements(const Problem& problem);
 std::size_t value_elements(const Problem& problem);
 std::size_t output_elements(const Problem& problem);
 
+/// Pages that hold so many keys, and those of a whole batch. Both stop at what an int holds, which is more than any
+/// problem may have: a check says so, where a product that wrapped might pass.
+int pages_of(int keys, int page_size);
+int all_pages(int batch, int table_width);
+
 /// Where the sequences of a ragged batch begin and end: the longest has `most` rows or all, together they have at most
 /// `total`, and they fall off as 1 / i as steeply as that takes.
 std::vector<std::int32_t> cumulative_lengths(int batch, int most, int total);

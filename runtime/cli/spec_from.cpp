@@ -61,7 +61,7 @@ Result<std::string> read_text(const std::string& file) {
 
 long long calls_of(const std::vector<Recorded>& problems) {
   long long calls = 0;
-  for (const Recorded& one : problems) calls += one.calls;
+  for (const Recorded& one : problems) calls = added_calls(calls, one.calls);
   return calls;
 }
 

@@ -10,8 +10,10 @@
 #include <map>
 #include <optional>
 
+#include "generator/problem_list.hpp"
 #include "generator/yaml_tree.hpp"
 #include "runtime/choice/tuned.hpp"
+#include "runtime/cli/problems.hpp"
 #include "runtime/files.hpp"
 #include "runtime/record/record.hpp"
 
@@ -19,6 +21,27 @@ namespace attune::cli {
 namespace {
 
 constexpr int most_depth = 5;
+
+/// Elements of the largest operand; in floating point, where a product of sizes does not wrap.
+double largest_operand(const Problem& problem) {
+  const double queries = static_cast<double>(problem.stored_sequences()) * problem.stored_rows() * problem.heads_q;
+  const double keys = static_cast<double>(problem.stored_key_sequences()) * problem.stored_keys() * problem.heads_kv;
+  return std::max(queries, keys) * problem.head_dim;
+}
+
+double largest_operand(const DecodeProblem& problem) {
+  const double queries = static_cast<double>(problem.batch) * problem.seqlen_q * problem.heads_q;
+  const double keys = static_cast<double>(problem.pages) * problem.page_size * problem.heads_kv;
+  return std::max(queries, keys) * problem.head_dim;
+}
+
+/// What no GPU of any year to come holds is a slip.
+std::string too_large(const auto& problem) {
+  constexpr double most_elements = 1e15;
+  const double elements = largest_operand(problem);
+  if (elements <= most_elements) return "";
+  return fmt::format("its largest operand has {:.2g} elements; it must have at most {:.0e}", elements, most_elements);
+}
 
 bool is_table(const YamlNode& root) {
   if (root.kind != YamlNode::Kind::mapping) return false;
@@ -55,12 +78,17 @@ class ProblemReader {
       report(node_->where, reason, "");
     }
     if (problems_->size() > before) return std::nullopt;
+    if (const std::string reason = std::visit([](const auto& one) { return too_large(one); }, problem);
+        !reason.empty()) {
+      report(node_->where, reason, "");
+      return std::nullopt;
+    }
     return std::visit([](const auto& one) { return tune::AnyProblem(tuned_problem(one)); }, problem);
   }
 
  private:
   void report(const Location& where, std::string what, std::string fix) {
-    problems_->push_back({where, std::move(what), std::move(fix)});
+    add_problem(*problems_, {where, std::move(what), std::move(fix)});
   }
 
   void collect() {
@@ -147,9 +175,8 @@ class ProblemReader {
     problem.max_seqlen_k = number("seqlen_k", 1024);
     problem.head_dim = number("head_dim", 128);
     problem.page_size = number("page_size", problem.max_seqlen_k);
-    problem.table_width =
-        problem.page_size > 0 ? (problem.max_seqlen_k + problem.page_size - 1) / problem.page_size : 0;
-    problem.pages = problem.batch * problem.table_width;
+    problem.table_width = problem.page_size > 0 ? pages_of(problem.max_seqlen_k, problem.page_size) : 0;
+    problem.pages = all_pages(problem.batch, problem.table_width);
     problem.equal_lengths = flag("equal_lengths");
     problem.window_left = number("window_left", -1);
     problem.softcap = flag("softcap") ? 1.0F : 0.0F;
@@ -176,6 +203,7 @@ Result<std::vector<tune::AnyProblem>> parse_problems(std::string_view text, cons
     return result;
   }
   for (const YamlNode& node : tree.value.children) {
+    if (is_full(result.problems)) break;
     if (const auto problem = ProblemReader(node, result.problems).read()) result.value.push_back(*problem);
   }
   return result;

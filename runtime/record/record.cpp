@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <limits>
 #include <system_error>
 #include <tuple>
 
@@ -57,9 +58,7 @@ RecordGroup group_of(const MetProblem& problem) {
       problem);
 }
 
-std::filesystem::path default_record_path() {
-  return environment("ATTUNE_RECORD");
-}
+std::filesystem::path default_record_path() { return environment("ATTUNE_RECORD"); }
 
 Recorder::Recorder(const std::filesystem::path& path, LineLog log) : path_(expanded(path)), log_(std::move(log)) {
   append("");
@@ -97,6 +96,10 @@ void Recorder::append(std::string_view line) {
                    std::error_code(errno, std::generic_category()).message()));
 }
 
+long long added_calls(long long calls, long long more) {
+  return more > std::numeric_limits<long long>::max() - calls ? std::numeric_limits<long long>::max() : calls + more;
+}
+
 std::unique_ptr<Recorder> open_recorder(const std::filesystem::path& path, LineLog log) {
   return path.empty() ? nullptr : std::make_unique<Recorder>(path, std::move(log));
 }
@@ -106,7 +109,8 @@ bool is_record(std::string_view text) {
   if (start == std::string_view::npos) return true;
   const std::string_view line = text.substr(start, text.find('\n', start) - start);
   const Json json = parse_json(line);
-  return json.is_object() && json.contains("operation");
+  if (json.is_object()) return json.contains("operation");
+  return line.starts_with('{') && line.find(R"("operation")") != std::string_view::npos;
 }
 
 std::vector<Recorded> merged(const std::vector<Recorded>& recorded) {
@@ -114,7 +118,7 @@ std::vector<Recorded> merged(const std::vector<Recorded>& recorded) {
   for (const Recorded& one : recorded) {
     const auto [at, is_new] = groups.try_emplace(group_of(one.problem), one);
     if (is_new) continue;
-    at->second.calls += one.calls;
+    at->second.calls = added_calls(at->second.calls, one.calls);
     // The smallest stands for all, whatever the order of lines.
     at->second.problem = std::min(at->second.problem, one.problem);
   }

@@ -46,6 +46,12 @@ struct Recorded {
   auto operator<=>(const Recorded&) const = default;
 };
 
+/// Of one line; sums stop at what a long long holds.
+inline constexpr long long most_calls = 1LL << 53;
+
+/// Both together, at most what a long long holds: records may come from anywhere.
+long long added_calls(long long calls, long long more);
+
 /// What problems that count as one have in common: the problem with sizes rounded down to powers of two, and its key.
 using RecordGroup = std::pair<MetProblem, std::uint64_t>;
 RecordGroup group_of(const MetProblem& problem);
@@ -99,7 +105,8 @@ Result<std::vector<Recorded>> parse_record(std::string_view text, const std::str
 /// What is read of a record at most.
 inline constexpr std::size_t largest_record = std::size_t{1} << 30;  // bytes
 
-/// Whether a file's text is meant as a record: its first line is an object with an operation, or it is blank.
+/// Whether a file's text is meant as a record: its first line is an object with an operation, or would be one but for a
+/// mistake, or it is blank.
 bool is_record(std::string_view text);
 
 /// Problems that count as one together, their calls added up, in an order that depends on the problems alone.

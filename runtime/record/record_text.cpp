@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "generator/json_fields.hpp"
+#include "generator/problem_list.hpp"
 #include "runtime/record/record.hpp"
 #include "runtime/record/record_fields.hpp"
 
@@ -24,10 +26,11 @@ Json json_of(Rotary value) { return value_text(*find_field("rotary"), static_cas
 
 /// What such a value may be, where the JSON is none; "" where it was taken.
 std::string take(const Json& json, int& value) {
-  const bool fits =
-      json.is_number_integer() && json >= std::numeric_limits<int>::min() && json <= std::numeric_limits<int>::max();
-  if (!fits) return "a whole number";
-  value = json.get<int>();
+  constexpr int least = std::numeric_limits<int>::min();
+  constexpr int most = std::numeric_limits<int>::max();
+  const std::optional<long long> number = whole_number(json, least, most);
+  if (!number) return fmt::format("a whole number from {} to {}", least, most);
+  value = static_cast<int>(*number);
   return "";
 }
 
@@ -38,7 +41,9 @@ std::string take(const Json& json, bool& value) {
 }
 
 std::string take(const Json& json, float& value) {
-  if (!json.is_number()) return "a number";
+  constexpr float most = std::numeric_limits<float>::max();
+  if (!json.is_number() || std::abs(json.get<double>()) > most)
+    return fmt::format("a number from {} to {}", -most, most);
   value = json.get<float>();
   return "";
 }
@@ -69,7 +74,8 @@ class LineReader {
 
   Result<Recorded> read() && {
     if (!line_.is_object()) {
-      problem("the line is no JSON object", R"(as {"operation":"prefill",...,"calls":1})");
+      problem("the line is no JSON object, or has a number beyond every range",
+              R"(as {"operation":"prefill",...,"calls":1})");
       return std::move(result_);
     }
     const std::string operation = line_.value("operation", Json()).is_string() ? line_.value("operation", "") : "";
@@ -84,7 +90,7 @@ class LineReader {
 
  private:
   void problem(std::string what, std::string fix) {
-    result_.problems.push_back({where_, std::move(what), std::move(fix)});
+    add_problem(result_.problems, {where_, std::move(what), std::move(fix)});
   }
 
   template <class OneProblem>
@@ -101,11 +107,12 @@ class LineReader {
       for (std::string& text : unsound(read)) problem(std::move(text), "");
     }
     const Json calls = line_.value("calls", Json());
-    if (!calls.is_number_integer() || calls < 0) {
-      problem("calls is missing or no number of calls", "a whole number, 0 or more");
+    const std::optional<long long> number = whole_number(calls, 0, most_calls);
+    if (!number) {
+      problem("calls is missing or no number of calls", fmt::format("a whole number from 0 to {}", most_calls));
       return true;
     }
-    result_.value = {.problem = read, .calls = calls.get<long long>()};
+    result_.value = {.problem = read, .calls = *number};
     return true;
   }
 
@@ -157,7 +164,8 @@ Result<std::vector<Recorded>> parse_record(std::string_view text, const std::str
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Json json = parse_json(line);
     Result<Recorded> one = LineReader(json, where).read();
-    std::ranges::move(one.problems, std::back_inserter(result.problems));
+    for (Diagnostic& problem : one.problems) add_problem(result.problems, std::move(problem));
+    if (is_full(result.problems)) break;
     if (one.ok()) result.value.push_back(one.value);
   }
   return result;

@@ -71,7 +71,7 @@ WorkloadKernels kernels_for(std::span<const Recorded> workload, std::span<const 
     for (const Variant& variant : met) {
       NeededKernel& kernel = needed[variant];
       kernel.problems += 1;
-      kernel.calls += one.calls;
+      kernel.calls = added_calls(kernel.calls, one.calls);
     }
   }
   for (auto& [variant, kernel] : needed) {

@@ -172,13 +172,23 @@ TEST_CASE("what tune cannot do it says: no GPU, nothing to search, no problems, 
   const ToolResult nothing = attune_tool({"tune", source_file("specs/decode.yaml"), "--cases", "decode"});
   CHECK(nothing.exit_code == 2);
   CHECK(contains(nothing.err, "there is nothing to search"));
-  for (const char* shard : {"1/1", "a", "-1/2", "0/0", "1/2x", ""}) {
+  for (const char* shard : {"1/1", "a", "-1/2", "0/0", "1/2x", "", "0/4294967297", "99999999999/4"}) {
     CAPTURE(shard);
     CHECK(attune_tool({"tune", spec, "--cases", "decode", "--shard", shard}).exit_code == 2);
   }
-  for (const char* devices : {"", "0,", ",1", "x", "0,,1"}) {
+  for (const char* devices : {"", "0,", ",1", "x", "0,,1", "99999999999", "0,0"}) {
     CAPTURE(devices);
     CHECK(attune_tool({"tune", spec, "--cases", "decode", "--devices", devices}).exit_code == 2);
+  }
+  for (const auto& [option, value] : std::vector<std::pair<std::string, std::string>>{{"--budget", "nan"},
+                                                                                      {"--budget", "inf"},
+                                                                                      {"--budget", "1e400"},
+                                                                                      {"--confidence", "nan"},
+                                                                                      {"--seed", "-1"}}) {
+    CAPTURE(option);
+    const ToolResult result = attune_tool({"tune", spec, "--cases", "decode", option + "=" + value});
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, option + ": '" + value + "' is no"));
   }
   CHECK(attune_tool({"tune", spec, "--cases", "nothing"}).exit_code == 2);
   CHECK(attune_tool({"tune", "--merge", spec}).exit_code == 2);
@@ -223,6 +233,14 @@ TEST_CASE("what is wrong in a list of problems is reported with its place") {
   CHECK(contains(problems_text("- {operation: decode, causal: true}\n"), "causal is no key of a problem of decode"));
   CHECK(contains(problems_text("- {batch: 1, batch: 2}\n"), "batch"));
   CHECK(contains(problems_text("- {batch: [1]}\n"), "batch is a list"));
+  CHECK(contains(problems_text("- {operation: decode, batch: 65536, seqlen_k: 1048576, page_size: 16}\n"),
+                 "pages is 2147483647; it must be from 0 to"));
+  CHECK(contains(problems_text("- {operation: decode, seqlen_k: 2147483647, page_size: 1000}\n"), "max_seqlen_k is"));
+  CHECK(contains(problems_text("- {batch: 2147483647, heads_q: 2147483647, heads_kv: 1, seqlen_q: 1073741824}\n"),
+                 "p.yaml:1:3: its largest operand has 6.3e+29 elements"));
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "- 7\n";
+  CHECK(cli::parse_problems(many, "p.yaml").problems.size() == 201);
 }
 
 TEST_CASE("the suite of decoding has the eleven cases of the baselines") {

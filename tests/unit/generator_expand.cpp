@@ -132,6 +132,18 @@ std::string list_to(int last, int step) {
   return list + "]";
 }
 
+TEST_CASE("rows of exclude are bounded by what is compared, and their problems by what is read") {
+  std::string lists = "template: prefill_sm80\ncausal: [false, true]\ndtype: [fp16, bf16]\nexclude:\n";
+  for (int i = 0; i < 300; ++i) lists += "  - {head_dim: 64}\n";
+  CHECK(expanded(lists).problems.size() == 201);
+  std::string many =
+      "template: prefill_sm80\nB_r: [16, 32, 48, 64, 80, 96, 112, 128]\nB_c: [16, 32, 48, 64, 80, 96, 112, "
+      "128]\nhead_dim: [64, 80, 96, 112, 128, 192, 256]\nstages: [1, 2, 3]\nwarps: [4, 8]\ncausal: [false, "
+      "true]\ndtype: [fp16, bf16]\nexclude:\n";
+  for (int i = 0; i < 4000; ++i) many += "  - {B_r: 16}\n";
+  CHECK(problems_of(many).find("exclude has 4000 rows for ") != std::string::npos);
+}
+
 TEST_CASE("a spec that multiplies out to more than the limit is refused at once") {
   const std::string wide = "head_dim: " + list_to(256, 16) + "\nB_r: " + list_to(256, 16) +
                            "\nB_c: " + list_to(256, 16) +

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -259,7 +260,8 @@ TEST_CASE("a line that is no problem is named by its place, and the last one is 
   CHECK(problems(good + "\n" + good).empty());
   CHECK(parse_record(good + good.substr(0, 20), "calls.jsonl").value.size() == 1);
   CHECK(problems(good + "nonsense\n") ==
-        "calls.jsonl:2:1: the line is no JSON object; as {\"operation\":\"prefill\",...,\"calls\":1}\n");
+        "calls.jsonl:2:1: the line is no JSON object, or has a number beyond every range; as "
+        "{\"operation\":\"prefill\",...,\"calls\":1}\n");
   CHECK(problems("{\"operation\":\"atend\"}\n") ==
         "calls.jsonl:1:1: operation is none that is known; prefill, decode, store_kv, merge_states or check_tables\n");
   const std::string wrong =
@@ -276,4 +278,38 @@ TEST_CASE("a line that is no problem is named by its place, and the last one is 
   const std::string brackets(200000, '[');
   CHECK(problems(R"({"operation":)" + brackets + std::string(brackets.size(), ']') + R"(,"calls":1})" + "\n")
             .starts_with("calls.jsonl:1:1: "));
+}
+
+TEST_CASE("a number of a record that wraps, or that no type holds, is refused with its place") {
+  const auto problem_of = [](const std::string& field, const std::string& calls) {
+    const auto read = parse_record(R"({"operation":"store_kv","dtype":"bf16","batch":1,"tokens":1,"heads_kv":1,)"
+                                   R"("head_dim":64,"page_size":1,"pages":1,"table_width":1,)" +
+                                       field + R"("calls":)" + calls + "}\n",
+                                   "r");
+    return read.problems.empty() ? "" : read.problems.front().text();
+  };
+  CHECK(problem_of("", "1").empty());
+  CHECK(
+      problem_of(R"("rotations":18446744073709551615,)", "1").starts_with("r:1:1: rotations is 18446744073709551615;"));
+  CHECK(problem_of(R"("rotations":4294967297,)", "1").starts_with("r:1:1: rotations is 4294967297;"));
+  CHECK(problem_of("", "18446744073709551615").starts_with("r:1:1: calls is missing or no number of calls"));
+  CHECK(problem_of("", "9223372036854775807").starts_with("r:1:1: calls is missing or no number of calls"));
+  CHECK(problem_of("", "1e400").starts_with("r:1:1: the line is no JSON object, or has a number beyond"));
+  CHECK(is_record(R"({"operation":"store_kv","calls":1e400})"));
+}
+
+TEST_CASE("calls of records add up to no more than there can be") {
+  constexpr long long most = std::numeric_limits<long long>::max();
+  const Recorded one{.problem = CheckProblem{}, .calls = most - 1};
+  const std::vector<Recorded> sum = merged({one, one, one});
+  REQUIRE(sum.size() == 1);
+  CHECK(sum.front().calls == most);
+}
+
+TEST_CASE("of a record of bad lines no more problems are kept than a person reads") {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "[]\n";
+  const auto read = parse_record(text, "r");
+  CHECK(read.problems.size() == 201);
+  CHECK(read.problems.back().text() == "r:201:1: there are more than 200 problems; the first ones come first");
 }

@@ -353,14 +353,20 @@ __device__ __forceinline__ u32 mixed(u32 first, u32 second, float weight_1, floa
   return pack<variant::dtype>(low, high);
 }
 
+// FlashAttention-2 says +inf of a row without keys, where others say -inf; of a row with keys neither is an LSE.
+__device__ __forceinline__ float load_lse(const float* lse) {
+  const float found = load_global_float(lse);
+  return found == -minus_infinity() ? minus_infinity() : found;
+}
+
 extern "C" __global__ void __launch_bounds__(threads) merge_states_bf16_w4(const __grid_constant__ AttuneMergeParams params) {
   constexpr float log2_e = 1.44269504088896f;
   constexpr float ln_2 = 0.693147180559945f;
   const ChunkIndex own(params.batch, params.seqlen, params.heads, params.head_dim, threads);
   if (!own.exists) return;
   const i64 row = (static_cast<i64>(own.batch) * params.heads + own.head) * params.seqlen + own.row;
-  const float lse_1 = load_global_float(params.lse1 + row);
-  const float lse_2 = load_global_float(params.lse2 + row);
+  const float lse_1 = load_lse(params.lse1 + row);
+  const float lse_2 = load_lse(params.lse2 + row);
   // Subtracted before they are scaled, as the difference of two that are near is exact.
   const float top = larger(lse_1, lse_2);
   const float shift = top == minus_infinity() ? 0.0f : top;

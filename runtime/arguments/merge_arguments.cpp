@@ -22,7 +22,9 @@ MergeProblem problem_of(const attune_merge_states_args& args) {
 }
 
 void check_lse(std::vector<std::string>& found, const char* name, const float* lse) {
-  if (lse == nullptr) found.push_back(fmt::format("{} is null; it must point to device memory", name));
+  if (lse == nullptr)
+    found.push_back(
+        fmt::format("{} is null; it must point to memory of the device (the host's for the emulator)", name));
   check_alignment(found, name, lse, alignof(float));
 }
 

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "runtime/error.hpp"
+#include "runtime/problem/field_checks.hpp"
 
 namespace attune {
 namespace {
@@ -54,7 +55,8 @@ void check_tensor(std::vector<std::string>& found, const char* name, const attun
   if (extents.empty()) return;  // neither read nor written
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
   if (tensor.data == nullptr) {
-    found.push_back(fmt::format("{}.data is null; it must point to device memory", name));
+    found.push_back(
+        fmt::format("{}.data is null; it must point to memory of the device (the host's for the emulator)", name));
   } else if (address % vector_bytes != 0) {
     found.push_back(fmt::format("{}.data is {:#x}; it must be a multiple of {} bytes", name, address, vector_bytes));
   }
@@ -88,7 +90,9 @@ void check_table(std::vector<std::string>& found, const std::int32_t* block_tabl
 
 void check_angles(std::vector<std::string>& found, const char* name, const void* angles) {
   if (angles == nullptr) {
-    found.push_back(fmt::format("{} is null; it must point to device memory where keys are rotated", name));
+    found.push_back(fmt::format(
+        "{} is null; it must point to memory of the device (the host's for the emulator) where keys are rotated",
+        name));
   }
   check_alignment(found, name, angles, vector_bytes);
 }
@@ -104,9 +108,8 @@ void throw_if_any(const std::vector<std::string>& found) {
 }
 
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale) {
-  if (!std::isfinite(softmax_scale) || softmax_scale < 0) {
-    found.push_back(fmt::format("softmax_scale is {}; it must be finite and 0 or more", softmax_scale));
-  }
+  if (softmax_scale >= 0 && softmax_scale <= largest_scale) return;
+  found.push_back(fmt::format("softmax_scale is {}; it must be from 0 to {}", softmax_scale, largest_scale));
 }
 
 ScoreScales scales_of(float softmax_scale, float softcap) {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "runtime/problem/problem.hpp"
 
 namespace attune {
@@ -39,7 +37,8 @@ void FieldChecks::heads(int heads_q, int heads_kv) {
 }
 
 void FieldChecks::softcap(float value) {
-  if (!std::isfinite(value) || value < 0) add(fmt::format("softcap is {}; it must be finite, and 0 for none", value));
+  if (value >= 0 && value <= largest_scale) return;
+  add(fmt::format("softcap is {}; it must be from 0, for none, to {}", value, largest_scale));
 }
 
 void FieldChecks::rotation(Rotary rotary, int rotary_dim, int rotations, int head_dim) {

@@ -12,6 +12,10 @@ namespace attune {
 /// Head dimensions are multiples of it: 16 bytes, what one copy instruction moves.
 inline constexpr int head_dim_step = 8;
 
+/// Of softcap and softmax_scale: 2^64. A cap that far above scores changes none in float32, and below it neither its
+/// product with log2 e nor a score of fp16 inputs (at most 2^40, scaled) leaves that type.
+inline constexpr float largest_scale = 0x1p64F;
+
 /// The pages of a cache.
 struct CacheShape {
   int page_size;

@@ -143,6 +143,23 @@ TEST_CASE("a result merged with one over no keys stays what it is, to the bit") 
   CHECK(row.lse == row.lse2);
 }
 
+TEST_CASE("an LSE of +inf, as FlashAttention-2 has it of a row without keys, is one of -inf") {
+  Kernels kernels;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  Row row;
+  row.lse1 = 7.25F;
+  row.lse2 = infinity;
+  row.o2.assign(row.o2.size(), 0x7fff);  // nobody wrote it
+  REQUIRE(kernels.run(row.args(), 1).empty());
+  CHECK(row.o == row.o1);
+  CHECK(row.lse == row.lse1);
+  row.lse1 = infinity;
+  row.lse2 = -infinity;
+  REQUIRE(kernels.run(row.args(), 1).empty());
+  CHECK(row.o == std::vector<std::uint16_t>(row.o.size()));
+  CHECK(row.lse == -infinity);
+}
+
 TEST_CASE("what is wrong with a result shows in the merged one") {
   Kernels kernels;
   for (const bool first : {false, true}) {

@@ -84,7 +84,7 @@ TEST_CASE("every bad field of a decode call gets a status and a message that nam
       {"max_seqlen_k is 1009; it must be at most table_width 63 x page_size 16",
        [](auto& a) { a.max_seqlen_k = 1009; }},
       {"splits is -1", [](auto& a) { a.splits = -1; }},
-      {"softcap is -1; it must be finite, and 0 for none", [](auto& a) { a.softcap = -1; }},
+      {"softcap is -1; it must be from 0, for none, to 1.8446744e+19", [](auto& a) { a.softcap = -1; }},
       {"softcap is nan", [](auto& a) { a.softcap = std::nanf(""); }},
       {"seqlen_new is -1; it must be at least 0", [](auto& a) { a.seqlen_new = -1; }},
       {"seqlen_new is 1001; it must be at most max_seqlen_k, which is 1000", [](auto& a) { a.seqlen_new = 1001; }},

@@ -201,6 +201,21 @@ TEST_CASE("with a soft cap softmax runs on tanh, whose factor is the cap") {
   CHECK(std::isfinite(make_params(args, check_arguments(args)).cap_scale));
 }
 
+TEST_CASE(
+    "the largest scale and the largest cap leave every factor of a kernel a number, and larger ones are refused") {
+  attune_prefill_args args = good_args();
+  args.softcap = args.softmax_scale = 0x1p64F;
+  const AttunePrefillParams params = make_params(args, check_arguments(args));
+  CHECK(std::isfinite(params.scale_log2));
+  CHECK(std::isfinite(params.cap_scale));
+  CHECK(params.cap_scale > 0);
+  for (float attune_prefill_args::*field : {&attune_prefill_args::softcap, &attune_prefill_args::softmax_scale}) {
+    args = good_args();
+    args.*field = 3e38F;
+    CHECK_THROWS_WITH(check_arguments(args), doctest::Contains("is 3e+38; it must be from 0"));
+  }
+}
+
 TEST_CASE("a ragged batch is one sequence in memory, and its arrays are passed on") {
   attune_prefill_args args = ragged_args();
   args.q.stride_batch = 7;  // never used
@@ -341,7 +356,7 @@ TEST_CASE("every mistake about windows, soft caps and ragged batches is named") 
            {"window is 2; it must be 0 or 1", [](auto& a) { a.window = 2; }},
            {"window_left is -2; it must be from -1 to", [](auto& a) { a.window = 1, a.window_left = -2; }},
            {"window_right is -9", [](auto& a) { a.window = 1, a.window_right = -9; }},
-           {"softcap is -1; it must be finite, and 0 for none", [](auto& a) { a.softcap = -1; }},
+           {"softcap is -1; it must be from 0, for none, to 1.8446744e+19", [](auto& a) { a.softcap = -1; }},
            {"softcap is nan", [](auto& a) { a.softcap = std::nanf(""); }},
            {"softcap is inf", [](auto& a) { a.softcap = HUGE_VALF; }},
            {"total_q is -1; it must be from 0 to", [](auto& a) { a.total_q = -1; }},

@@ -93,7 +93,7 @@ TEST_CASE("every bad field of a store_kv call gets a status and a message that n
       {"block_table is 0x6001; it must be a multiple of 4 bytes", [](auto& a) { a.block_table = ints(0x6001); }},
       {"positions is 0x7003; it must be a multiple of 4 bytes", [](auto& a) { a.positions = ints(0x7003); }},
       {"rotary_cos is 0x8008; it must be a multiple of 16 bytes", [](auto& a) { a.rotary_cos = address(0x8008); }},
-      {"rotary_sin is null; it must point to device memory where keys are rotated",
+      {"rotary_sin is null; it must point to memory of the device (the host's for the emulator) where keys are rotated",
        [](auto& a) { a.rotary_sin = nullptr; }},
       {"check_tables is -1; it must be 0 or 1", [](auto& a) { a.check_tables = -1; }},
       {"block_table is null; it must name the pages where table_width is 20", [](auto& a) { a.block_table = nullptr; }},

@@ -105,7 +105,7 @@ typedef struct attune_prefill_args {
   int32_t heads_q;
   int32_t heads_kv;    /* divides heads_q */
   int32_t head_dim;    /* a multiple of 8, at most 256 */
-  float softmax_scale; /* finite, >= 0; usually 1/sqrt(head_dim) */
+  float softmax_scale; /* from 0 to 2^64; usually 1/sqrt(head_dim) */
   int32_t causal;      /* 1: query i sees keys j <= i + seqlen_k - seqlen_q */
   int32_t head_dim_v;  /* as head_dim; 0: the same. Another one is served on compute capability 9.0 */
   /* A ragged batch: sequences of any lengths, one after the other. Sequence i has the rows from cu_seqlens_q[i] up to
@@ -172,7 +172,7 @@ typedef struct attune_decode_args {
   int32_t page_size;
   int32_t pages;
   int32_t table_width;
-  float softmax_scale;  /* finite, >= 0; usually 1/sqrt(head_dim) */
+  float softmax_scale;  /* from 0 to 2^64; usually 1/sqrt(head_dim) */
   int32_t window_left;  /* a query sees so many keys before its own position; -1: all */
   int32_t window_right; /* and so many behind it; 0: causal, -1: all */
   int32_t splits; /* parts into which each sequence's keys fall, up to 256; results do not depend on the rest of the

@@ -76,8 +76,8 @@ Exit kernels(const Options& options) {
   // Written in any case: the build looks at its time.
   write_bytes(options.out / "kernels.attune", bytes);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("kernels.attune: {} kernels, {} of them compiled, {} bytes, in {:.1f} s\n", bundle.kernels.size(),
-             fatbins.value.compiled, bytes.size(), seconds);
+  fmt::print("kernels.attune: {} kernel{}, {} compiled now, {} bytes, in {:.1f} s\n", bundle.kernels.size(),
+             bundle.kernels.size() == 1 ? "" : "s", fatbins.value.compiled, bytes.size(), seconds);
   return Exit::done;
 }
 

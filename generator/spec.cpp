@@ -7,13 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "generator/hints.hpp"
+#include "generator/problem_list.hpp"
 #include "generator/yaml_tree.hpp"
 
 namespace attune {
 namespace {
-
-/// More than a person reads; a hostile file could have a hundred thousand.
-constexpr std::size_t max_problems = 200;
 
 /// A word of the file for a message: short, and on one line.
 std::string quote(std::string_view word) {
@@ -75,12 +74,7 @@ class SpecReader {
 
  private:
   void problem(const Location& where, std::string what, std::string fix) {
-    if (result_.problems.size() < max_problems) {
-      result_.problems.push_back({where, std::move(what), std::move(fix)});
-    } else if (result_.problems.size() == max_problems) {
-      result_.problems.push_back(
-          {where, fmt::format("there are more than {} problems", max_problems), "the first ones come first"});
-    }
+    add_problem(result_.problems, {where, std::move(what), std::move(fix)});
   }
 
   [[nodiscard]] const Family& family() const { return families()[static_cast<std::size_t>(result_.value.family)]; }
@@ -148,8 +142,10 @@ class SpecReader {
     } else if (item.text == "any") {
       problem(item.where, "'any' stands among the names of arch", "any alone, or names alone");
     } else if (found == names.end()) {
+      const std::string meant = meant_arch(item.text);
       problem(item.where, fmt::format("there is no arch {}", quote(item.text)),
-              suggestion(item.text, names, "any, or some of"));
+              meant.empty() ? fmt::format("any, or some of {}", fmt::join(names, ", "))
+                            : fmt::format("did you mean {}?", meant));
     } else {
       const ArchSet bit = 1U << static_cast<unsigned>(found - names.begin());
       if ((result_.value.arch & bit) != 0) {
@@ -227,7 +223,10 @@ class SpecReader {
     if (field == nullptr || std::ranges::find(known, key.text) == known.end()) {
       std::vector<std::string> candidates = to_strings(known);
       if (&settings == &result_.value.common) candidates.insert(candidates.end(), top_keys.begin(), top_keys.end());
-      problem(key.where, fmt::format("unknown key {}", quote(key.text)), suggestion(key.text, candidates, "keys are"));
+      const bool chosen_later = key.text == "splits" && family().operation == Operation::decode;
+      problem(key.where, fmt::format("unknown key {}", quote(key.text)),
+              chosen_later ? "leave it out: into how many parts keys are split is chosen at run time, for each call"
+                           : suggestion(key.text, candidates, "keys are"));
       return;
     }
     Choice choice;
@@ -280,7 +279,7 @@ class SpecReader {
     }
     const std::optional<int> value = parse_value(field, item.text);
     if (!value) {
-      const std::string near = nearest_value(field, item.text);
+      const std::string near = meant_value(family(), field, item.text);
       const std::string accepted =
           accepted_values(field) + (may_range ? ", or a range as `{from: 64, to: 192, step: 64}`" : "");
       problem(item.where, fmt::format("{} is not a value of {}", quote(item.text), field.key),

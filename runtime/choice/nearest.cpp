@@ -28,8 +28,10 @@ std::string nearest_text(const ReadyKernels& ready, const AnyProblem& problem, c
                       std::abs(one.variant.columns() - own.columns()));
   };
   const Near& nearest = *std::ranges::min_element(all, {}, distance);
-  const std::string none = fmt::format("none of the {} kernels that are ready serves {} on {}", candidates.size(),
-                                       problem.text(), device.name);
+  const std::string ready_ones = candidates.size() == 1
+                                     ? std::string("the one kernel that is ready does not serve")
+                                     : fmt::format("none of the {} kernels that are ready serves", candidates.size());
+  const std::string none = fmt::format("{} {} on {}", ready_ones, problem.text(), device.name);
   if (nearest.refusals.empty()) {
     return fmt::format("{}: {} would, but its image has no code for this GPU", none, nearest.variant.name());
   }

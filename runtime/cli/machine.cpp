@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "generator/hints.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/cuda_places.hpp"
 #include "runtime/emulator/emulator.hpp"
@@ -22,9 +23,10 @@ void describe_arch_option(CLI::Option* option, const std::string& description) {
   option->description(fmt::format("{}; of {}", description, fmt::join(known, ", ")))
       ->option_text("ARCH")
       ->check([known](const std::string& name) {
-        return std::ranges::find(known, name) != known.end()
-                   ? std::string()
-                   : fmt::format("unknown architecture '{}'; known: {}", name, fmt::join(known, ", "));
+        if (std::ranges::find(known, name) != known.end()) return std::string();
+        const std::string meant = meant_arch(name);
+        return fmt::format("unknown architecture '{}'; {}known: {}", name,
+                           meant.empty() ? "" : fmt::format("did you mean {}? ", meant), fmt::join(known, ", "));
       });
 }
 

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <span>
+#include <utility>
 
 #include "generator/cost.hpp"
 #include "runtime/bundle/embedded.hpp"
@@ -11,8 +14,29 @@
 namespace attune::cli {
 namespace {
 
-/// Past this many, refused combinations are counted and no longer listed one by one.
+/// Past this many, reasons for refusals are no longer listed, and their combinations only counted.
 constexpr std::size_t listed_refusals = 20;
+
+/// Combinations that are refused for the same reasons.
+struct RefusedAlike {
+  std::string first;  ///< name of a variant
+  std::size_t variants = 0;
+  std::string reasons;  ///< a line each
+};
+
+/// In the order of their first ones.
+std::vector<RefusedAlike> grouped(const std::vector<RefusedVariant>& refused) {
+  std::vector<RefusedAlike> groups;
+  std::map<std::string, std::size_t> index;
+  for (const RefusedVariant& one : refused) {
+    std::string reasons;
+    for (const Diagnostic& reason : one.reasons) reasons += fmt::format("    {}\n", reason.text());
+    const auto [at, is_new] = index.try_emplace(reasons, groups.size());
+    if (is_new) groups.push_back({.first = one.variant.name(), .reasons = std::move(reasons)});
+    ++groups[at->second].variants;
+  }
+  return groups;
+}
 
 void print_problems(const std::vector<Diagnostic>& problems) {
   for (const Diagnostic& problem : problems) fmt::print(stderr, "{}\n", problem.text());
@@ -66,13 +90,15 @@ std::string cost_report(const Collection& collection) {
       "architecture\n",
       counted(static_cast<long long>(collection.wanted.size()), "variant"), collection.refused.size(),
       seconds_text(cost.seconds), bytes_text(static_cast<double>(cost.bytes)));
-  for (std::size_t i = 0; i < std::min(collection.refused.size(), listed_refusals); ++i) {
-    const RefusedVariant& refused = collection.refused[i];
-    text += fmt::format("  refused {}:\n", refused.variant.name());
-    for (const Diagnostic& reason : refused.reasons) text += fmt::format("    {}\n", reason.text());
+  const std::vector<RefusedAlike> groups = grouped(collection.refused);
+  for (const RefusedAlike& group : std::span(groups).first(std::min(groups.size(), listed_refusals))) {
+    const std::string others = counted(static_cast<long long>(group.variants) - 1, "other");
+    text += fmt::format("  refused {}{}:\n{}", group.first, group.variants > 1 ? " and " + others : "", group.reasons);
   }
-  if (collection.refused.size() > listed_refusals) {
-    text += fmt::format("  ... and {} more\n", collection.refused.size() - listed_refusals);
+  if (groups.size() > listed_refusals) {
+    std::size_t more = 0;
+    for (const RefusedAlike& group : std::span(groups).subspan(listed_refusals)) more += group.variants;
+    text += fmt::format("  ... and {} more\n", more);
   }
   return text;
 }

@@ -111,18 +111,34 @@ TEST_CASE("an unknown word that is near to nothing gets the list") {
 TEST_CASE("a wrong value says what is accepted") {
   const std::string head = "template: prefill_sm80\n";
   CHECK(problems_of(head + "B_r: 100\n") ==
-        "s.yaml:2:6: '100' is not a value of B_r; did you mean 96? (a multiple of 16 from 16 to 256)\n");
+        "s.yaml:2:6: '100' is not a value of B_r; did you mean 128? (a multiple of 16 from 16 to 256)\n");
   CHECK(problems_of(head + "B_r: 512\n") ==
-        "s.yaml:2:6: '512' is not a value of B_r; did you mean 256? (a multiple of 16 from 16 to 256)\n");
+        "s.yaml:2:6: '512' is not a value of B_r; did you mean 128? (a multiple of 16 from 16 to 256)\n");
   CHECK(problems_of(head + "head_dim: -64\n") ==
         "s.yaml:2:11: '-64' is not a value of head_dim; did you mean 16? (a multiple of 16 from 16 to 256)\n");
   CHECK(problems_of(head + "warps: 4.0\n") ==
         "s.yaml:2:8: '4.0' is not a value of warps; a whole number from 1 to 16\n");
-  CHECK(problems_of(head + "causal: yes\n") == "s.yaml:2:9: 'yes' is not a value of causal; false or true\n");
+  CHECK(problems_of(head + "causal: yes\n") ==
+        "s.yaml:2:9: 'yes' is not a value of causal; did you mean true? (false or true)\n");
   CHECK(problems_of(head + "gqa_ratio: 0\n") ==
         "s.yaml:2:12: '0' is not a value of gqa_ratio; did you mean 1? (any or a whole number from 1 to 256)\n");
   CHECK(problems_of(head + "V_fragment_tiles: all\n") ==
         "s.yaml:2:19: 'all' is not a value of V_fragment_tiles; whole or a whole number from 1 to 16\n");
+}
+
+TEST_CASE("a hint names what can be built and serves what was asked for") {
+  const auto hint = [](const std::string& line) { return problems_of("template: prefill_sm80\n" + line + "\n"); };
+  CHECK(hint("head_dim: 72").find("did you mean 80?") != std::string::npos);
+  CHECK(hint("head_dim: 100").find("did you mean 112?") != std::string::npos);
+  CHECK(hint("B_r: 100").find("did you mean 128?") != std::string::npos);
+  CHECK(hint("dtype: float16").find("did you mean fp16?") != std::string::npos);
+  CHECK(hint("dtype: bfloat16").find("did you mean bf16?") != std::string::npos);
+  CHECK(hint("arch: 90").find("did you mean sm_90?") != std::string::npos);
+  CHECK(hint("arch: '9.0'").find("did you mean sm_90?") != std::string::npos);
+  CHECK(problems_of("template: decode_sm80\nB_r: 100\n").find("did you mean 32?") != std::string::npos);
+  CHECK(problems_of("template: decode_sm80\nsplits: 4\n") ==
+        "s.yaml:2:1: unknown key 'splits'; leave it out: into how many parts keys are split is chosen at run time, for "
+        "each call\n");
 }
 
 TEST_CASE("numbers are decimal, never octal, hexadecimal or too large to hold") {

@@ -37,7 +37,7 @@ std::string meant_arch(std::string_view word) {
   for (const Arch& arch : all_archs()) names.emplace_back(arch.name);
   std::string digits(word);
   std::erase(digits, '.');
-  if (const std::string name = "sm_" + digits; std::ranges::find(names, name) != names.end()) return name;
+  if (std::string name = "sm_" + digits; std::ranges::find(names, name) != names.end()) return name;
   return nearest_word(std::string(word), names);
 }
 

@@ -6,7 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
+#include <iterator>
 
 #include "generator/files.hpp"
 #include "runtime/files.hpp"
@@ -72,7 +73,7 @@ TEST_CASE("an output that cannot be written is refused and left as it is") {
   const FileDescriptor bound(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   REQUIRE(socket.string().size() < sizeof address.sun_path);
-  std::strcpy(address.sun_path, socket.c_str());
+  std::ranges::copy(socket.string(), std::begin(address.sun_path));
   REQUIRE(::bind(bound.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   CHECK_THROWS_AS(write_bytes(socket, "text"), fs::filesystem_error);
   CHECK(fs::is_socket(socket));

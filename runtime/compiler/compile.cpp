@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <system_error>
 
 #include "runtime/compiler/nvrtc_abi.hpp"
 #include "runtime/cuda_places.hpp"
@@ -25,6 +26,17 @@ std::vector<std::string> candidates() {
     }
   }
   return result;
+}
+
+/// NVRTC opens its built-in functions by name alone, and PyPI's wheel is in no folder that the loader knows: whoever
+/// has opened them before, from where NVRTC is, spares it the search.
+void open_builtins_beside(const std::filesystem::path& nvrtc) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(nvrtc.parent_path(), none)) {
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so.")) {
+      dlopen(entry.path().c_str(), RTLD_LAZY | RTLD_LOCAL);
+    }
+  }
 }
 
 }  // namespace
@@ -107,6 +119,7 @@ Compiler::Compiler() : library_(std::make_unique<Library>()) {
   const link_map* map = nullptr;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && *map->l_name != '\0')
     library_->path = map->l_name;
+  open_builtins_beside(library_->path);
 
   library_->resolve(library);
   int major = 0;

@@ -93,7 +93,7 @@ constexpr int B_c = 64;                           // rows of K and V in one step
 constexpr int warps = 4;                          // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 constexpr int stages = 2;                         // K/V blocks that shared memory holds at a time
 constexpr bool causal = false;                    // query i sees keys j <= i + seqlen_k - seqlen_q only
-constexpr int gqa_ratio = 0;                      // any: heads of Q per head of K and V, in decode for one query and all of head_dim; any: taken from the launch
+constexpr int gqa_ratio = 0;                      // any: heads of Q per head of K and V; any: taken from the launch
 constexpr int splits = 1;                         // parts of the keys computed by separate thread blocks
 constexpr bool async_copy = true;                 // global to shared memory by cp.async, else through registers
 constexpr bool eager_load = true;                 // request the next K/V block ahead, else where it is used

@@ -64,7 +64,7 @@ constexpr int stages = 2;                  // K/V blocks that shared memory hold
 constexpr int Q_stages = 2;                // tiles of Q that shared memory holds at a time
 constexpr int Q_columns_in_registers = 0;  // columns of Q that stay in registers for all of a tile's keys; others are read in shared memory
 constexpr bool causal = true;              // query i sees keys j <= i + seqlen_k - seqlen_q only
-constexpr int gqa_ratio = 0;               // any: heads of Q per head of K and V, in decode for one query and all of head_dim; any: taken from the launch
+constexpr int gqa_ratio = 0;               // any: heads of Q per head of K and V; any: taken from the launch
 constexpr int rescale_bound = 0;           // log2 by which a row's maximum may grow before O and l are rescaled
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file

@@ -121,20 +121,15 @@ std::vector<Arch> target_archs(const Variant& variant) {
   return archs;
 }
 
-Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block, int B_r,
-                        int head_dim_v, const Features& features) {
+Variant default_variant(int family, const Need& need, int shared_per_block, int B_r) {
   Variant variant = families()[static_cast<std::size_t>(family)].defaults;
-  variant.dtype = static_cast<int>(dtype);
-  variant.head_dim = std::clamp(head_dim, 1, find_field("head_dim")->maximum);
-  variant.head_dim_v = std::clamp(head_dim_v, 0, find_field("head_dim")->maximum);
-  const auto set = [&](std::string_view key, bool value) {
-    if (family_of(variant).has_key(key)) variant.*find_field(key)->member = value ? 1 : 0;
-  };
-  set("window", features.window);
-  set("softcap", features.softcap);
-  set("ragged", features.ragged);
-  set("paged", features.paged);
-  set("causal", causal && variant.window == 0);
+  for (const Field& field : fields()) {
+    const bool is_asked = field.wanted != nullptr && field.relation != Relation::any_or_equal;
+    if (!is_asked || !family_of(variant).has_key(field.key)) continue;
+    const int wanted = need.*field.wanted;
+    // Sizes between those of kernels are rounded up with the tile.
+    variant.*field.member = field.relation == Relation::at_least ? std::clamp(wanted, 0, field.maximum) : wanted;
+  }
   checks_of(variant).set_default_tile(variant, shared_per_block, B_r);
   return variant;
 }

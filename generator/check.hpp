@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "generator/need.hpp"
 #include "generator/variant.hpp"
 
 namespace attune {
@@ -39,19 +40,10 @@ std::vector<Arch> target_archs(const Variant& variant);
 /// What long sequences prefer of a family that has several tiles.
 constexpr int long_sequence_B_r = 192;
 
-/// What a problem needs of a kernel besides its shapes and the causal mask.
-struct Features {
-  bool window = false;
-  bool softcap = false;
-  bool ragged = false;
-  bool paged = false;
-};
-
-/// What a family has for a shape that nobody tuned: its default tile for this head_dim (1 to 256, rounded up to one
-/// that it has) and that of V (0: the same), made smaller to fit `shared_per_block` bytes where the family has smaller
-/// tiles; of several tiles the one whose rows are nearest to `B_r`.
-/// It has the features that the family knows; one with a window needs no causal mask beside it.
-Variant default_variant(int family, Dtype dtype, int head_dim, bool causal, int shared_per_block,
-                        int B_r = long_sequence_B_r, int head_dim_v = 0, const Features& features = {});
+/// What a family has for a need that nobody tuned: its default tile for these head dimensions (1 to 256, rounded up to
+/// some that it has), made smaller to fit `shared_per_block` bytes where the family has smaller tiles; of several tiles
+/// the one whose rows are nearest to `B_r`. It has what the need asks for as far as the family knows it, and is for any
+/// where it may be.
+Variant default_variant(int family, const Need& need, int shared_per_block, int B_r = long_sequence_B_r);
 
 }  // namespace attune

@@ -92,7 +92,13 @@ std::optional<Refusal> pages_rule(const Variant& v) {
                 has_pages);
 }
 
-constexpr auto rules = std::to_array<Rule>({rows_rule, keys_rule, registers_rule, cluster_rule, pages_rule});
+std::optional<Refusal> one_query_rule(const Variant& v) {
+  if (v.one_query == 0 || v.gqa_ratio != 0) return std::nullopt;
+  return Refusal{"one_query", "one_query makes sizes constants of a kernel for one gqa_ratio; one_query: false"};
+}
+
+constexpr auto rules =
+    std::to_array<Rule>({rows_rule, keys_rule, registers_rule, cluster_rule, pages_rule, one_query_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_c"};
 
@@ -117,8 +123,6 @@ const Tile& tile_of(const Variant& variant) {
 
 void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
   variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
-  variant.head_dim_v = 0;
-  variant.causal = 0;  // part of the call's window
   const Tile& tile = tile_of(variant);
   variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
   variant.B_c = tile.B_c;
@@ -150,8 +154,6 @@ constexpr std::array<std::string_view, 1> combine_shared_memory_keys{"warps"};
 
 void set_default_combine(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
   variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
-  variant.head_dim_v = 0;
-  variant.causal = 0;
 }
 
 }  // namespace

@@ -153,7 +153,6 @@ constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B
 void set_default_tile(Variant& variant, int shared_per_block, int /*B_r*/) {
   const int step = find_field("head_dim")->step;
   variant.head_dim = (variant.head_dim + step - 1) / step * step;
-  variant.head_dim_v = 0;  // it has no other
   const Tile& tile = *std::ranges::find_if(tiles, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
   variant.B_r = tile.B_r;
   variant.B_c = tile.B_c;

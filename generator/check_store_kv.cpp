@@ -18,13 +18,8 @@ Resources check_resources(const Variant& v) {
   return {.threads = v.warps * lanes, .shared_bytes = v.warps * fault_bytes, .accumulator_registers = 0};
 }
 
-/// Neither head_dim nor a mask is part of such a kernel.
-void set_defaults(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
-  const Variant& defaults = family_of(variant).defaults;
-  variant.head_dim = defaults.head_dim;
-  variant.head_dim_v = defaults.head_dim_v;
-  variant.causal = defaults.causal;
-}
+/// Whatever the tile, there is one.
+void set_defaults(Variant& /*variant*/, int /*shared_per_block*/, int /*B_r*/) {}
 
 constexpr FamilyChecks checks{.resources = resources_of,
                               .is_tile = [](const Variant&) { return true; },

@@ -63,7 +63,7 @@ std::string description(const Field& field) {
     having.emplace_back(family.name);
     defaults.push_back(fmt::format("{} in {}", value_text(field, family.defaults.*field.member), family.name));
   }
-  std::string text = fmt::format("{} ({})", field.doc, accepted_values(field));
+  std::string text = fmt::format("{}: {} ({})", role_text(field.role), field.doc, accepted_values(field));
   if (having.size() < families().size()) text += fmt::format("; {} only", fmt::join(having, ", "));
   if (default_value(field).is_null()) text += fmt::format("; default {}", fmt::join(defaults, ", "));
   return text;

@@ -12,6 +12,7 @@
 #include "generator/arch.hpp"
 #include "generator/check.hpp"
 #include "generator/json_fields.hpp"
+#include "generator/need.hpp"
 #include "generator/problem_list.hpp"
 #include "generator/template_file.hpp"
 #include "generator/variant_json.hpp"
@@ -227,15 +228,10 @@ std::string tuned_file_text(const TunedFile& file) {
   return text;
 }
 
-Variant variant_for_others(Variant variant) {
-  if (families()[static_cast<std::size_t>(variant.family)].operation == Operation::decode) variant.gqa_ratio = 0;
-  return variant;
-}
-
 std::vector<Variant> tuned_variants(const TunedFile& file) {
   std::vector<Variant> variants;
   for (const TunedLine& row : file.rows) {
-    for (Variant variant : {row.result.variant, variant_for_others(row.result.variant)}) {
+    for (Variant variant : {row.result.variant, relaxed(row.result.variant)}) {
       variant.arch = arch_set(file.gpu.capability);
       if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
     }

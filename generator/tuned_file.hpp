@@ -70,11 +70,8 @@ Result<std::string> read_tuned_text(const std::filesystem::path& path);
 /// `where`.
 std::string tuned_file_text(const TunedFile& file);
 
-/// The variant with which a row answers for problems that its own cannot serve: of a kernel of decoding for one ratio
-/// of heads that for any; others are their own.
-Variant variant_for_others(Variant variant);
-
-/// The variants of a file's rows and those for others, each once, for the GPU's architecture.
+/// The variants of a file's rows and the relaxed ones, which answer for problems that those cannot serve: each once,
+/// for the GPU's architecture.
 std::vector<Variant> tuned_variants(const TunedFile& file);
 
 }  // namespace attune

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "generator/diagnostic.hpp"
+#include "generator/need.hpp"
 
 namespace attune {
 namespace {
@@ -35,13 +36,37 @@ constexpr Field choice(std::string_view key, int Variant::*member, std::span<con
   return {key, FieldKind::choice, member, 0, static_cast<int>(words.size()) - 1, 1, words, tag, always_named, doc};
 }
 
+constexpr Field contract(Field field, Relation relation, int Need::*wanted, std::string_view within = "") {
+  field.role = Role::contract;
+  field.relation = relation;
+  field.wanted = wanted;
+  field.within = within;
+  return field;
+}
+
+constexpr Field schedule(Field field, int minimum_capability = 0) {
+  field.role = Role::schedule;
+  field.minimum_capability = minimum_capability;
+  return field;
+}
+
+constexpr Field teaching(Field field) {
+  field.role = Role::teaching;
+  return field;
+}
+
+constexpr int with_clusters = 90;
+
 // A boolean's tag stands for the value that is not its default, so it never needs the value beside it.
 constexpr std::array field_table{
-    choice("dtype", &Variant::dtype, dtype_words, "", true, "storage type of Q, K, V and O"),
-    integer("head_dim", &Variant::head_dim, 16, 256, 16, no_words, "d", true,
-            "D, elements per row of Q, K and V; smaller ones are zero-filled"),
-    integer("head_dim_v", &Variant::head_dim_v, 64, 256, 32, same_word, "v", false,
-            "elements per row of V and O, fewer than head_dim; same: head_dim"),
+    contract(choice("dtype", &Variant::dtype, dtype_words, "", true, "storage type of Q, K, V and O"), Relation::exact,
+             &Need::dtype),
+    contract(integer("head_dim", &Variant::head_dim, 16, 256, 16, no_words, "d", true,
+                     "D, elements per row of Q, K and V; smaller ones are zero-filled"),
+             Relation::at_least, &Need::head_dim),
+    contract(integer("head_dim_v", &Variant::head_dim_v, 64, 256, 32, same_word, "v", false,
+                     "elements per row of V and O, fewer than head_dim; same: head_dim"),
+             Relation::at_least, &Need::head_dim_v),
     integer("B_r", &Variant::B_r, 16, 256, 16, no_words, "r", true, "rows of Q that one thread block computes"),
     integer("B_c", &Variant::B_c, 16, 256, 16, no_words, "c", true, "rows of K and V in one step of the main loop"),
     // 16 warps of 16 rows are B_r's maximum, and their 512 threads stay inside the 1,024 of a block.
@@ -50,53 +75,73 @@ constexpr std::array field_table{
     integer("stages", &Variant::stages, 1, 4, 1, no_words, "s", true, "K/V blocks that shared memory holds at a time"),
     integer("Q_stages", &Variant::Q_stages, 1, 4, 1, no_words, "qs", false,
             "tiles of Q that shared memory holds at a time"),
-    boolean("paged", &Variant::paged, "paged", "keys are in pages that a block table names"),
-    integer("page_multiple", &Variant::page_multiple, 1, 16, 1, no_words, "page", false,
-            "page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup"),
-    choice("rotary", &Variant::rotary, rotary_words, "rotary_", false,
-           "pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves"),
-    boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
-    boolean("window", &Variant::window, "window",
-            "query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it"),
-    boolean("softcap", &Variant::softcap, "softcap", "scores x become softcap * tanh(x / softcap)"),
-    boolean("ragged", &Variant::ragged, "ragged", "sequences of any lengths lie one after the other, where arrays say"),
-    integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
-            "heads of Q per head of K and V, in decode for one query and all of head_dim; any: taken from the launch"),
-    boolean("pack_gqa", &Variant::pack_gqa, "packgqa", "a tile's rows are queries of all heads that share K and V"),
-    integer("splits", &Variant::splits, 1, 256, 1, no_words, "splits", false,
-            "parts of the keys computed by separate thread blocks"),
-    boolean("async_copy", &Variant::async_copy, "sync", "global to shared memory by cp.async, else through registers"),
-    boolean("eager_load", &Variant::eager_load, "lazy", "request the next K/V block ahead, else where it is used"),
-    boolean("swizzle", &Variant::swizzle, "noswizzle", "XOR swizzle of shared memory against bank conflicts"),
-    boolean("Q_in_registers", &Variant::Q_in_registers, "qreg", "load Q's fragments once and keep them in registers"),
+    contract(boolean("paged", &Variant::paged, "paged", "keys are in pages that a block table names"), Relation::exact,
+             &Need::paged),
+    contract(integer("page_multiple", &Variant::page_multiple, 1, 16, 1, no_words, "page", false,
+                     "page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup"),
+             Relation::divides, &Need::page_multiple),
+    contract(
+        choice(
+            "rotary", &Variant::rotary, rotary_words, "rotary_", false,
+            "pairs of columns that are rotated as keys are stored and queries read: neighbours, or of the two halves"),
+        Relation::exact, &Need::rotary),
+    contract(boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
+             Relation::exact, &Need::causal, "window"),
+    contract(boolean("window", &Variant::window, "window",
+                     "query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it"),
+             Relation::covers, &Need::window),
+    contract(boolean("softcap", &Variant::softcap, "softcap", "scores x become softcap * tanh(x / softcap)"),
+             Relation::exact, &Need::softcap),
+    contract(boolean("ragged", &Variant::ragged, "ragged",
+                     "sequences of any lengths lie one after the other, where arrays say"),
+             Relation::exact, &Need::ragged),
+    contract(integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
+                     "heads of Q per head of K and V; any: taken from the launch"),
+             Relation::any_or_equal, &Need::gqa_ratio),
+    contract(boolean("one_query", &Variant::one_query, "onequery",
+                     "serves one query a sequence, and its own head_dim alone: both are constants"),
+             Relation::any_or_equal, &Need::one_query),
+    schedule(boolean("pack_gqa", &Variant::pack_gqa, "packgqa",
+                     "a tile's rows are queries of all heads that share K and V")),
+    schedule(integer("splits", &Variant::splits, 1, 256, 1, no_words, "splits", false,
+                     "parts of the keys computed by separate thread blocks")),
+    teaching(boolean("async_copy", &Variant::async_copy, "sync",
+                     "global to shared memory by cp.async, else through registers")),
+    teaching(
+        boolean("eager_load", &Variant::eager_load, "lazy", "request the next K/V block ahead, else where it is used")),
+    teaching(boolean("swizzle", &Variant::swizzle, "noswizzle", "XOR swizzle of shared memory against bank conflicts")),
+    teaching(boolean("Q_in_registers", &Variant::Q_in_registers, "qreg",
+                     "load Q's fragments once and keep them in registers")),
     integer("Q_columns_in_registers", &Variant::Q_columns_in_registers, 0, 256, 16, no_words, "qreg", false,
             "columns of Q that stay in registers for all of a tile's keys; others are read in shared memory"),
     integer("P_residual_keys", &Variant::P_residual_keys, 0, 256, 16, no_words, "resid", false,
             "first keys that a tile reads, for which V is also multiplied by what rounding took from P"),
-    integer("Q_fragment_tiles", &Variant::Q_fragment_tiles, 1, 16, 1, whole_word, "q", false,
-            "16-wide tiles of Q along head_dim whose fragments load at a time"),
-    integer("K_fragment_tiles", &Variant::K_fragment_tiles, 1, 16, 1, whole_word, "k", false,
-            "16-wide tiles of K along head_dim whose fragments load at a time"),
-    integer("V_fragment_tiles", &Variant::V_fragment_tiles, 1, 16, 1, whole_word, "v", false,
-            "16-wide tiles of V along B_c whose fragments load at a time"),
-    boolean("double_buffer", &Variant::double_buffer, "singlebuffer",
-            "load the next tiles' fragments before the mma of the current ones"),
-    choice("rescale", &Variant::rescale, rescale_words, "rescale_", false,
-           "when the online softmax multiplies O and l by exp2(m_old - m_new)"),
-    boolean("ping_pong", &Variant::ping_pong, "nopingpong",
-            "warpgroups multiply in turns, each one's softmax beside the others' products"),
-    integer("rescale_bound", &Variant::rescale_bound, 0, 16, 1, no_words, "bound", false,
-            "log2 by which a row's maximum may grow before O and l are rescaled"),
-    boolean("softmax_in_halves", &Variant::softmax_in_halves, "wholesoftmax",
-            "a lane finds the maximum of its second row beside the exponentials of its first"),
-    boolean("tile_list", &Variant::tile_list, "list",
-            "each block's tiles come with the launch, given to whoever would be free first, else by rounds"),
-    boolean("stream_k", &Variant::stream_k, "streamk",
-            "blocks share the keys of the last tiles, where rounds of whole tiles do not come out even"),
-    boolean("cluster", &Variant::cluster, "cluster",
-            "the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on"),
-    boolean("interleave", &Variant::interleave, "interleave",
-            "equal parts of a sequence have its steps of keys in turn, so that all go through them together"),
+    teaching(integer("Q_fragment_tiles", &Variant::Q_fragment_tiles, 1, 16, 1, whole_word, "q", false,
+                     "16-wide tiles of Q along head_dim whose fragments load at a time")),
+    teaching(integer("K_fragment_tiles", &Variant::K_fragment_tiles, 1, 16, 1, whole_word, "k", false,
+                     "16-wide tiles of K along head_dim whose fragments load at a time")),
+    teaching(integer("V_fragment_tiles", &Variant::V_fragment_tiles, 1, 16, 1, whole_word, "v", false,
+                     "16-wide tiles of V along B_c whose fragments load at a time")),
+    teaching(boolean("double_buffer", &Variant::double_buffer, "singlebuffer",
+                     "load the next tiles' fragments before the mma of the current ones")),
+    teaching(choice("rescale", &Variant::rescale, rescale_words, "rescale_", false,
+                    "when the online softmax multiplies O and l by exp2(m_old - m_new)")),
+    schedule(boolean("ping_pong", &Variant::ping_pong, "nopingpong",
+                     "warpgroups multiply in turns, each one's softmax beside the others' products")),
+    schedule(integer("rescale_bound", &Variant::rescale_bound, 0, 16, 1, no_words, "bound", false,
+                     "log2 by which a row's maximum may grow before O and l are rescaled")),
+    schedule(boolean("softmax_in_halves", &Variant::softmax_in_halves, "wholesoftmax",
+                     "a lane finds the maximum of its second row beside the exponentials of its first")),
+    schedule(boolean("tile_list", &Variant::tile_list, "list",
+                     "each block's tiles come with the launch, given to whoever would be free first, else by rounds")),
+    schedule(boolean("stream_k", &Variant::stream_k, "streamk",
+                     "blocks share the keys of the last tiles, where rounds of whole tiles do not come out even")),
+    schedule(
+        boolean("cluster", &Variant::cluster, "cluster",
+                "the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on"),
+        with_clusters),
+    schedule(boolean("interleave", &Variant::interleave, "interleave",
+                     "equal parts of a sequence have its steps of keys in turn, so that all go through them together")),
 };
 
 constexpr std::array prefill_sm80_keys{"dtype"sv,
@@ -143,9 +188,9 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv,  "B_r"sv,           "B_c"sv,       "warps"sv,
-                                      "stages"sv, "paged"sv,     "page_multiple"sv, "rotary"sv,    "softcap"sv,
-                                      "ragged"sv, "gqa_ratio"sv, "cluster"sv,       "interleave"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv,  "B_r"sv,           "B_c"sv,     "warps"sv,
+                                      "stages"sv, "paged"sv,     "page_multiple"sv, "rotary"sv,  "softcap"sv,
+                                      "ragged"sv, "gqa_ratio"sv, "one_query"sv,     "cluster"sv, "interleave"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
@@ -237,6 +282,13 @@ const Field* find_field(std::string_view key) {
   return found == field_table.end() ? nullptr : &*found;
 }
 
+bool Field::zero_is_head_dim() const { return choices.data() == same_word.data(); }
+
+std::string_view role_text(Role role) {
+  constexpr std::array words{"contract"sv, "tile"sv, "schedule"sv, "teaching"sv};
+  return words.at(static_cast<std::size_t>(role));
+}
+
 std::string value_text(const Field& field, int value) {
   switch (field.kind) {
     case FieldKind::boolean:
@@ -303,9 +355,14 @@ std::span<const Family> families() { return family_table; }
 const Family& family_of(const Variant& variant) { return family_table.at(static_cast<std::size_t>(variant.family)); }
 
 int minimum_capability(const Variant& variant) {
-  constexpr int with_clusters = 90;
-  const int of_family = family_of(variant).minimum_capability;
-  return variant.cluster != 0 ? std::max(of_family, with_clusters) : of_family;
+  const Family& family = family_of(variant);
+  int capability = family.minimum_capability;
+  for (const Field& field : field_table) {
+    if (variant.*field.member != family.defaults.*field.member) {
+      capability = std::max(capability, field.minimum_capability);
+    }
+  }
+  return capability;
 }
 
 bool runs_on(const Variant& variant, int capability) {

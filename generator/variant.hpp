@@ -52,6 +52,7 @@ struct Variant {
   int softcap = 0;
   int ragged = 0;
   int gqa_ratio = 0;  ///< 0: any
+  int one_query = 0;
   int pack_gqa = 0;
   int splits = 1;
   int async_copy = 1;
@@ -88,8 +89,24 @@ struct Variant {
 
 enum class FieldKind { integer, boolean, choice };
 
-/// One row of the table that parsing, naming, hashing, the constants block, --help and the JSON
-/// Schema are all made from.
+/// What a field decides: which problems a kernel serves; the sizes of its tile; the order of its work; or how it
+/// computes in a way that only a reader of the papers varies.
+enum class Role { contract, tile, schedule, teaching };
+
+/// How a kernel's value has to relate to that of a problem which it serves.
+enum class Relation {
+  free,          ///< not at all: no part of the contract
+  exact,         ///< equal
+  at_least,      ///< no less: what is missing is padded. Equal in kernels of one_query
+  divides,       ///< a divisor
+  any_or_equal,  ///< 0, which stands for any, or equal
+  covers,        ///< not 0 where the problem's is not
+};
+
+struct Need;
+
+/// One row of the table that parsing, naming, hashing, the constants block, --help, the JSON Schema, refusals and what
+/// is generated for a problem are all made from.
 struct Field {
   std::string_view key;  ///< YAML key and name of the constant
   FieldKind kind;
@@ -101,6 +118,14 @@ struct Field {
   std::string_view tag;  ///< how it shows in a name: "d" gives d128, "" the word alone; a boolean shows only its tag
   bool always_named;     ///< false: named only when it differs from the default
   std::string_view doc;  ///< one line
+  Role role = Role::tile;
+  Relation relation = Relation::free;
+  int Need::*wanted = nullptr;   ///< of a contract: the problem's value
+  std::string_view within = "";  ///< a field that says all this one says, where kernel or problem has it
+  int minimum_capability = 0;    ///< of kernels in which it is not at its family's default
+
+  /// Whether 0 stands for head_dim's value.
+  [[nodiscard]] bool zero_is_head_dim() const;
 };
 
 /// The table, in the order of the name. `template` and `arch` are not in it: the one selects the
@@ -109,6 +134,9 @@ std::span<const Field> fields();
 
 /// The field of that key, or null.
 const Field* find_field(std::string_view key);
+
+/// "contract", "tile", "schedule" or "teaching"
+std::string_view role_text(Role role);
 
 /// A value as the spec would write it ("bf16", "true", "any", "128").
 std::string value_text(const Field& field, int value);

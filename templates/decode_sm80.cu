@@ -35,6 +35,7 @@ constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
 constexpr int gqa_ratio = 0;
+constexpr bool one_query = false;
 constexpr bool cluster = false;
 constexpr bool interleave = false;
 }  // namespace variant
@@ -227,12 +228,14 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
 
 #endif
 #if variant::gqa_ratio != 0
-// A kernel with a ratio of its own serves one query a sequence and its own head_dim alone: what follows from that need
-// not be worked out in front of the first keys (a division, bounds, a fifth of the code).
+// What follows from sizes that the kernel is for alone need not be worked out in front of the first keys (a division,
+// bounds, a fifth of the code).
 __device__ __forceinline__ AttuneDecodeParams of_own_shape(AttuneDecodeParams params) {
-  params.seqlen_q = 1;
   params.gqa_ratio = variant::gqa_ratio;
+#if variant::one_query
+  params.seqlen_q = 1;
   params.head_dim = variant::head_dim;
+#endif
   return params;
 }
 

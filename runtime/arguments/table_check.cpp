@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "generator/check.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan/refusals.hpp"
 #include "runtime/problem/problem.hpp"
 
 namespace attune {
@@ -33,20 +31,6 @@ long long most_keys(const AttuneCheckParams& params, int batch, const ReadTable&
 }
 
 }  // namespace
-
-std::vector<std::string> refusals(const Variant& variant, const CheckProblem& /*problem*/, const Device& device) {
-  return common_refusals(variant, CheckProblem::operation, static_cast<Dtype>(variant.dtype), device);
-}
-
-std::optional<Variant> choose(std::span<const Variant> candidates, const CheckProblem& problem, const Device& device) {
-  const auto found = std::ranges::find_if(
-      candidates, [&](const Variant& variant) { return refusals(variant, problem, device).empty(); });
-  return found == candidates.end() ? std::nullopt : std::optional(*found);
-}
-
-Variant own_variant(const CheckProblem& /*problem*/, const Device& /*device*/) {
-  return families()[check_tables].defaults;
-}
 
 bool checks_tables(const attune_decode_args& args) { return asks(args); }
 

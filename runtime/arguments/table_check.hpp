@@ -22,16 +22,11 @@ struct CheckProblem {
 
   auto operator<=>(const CheckProblem&) const = default;
 
-  /// As Problem::key().
-  [[nodiscard]] static std::uint64_t key() { return 0; }
-  static constexpr int key_bits = 0;
+  /// As Problem::ask().
+  [[nodiscard]] static Ask ask() { return {.need = {.operation = operation}, .preference = {}}; }
 
   [[nodiscard]] static std::string text() { return "check_tables"; }
 };
-
-std::vector<std::string> refusals(const Variant& variant, const CheckProblem& problem, const Device& device);
-std::optional<Variant> choose(std::span<const Variant> candidates, const CheckProblem& problem, const Device& device);
-Variant own_variant(const CheckProblem& problem, const Device& device);
 
 /// Whether a checked call asks for it.
 bool checks_tables(const attune_decode_args& args);

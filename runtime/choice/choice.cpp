@@ -23,12 +23,15 @@ std::string lines_of(const std::vector<Diagnostic>& problems) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-template <class AnyProblem>
-OwnChoice only_choice(const AnyProblem& problem, const Device& device) {
-  OwnChoice choice;
-  choice.variant = own_variant(problem, device);
-  choice.refusals = refusals(choice.variant, problem, device);
-  return choice;
+/// Those of one operation, the newest first.
+std::vector<int> families_of(Operation operation) {
+  std::vector<int> result;
+  for (std::size_t i = 0; i < families().size(); ++i) {
+    if (families()[i].operation == operation) result.push_back(static_cast<int>(i));
+  }
+  const auto capability = [](int family) { return families()[static_cast<std::size_t>(family)].minimum_capability; };
+  std::ranges::stable_sort(result, std::ranges::greater{}, capability);
+  return result;
 }
 
 }  // namespace
@@ -85,18 +88,18 @@ template ReadyChoice choose_ready(const ReadyKernels&, const MergeProblem&, cons
 template ReadyChoice choose_ready(const ReadyKernels&, const CheckProblem&, const Device&, attune_compile_policy,
                                   const TunedRow*);
 
-OwnChoice choose_own(const Problem& problem, const Device& device) {
+template <class AnyProblem>
+OwnChoice choose_own(const AnyProblem& problem, const Device& device) {
+  const Ask ask = problem.ask();
+  const std::vector<int> candidates = families_of(AnyProblem::operation);
   OwnChoice choice;
-  const Features features{
-      .window = problem.has_window(), .softcap = problem.softcap > 0, .ragged = problem.ragged, .paged = problem.paged};
-  for (const int family : {prefill_sm90, prefill_sm80}) {
-    choice.variant = default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
-                                     problem.best_B_r(), problem.head_dim_of_v(), features);
+  for (const int family : candidates) {
+    choice.variant = own_variant(family, ask, device);
     choice.refusals = refusals(choice.variant, problem, device);
-    const bool newer = family != prefill_sm80;
-    if (newer && wastes_padding(choice.variant, problem)) {
+    const bool newer = family != candidates.back();
+    if (newer && wastes_padding(choice.variant, ask.need)) {
       choice.refusals.push_back(fmt::format("head_dim: padding {} to {} costs more than this family gains",
-                                            problem.head_dim, choice.variant.head_dim));
+                                            ask.need.head_dim, choice.variant.head_dim));
     }
     if (!newer || choice.refusals.empty()) break;
     if (family_of(choice.variant).runs_on(device.capability)) {
@@ -106,15 +109,12 @@ OwnChoice choose_own(const Problem& problem, const Device& device) {
   return choice;
 }
 
-OwnChoice choose_own(const DecodeProblem& problem, const Device& device) { return only_choice(problem, device); }
-
-OwnChoice choose_own(const CombineProblem& problem, const Device& device) { return only_choice(problem, device); }
-
-OwnChoice choose_own(const StoreProblem& problem, const Device& device) { return only_choice(problem, device); }
-
-OwnChoice choose_own(const MergeProblem& problem, const Device& device) { return only_choice(problem, device); }
-
-OwnChoice choose_own(const CheckProblem& problem, const Device& device) { return only_choice(problem, device); }
+template OwnChoice choose_own(const Problem&, const Device&);
+template OwnChoice choose_own(const DecodeProblem&, const Device&);
+template OwnChoice choose_own(const CombineProblem&, const Device&);
+template OwnChoice choose_own(const StoreProblem&, const Device&);
+template OwnChoice choose_own(const MergeProblem&, const Device&);
+template OwnChoice choose_own(const CheckProblem&, const Device&);
 
 template <class AnyProblem>
 Variant variant_to_generate(const AnyProblem& problem, const Device& device, const TunedRow* tuned) {

@@ -1,5 +1,5 @@
 // Which variant serves a problem: a ready one, or one made at run time. The same for GPUs and for the emulator, and
-// for every operation: a problem type has an `operation`, a key(), a text(), and the overloads below.
+// for every operation: a problem type has an `operation`, an ask() and a text().
 #pragma once
 
 #include <optional>
@@ -47,15 +47,10 @@ struct OwnChoice {
   std::vector<Considered> passed_over;  ///< of newer families that this GPU runs
 };
 
-/// The default variant of the newest family that serves the problem without wasting padding, else the oldest's.
-OwnChoice choose_own(const Problem& problem, const Device& device);
-
-/// The one family's own tile.
-OwnChoice choose_own(const DecodeProblem& problem, const Device& device);
-OwnChoice choose_own(const CombineProblem& problem, const Device& device);
-OwnChoice choose_own(const StoreProblem& problem, const Device& device);
-OwnChoice choose_own(const MergeProblem& problem, const Device& device);
-OwnChoice choose_own(const CheckProblem& problem, const Device& device);
+/// For a problem of any operation: the default variant of the newest of its families that serves it without wasting
+/// padding, else the oldest's.
+template <class AnyProblem>
+OwnChoice choose_own(const AnyProblem& problem, const Device& device);
 
 /// The variant to generate for a problem of any operation: that of the row that answers for it, if there is one. Throws
 /// Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there.

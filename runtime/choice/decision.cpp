@@ -44,7 +44,7 @@ std::string launch_text(const Decision& decision) {
 }
 
 std::string could_serve_text(const Decision& decision, const Considered& one) {
-  if (!wastes_padding(one.variant, decision.problem)) return "could serve";
+  if (!wastes_padding(one.variant, decision.problem.ask().need)) return "could serve";
   return fmt::format("could serve, but padding head_dim to {} costs more than its family gains", one.variant.head_dim);
 }
 

@@ -226,9 +226,9 @@ Device device_of(const TunedGpu& gpu) {
   return device;
 }
 
-Variant variant_for(const TunedRow& row, const DecodeProblem& problem) {
+Variant variant_for(const TunedRow& row, const Need& need) {
   const Variant& own = row.result.variant;
-  return ratio_refusal(own, problem).empty() ? own : variant_for_others(own);
+  return meets(own, need) ? own : relaxed(own);
 }
 
 std::string tuned_file_name(const TunedGpu& gpu) {

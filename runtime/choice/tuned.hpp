@@ -31,14 +31,12 @@ struct TunedRow {
   bool operator==(const TunedRow&) const = default;
 };
 
-/// With which variant the row answers for a problem: its own or, where that is for one ratio of heads that the problem
-/// has not, the one for others.
-Variant variant_for(const TunedRow& row, const DecodeProblem& problem);
+/// With which variant the row answers for a problem: its own or, where that is made for others alone, the relaxed one.
+Variant variant_for(const TunedRow& row, const Need& need);
 
-/// Other operations' have their own alone.
 template <class AnyProblem>
-Variant variant_for(const TunedRow& row, const AnyProblem& /*problem*/) {
-  return row.result.variant;
+Variant variant_for(const TunedRow& row, const AnyProblem& problem) {
+  return variant_for(row, problem.ask().need);
 }
 
 /// A table, in the order of the file: prefill before decode, then by element type, head dimensions, mask, features and

@@ -113,9 +113,10 @@ std::vector<DecodeTrial> small_trials(const Variant& variant) {
   const int fewest_columns = variant.rotary != 0 ? 16 : 8;
   std::vector<DecodeTrial> trials;
   for (Shape shape : shapes) {
-    if (variant.gqa_ratio != 0) {  // nothing else than these is served
+    // Nothing else than these is served.
+    if (variant.gqa_ratio != 0) shape.ratio = variant.gqa_ratio;
+    if (variant.one_query != 0) {
       shape.seqlen_q = 1;
-      shape.ratio = variant.gqa_ratio;
       shape.less_dim = 0;
     }
     DecodeProblem problem{.dtype = static_cast<Dtype>(variant.dtype),

@@ -35,10 +35,11 @@ bool lse_agrees(float lse, float trusted) {
 }  // namespace
 
 Variant merging_variant(const Variant& decode, const Device& device) {
-  return own_variant(
-      CombineProblem{
-          .dtype = static_cast<Dtype>(decode.dtype), .head_dim = decode.head_dim, .ragged = decode.ragged != 0},
-      device);
+  return choose_own(
+             CombineProblem{
+                 .dtype = static_cast<Dtype>(decode.dtype), .head_dim = decode.head_dim, .ragged = decode.ragged != 0},
+             device)
+      .variant;
 }
 
 std::string differences(const Problem& shape, const Outputs& outputs, const Outputs& trusted) {

@@ -50,7 +50,7 @@ std::vector<Source> merging_sources(const std::vector<Source>& sources, const De
   std::vector<Source> result;
   for (const Source& source : sources) {
     if (family_of(source.variant).operation != Operation::decode) continue;
-    const Variant merge = own_variant(merging_problem(source.variant), device);
+    const Variant merge = choose_own(merging_problem(source.variant), device).variant;
     const bool known = std::ranges::any_of(result, [&](const Source& one) { return one.variant == merge; });
     if (!known) result.push_back(generate(merge));
   }

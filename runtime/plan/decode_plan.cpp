@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
-#include "runtime/plan/refusals.hpp"
 
 namespace attune {
 namespace {
@@ -27,31 +24,6 @@ constexpr int most_threads = 1536;  // that every compute capability from 8.0 on
 constexpr int working_registers = 55;
 
 long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
-
-/// The reasons that both kernels share.
-std::vector<std::string> shared_refusals(const Variant& variant, Operation operation, Dtype dtype, int head_dim,
-                                         const Device& device) {
-  std::vector<std::string> result = common_refusals(variant, operation, dtype, device);
-  if (head_dim > variant.head_dim) {
-    result.push_back(
-        fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, head_dim));
-  }
-  return result;
-}
-
-template <class AnyProblem>
-std::optional<Variant> choose_nearest(std::span<const Variant> candidates, const AnyProblem& problem,
-                                      const Device& device, int best_B_r) {
-  const auto rank = [&](const Variant& variant) {
-    return std::tuple(variant.head_dim, std::abs(variant.B_r - best_B_r), -variant.page_multiple, -variant.gqa_ratio);
-  };
-  std::optional<Variant> best;
-  for (const Variant& variant : candidates) {
-    const bool better = !best || rank(variant) < rank(*best);
-    if (better && refusals(variant, problem, device).empty()) best = variant;
-  }
-  return best;
-}
 
 void require_fits(const char* what, long long value, long long most) {
   if (value > most) {
@@ -162,73 +134,10 @@ DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, int splits
 
 }  // namespace
 
-std::string ratio_refusal(const Variant& variant, const DecodeProblem& problem) {
-  if (variant.gqa_ratio == 0) return {};
-  if (problem.heads_q != static_cast<long long>(variant.gqa_ratio) * problem.heads_kv) {
-    return fmt::format("gqa_ratio: the kernel is for {}, the problem has {} query and {} K/V heads", variant.gqa_ratio,
-                       problem.heads_q, problem.heads_kv);
-  }
-  if (problem.seqlen_q != 1) {
-    return fmt::format("gqa_ratio: kernels for one ratio serve one query a sequence, the problem has {}",
-                       problem.seqlen_q);
-  }
-  if (problem.head_dim != variant.head_dim) {
-    return fmt::format("gqa_ratio: kernels for one ratio serve their own head_dim, {}, the problem has {}",
-                       variant.head_dim, problem.head_dim);
-  }
-  return {};
-}
-
-std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device) {
-  std::vector<std::string> result =
-      shared_refusals(variant, DecodeProblem::operation, problem.dtype, problem.head_dim, device);
-  check_knob(result, variant, "paged", problem.paged());
-  if (problem.paged() && problem.page_size % variant.page_multiple != 0) {
-    result.push_back(fmt::format("page_multiple: the kernel serves multiples of {}, the problem has pages of {}",
-                                 variant.page_multiple, problem.page_size));
-  }
-  check_knob(result, variant, "softcap", problem.softcap > 0);
-  check_knob(result, variant, "ragged", problem.ragged);
-  if (std::string reason = ratio_refusal(variant, problem); !reason.empty()) result.push_back(std::move(reason));
-  check_rotary(result, variant, problem.rotary);
-  if (variant.cluster != 0 && problem.splits > most_in_cluster) {
-    result.push_back(fmt::format("splits: a cluster has up to {} blocks, the problem asks for {} parts",
-                                 most_in_cluster, problem.splits));
-  }
-  return result;
-}
-
-std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device) {
-  std::vector<std::string> result =
-      shared_refusals(variant, CombineProblem::operation, problem.dtype, problem.head_dim, device);
-  check_knob(result, variant, "ragged", problem.ragged);
-  return result;
-}
-
-std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device) {
-  return choose_nearest(candidates, problem, device, problem.best_B_r());
-}
-
-std::optional<Variant> choose(std::span<const Variant> candidates, const CombineProblem& problem,
-                              const Device& device) {
-  return choose_nearest(candidates, problem, device, families()[combine].defaults.B_r);
-}
-
-Variant own_variant(const DecodeProblem& problem, const Device& device) {
-  Variant variant =
-      default_variant(decode_sm80, problem.dtype, problem.head_dim, false, device.shared_per_block, problem.best_B_r());
-  variant.paged = problem.paged() ? 1 : 0;
-  variant.page_multiple = problem.page_multiple();
-  variant.softcap = problem.softcap > 0 ? 1 : 0;
-  variant.ragged = problem.ragged ? 1 : 0;
-  variant.rotary = static_cast<int>(problem.rotary);
-  return variant;
-}
-
-Variant own_variant(const CombineProblem& problem, const Device& device) {
-  Variant variant = default_variant(combine, problem.dtype, problem.head_dim, false, device.shared_per_block);
-  variant.ragged = problem.ragged ? 1 : 0;
-  return variant;
+std::vector<std::string> launch_refusals(const Variant& variant, const DecodeProblem& problem) {
+  if (variant.cluster == 0 || problem.splits <= most_in_cluster) return {};
+  return {fmt::format("splits: a cluster has up to {} blocks, the problem asks for {} parts", most_in_cluster,
+                      problem.splits)};
 }
 
 int blocks_per_multiprocessor(const Variant& variant, const Device& device) {

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
+#include "runtime/plan/fit.hpp"
 #include "runtime/problem/decode_problem.hpp"
 #include "runtime/problem/device.hpp"
 
@@ -28,23 +25,6 @@ struct DecodePlan {
 
   [[nodiscard]] bool combines() const { return combine_grid.blocks() > 0; }
 };
-
-/// Why a kernel for one ratio of heads does not serve the problem's shape: one query, the ratio, the kernel's head_dim.
-/// Empty where it does, or is for any ratio.
-std::string ratio_refusal(const Variant& variant, const DecodeProblem& problem);
-
-/// Why this variant cannot serve this problem on this device; empty when it can.
-std::vector<std::string> refusals(const Variant& variant, const DecodeProblem& problem, const Device& device);
-std::vector<std::string> refusals(const Variant& variant, const CombineProblem& problem, const Device& device);
-
-/// The best of the candidates: of those that serve, by least padding of head_dim, then by B_r nearest to the problem's
-/// best, then by the order given.
-std::optional<Variant> choose(std::span<const Variant> candidates, const DecodeProblem& problem, const Device& device);
-std::optional<Variant> choose(std::span<const Variant> candidates, const CombineProblem& problem, const Device& device);
-
-/// The family's own tile for a problem.
-Variant own_variant(const DecodeProblem& problem, const Device& device);
-Variant own_variant(const CombineProblem& problem, const Device& device);
 
 /// Thread blocks of a variant that a multiprocessor holds at a time, as far as shared memory, threads and an estimate
 /// of registers decide.

@@ -14,7 +14,6 @@
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan/balance.hpp"
-#include "runtime/plan/refusals.hpp"
 
 namespace attune {
 namespace {
@@ -40,42 +39,6 @@ long long sharers_of(const Variant& variant, const Problem& problem) {
 
 long long q_blocks_of(const Variant& variant, const Problem& problem) {
   return ceil_div(problem.rows(packs(variant)), variant.B_r);
-}
-
-/// What no grid can hold; empty when one can.
-std::vector<std::string> grid_refusals(const Variant& variant, const Problem& problem) {
-  std::vector<std::string> result;
-  if (family_of(variant).tensor_maps) {
-    // Blocks that stay count tiles in an int, and a round beyond the last.
-    constexpr long long most_tiles = max_grid_x / 2;
-    const long long heads = heads_of(variant, problem);
-    const long long q_blocks = q_blocks_of(variant, problem);
-    if (heads > 0 && q_blocks > most_tiles / heads) {
-      result.push_back(
-          fmt::format("grid: {} heads of {} tiles are more than {}; split the batch", heads, q_blocks, most_tiles));
-    }
-    if (variant.tile_list != 0 && heads * q_blocks > AttuneTileList::most_tiles) {
-      result.push_back(
-          fmt::format("tile_list: {} heads of {} tiles are more than {}", heads, q_blocks, AttuneTileList::most_tiles));
-    }
-    if (variant.tile_list != 0 && !problem.one_length()) {
-      result.emplace_back("tile_list: a list is balanced for sequences of one length, which the totals deny");
-    }
-    if (packs(variant) && problem.rows(true) > most_rows) {
-      result.push_back(fmt::format("grid: seqlen_q is {}; kernels with pack_gqa take up to {} of {} heads",
-                                   problem.seqlen_q, most_rows / variant.gqa_ratio, variant.gqa_ratio));
-    }
-    return result;
-  }
-  if (q_blocks_of(variant, problem) > max_grid_yz) {
-    result.push_back(fmt::format("grid: seqlen_q is {}; a kernel of B_r {} takes up to {}", problem.seqlen_q,
-                                 variant.B_r, max_grid_yz * variant.B_r));
-  }
-  if (heads_of(variant, problem) > max_grid_x) {
-    result.push_back(fmt::format("grid: batch {} x heads_q {} is more than {}; split the batch", problem.batch,
-                                 problem.heads_q, max_grid_x));
-  }
-  return result;
 }
 
 /// Of the keys and values of one head.
@@ -214,7 +177,7 @@ void lay_out(Plan& plan, const Problem& problem, const Device& device) {
 
 /// What comes before the size of tiles, the smaller the better.
 auto rank_of(const Variant& variant, const Problem& problem) {
-  const int newness = wastes_padding(variant, problem) ? -1 : family_of(variant).minimum_capability;
+  const int newness = wastes_padding(variant, problem.ask().need) ? -1 : family_of(variant).minimum_capability;
   const bool spare_window = variant.window != 0 && !problem.has_window();
   return std::tuple(-newness, variant.columns(), spare_window);
 }
@@ -236,63 +199,38 @@ std::optional<Variant> choose_alike(std::span<const Variant> candidates, bool pa
 
 }  // namespace
 
-bool meant_for(const Variant& variant, int capability) {
-  const auto archs = all_archs();
-  const auto known = std::ranges::find(archs, capability, &Arch::capability);
-  if (variant.arch == 0 || known == archs.end()) return true;
-  return (variant.arch >> (known - archs.begin()) & 1U) != 0;
-}
-
-std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device) {
-  if (family_of(variant).operation != Operation::prefill) return {"template: it computes something else"};
+std::vector<std::string> launch_refusals(const Variant& variant, const Problem& problem) {
   std::vector<std::string> result;
-  const auto choice = [](const char* key, int value) { return value_text(*find_field(key), value); };
-  if (variant.dtype != static_cast<int>(problem.dtype)) {
-    result.push_back(fmt::format("dtype: the kernel takes {}, the problem has {}", choice("dtype", variant.dtype),
-                                 choice("dtype", static_cast<int>(problem.dtype))));
-  }
-  check_knob(result, variant, "softcap", problem.softcap > 0);
-  check_knob(result, variant, "ragged", problem.ragged);
-  check_knob(result, variant, "paged", problem.paged);
-  // A window has the causal mask, and no mask at all, among its bounds.
-  if (variant.window == 0) {
-    check_knob(result, variant, "window", problem.has_window());
-    if (!problem.has_window()) check_knob(result, variant, "causal", problem.causal);
-  }
-  if (problem.head_dim > variant.head_dim) {
-    result.push_back(
-        fmt::format("head_dim: the kernel serves up to {}, the problem has {}", variant.head_dim, problem.head_dim));
-  }
-  const int V_columns = problem.head_dim_of_v();
-  if (!family_of(variant).tensor_maps && V_columns != problem.head_dim) {
-    result.push_back(fmt::format("head_dim_v: {} has one head_dim for Q, K and V, the problem has {} and {} for V",
-                                 family_of(variant).name, problem.head_dim, V_columns));
-  } else if (V_columns > variant.head_dim_of_v() && problem.head_dim <= variant.head_dim) {
-    result.push_back(
-        fmt::format("head_dim_v: the kernel serves up to {}, the problem has {}", variant.head_dim_of_v(), V_columns));
-  }
-  if (variant.gqa_ratio != 0 && problem.heads_q != static_cast<long long>(variant.gqa_ratio) * problem.heads_kv) {
-    result.push_back(fmt::format("gqa_ratio: the kernel is for {}, the problem has {} query and {} K/V heads",
-                                 variant.gqa_ratio, problem.heads_q, problem.heads_kv));
-  }
-  if (!meant_for(variant, device.capability)) {
-    result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
-                                 device.capability % 10));
-  }
   if (family_of(variant).tensor_maps) {
-    if (problem.seqlen_k == 0) result.emplace_back("seqlen_k: it is 0, and a tensor map holds at least one key");
-    if (problem.stored_keys() == 0 && problem.ragged) {
-      result.emplace_back("total_k: it is 0, and a tensor map holds at least one key");
+    // Blocks that stay count tiles in an int, and a round beyond the last.
+    constexpr long long most_tiles = max_grid_x / 2;
+    const long long heads = heads_of(variant, problem);
+    const long long q_blocks = q_blocks_of(variant, problem);
+    if (heads > 0 && q_blocks > most_tiles / heads) {
+      result.push_back(
+          fmt::format("grid: {} heads of {} tiles are more than {}; split the batch", heads, q_blocks, most_tiles));
     }
-    if (!problem.mappable_strides) {
-      result.emplace_back(
-          "strides: one of Q, K, V or O is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes");
+    if (variant.tile_list != 0 && heads * q_blocks > AttuneTileList::most_tiles) {
+      result.push_back(
+          fmt::format("tile_list: {} heads of {} tiles are more than {}", heads, q_blocks, AttuneTileList::most_tiles));
     }
+    if (variant.tile_list != 0 && !problem.one_length()) {
+      result.emplace_back("tile_list: a list is balanced for sequences of one length, which the totals deny");
+    }
+    if (packs(variant) && problem.rows(true) > most_rows) {
+      result.push_back(fmt::format("grid: seqlen_q is {}; kernels with pack_gqa take up to {} of {} heads",
+                                   problem.seqlen_q, most_rows / variant.gqa_ratio, variant.gqa_ratio));
+    }
+    return result;
   }
-  for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
-    result.push_back(refusal.field + ": " + refusal.message);
+  if (q_blocks_of(variant, problem) > max_grid_yz) {
+    result.push_back(fmt::format("grid: seqlen_q is {}; a kernel of B_r {} takes up to {}", problem.seqlen_q,
+                                 variant.B_r, max_grid_yz * variant.B_r));
   }
-  for (std::string& refusal : grid_refusals(variant, problem)) result.push_back(std::move(refusal));
+  if (heads_of(variant, problem) > max_grid_x) {
+    result.push_back(fmt::format("grid: batch {} x heads_q {} is more than {}; split the batch", problem.batch,
+                                 problem.heads_q, max_grid_x));
+  }
   return result;
 }
 
@@ -301,11 +239,6 @@ std::vector<Considered> consider(std::span<const Variant> candidates, const Prob
   result.reserve(candidates.size());
   for (const Variant& variant : candidates) result.push_back({variant, refusals(variant, problem, device)});
   return result;
-}
-
-bool wastes_padding(const Variant& variant, const Problem& problem) {
-  return family_of(variant).architecture_specific && problem.head_dim_of_v() == problem.head_dim &&
-         2 * variant.head_dim > 3 * problem.head_dim;
 }
 
 std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
@@ -319,7 +252,7 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Problem
 }
 
 Plan plan(const Variant& variant, const Problem& problem, const Device& device) {
-  if (const auto reasons = grid_refusals(variant, problem); !reasons.empty()) {
+  if (const auto reasons = launch_refusals(variant, problem); !reasons.empty()) {
     throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}", fmt::join(reasons, "; ")));
   }
   const Resources needs = resources(variant);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/plan/fit.hpp"
 #include "runtime/problem/device.hpp"
 #include "runtime/problem/problem.hpp"
 #include "templates/tile_list.h"
@@ -46,16 +47,6 @@ struct Considered {
   Variant variant;
   std::vector<std::string> refusals;  ///< empty: it could serve
 };
-
-/// Whether the variant's set of GPUs has this one. A GPU that no table knows yet runs whatever fits it.
-bool meant_for(const Variant& variant, int capability);
-
-/// Why this variant cannot serve this problem on this device; empty when it can.
-std::vector<std::string> refusals(const Variant& variant, const Problem& problem, const Device& device);
-
-/// Whether a variant that is made for one architecture pads head_dim so far (more than half as much again) that it
-/// loses to one of an older family that pads less. Older families serve nothing whose V has a head_dim of its own.
-bool wastes_padding(const Variant& variant, const Problem& problem);
 
 /// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
 /// of head_dim and V's together, then without a window that is not needed, then by the tile nearest to the problem's

@@ -43,25 +43,28 @@ void check_ragged(FieldChecks& checks, const DecodeProblem& problem) {
                          problem.seqlen_new));
 }
 
-std::uint64_t head_dim_key(int head_dim) { return static_cast<std::uint64_t>(head_dim / head_dim_step - 1); }
-
 }  // namespace
 
-std::uint64_t CombineProblem::key() const {
-  return static_cast<std::uint64_t>(dtype) << 7 | (ragged ? 1U : 0U) << 6 | head_dim_key(head_dim);
+Ask CombineProblem::ask() const {
+  return {.need = {.operation = operation,
+                   .dtype = static_cast<int>(dtype),
+                   .head_dim = head_dim,
+                   .ragged = ragged ? 1 : 0},
+          .preference = {}};
 }
 
-std::uint64_t DecodeProblem::key() const {
-  auto key = static_cast<std::uint64_t>(dtype);
-  key = key << 1 | (paged() ? 1U : 0U);
-  key = key << 1 | (page_multiple() > 1 ? 1U : 0U);
-  key = key << 1 | (best_B_r() > 16 ? 1U : 0U);
-  key = key << 1 | (softcap > 0 ? 1U : 0U);
-  key = key << 1 | (ragged ? 1U : 0U);
-  key = key << 2 | static_cast<std::uint64_t>(rotary);
-  // Kernels for one ratio of heads are for one query.
-  key = key << 9 | static_cast<std::uint64_t>(seqlen_q == 1 ? heads_q / heads_kv : 0);
-  return key << 6 | head_dim_key(head_dim);
+Ask DecodeProblem::ask() const {
+  return {.need = {.operation = operation,
+                   .dtype = static_cast<int>(dtype),
+                   .head_dim = head_dim,
+                   .paged = paged() ? 1 : 0,
+                   .page_multiple = page_multiple(),
+                   .rotary = static_cast<int>(rotary),
+                   .softcap = softcap > 0 ? 1 : 0,
+                   .ragged = ragged ? 1 : 0,
+                   .gqa_ratio = heads_q / heads_kv,
+                   .one_query = seqlen_q == 1 ? 1 : 0},
+          .preference = {.B_r = best_B_r()}};
 }
 
 StoreProblem DecodeProblem::store() const {

@@ -1,4 +1,4 @@
-// What a caller of decode has: shapes and element type, no pointers; and what is left to combine behind it.
+// What a caller of decode has: shapes and element type, no pointers; and what is left to combine after it.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/problem/preference.hpp"
 #include "runtime/problem/store_problem.hpp"
 
 namespace attune {
@@ -25,9 +26,8 @@ struct CombineProblem {
 
   auto operator<=>(const CombineProblem&) const = default;
 
-  /// As Problem::key().
-  [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 8;
+  /// As Problem::ask().
+  [[nodiscard]] Ask ask() const;
 
   /// "combine bf16 d128 ragged"
   [[nodiscard]] std::string text() const;
@@ -89,9 +89,8 @@ struct DecodeProblem {
   /// Rows of a tile: one for all of them where 16 hold them.
   [[nodiscard]] int best_B_r() const { return rows() <= 16 ? 16 : 32; }
 
-  /// As Problem::key().
-  [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 23;
+  /// As Problem::ask().
+  [[nodiscard]] Ask ask() const;
 
   [[nodiscard]] bool appends() const { return seqlen_new > 0; }
   [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }

@@ -48,6 +48,12 @@ Problem::Keys Problem::visible_keys(int row) const {
           static_cast<int>(std::clamp<long long>(end, 0, seqlen_k))};
 }
 
+Unmappable Problem::unmappable() const {
+  if (seqlen_k == 0) return Unmappable::seqlen_k;
+  if (stored_keys() == 0) return Unmappable::total_k;
+  return mappable_strides ? Unmappable::no : Unmappable::strides;
+}
+
 long long Problem::rows(bool packed) const {
   return packed ? static_cast<long long>(seqlen_q) * (heads_q / heads_kv) : seqlen_q;
 }
@@ -73,7 +79,7 @@ bool Problem::packing_saves_rows(int packed_B_r, int B_r) const {
   return tiles_of(rows(true), packed_B_r) * packed_B_r < tiles_of(rows(false), B_r) * B_r * (heads_q / heads_kv);
 }
 
-unsigned Problem::packing_key() const {
+unsigned Problem::packing() const {
   if (!is_packable()) return 0;
   auto key = static_cast<unsigned>(best_B_r(true)) / 64;
   for (const int packed_B_r : tile_rows) {
@@ -82,21 +88,19 @@ unsigned Problem::packing_key() const {
   return key;
 }
 
-std::uint64_t Problem::key() const {
-  const auto step = [](int columns) { return static_cast<std::uint64_t>(columns / head_dim_step - 1); };
-  auto key = static_cast<std::uint64_t>(dtype);
-  key = key << 1 | (causal ? 1U : 0U);
-  key = key << 1 | (has_window() ? 1U : 0U);
-  key = key << 1 | (softcap > 0 ? 1U : 0U);
-  key = key << 1 | (ragged ? 1U : 0U);
-  key = key << 1 | (one_length() ? 1U : 0U);
-  key = key << 1 | (paged ? 1U : 0U);
-  key = key << 1 | (has_tensor_maps() ? 1U : 0U);
-  key = key << 2 | static_cast<std::uint64_t>(best_B_r() / 64);
-  key = key << 11 | packing_key();
-  key = key << 5 | step(head_dim);
-  key = key << 5 | step(head_dim_of_v());
-  return key << 9 | static_cast<std::uint64_t>(std::min(heads_q / heads_kv, most_fixed_ratio + 1));
+Ask Problem::ask() const {
+  return {.need = {.operation = operation,
+                   .dtype = static_cast<int>(dtype),
+                   .head_dim = head_dim,
+                   .head_dim_v = head_dim_of_v() == head_dim ? 0 : head_dim_v,
+                   .paged = paged ? 1 : 0,
+                   .causal = causal && !has_window() ? 1 : 0,
+                   .window = has_window() ? 1 : 0,
+                   .softcap = softcap > 0 ? 1 : 0,
+                   .ragged = ragged ? 1 : 0,
+                   .gqa_ratio = std::min(heads_q / heads_kv, most_fixed_ratio + 1),
+                   .unmappable = static_cast<int>(unmappable())},
+          .preference = {.B_r = best_B_r(), .packing = packing(), .one_length = one_length()}};
 }
 
 std::vector<std::string> problems_of(const Problem& problem) {

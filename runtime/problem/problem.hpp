@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/problem/preference.hpp"
 
 namespace attune {
 
@@ -73,8 +74,8 @@ struct Problem {
   /// Whether all sequences are as long as the longest, as far as the host knows: by a ragged batch's totals.
   [[nodiscard]] bool one_length() const;
 
-  /// Whether a kernel can read Q, K and V through tensor maps, which hold at least one key.
-  [[nodiscard]] bool has_tensor_maps() const { return mappable_strides && seqlen_k > 0 && stored_keys() > 0; }
+  /// Why no kernel can read Q, K and V through tensor maps, which hold at least one key.
+  [[nodiscard]] Unmappable unmappable() const;
 
   /// Rows that hold all queries of a head or, `packed`, of the heads that share keys and values.
   [[nodiscard]] long long rows(bool packed) const;
@@ -92,11 +93,10 @@ struct Problem {
 
   /// Which packed tile of `tile_rows` is best, and whether each saves rows against each of the others: 11 bits. 0 where
   /// no kernel with pack_gqa can serve.
-  [[nodiscard]] unsigned packing_key() const;
+  [[nodiscard]] unsigned packing() const;
 
-  /// Equal for problems that are served alike on one GPU, whatever kernels there are: `key_bits` bits.
-  [[nodiscard]] std::uint64_t key() const;
-  static constexpr int key_bits = 40;
+  /// What it asks of a kernel, and which of those that do it prefers.
+  [[nodiscard]] Ask ask() const;
 
   /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim; in pages "page16"
   [[nodiscard]] std::string text() const;

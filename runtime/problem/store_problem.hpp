@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/problem/preference.hpp"
 
 namespace attune {
 
@@ -29,11 +30,11 @@ struct StoreProblem {
 
   [[nodiscard]] bool rotates() const { return rotary != Rotary::none; }
 
-  /// As Problem::key().
-  [[nodiscard]] std::uint64_t key() const {
-    return static_cast<std::uint64_t>(dtype) << 2 | static_cast<std::uint64_t>(rotary);
+  /// As Problem::ask().
+  [[nodiscard]] Ask ask() const {
+    return {.need = {.operation = operation, .dtype = static_cast<int>(dtype), .rotary = static_cast<int>(rotary)},
+            .preference = {}};
   }
-  static constexpr int key_bits = 3;
 
   /// "store_kv bf16 d128 b2 hk8 t16 pages100 page16 halves64": with keys rotated in 64 columns, by halves
   [[nodiscard]] std::string text() const;
@@ -51,9 +52,10 @@ struct MergeProblem {
 
   auto operator<=>(const MergeProblem&) const = default;
 
-  /// As Problem::key().
-  [[nodiscard]] std::uint64_t key() const { return static_cast<std::uint64_t>(dtype); }
-  static constexpr int key_bits = 1;
+  /// As Problem::ask().
+  [[nodiscard]] Ask ask() const {
+    return {.need = {.operation = operation, .dtype = static_cast<int>(dtype)}, .preference = {}};
+  }
 
   /// "merge_states bf16 d128 b2 h32 l1024"
   [[nodiscard]] std::string text() const;

@@ -51,9 +51,9 @@ int open_to_append(const std::filesystem::path& path) {
 RecordGroup group_of(const MetProblem& problem) {
   return std::visit(
       [](auto one) {
-        const std::uint64_t key = one.key();
+        const Ask ask = one.ask();
         round_sizes(one);
-        return RecordGroup{one, key};
+        return RecordGroup{one, ask};
       },
       problem);
 }

@@ -52,8 +52,9 @@ inline constexpr long long most_calls = 1LL << 53;
 /// Both together, at most what a long long holds: records may come from anywhere.
 long long added_calls(long long calls, long long more);
 
-/// What problems that count as one have in common: the problem with sizes rounded down to powers of two, and its key.
-using RecordGroup = std::pair<MetProblem, std::uint64_t>;
+/// What problems that count as one have in common: the problem with sizes rounded down to powers of two, and what it
+/// asks for.
+using RecordGroup = std::pair<MetProblem, Ask>;
 RecordGroup group_of(const MetProblem& problem);
 
 /// $ATTUNE_RECORD; empty (nothing is recorded) where it is not set.

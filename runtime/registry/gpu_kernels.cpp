@@ -42,54 +42,46 @@ const Device& GpuKernels::device(int ordinal) {
 }
 
 template <class AnyProblem>
-GpuKernels::Tuned GpuKernels::tuned_for(const AnyProblem& problem, int ordinal) {
-  if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
-    const TunedRows* rows = tuned_.rows(ordinal, [&](int of) { return device(of); });
-    if (rows == nullptr) return {};
-    const unsigned number = rows->number(problem);
-    return {.number = number, .row = rows->row(number)};
-  } else {
-    return {};
-  }
-}
-
-template <class AnyProblem>
-GpuKernels::Place GpuKernels::place_of(const AnyProblem& problem) {
-  constexpr int row_bits = 12;
-  static_assert(max_tuned_rows < 1U << row_bits);
+GpuKernels::Located GpuKernels::locate(const AnyProblem& problem) {
   const int ordinal = current_device();
-  const Tuned tuned = tuned_for(problem, ordinal);
-  const std::uint64_t where = static_cast<std::uint64_t>(ordinal) << row_bits | tuned.number;
-  return {.ordinal = ordinal, .tuned = tuned, .key = where << AnyProblem::key_bits | problem.key()};
+  unsigned number = 0;
+  const TunedRow* tuned = nullptr;
+  if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
+    if (const TunedRows* rows = tuned_.rows(ordinal, [&](int of) { return device(of); })) {
+      number = rows->number(problem);
+      tuned = rows->row(number);
+    }
+  }
+  return {.tuned = tuned, .key = KernelKey(ordinal, number, problem.ask())};
 }
 
 template <class AnyProblem>
 const KernelTable::Row& GpuKernels::row_for(const AnyProblem& problem) {
-  const Place place = place_of(problem);
-  const KernelTable::Row* row = table_of(AnyProblem::operation).find(place.key);
-  if (row == nullptr) return load(problem, place, Wait::no);
+  const Located located = locate(problem);
+  const KernelTable::Row* row = table_of(AnyProblem::operation).find(located.key);
+  if (row == nullptr) return load(problem, located, Wait::no);
   counters_.hit();
   return *row;
 }
 
 template <class AnyProblem>
 const KernelTable::Row* GpuKernels::find_row(const AnyProblem& problem) {
-  return table_of(AnyProblem::operation).find(place_of(problem).key);
+  return table_of(AnyProblem::operation).find(locate(problem).key);
 }
 
 template <class AnyProblem>
 const LoadedKernel& GpuKernels::prepare(const AnyProblem& problem) {
-  const Place place = place_of(problem);
+  const Located located = locate(problem);
   const KernelTable& table = table_of(AnyProblem::operation);
-  const KernelTable::Row* row = table.find(place.key);
+  const KernelTable::Row* row = table.find(located.key);
   if (row == nullptr) {
-    row = &load(problem, place, Wait::yes);
+    row = &load(problem, located, Wait::yes);
   } else if (row->coming == nullptr) {
     counters_.hit();
   }
   if (row->coming != nullptr) {
-    wait_for(AnyProblem::operation, *row, device(place.ordinal));
-    row = table.find(place.key);
+    wait_for(AnyProblem::operation, *row, device(located.key.ordinal));
+    row = table.find(located.key);
   }
   // Loaded in another context of this device before: this context still has to get its code.
   driver_.warm(row->kernel->handle);
@@ -97,14 +89,14 @@ const LoadedKernel& GpuKernels::prepare(const AnyProblem& problem) {
 }
 
 template <class AnyProblem>
-const KernelTable::Row& GpuKernels::load(const AnyProblem& problem, const Place& place, Wait wait) {
+const KernelTable::Row& GpuKernels::load(const AnyProblem& problem, const Located& located, Wait wait) {
   ++counters_.misses;
   try {
-    const Device& where = device(place.ordinal);
-    Serving serving = serve(problem, where, place.tuned.row, wait);
+    const Device& where = device(located.key.ordinal);
+    Serving serving = serve(problem, where, located.tuned, wait);
     const auto [row, first] =
         table_of(AnyProblem::operation)
-            .add({.key = place.key, .kernel = serving.kernel, .coming = std::move(serving.coming)});
+            .add({.key = located.key, .kernel = serving.kernel, .coming = std::move(serving.coming)});
     if (first && serving.fallback) ++counters_.fallbacks;
     if (first && row->coming != nullptr) compile_later(AnyProblem::operation, *row, where);
     return *row;

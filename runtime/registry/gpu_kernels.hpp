@@ -68,29 +68,20 @@ class GpuKernels {
     bool fallback = false;                            ///< in the place of a better one
   };
 
-  /// The row of a tuned table that answers for a problem: its number is 0 where none does.
-  struct Tuned {
-    unsigned number = 0;
-    const TunedRow* row = nullptr;
-  };
-
-  /// A problem on a device: what decides which kernel serves it, in 64 bits.
-  struct Place {
-    int ordinal;
-    Tuned tuned;
-    std::uint64_t key;
+  /// A problem on a device.
+  struct Located {
+    const TunedRow* tuned;  ///< that answers for it, or null
+    KernelKey key;
   };
 
   [[nodiscard]] int current_device() const;
   template <class AnyProblem>
-  Tuned tuned_for(const AnyProblem& problem, int ordinal);
-  template <class AnyProblem>
-  Place place_of(const AnyProblem& problem);
+  Located locate(const AnyProblem& problem);
   const Device& device(int ordinal);
   [[nodiscard]] KernelTable& table_of(Operation operation) { return tables_[static_cast<std::size_t>(operation)]; }
 
   template <class AnyProblem>
-  const KernelTable::Row& load(const AnyProblem& problem, const Place& place, Wait wait);
+  const KernelTable::Row& load(const AnyProblem& problem, const Located& located, Wait wait);
   template <class AnyProblem>
   Serving serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned, Wait wait);
   /// Of exactly this variant, from the disk. Throws Error naming the nearest that is ready.

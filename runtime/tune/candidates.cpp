@@ -14,19 +14,6 @@
 namespace attune::tune {
 namespace {
 
-Variant base_variant(int family, const Problem& problem, const Device& device) {
-  return default_variant(family, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block,
-                         problem.best_B_r(), problem.head_dim_of_v(),
-                         {.window = problem.has_window(),
-                          .softcap = problem.softcap > 0,
-                          .ragged = problem.ragged,
-                          .paged = problem.paged});
-}
-
-Variant base_variant(int /*family*/, const DecodeProblem& problem, const Device& device) {
-  return own_variant(problem, device);
-}
-
 /// Fills up what a variant takes from the problem.
 void complete(Variant& variant, int gqa_ratio) {
   variant.arch = 0;
@@ -66,7 +53,7 @@ Candidates candidates(const OneProblem& problem, const Device& device, std::span
         !meant_for(base, device.capability)) {
       continue;
     }
-    base = base_variant(spec.family, problem, device);
+    base = own_variant(spec.family, problem.ask(), device);
     const Result<std::vector<Variant>> all = combinations(spec, base);
     if (!all.ok()) throw Error(ATTUNE_INVALID_ARGUMENT, all.problems.front().text());
     for (Variant variant : all.value) {

@@ -175,20 +175,24 @@ TEST_CASE("the parts of a sequence as a cluster agree with the reference on rand
   CHECK(std::ranges::min(clusters) > 10);
 }
 
-TEST_CASE("kernels for one ratio of heads agree with the reference on random problems") {
+TEST_CASE("kernels for one ratio of heads, and of one query, agree with the reference on random problems") {
   Kernels kernels;
   Random random(14);
   for (std::uint64_t i = 0; i < 60; ++i) {
     DecodeCase one = std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 300);
     const int ratio = i % 4 == 0 ? 20 : 4;  // of two tiles of rows, and of one
-    one.problem.seqlen_q = 1;
+    const bool one_query = i / 2 % 2 == 0;
+    if (one_query) {
+      one.problem.seqlen_q = 1;
+      one.problem.head_dim = (one.problem.head_dim + 15) / 16 * 16;  // the kernel's own
+    }
     one.problem.heads_q = ratio * one.problem.heads_kv;
-    one.problem.head_dim = (one.problem.head_dim + 15) / 16 * 16;  // the kernel's own
     CAPTURE(one.text());
     Variant variant = kernels.variant_for(one.problem);
     variant.B_r = 16;
-    variant.head_dim = one.problem.head_dim;
+    if (one_query) variant.head_dim = one.problem.head_dim;
     variant.gqa_ratio = ratio;
+    variant.one_query = one_query ? 1 : 0;
     variant.cluster = static_cast<int>(i / 3 % 2);
     const DecodeImage image(one, i + 1);
     HostMemory memory(image);

@@ -174,11 +174,12 @@ std::vector<Variant> decode_variants() {
   add([](Variant& v) { v.ragged = 1; });
   add([](Variant& v) { v.ragged = v.paged = 1, v.B_r = 32; });
   add([](Variant& v) { v.gqa_ratio = 4; });
+  add([](Variant& v) { v.gqa_ratio = 4, v.one_query = 1; });
   add([](Variant& v) {
-    v.gqa_ratio = 20, v.paged = 1, v.page_multiple = 16, v.head_dim = 64, v.B_c = 256, v.warps = 8;
+    v.gqa_ratio = 20, v.one_query = v.paged = 1, v.page_multiple = 16, v.head_dim = 64, v.B_c = 256, v.warps = 8;
   });
-  add([](Variant& v) { v.gqa_ratio = v.ragged = v.interleave = 1; });
-  add([](Variant& v) { v.gqa_ratio = 2, v.softcap = 1, v.rotary = static_cast<int>(Rotary::halves); });
+  add([](Variant& v) { v.gqa_ratio = v.one_query = v.ragged = v.interleave = 1; });
+  add([](Variant& v) { v.gqa_ratio = 2, v.one_query = v.softcap = 1, v.rotary = static_cast<int>(Rotary::halves); });
   return variants;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/plan/plan.hpp"
 #include "tests/gpu/harness.hpp"
+#include "tests/harness/needs.hpp"
 
 namespace attune::gpu_tests {
 namespace {
@@ -96,10 +97,10 @@ TEST_CASE("groups of heads that the heads do not fill are computed whole, and no
         Problem{.heads_q = 71, .heads_kv = 71, .seqlen_q = 33, .seqlen_k = 4000, .head_dim = 64, .causal = true}}) {
     check_call(registry, problem, Layout::bshd, 4);
     const Device& device = gpu().device;
-    const Grid grid =
-        plan(default_variant(prefill_sm80, problem.dtype, problem.head_dim, problem.causal, device.shared_per_block),
-             problem, device)
-            .grid;
+    const Grid grid = plan(default_variant(prefill_sm80, need_for(problem.dtype, problem.head_dim, problem.causal),
+                                           device.shared_per_block),
+                           problem, device)
+                          .grid;
     CHECK(grid.z > 1);
     CHECK(grid.x * grid.z > static_cast<unsigned>(problem.heads_q));
   }

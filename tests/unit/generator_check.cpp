@@ -5,6 +5,7 @@
 
 #include "generator/check.hpp"
 #include "generator/cost.hpp"
+#include "tests/harness/needs.hpp"
 
 namespace {
 
@@ -227,7 +228,8 @@ TEST_CASE("every head_dim has a feasible default on every GPU") {
   for (const Arch& arch : all_archs()) {
     for (int head_dim = 1; head_dim <= 256; ++head_dim) {
       for (const bool causal : {false, true}) {
-        const Variant variant = default_variant(prefill_sm80, Dtype::fp16, head_dim, causal, arch.shared_per_block);
+        const Variant variant =
+            default_variant(prefill_sm80, need_for(Dtype::fp16, head_dim, causal), arch.shared_per_block);
         CAPTURE(variant.name());
         CHECK(check(variant).empty());
         CHECK(check_arch(variant, arch).empty());
@@ -241,12 +243,12 @@ TEST_CASE("every head_dim has a feasible default on every GPU") {
 
 TEST_CASE("a default shrinks to the shared memory it is given") {
   for (const int bytes : {48 * 1024, 64 * 1024, 227 * 1024}) {
-    const Variant variant = default_variant(prefill_sm80, Dtype::bf16, 256, false, bytes);
+    const Variant variant = default_variant(prefill_sm80, need_for(Dtype::bf16, 256), bytes);
     CAPTURE(bytes);
     CHECK(resources(variant).shared_bytes <= bytes);
     CHECK(check(variant).empty());
   }
-  CHECK_FALSE(check_limits(default_variant(prefill_sm80, Dtype::bf16, 256, false, 1024), 80, 1024).empty());
+  CHECK_FALSE(check_limits(default_variant(prefill_sm80, need_for(Dtype::bf16, 256), 1024), 80, 1024).empty());
 }
 
 TEST_CASE("the cost of a spec grows with its kernels") {

@@ -9,6 +9,7 @@
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
 #include "generator/cost.hpp"
+#include "tests/harness/needs.hpp"
 
 namespace {
 
@@ -106,7 +107,7 @@ TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
   for (const int shared_per_block : {99 * 1024, room}) {
     for (int head_dim = 1; head_dim <= 256; ++head_dim) {
       for (const int B_r : {16, 32}) {
-        const Variant variant = default_variant(decode_sm80, Dtype::fp16, head_dim, false, shared_per_block, B_r);
+        const Variant variant = default_variant(decode_sm80, need_for(Dtype::fp16, head_dim), shared_per_block, B_r);
         CAPTURE(variant.name());
         CHECK(refusals_of(variant).empty());
         CHECK(resources(variant).shared_bytes <= shared_per_block);
@@ -114,7 +115,7 @@ TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
         CHECK(variant.head_dim < head_dim + 16);
         CHECK(variant.B_r == (head_dim <= 128 ? B_r : 16));
       }
-      CHECK(refusals_of(default_variant(combine, Dtype::bf16, head_dim, false, room)).empty());
+      CHECK(refusals_of(default_variant(combine, need_for(Dtype::bf16, head_dim), room)).empty());
     }
   }
 }
@@ -128,8 +129,9 @@ TEST_CASE("what is shipped is what would be generated for the same head_dim") {
   constexpr int smaller_room = 99 * 1024;
   for (const Wanted& one : collected.value.wanted) {
     const bool fits_all = resources(one.variant).shared_bytes <= smaller_room;
-    Variant expected = default_variant(one.variant.family, static_cast<Dtype>(one.variant.dtype), one.variant.head_dim,
-                                       false, fits_all ? smaller_room : room, one.variant.B_r);
+    Variant expected =
+        default_variant(one.variant.family, need_for(static_cast<Dtype>(one.variant.dtype), one.variant.head_dim),
+                        fits_all ? smaller_room : room, one.variant.B_r);
     expected.paged = one.variant.paged;
     expected.page_multiple = one.variant.page_multiple;
     CHECK(one.variant == expected);
@@ -138,7 +140,7 @@ TEST_CASE("what is shipped is what would be generated for the same head_dim") {
 
 TEST_CASE("the cost of a decode kernel grows with its tile, and combine's is the least") {
   const auto seconds = [](int family, int head_dim, int B_r = 16) {
-    const std::vector<Variant> one{default_variant(family, Dtype::bf16, head_dim, false, room, B_r)};
+    const std::vector<Variant> one{default_variant(family, need_for(Dtype::bf16, head_dim), room, B_r)};
     return estimate(one).seconds;
   };
   CHECK(seconds(decode_sm80, 128, 32) > seconds(decode_sm80, 128));

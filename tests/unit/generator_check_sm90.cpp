@@ -9,6 +9,7 @@
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
 #include "generator/cost.hpp"
+#include "tests/harness/needs.hpp"
 
 namespace {
 
@@ -157,7 +158,8 @@ TEST_CASE("head_dim_v is one that the family has, and less than head_dim") {
 
 TEST_CASE("the default for V's own head_dim is the smallest pair that holds both") {
   const auto pair_for = [](int head_dim, int head_dim_v) {
-    const Variant variant = default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, 128, head_dim_v);
+    const Variant variant =
+        default_variant(prefill_sm90, need_for(Dtype::bf16, head_dim, false, head_dim_v), room, 128);
     CHECK(refusals_of(variant).empty());
     return std::pair(variant.head_dim, variant.head_dim_of_v());
   };
@@ -237,12 +239,13 @@ TEST_CASE("a source that shares tiles has one of packed heads, a part of Q in re
 TEST_CASE("residuals are the default where blocks of keys are larger than FlashAttention-2's, half as many if causal") {
   for (const auto& [head_dim, keys] : {std::pair{64, 0}, {96, 32}, {128, 32}, {192, 32}, {256, 0}}) {
     for (const int B_r : {128, 192}) {
-      CHECK(default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room, B_r).P_residual_keys == keys);
-      CHECK(default_variant(prefill_sm90, Dtype::bf16, head_dim, true, room, B_r).P_residual_keys == keys / 2);
+      CHECK(default_variant(prefill_sm90, need_for(Dtype::bf16, head_dim), room, B_r).P_residual_keys == keys);
+      CHECK(default_variant(prefill_sm90, need_for(Dtype::bf16, head_dim, true), room, B_r).P_residual_keys ==
+            keys / 2);
     }
   }
-  CHECK(default_variant(prefill_sm90, Dtype::bf16, 192, false, room).Q_columns_in_registers == 0);
-  const Variant window = default_variant(prefill_sm90, Dtype::bf16, 192, false, room, 128, 0, {.window = true});
+  CHECK(default_variant(prefill_sm90, need_for(Dtype::bf16, 192), room).Q_columns_in_registers == 0);
+  const Variant window = default_variant(prefill_sm90, asking(need_for(Dtype::bf16, 192), {&Need::window}), room, 128);
   CHECK(window.Q_columns_in_registers == 96);
   CHECK(window.stream_k == 0);
 }
@@ -300,7 +303,7 @@ TEST_CASE("it runs on compute capability 9.0 alone, whatever the set asks for") 
 TEST_CASE("every head_dim has a feasible default, the smallest of the family's that holds it") {
   for (int head_dim = 1; head_dim <= 256; ++head_dim) {
     for (const bool causal : {false, true}) {
-      const Variant variant = default_variant(prefill_sm90, Dtype::fp16, head_dim, causal, room);
+      const Variant variant = default_variant(prefill_sm90, need_for(Dtype::fp16, head_dim, causal), room);
       CAPTURE(variant.name());
       CHECK(refusals_of(variant).empty());
       CHECK(variant.head_dim >= head_dim);
@@ -312,8 +315,10 @@ TEST_CASE("every head_dim has a feasible default, the smallest of the family's t
 
 TEST_CASE("the default tile is the one of its head_dim and mask whose B_r is nearest to what is asked for") {
   const auto tile_for = [](int head_dim, bool causal, int B_r, bool window = false) {
-    const Variant variant =
-        default_variant(prefill_sm90, Dtype::bf16, head_dim, causal, room, B_r, 0, {.window = window});
+    const Variant variant = default_variant(prefill_sm90,
+                                            window ? asking(need_for(Dtype::bf16, head_dim, causal), {&Need::window})
+                                                   : need_for(Dtype::bf16, head_dim, causal),
+                                            room, B_r);
     return std::pair(variant.B_r, variant.B_c);
   };
   for (const bool causal : {false, true}) {
@@ -341,10 +346,10 @@ TEST_CASE("what is shipped for 9.0 is what would be generated there") {
     for (const bool causal : {false, true}) {
       for (const int head_dim : {64, 96, 128, 192, 256}) {
         for (const int B_r : {128, 192}) {
-          expected.push_back(default_variant(prefill_sm90, dtype, head_dim, causal, room, B_r));
+          expected.push_back(default_variant(prefill_sm90, need_for(dtype, head_dim, causal), room, B_r));
         }
       }
-      expected.push_back(default_variant(prefill_sm90, dtype, 192, causal, room, 128, 128));
+      expected.push_back(default_variant(prefill_sm90, need_for(dtype, 192, causal, 128), room, 128));
     }
   }
   std::ranges::sort(shipped);
@@ -355,7 +360,7 @@ TEST_CASE("what is shipped for 9.0 is what would be generated there") {
 
 TEST_CASE("the cost of a kernel grows with its tile") {
   const auto seconds = [](int head_dim) {
-    const std::vector<Variant> one{default_variant(prefill_sm90, Dtype::bf16, head_dim, false, room)};
+    const std::vector<Variant> one{default_variant(prefill_sm90, need_for(Dtype::bf16, head_dim), room)};
     return estimate(one).seconds;
   };
   CHECK(seconds(64) > 0.1);

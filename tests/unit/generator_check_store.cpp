@@ -7,6 +7,7 @@
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
 #include "generator/cost.hpp"
+#include "tests/harness/needs.hpp"
 
 namespace {
 
@@ -60,7 +61,8 @@ TEST_CASE("the shipped kernels that store and merge are those that would be gene
   CHECK(collected.value.refused.empty());
   CHECK(collected.value.wanted.size() == 2 * 3 + 2);
   for (const Wanted& one : collected.value.wanted) {
-    Variant expected = default_variant(one.variant.family, static_cast<Dtype>(one.variant.dtype), 72, true, room);
+    Variant expected =
+        default_variant(one.variant.family, need_for(static_cast<Dtype>(one.variant.dtype), 72, true), room);
     expected.rotary = one.variant.rotary;
     CHECK(one.variant == expected);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "tests/harness/needs.hpp"
 #include "tests/unit/registry_bench.hpp"
 
 namespace attune::registry_tests {
@@ -33,7 +34,7 @@ class ReadySet {
 };
 
 inline Variant prefill_variant(int head_dim, bool causal = true, Dtype dtype = Dtype::bf16) {
-  return default_variant(prefill_sm80, dtype, head_dim, causal, 227 * 1024);
+  return default_variant(prefill_sm80, need_for(dtype, head_dim, causal), 227 * 1024);
 }
 
 /// Whether NVRTC is here; says so where it is not.

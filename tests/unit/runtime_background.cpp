@@ -13,6 +13,7 @@
 
 #include "attune/attune.hpp"
 #include "runtime/plan/decode_plan.hpp"
+#include "tests/harness/needs.hpp"
 #include "tests/unit/ready_set.hpp"
 
 namespace {
@@ -257,8 +258,8 @@ TEST_CASE("to stop the background leaves what serves in place; a registry that g
 
 TEST_CASE("a workspace is large enough for the kernel that takes over, too") {
   if (!can_compile()) return;
-  const Variant wide = default_variant(decode_sm80, Dtype::bf16, 256, false, 227 * 1024, 16);
-  BackgroundBench bench({wide, default_variant(combine, Dtype::bf16, 256, false, 227 * 1024)});
+  const Variant wide = default_variant(decode_sm80, need_for(Dtype::bf16, 256), 227 * 1024, 16);
+  BackgroundBench bench({wide, default_variant(combine, need_for(Dtype::bf16, 256), 227 * 1024)});
   Registry& registry = *bench.registry;
   const api::Decode call{
       .shape = {.heads_q = 8, .heads_kv = 2, .head_dim = small, .max_seqlen_k = 200'000, .page_size = 200'000},

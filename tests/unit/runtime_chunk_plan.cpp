@@ -97,9 +97,9 @@ TEST_CASE("what has no rows is empty") {
   CHECK(is_empty(merge));
 }
 
-TEST_CASE("the kernel of a problem has its element type and rotation, and a key tells apart what has different ones") {
+TEST_CASE("the kernel of a problem has its element type and rotation, and what is asked tells them apart") {
   const std::vector<Variant> candidates = shipped();
-  std::set<std::uint64_t> keys;
+  std::set<Ask> asks;
   for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
     for (const Rotary rotary : {Rotary::none, Rotary::interleaved, Rotary::halves}) {
       const StoreProblem problem = with([&](auto& p) { p.dtype = dtype, p.rotary = rotary; });
@@ -109,8 +109,7 @@ TEST_CASE("the kernel of a problem has its element type and rotation, and a key 
       CHECK(variant.rotary == static_cast<int>(rotary));
       CHECK(variant == choose_own(problem, h200).variant);
       CHECK(refusals(variant, problem, h200).empty());
-      CHECK(keys.insert(problem.key()).second);
-      CHECK((problem.key() >> StoreProblem::key_bits) == 0);
+      CHECK(asks.insert(problem.ask()).second);
     }
     MergeProblem merge = plain;
     merge.dtype = dtype;
@@ -118,7 +117,6 @@ TEST_CASE("the kernel of a problem has its element type and rotation, and a key 
     CHECK(variant.family == merge_states);
     CHECK(variant.dtype == static_cast<int>(dtype));
     CHECK(variant == choose_own(merge, h200).variant);
-    CHECK((merge.key() >> MergeProblem::key_bits) == 0);
   }
   CHECK_FALSE(choose(std::vector<Variant>{families()[store_kv].defaults}, plain, h200).has_value());
   CHECK(refusals(families()[store_kv].defaults, typical, h200) ==
@@ -126,19 +124,19 @@ TEST_CASE("the kernel of a problem has its element type and rotation, and a key 
 }
 
 TEST_CASE("a launch has a thread for each eight elements, and numbers them in 32 bits") {
-  const ChunkPlan store = plan(own_variant(typical, h200), typical);
+  const ChunkPlan store = plan(choose_own(typical, h200).variant, typical);
   CHECK(store.threads == 128);
   CHECK(store.grid == Grid{10, 1, 1});  // 2 x 5 x 8 rows of 16 chunks
-  const ChunkPlan uneven = plan(own_variant(typical, h200), with([](auto& p) { p.head_dim = 136; }));
+  const ChunkPlan uneven = plan(choose_own(typical, h200).variant, with([](auto& p) { p.head_dim = 136; }));
   CHECK(uneven.grid == Grid{11, 1, 1});
-  const ChunkPlan merge = plan(own_variant(plain, h200), plain);
+  const ChunkPlan merge = plan(choose_own(plain, h200).variant, plain);
   CHECK(merge.grid == Grid{4000, 1, 1});
   // The most, and one token more.
   const auto of_tokens = [](int tokens) {
     return with([&](auto& p) { p.batch = 1, p.tokens = tokens, p.heads_kv = 8; });
   };
-  CHECK(plan(own_variant(typical, h200), of_tokens(1 << 24)).grid == Grid{1U << 24U, 1, 1});
-  CHECK_THROWS_AS(plan(own_variant(typical, h200), of_tokens((1 << 24) + 1)), Error);
+  CHECK(plan(choose_own(typical, h200).variant, of_tokens(1 << 24)).grid == Grid{1U << 24U, 1, 1});
+  CHECK_THROWS_AS(plan(choose_own(typical, h200).variant, of_tokens((1 << 24) + 1)), Error);
   const MergeProblem huge{.batch = 1 << 30, .seqlen = 1 << 30, .heads = 1 << 30, .head_dim = 256};
-  CHECK_THROWS_AS(plan(own_variant(huge, h200), huge), Error);
+  CHECK_THROWS_AS(plan(choose_own(huge, h200).variant, huge), Error);
 }

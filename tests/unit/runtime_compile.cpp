@@ -11,6 +11,7 @@
 #include "runtime/cache/cache.hpp"
 #include "runtime/compiler/compile.hpp"
 #include "runtime/error.hpp"
+#include "tests/harness/needs.hpp"
 #include "tests/unit/environment.hpp"
 
 using namespace attune;
@@ -166,7 +167,7 @@ TEST_CASE("default variants compile for 8.0 and 9.0 without a spill") {
   if (compiler() == nullptr) return;
   for (const int head_dim : {64, 128, 256}) {
     for (const auto& [family, capability] : {std::pair{prefill_sm80, 80}, {prefill_sm80, 90}, {prefill_sm90, 90}}) {
-      const Variant variant = default_variant(family, Dtype::bf16, head_dim, head_dim == 128, 99 * 1024);
+      const Variant variant = default_variant(family, need_for(Dtype::bf16, head_dim, head_dim == 128), 99 * 1024);
       const Result<Source> source = emit(variant, embedded_templates(), "made at run time");
       for (const Diagnostic& problem : source.problems) MESSAGE(problem.text());
       REQUIRE(source.ok());

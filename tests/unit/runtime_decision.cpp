@@ -9,6 +9,7 @@
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/decision.hpp"
 #include "runtime/emulator/emulator.hpp"
+#include "tests/harness/needs.hpp"
 
 using namespace attune;
 
@@ -101,7 +102,7 @@ TEST_CASE("the text says why a newer family was passed over, on the GPU that run
 
 TEST_CASE("the table says what padding speaks against a kernel that could serve") {
   Decision decision = decide(problem_of(40), device_of(*find_arch("sm_90")));
-  const Variant wasteful = default_variant(prefill_sm90, Dtype::bf16, 64, true, 227 << 10);
+  const Variant wasteful = default_variant(prefill_sm90, need_for(Dtype::bf16, 64, true), 227 << 10);
   decision.considered = {{.variant = wasteful, .refusals = {}}};
   CHECK(contains(decision_text(decision, ""), "could serve, but padding head_dim to 64 costs more"));
 }
@@ -145,7 +146,7 @@ TEST_CASE("the text says which tiles blocks share, where they do, and what memor
 
 TEST_CASE("the text counts what was refused for several reasons, or lists it") {
   Decision decision = decide(problem_of(64), device_of(*find_arch("sm_90")));
-  const Variant other = default_variant(prefill_sm80, Dtype::fp16, 96, false, 99 << 10);
+  const Variant other = default_variant(prefill_sm80, need_for(Dtype::fp16, 96), 99 << 10);
   decision.considered = {{.variant = decision.serving, .refusals = {}},
                          {.variant = decision.own, .refusals = {"causal: one"}},
                          {.variant = other, .refusals = {"dtype: one", "causal: another"}}};

@@ -20,6 +20,7 @@
 #include "runtime/choice/decision.hpp"
 #include "runtime/emulated/emulated.hpp"
 #include "runtime/error.hpp"
+#include "tests/harness/needs.hpp"
 
 using namespace attune;
 
@@ -108,8 +109,8 @@ Problem paged(bool ragged_too = false) {
   return problem;
 }
 
-Variant variant_of(int family, bool causal, const Features& features) {
-  return default_variant(family, Dtype::bf16, 128, causal, h200.shared_per_block, long_sequence_B_r, 0, features);
+Variant variant_of(int family, bool causal, std::initializer_list<int Need::*> features) {
+  return default_variant(family, asking(need_for(Dtype::bf16, 128, causal), features), h200.shared_per_block);
 }
 
 bool mentions(const std::vector<std::string>& messages, const std::string& word) {
@@ -433,9 +434,9 @@ TEST_CASE("the C++ API passes windows, soft caps and ragged batches on") {
 
 TEST_CASE("a kernel serves what it has, and one with a window also the causal mask and none") {
   const Variant plain = variant_of(prefill_sm80, false, {});
-  const Variant window = variant_of(prefill_sm80, false, {.window = true});
-  const Variant softcap = variant_of(prefill_sm80, false, {.softcap = true});
-  const Variant batches = variant_of(prefill_sm80, false, {.ragged = true});
+  const Variant window = variant_of(prefill_sm80, false, {&Need::window});
+  const Variant softcap = variant_of(prefill_sm80, false, {&Need::softcap});
+  const Variant batches = variant_of(prefill_sm80, false, {&Need::ragged});
   CHECK(refusals(window, windowed(5, 5), h200).empty());
   CHECK(refusals(window, windowed(5, 0), h200).empty());
   CHECK(refusals(window, windowed(-1, 0), h200).empty());
@@ -448,7 +449,7 @@ TEST_CASE("a kernel serves what it has, and one with a window also the causal ma
   CHECK(refusals(batches, ragged(), h200).empty());
   CHECK(mentions(refusals(batches, windowed(-1, -1), h200), "ragged: the kernel has true, the problem false"));
   CHECK(mentions(refusals(window, ragged(), h200), "ragged: the kernel has false, the problem true"));
-  const Variant pages = variant_of(prefill_sm80, false, {.paged = true});
+  const Variant pages = variant_of(prefill_sm80, false, {&Need::paged});
   CHECK(refusals(pages, paged(), h200).empty());
   CHECK(mentions(refusals(pages, windowed(-1, -1), h200), "paged: the kernel has true, the problem false"));
   CHECK(mentions(refusals(plain, paged(), h200), "paged: the kernel has false, the problem true"));
@@ -484,14 +485,14 @@ TEST_CASE("on 9.0 prefill_sm90 serves each feature, elsewhere and where no tenso
     Problem strided = problem;
     strided.mappable_strides = false;
     CHECK(family_on(strided, h200) == prefill_sm80);
-    CHECK(strided.key() != problem.key());
+    CHECK(strided.ask() != problem.ask());
     CHECK(decision_text(decide(strided, h200), "").find("  not by prefill_sm90: strides: ") != std::string::npos);
   }
   Problem keyless = ragged();
   keyless.total_k = 0;
   CHECK(choose_own(keyless, h200).variant.family == prefill_sm80);
-  CHECK(keyless.key() != ragged().key());
-  CHECK(mentions(refusals(variant_of(prefill_sm90, false, {.ragged = true}), keyless, h200), "total_k: it is 0"));
+  CHECK(keyless.ask() != ragged().ask());
+  CHECK(mentions(refusals(variant_of(prefill_sm90, false, {&Need::ragged}), keyless, h200), "total_k: it is 0"));
 }
 
 TEST_CASE("prefill_sm90 says that it has no kernels for pages, and prefill_sm80 serves") {
@@ -508,9 +509,10 @@ TEST_CASE("prefill_sm90 says that it has no kernels for pages, and prefill_sm80 
 TEST_CASE("every head_dim has a default with every feature on every GPU, and a name of its own") {
   for (const Arch& arch : all_archs()) {
     for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
-      const Variant variant =
-          default_variant(prefill_sm80, Dtype::fp16, head_dim, true, arch.shared_per_block, long_sequence_B_r, 0,
-                          {.window = true, .softcap = true, .ragged = true, .paged = true});
+      const Variant variant = default_variant(
+          prefill_sm80,
+          asking(need_for(Dtype::fp16, head_dim, true), {&Need::window, &Need::softcap, &Need::ragged, &Need::paged}),
+          arch.shared_per_block);
       CHECK(check(variant).empty());
       CHECK(check_arch(variant, arch).empty());
       CHECK(variant.name().find("_paged") != std::string::npos);
@@ -518,8 +520,9 @@ TEST_CASE("every head_dim has a default with every feature on every GPU, and a n
     }
   }
   for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
-    const Variant variant = default_variant(prefill_sm90, Dtype::fp16, head_dim, true, h200.shared_per_block,
-                                            long_sequence_B_r, 0, {.window = true, .softcap = true, .ragged = true});
+    const Variant variant = default_variant(
+        prefill_sm90, asking(need_for(Dtype::fp16, head_dim, true), {&Need::window, &Need::softcap, &Need::ragged}),
+        h200.shared_per_block);
     CHECK(check(variant).empty());
     CHECK(variant.name().find("_window_softcap_ragged") != std::string::npos);
   }
@@ -527,7 +530,7 @@ TEST_CASE("every head_dim has a default with every feature on every GPU, and a n
 
 TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for both") {
   for (const int family : {prefill_sm80, prefill_sm90}) {
-    Variant variant = variant_of(family, false, {.window = true});
+    Variant variant = variant_of(family, false, {&Need::window});
     CHECK(check(variant).empty());
     variant.causal = 1;
     const std::vector<Refusal> found = check(variant);
@@ -538,16 +541,15 @@ TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for
 }
 
 TEST_CASE("a source has the code of the features that its variant has, and no other") {
-  using Parts = std::vector<std::pair<Features, const char*>>;
-  const Parts sm80{{{.window = true}, "mask_window"},
-                   {{.softcap = true}, "cap_scores"},
-                   {{.ragged = true}, "struct Sequence"},
-                   {{.paged = true}, "struct PageSource"}};
-  const Parts sm90{
-      {{.window = true}, "mask_window"}, {{.softcap = true}, "cap_scores"}, {{.ragged = true}, "load_global_int"}};
+  using Parts = std::vector<std::pair<int Need::*, const char*>>;
+  const Parts sm80{{&Need::window, "mask_window"},
+                   {&Need::softcap, "cap_scores"},
+                   {&Need::ragged, "struct Sequence"},
+                   {&Need::paged, "struct PageSource"}};
+  const Parts sm90{{&Need::window, "mask_window"}, {&Need::softcap, "cap_scores"}, {&Need::ragged, "load_global_int"}};
   for (const auto& [family, parts] : {std::pair{prefill_sm80, sm80}, {prefill_sm90, sm90}}) {
-    for (const auto& [features, own] : parts) {
-      const std::string text = generate(variant_of(family, false, features)).text;
+    for (const auto& [feature, own] : parts) {
+      const std::string text = generate(variant_of(family, false, {feature})).text;
       for (const auto& part : parts) CHECK((text.find(part.second) != std::string::npos) == (part.second == own));
     }
     const std::string plain = generate(variant_of(family, true, {})).text;
@@ -555,7 +557,7 @@ TEST_CASE("a source has the code of the features that its variant has, and no ot
   }
 }
 
-TEST_CASE("a problem's text and key tell features apart") {
+TEST_CASE("a problem's text and what it asks tell features apart") {
   Problem problem = windowed(100, 30);
   problem.softcap = 2.5F;
   problem.ragged = true;
@@ -566,10 +568,10 @@ TEST_CASE("a problem's text and key tell features apart") {
   problem = paged(true);
   CHECK(problem.text() == "bf16 d128 b1 hq8 hk2 lq1000 lk2000 ragged tq5000 page16");
   for (const Problem& other : {windowed(5, -1), windowed(-1, 5), capped(), ragged(), paged()}) {
-    CHECK(other.key() != plain.key());
+    CHECK(other.ask() != plain.ask());
   }
-  CHECK(paged(true).key() != ragged().key());
-  CHECK(paged(true).key() != paged().key());
-  CHECK(windowed(5, -1).key() == windowed(9, 3).key());
-  CHECK(windowed(5, 0).key() != windowed(-1, 0).key());
+  CHECK(paged(true).ask() != ragged().ask());
+  CHECK(paged(true).ask() != paged().ask());
+  CHECK(windowed(5, -1).ask() == windowed(9, 3).ask());
+  CHECK(windowed(5, 0).ask() != windowed(-1, 0).ask());
 }

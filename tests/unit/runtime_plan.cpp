@@ -6,6 +6,7 @@
 #include "generator/check.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan/plan.hpp"
+#include "tests/harness/needs.hpp"
 
 using namespace attune;
 
@@ -31,7 +32,7 @@ Problem problem_of(int head_dim, bool causal = false) {
 }
 
 Variant variant_of(int head_dim, bool causal = false) {
-  return default_variant(prefill_sm80, Dtype::bf16, head_dim, causal, 99 * 1024);
+  return default_variant(prefill_sm80, need_for(Dtype::bf16, head_dim, causal), 99 * 1024);
 }
 
 bool mentions(const std::vector<std::string>& messages, const std::string& word) {

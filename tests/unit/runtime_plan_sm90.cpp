@@ -10,6 +10,7 @@
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan/balance.hpp"
+#include "tests/harness/needs.hpp"
 
 using namespace attune;
 
@@ -35,7 +36,7 @@ Problem problem_of(int head_dim, bool causal = false) {
 }
 
 Variant variant_of(int family, int head_dim, bool causal = false) {
-  return default_variant(family, Dtype::bf16, head_dim, causal, h200.shared_per_block);
+  return default_variant(family, need_for(Dtype::bf16, head_dim, causal), h200.shared_per_block);
 }
 
 bool mentions(const std::vector<std::string>& messages, const std::string& word) {
@@ -163,14 +164,14 @@ TEST_CASE("a ragged batch whose totals make all sequences as long as the longest
   REQUIRE(ragged.tiles != nullptr);
   CHECK(std::ranges::equal(ragged.tiles->first, dense.tiles->first));
   CHECK(std::ranges::equal(ragged.tiles->tiles, dense.tiles->tiles));
-  const auto full = problem.key();
+  const auto full = problem.ask();
   for (int Problem::*total : {&Problem::total_q, &Problem::total_k}) {
     Problem shorter = problem;
     --(shorter.*total);
     REQUIRE(refusals(variant, shorter, h200).size() == 1);
     CHECK(refusals(variant, shorter, h200)[0] ==
           "tile_list: a list is balanced for sequences of one length, which the totals deny");
-    CHECK(shorter.key() != full);
+    CHECK(shorter.ask() != full);
   }
 }
 
@@ -335,7 +336,7 @@ TEST_CASE("what is generated comes from the newest family that serves without wa
   Problem longer = problem_of(80);
   longer.seqlen_q = 4096;
   CHECK(own(longer).variant == variant_of(prefill_sm90, 96));
-  CHECK(own(problem_of(80)).variant == default_variant(prefill_sm90, Dtype::bf16, 96, false, 227 * 1024, 128));
+  CHECK(own(problem_of(80)).variant == default_variant(prefill_sm90, need_for(Dtype::bf16, 96), 227 * 1024, 128));
   CHECK(own(problem_of(160)).variant == variant_of(prefill_sm90, 192));
 
   const OwnChoice narrow = own(problem_of(40));
@@ -352,7 +353,7 @@ TEST_CASE("what is generated comes from the newest family that serves without wa
 }
 
 TEST_CASE("V and O may have a head_dim of their own, up to the kernel's") {
-  const Variant own = default_variant(prefill_sm90, Dtype::bf16, 192, false, h200.shared_per_block, 128, 128);
+  const Variant own = default_variant(prefill_sm90, need_for(Dtype::bf16, 192, false, 128), h200.shared_per_block, 128);
   const Variant whole = variant_of(prefill_sm90, 192);
   REQUIRE(own.head_dim_v == 128);
   const auto with_v = [](int head_dim, int head_dim_v) {
@@ -367,7 +368,7 @@ TEST_CASE("V and O may have a head_dim of their own, up to the kernel's") {
       mentions(refusals(own, with_v(192, 136), h200), "head_dim_v: the kernel serves up to 128, the problem has 136"));
   CHECK(mentions(refusals(own, problem_of(192), h200), "head_dim_v: the kernel serves up to 128, the problem has 192"));
   CHECK(mentions(refusals(variant_of(prefill_sm80, 192), with_v(192, 128), h200),
-                 "head_dim_v: prefill_sm80 has one head_dim for Q, K and V, the problem has 192 and 128 for V"));
+                 "head_dim_v: prefill_sm80 has no kernels with it, the problem has 128"));
   CHECK(refusals(variant_of(prefill_sm80, 192), with_v(192, 192), h200).empty());
   CHECK(plan(own, with_v(160, 96), h200).head_dim_v == 96);
   CHECK(plan(own, problem_of(96), h200).head_dim_v == 96);
@@ -385,7 +386,7 @@ TEST_CASE("V and O may have a head_dim of their own, up to the kernel's") {
   CHECK(choose_own(with_v(24, 16), h200).refusals.empty());
   Device older = h200;
   older.capability = 80;
-  CHECK(mentions(choose_own(with_v(192, 128), older).refusals, "has one head_dim for Q, K and V"));
+  CHECK(mentions(choose_own(with_v(192, 128), older).refusals, "head_dim_v: prefill_sm80 has no kernels with it"));
 }
 
 TEST_CASE("a problem's text names the head_dim of V where it is another") {

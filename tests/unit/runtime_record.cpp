@@ -183,7 +183,7 @@ TEST_CASE("registries, threads and runs share a file, and their calls add up") {
 
 TEST_CASE("a server whose lengths never repeat has a small record, in which every way to be served is met") {
   const RecordFolder folder;
-  std::vector<std::uint64_t> keys;
+  std::vector<Ask> asks;
   {
     Recorder recorder(folder.file());
     for (int length = 1; length <= 5000; ++length) {
@@ -191,7 +191,7 @@ TEST_CASE("a server whose lengths never repeat has a small record, in which ever
       problem.ragged = true;
       problem.total_q = problem.total_k = length + length / 3;
       recorder.note(problem, 1);
-      keys.push_back(problem.key());
+      asks.push_back(problem.ask());
     }
   }
   const std::vector<Recorded> met = merged(read_all(folder.file()));
@@ -200,8 +200,8 @@ TEST_CASE("a server whose lengths never repeat has a small record, in which ever
   long long calls = 0;
   for (const Recorded& one : met) calls += one.calls;
   CHECK(calls == 5000);
-  for (const std::uint64_t key : keys) {
-    CHECK(std::ranges::any_of(met, [&](const Recorded& one) { return std::get<Problem>(one.problem).key() == key; }));
+  for (const Ask& ask : asks) {
+    CHECK(std::ranges::any_of(met, [&](const Recorded& one) { return std::get<Problem>(one.problem).ask() == ask; }));
   }
 }
 

@@ -124,7 +124,7 @@ std::vector<std::string> to_compile(const std::vector<Variant>& variants, const 
     std::visit(look, one.problem);
     const auto* decode = std::get_if<DecodeProblem>(&one.problem);
     if (decode == nullptr || !choose_own(*decode, device).refusals.empty()) continue;
-    if (plan(own_variant(*decode, device), *decode, device).combines()) look(decode->merge());
+    if (plan(choose_own(*decode, device).variant, *decode, device).combines()) look(decode->merge());
     if (decode->appends()) look(decode->store());
   }
   return missing;
@@ -175,7 +175,7 @@ TEST_CASE("specs for several GPUs serve each of them, and name those that each k
 
 TEST_CASE("a kernel that is ready and pads no more than one's own is taken, one that pads is not") {
   const Device& device = device_named("sm_90");
-  Variant tuned = own_variant(DecodeProblem{.head_dim = 64}, device);
+  Variant tuned = choose_own(DecodeProblem{.head_dim = 64}, device).variant;
   tuned.B_c = 128;
   const std::vector<ReadyKernel> kernels = ready_kernels({tuned});
   const ReadyKernels ready(kernels);

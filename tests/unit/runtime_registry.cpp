@@ -22,6 +22,7 @@
 #include "runtime/error.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/registry/registry.hpp"
+#include "tests/harness/needs.hpp"
 #include "tests/unit/registry_bench.hpp"
 
 using namespace attune;
@@ -440,7 +441,8 @@ TEST_CASE("an image without code for this GPU leads to NVRTC, and from then on t
   REQUIRE(cache.list().size() == 1);
   CHECK(cache.list().front().valid);
   CHECK(cache.list().front().arch == "sm_90");
-  CHECK(cache.list().front().name == default_variant(prefill_sm90, Dtype::bf16, 72, true, 227 * 1024, 128).name());
+  CHECK(cache.list().front().name ==
+        default_variant(prefill_sm90, need_for(Dtype::bf16, 72, true), 227 * 1024, 128).name());
 
   Registry second(bench.options());
   const auto start = std::chrono::steady_clock::now();

@@ -10,6 +10,7 @@
 
 #include "attune/attune.hpp"
 #include "runtime/arguments/decode_arguments.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/plan/decode_plan.hpp"
 #include "tests/unit/registry_bench.hpp"
@@ -217,7 +218,7 @@ TEST_CASE("a kernel with clusters is launched in clusters, beside the end of a s
   testing::FakeCuda& fake = Bench::fake();
   RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
   const attune_decode_args args = append_call(0).args();
-  Variant variant = own_variant(check_shapes(args), Driver().device(0));
+  Variant variant = choose_own(check_shapes(args), Driver().device(0)).variant;
   variant.cluster = 1;
   TunedTable table{.gpu = tuned_gpu(Driver().device(0)), .rows = {}};
   table.put({check_shapes(args), tuned_tests::result_of(variant)});

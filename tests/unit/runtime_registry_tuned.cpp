@@ -60,7 +60,7 @@ TEST_CASE("each problem is served by its row's kernel, those that share a key to
   testing::FakeCuda& fake = Bench::fake();
   fake.capability = 80;
   const TunedTable table = two_rows(tuned_gpu(Driver().device(0)));
-  REQUIRE(prefill(2, 4096).key() == prefill(2, 16384).key());
+  REQUIRE(prefill(2, 4096).ask() == prefill(2, 16384).ask());
   RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
   options.tuned = std::vector{table};
   Registry registry(std::move(options));

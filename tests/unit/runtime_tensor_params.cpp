@@ -9,6 +9,7 @@
 #include "generator/check.hpp"
 #include "runtime/gpu/tensor_params.hpp"
 #include "templates/sequence_end.h"
+#include "tests/harness/needs.hpp"
 
 using namespace attune;
 
@@ -63,8 +64,7 @@ TEST_CASE(
 
 TEST_CASE("a ragged kernel is told no longest sequence that is longer than all rows") {
   Plan plan;
-  plan.variant =
-      default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10, long_sequence_B_r, 0, {.ragged = true});
+  plan.variant = default_variant(prefill_sm90, asking(need_for(Dtype::fp16, 64), {&Need::ragged}), 227 << 10);
   plan.head_dim_v = 64;
   AttunePrefillParams params = params_of(64);
   const int lengths[3] = {};
@@ -104,7 +104,7 @@ TEST_CASE("packed, a query's heads are neighbouring rows of a box") {
 
 TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
   Plan plan;
-  plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);
+  plan.variant = default_variant(prefill_sm90, need_for(Dtype::fp16, 64), 227 << 10);
   plan.variant.gqa_ratio = 4;
   plan.variant.pack_gqa = 1;
   plan.head_dim_v = 64;
@@ -125,7 +125,7 @@ TEST_CASE(
     "Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads; O is written by 64 rows, V's "
     "wide") {
   Plan plan;
-  plan.variant = default_variant(prefill_sm90, Dtype::fp16, 64, false, 227 << 10);
+  plan.variant = default_variant(prefill_sm90, need_for(Dtype::fp16, 64), 227 << 10);
   plan.q_blocks = 7;
   plan.head_dim_v = 40;
   plan.group_heads = 5;

@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan/decode_plan.hpp"
 #include "runtime/plan/plan.hpp"
+#include "tests/harness/needs.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
 namespace {
@@ -91,12 +93,9 @@ TEST_CASE("a table that was written is read back equal, with every kind of probl
   for (const TunedProblem& problem : all_kinds()) {
     const auto own = [](const auto& one) {
       if constexpr (std::decay_t<decltype(one)>::operation == Operation::decode) {
-        return own_variant(one, device_of(h200));
+        return choose_own(one, device_of(h200)).variant;
       } else {
-        const Features features{
-            .window = one.has_window(), .softcap = one.softcap > 0, .ragged = one.ragged, .paged = one.paged};
-        return default_variant(one.paged ? prefill_sm80 : prefill_sm90, one.dtype, one.head_dim, one.causal,
-                               device_of(h200).shared_per_block, one.best_B_r(), one.head_dim_v, features);
+        return own_variant(one.paged ? prefill_sm80 : prefill_sm90, one.ask(), device_of(h200));
       }
     };
     TunedResult result = result_of(std::visit(own, problem));

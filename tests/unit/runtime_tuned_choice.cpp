@@ -77,6 +77,7 @@ TEST_CASE("a row whose variant is for one ratio of heads answers for other shape
   Variant for_any = decode_variant(128);
   Variant for_four = for_any;
   for_four.gqa_ratio = 4;
+  for_four.one_query = 1;
   const TunedRow decode_row{decode(8, 4096), result_of(for_four)};
   const std::vector<ReadyKernel> all{ready_kernel(for_four), ready_kernel(for_any), ready_kernel(decode_variant(64))};
   const ReadyKernels ready(all);

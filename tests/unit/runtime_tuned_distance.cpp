@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/choice/tuned_distance.hpp"
 #include "runtime/choice/tuned_verdict.hpp"
@@ -138,8 +139,9 @@ TEST_CASE("the nearest row answers, its own problem's before all, and of two equ
 }
 
 TEST_CASE("a row whose variant cannot serve the problem gives way to the next") {
-  Variant for_four = sm80(64, 64);
+  Variant for_four = choose_own(prefill(4, 4096), device_of(h200)).variant;
   for_four.gqa_ratio = 4;
+  for_four.pack_gqa = 1;
   TunedTable table{.gpu = h200, .rows = {}};
   table.put({prefill(4, 4096), result_of(for_four)});
   table.put({prefill(4, 16384), result_of(sm80(128, 64))});

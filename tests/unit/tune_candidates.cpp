@@ -114,7 +114,9 @@ TEST_CASE("packed candidates are for the problem's ratio of heads, and only wher
 }
 
 TEST_CASE("of the ratios that a search names, decode races the problem's own and any") {
-  const std::vector<Spec> specs{parsed("template: decode_sm80\ntune: {gqa_ratio: [any, 1, 4, 8]}\n")};
+  const std::vector<Spec> specs{
+      parsed("template: decode_sm80\ntune: {gqa_ratio: [any, 1, 4, 8], one_query: [false, true]}\n"
+             "exclude: [{gqa_ratio: [1, 4, 8], one_query: false}]\n")};
   DecodeProblem decode{.heads_q = 32, .heads_kv = 8, .max_seqlen_k = 4096, .equal_lengths = true};
   const auto ratios = [&] {
     std::vector<int> found;

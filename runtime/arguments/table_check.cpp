@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "generator/check.hpp"
+#include "runtime/add_line.hpp"
 #include "runtime/error.hpp"
 #include "runtime/plan/refusals.hpp"
 #include "runtime/problem/problem.hpp"
@@ -54,7 +55,7 @@ bool checks_tables(const attune_store_kv_args& args) { return asks(args); }
 
 void check_flag(std::vector<std::string>& found, int check_tables) {
   if (check_tables != 0 && check_tables != 1) {
-    found.push_back(fmt::format("check_tables is {}; it must be 0 or 1", check_tables));
+    add_line(found, "check_tables is {}; it must be 0 or 1", check_tables);
   }
 }
 

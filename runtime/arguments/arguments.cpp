@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/add_line.hpp"
 #include "runtime/arguments/tensor_arguments.hpp"
 #include "runtime/error.hpp"
 #include "runtime/gpu/tensor_params.hpp"
@@ -65,10 +66,10 @@ Extents keys_of(const Problem& problem) {
 void check_scalars(std::vector<std::string>& found, const attune_prefill_args& args) {
   check_softmax_scale(found, args.softmax_scale);
   if (args.causal != 0 && args.causal != 1) {
-    found.push_back(fmt::format("causal is {}; it must be 0 or 1", args.causal));
+    add_line(found, "causal is {}; it must be 0 or 1", args.causal);
   }
   if (has_features(args) && args.window != 0 && args.window != 1) {
-    found.push_back(fmt::format("window is {}; it must be 0 or 1", args.window));
+    add_line(found, "window is {}; it must be 0 or 1", args.window);
   }
 }
 
@@ -80,8 +81,8 @@ void check_ragged(std::vector<std::string>& found, const attune_prefill_args& ar
     }
   } else if ((args.cu_seqlens_q == nullptr) != (args.cu_seqlens_k == nullptr)) {
     const bool q = args.cu_seqlens_q == nullptr;
-    found.push_back(fmt::format("cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both",
-                                q ? "q" : "k", q ? "k" : "q"));
+    add_line(found, "cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both", q ? "q" : "k",
+             q ? "k" : "q");
   } else if (args.cu_seqlens_q == nullptr && args.seqused_k != nullptr) {
     found.emplace_back("seqused_k is given without cu_seqlens_q and cu_seqlens_k; only ragged batches have it");
   }
@@ -106,7 +107,7 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   if (!problem.paged) return;
   check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
   if (has_keys && args.block_table == nullptr) {
-    found.push_back(fmt::format("block_table is null; it must name the pages where page_size is {}", args.page_size));
+    add_line(found, "block_table is null; it must name the pages where page_size is {}", args.page_size);
   }
   if (!queries.empty() && args.seqused_k == nullptr) {
     found.emplace_back("seqused_k is null; it must say how many keys each sequence has in the pages of block_table");

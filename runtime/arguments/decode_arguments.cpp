@@ -1,12 +1,11 @@
 #include "runtime/arguments/decode_arguments.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/add_line.hpp"
 #include "runtime/arguments/arguments.hpp"
 #include "runtime/arguments/table_check.hpp"
 #include "runtime/arguments/tensor_arguments.hpp"
@@ -142,13 +141,13 @@ void check_workspace(const attune_decode_args& args, const DecodePlan& plan) {
   if (plan.workspace_bytes == 0) return;
   std::vector<std::string> found;
   if (args.workspace == nullptr) {
-    found.push_back(
-        fmt::format("workspace is null; it must point to {} bytes of device memory, as "
-                    "attune_decode_workspace says",
-                    plan.workspace_bytes));
+    add_line(found,
+             "workspace is null; it must point to {} bytes of device memory, as "
+             "attune_decode_workspace says",
+             plan.workspace_bytes);
   } else if (args.workspace_bytes < plan.workspace_bytes) {
-    found.push_back(fmt::format("workspace_bytes is {}; it must be at least {}, as attune_decode_workspace says",
-                                args.workspace_bytes, plan.workspace_bytes));
+    add_line(found, "workspace_bytes is {}; it must be at least {}, as attune_decode_workspace says",
+             args.workspace_bytes, plan.workspace_bytes);
   }
   throw_if_any(found);
 }

@@ -1,9 +1,8 @@
 #include "runtime/arguments/merge_arguments.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 
+#include "runtime/add_line.hpp"
 #include "runtime/arguments/arguments.hpp"
 #include "runtime/arguments/tensor_arguments.hpp"
 
@@ -23,8 +22,7 @@ MergeProblem problem_of(const attune_merge_states_args& args) {
 
 void check_lse(std::vector<std::string>& found, const char* name, const float* lse) {
   if (lse == nullptr)
-    found.push_back(
-        fmt::format("{} is null; it must point to memory of the device (the host's for the emulator)", name));
+    add_line(found, "{} is null; it must point to memory of the device (the host's for the emulator)", name);
   check_alignment(found, name, lse, alignof(float));
 }
 
@@ -37,7 +35,7 @@ void check_apart(std::vector<std::string>& found, const char* name, const float*
   const std::uintptr_t distance = read < written ? written - read : read - written;
   const std::uintptr_t rows = static_cast<std::uintptr_t>(problem.batch) * problem.seqlen;
   if (distance / sizeof(float) / problem.heads < rows) {
-    found.push_back(fmt::format("lse is {:#x}; it must be apart from {}, which is {:#x}", written, name, read));
+    add_line(found, "lse is {:#x}; it must be apart from {}, which is {:#x}", written, name, read);
   }
 }
 
@@ -48,7 +46,7 @@ void check_in_place(std::vector<std::string>& found, const char* name, const Att
   if (from.stride_batch == o.stride_batch && from.stride_seq == o.stride_seq && from.stride_head == o.stride_head) {
     return;
   }
-  found.push_back(fmt::format("o has the data of {}; it must have its strides too", name));
+  add_line(found, "o has the data of {}; it must have its strides too", name);
 }
 
 void check_memory(std::vector<std::string>& found, const attune_merge_states_args& args, const MergeProblem& problem) {

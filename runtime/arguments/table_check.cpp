@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/add_line.hpp"
 #include "runtime/error.hpp"
 #include "runtime/problem/problem.hpp"
 
@@ -38,7 +39,7 @@ bool checks_tables(const attune_store_kv_args& args) { return asks(args); }
 
 void check_flag(std::vector<std::string>& found, int check_tables) {
   if (check_tables != 0 && check_tables != 1) {
-    found.push_back(fmt::format("check_tables is {}; it must be 0 or 1", check_tables));
+    add_line(found, "check_tables is {}; it must be 0 or 1", check_tables);
   }
 }
 

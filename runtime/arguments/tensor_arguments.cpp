@@ -8,6 +8,7 @@
 #include <limits>
 #include <numbers>
 
+#include "runtime/add_line.hpp"
 #include "runtime/error.hpp"
 #include "runtime/problem/field_checks.hpp"
 
@@ -28,10 +29,10 @@ void check_stride(std::vector<std::string>& found, const char* tensor, const cha
                   std::int64_t extent, Access access) {
   if (extent <= 1) return;  // never used
   if (stride < 0 || stride % stride_step != 0) {
-    found.push_back(fmt::format("{}.stride_{} is {}; it must be a multiple of {} elements, 0 or more", tensor,
-                                dimension, stride, stride_step));
+    add_line(found, "{}.stride_{} is {}; it must be a multiple of {} elements, 0 or more", tensor, dimension, stride,
+             stride_step);
   } else if (access == Access::write && stride == 0) {
-    found.push_back(fmt::format("{}.stride_{} is 0; rows that are written must not share memory", tensor, dimension));
+    add_line(found, "{}.stride_{} is 0; rows that are written must not share memory", tensor, dimension);
   }
 }
 
@@ -55,25 +56,24 @@ void check_tensor(std::vector<std::string>& found, const char* name, const attun
   if (extents.empty()) return;  // neither read nor written
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
   if (tensor.data == nullptr) {
-    found.push_back(
-        fmt::format("{}.data is null; it must point to memory of the device (the host's for the emulator)", name));
+    add_line(found, "{}.data is null; it must point to memory of the device (the host's for the emulator)", name);
   } else if (address % vector_bytes != 0) {
-    found.push_back(fmt::format("{}.data is {:#x}; it must be a multiple of {} bytes", name, address, vector_bytes));
+    add_line(found, "{}.data is {:#x}; it must be a multiple of {} bytes", name, address, vector_bytes);
   }
   const std::size_t before = found.size();
   check_stride(found, name, "batch", tensor.stride_batch, extents.batch, access);
   check_stride(found, name, "seq", tensor.stride_seq, extents.seq, access);
   check_stride(found, name, "head", tensor.stride_head, extents.heads, access);
   if (found.size() == before && !offsets_fit(tensor, extents, head_dim)) {
-    found.push_back(fmt::format("{}: strides {}, {} and {} reach beyond 2^63 bytes", name, tensor.stride_batch,
-                                tensor.stride_seq, tensor.stride_head));
+    add_line(found, "{}: strides {}, {} and {} reach beyond 2^63 bytes", name, tensor.stride_batch, tensor.stride_seq,
+             tensor.stride_head);
   }
 }
 
 void check_alignment(std::vector<std::string>& found, const char* name, const void* pointer, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if (address % bytes != 0) {
-    found.push_back(fmt::format("{} is {:#x}; it must be a multiple of {} bytes", name, address, bytes));
+    add_line(found, "{} is {:#x}; it must be a multiple of {} bytes", name, address, bytes);
   }
 }
 
@@ -81,18 +81,17 @@ void check_table(std::vector<std::string>& found, const std::int32_t* block_tabl
                  int table_width) {
   if (block_table != nullptr) return;
   if (table_width > 1) {
-    found.push_back(fmt::format("block_table is null; it must name the pages where table_width is {}", table_width));
+    add_line(found, "block_table is null; it must name the pages where table_width is {}", table_width);
   } else if (pages < batch) {
-    found.push_back(
-        fmt::format("pages is {}; without a block_table it must be at least batch, which is {}", pages, batch));
+    add_line(found, "pages is {}; without a block_table it must be at least batch, which is {}", pages, batch);
   }
 }
 
 void check_angles(std::vector<std::string>& found, const char* name, const void* angles) {
   if (angles == nullptr) {
-    found.push_back(fmt::format(
-        "{} is null; it must point to memory of the device (the host's for the emulator) where keys are rotated",
-        name));
+    add_line(found,
+             "{} is null; it must point to memory of the device (the host's for the emulator) where keys are rotated",
+             name);
   }
   check_alignment(found, name, angles, vector_bytes);
 }
@@ -109,7 +108,7 @@ void throw_if_any(const std::vector<std::string>& found) {
 
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale) {
   if (softmax_scale >= 0 && softmax_scale <= largest_scale) return;
-  found.push_back(fmt::format("softmax_scale is {}; it must be from 0 to {}", softmax_scale, largest_scale));
+  add_line(found, "softmax_scale is {}; it must be from 0 to {}", softmax_scale, largest_scale);
 }
 
 ScoreScales scales_of(float softmax_scale, float softcap) {

@@ -1,7 +1,6 @@
 #include "runtime/problem/field_checks.hpp"
 
-#include <fmt/format.h>
-
+#include "runtime/add_line.hpp"
 #include "runtime/problem/problem.hpp"
 
 namespace attune {
@@ -13,18 +12,18 @@ constexpr int rotary_dim_step = 16;  // 16 bytes of each half
 }  // namespace
 
 void FieldChecks::at_least(const char* field, int value, int minimum) {
-  if (value < minimum) add(fmt::format("{} is {}; it must be at least {}", field, value, minimum));
+  if (value < minimum) add_line(found_, "{} is {}; it must be at least {}", field, value, minimum);
 }
 
 void FieldChecks::in_range(const char* field, int value, int minimum, int maximum) {
   if (value < minimum || value > maximum) {
-    add(fmt::format("{} is {}; it must be from {} to {}", field, value, minimum, maximum));
+    add_line(found_, "{} is {}; it must be from {} to {}", field, value, minimum, maximum);
   }
 }
 
 void FieldChecks::dtype(Dtype value) {
   if (value != Dtype::fp16 && value != Dtype::bf16) {
-    add(fmt::format("dtype is {}; it must be 0 (fp16) or 1 (bf16)", static_cast<int>(value)));
+    add_line(found_, "dtype is {}; it must be 0 (fp16) or 1 (bf16)", static_cast<int>(value));
   }
 }
 
@@ -32,13 +31,13 @@ void FieldChecks::heads(int heads_q, int heads_kv) {
   at_least("heads_q", heads_q, 1);
   at_least("heads_kv", heads_kv, 1);
   if (heads_q >= 1 && heads_kv >= 1 && heads_q % heads_kv != 0) {
-    add(fmt::format("heads_kv is {}; it must divide heads_q, which is {}", heads_kv, heads_q));
+    add_line(found_, "heads_kv is {}; it must divide heads_q, which is {}", heads_kv, heads_q);
   }
 }
 
 void FieldChecks::softcap(float value) {
   if (value >= 0 && value <= largest_scale) return;
-  add(fmt::format("softcap is {}; it must be from 0, for none, to {}", value, largest_scale));
+  add_line(found_, "softcap is {}; it must be from 0, for none, to {}", value, largest_scale);
 }
 
 void FieldChecks::rotation(Rotary rotary, int rotary_dim, int rotations, int head_dim) {
@@ -46,8 +45,8 @@ void FieldChecks::rotation(Rotary rotary, int rotary_dim, int rotations, int hea
   if (rotary == Rotary::none) return;
   const bool is_step = rotary_dim >= rotary_dim_step && rotary_dim % rotary_dim_step == 0;
   if (!is_step || rotary_dim > head_dim) {
-    add(fmt::format("rotary_dim is {}; it must be a multiple of {}, and at most head_dim, which is {}", rotary_dim,
-                    rotary_dim_step, head_dim));
+    add_line(found_, "rotary_dim is {}; it must be a multiple of {}, and at most head_dim, which is {}", rotary_dim,
+             rotary_dim_step, head_dim);
   }
   in_range("rotations", rotations, 1, most_rows);
 }
@@ -58,15 +57,15 @@ void FieldChecks::cache(const CacheShape& cache, const char* field, int seqlen_k
   in_range("table_width", cache.table_width, 1, most_rows);
   const long long room = static_cast<long long>(cache.table_width) * cache.page_size;
   if (seqlen_k <= most_rows && room >= 1 && seqlen_k > room) {
-    add(fmt::format("{} is {}; it must be at most table_width {} x page_size {}", field, seqlen_k, cache.table_width,
-                    cache.page_size));
+    add_line(found_, "{} is {}; it must be at most table_width {} x page_size {}", field, seqlen_k, cache.table_width,
+             cache.page_size);
   }
 }
 
 void FieldChecks::head_dim(const char* field, int value, const char* otherwise) {
   if (value >= head_dim_step && value <= head_dim_limit && value % head_dim_step == 0) return;
-  add(fmt::format("{} is {}; it must be a multiple of {} from {} to {}{}", field, value, head_dim_step, head_dim_step,
-                  head_dim_limit, otherwise));
+  add_line(found_, "{} is {}; it must be a multiple of {} from {} to {}{}", field, value, head_dim_step, head_dim_step,
+           head_dim_limit, otherwise);
 }
 
 }  // namespace attune

@@ -120,14 +120,22 @@ nlohmann::ordered_json resource_json(const std::vector<Built>& built) {
   return rows;
 }
 
-bool report_failures(const std::vector<Built>& built) {
-  bool all_compiled = true;
+std::vector<Diagnostic> failures_of(const std::vector<Built>& built) {
+  std::vector<Diagnostic> failures;
   for (const Built& one : built) {
     if (one.ok()) continue;
-    all_compiled = false;
-    fmt::print(stderr, "{} for {} did not compile: {}\n", one.source->name, one.arch.name, one.error);
+    failures.push_back(
+        {.where = {},
+         .what = fmt::format("{} for {} did not compile: {}", one.source->name, one.arch.name, one.error),
+         .fix = {}});
   }
-  return all_compiled;
+  return failures;
+}
+
+bool report_failures(const std::vector<Built>& built) {
+  const std::vector<Diagnostic> failures = failures_of(built);
+  for (const Diagnostic& failure : failures) fmt::print(stderr, "{}\n", failure.what);
+  return failures.empty();
 }
 
 }  // namespace attune::cli

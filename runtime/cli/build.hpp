@@ -40,7 +40,10 @@ void disassemble(const Disassembler& disassembler, std::vector<Built>& built, in
 std::string resource_table(const std::vector<Built>& built);
 nlohmann::ordered_json resource_json(const std::vector<Built>& built);
 
-/// Prints the log of whatever did not compile; whether all did.
+/// The log of whatever did not compile.
+std::vector<Diagnostic> failures_of(const std::vector<Built>& built);
+
+/// Prints that to stderr; whether all compiled.
 bool report_failures(const std::vector<Built>& built);
 
 }  // namespace attune::cli

@@ -12,6 +12,7 @@
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/explain_decode.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/selfcheck.hpp"
@@ -33,16 +34,16 @@ struct RunOptions {
   bool json = false;
 };
 
-/// The problems that a variant is checked on. Empty when one was named that is unsound.
-std::optional<std::vector<Problem>> problems_for(const Variant& variant, const RunOptions& options) {
+/// The problems that a variant is checked on. Throws Failure when one was named that is unsound.
+std::vector<Problem> problems_for(const Variant& variant, const RunOptions& options) {
   if (!options.one_problem) return small_problems(variant);
   const Problem problem = options.problem.problem_for(variant);
-  if (!report_unsound(problem)) return std::nullopt;
-  return std::vector{problem};
+  require_sound(problem);
+  return {problem};
 }
 
 /// The same for a variant of decoding.
-std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const RunOptions& options) {
+std::vector<DecodeTrial> trials_for(const Variant& variant, const RunOptions& options) {
   if (!options.one_problem) return small_trials(variant);
   DecodeProblem problem = options.decode;
   problem.dtype = static_cast<Dtype>(variant.dtype);
@@ -55,8 +56,8 @@ std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const
     problem.pages = problem.batch * problem.table_width;
   }
   set_rotation(problem, variant);
-  if (!report_unsound(problem)) return std::nullopt;
-  return std::vector{full_trial(problem)};
+  require_sound(problem);
+  return {full_trial(problem)};
 }
 
 /// What of this machine takes part, and why what is missing does not.
@@ -90,14 +91,13 @@ class Run {
   Exit execute() {
     if (options_->bank_conflicts && !machine_.host) {
       const bool looked_for = !machine_.host.problem.empty();
-      fmt::print(stderr, "attune: --bank-conflicts needs the emulator: {}\n",
-                 looked_for ? machine_.host.problem : "pass --device emulator");
-      return looked_for ? Exit::machine_lacks : Exit::bad_usage;
+      throw Failure(looked_for ? Exit::machine_lacks : Exit::bad_usage,
+                    fmt::format("--bank-conflicts needs the emulator: {}",
+                                looked_for ? machine_.host.problem : "pass --device emulator"));
     }
-    if (!generate()) return Exit::bad_usage;
+    generate();
     if (!machine_.nvrtc && !machine_.host) {
-      fmt::print(stderr, "attune: nothing was compiled or run: {}\n", machine_.nvrtc.problem);
-      return Exit::machine_lacks;
+      throw Failure(Exit::machine_lacks, "nothing was compiled or run: " + machine_.nvrtc.problem);
     }
     if (machine_.nvrtc) {
       compile();
@@ -105,7 +105,6 @@ class Run {
       fmt::print(stderr, "attune: no machine code was made: {}\n", machine_.nvrtc.problem);
     }
     const Exit checked = check();
-    if (checked == Exit::bad_usage) return checked;
     if (options_->json) print_json(json_);
     return all_compiled_ ? checked : Exit::check_failed;
   }
@@ -117,23 +116,18 @@ class Run {
     std::function<Verdict(const Built&, const Built&, const std::vector<DecodeTrial>&)> decode;
   };
 
-  /// Prints all problems of the specs; whether there is none.
-  bool generate() {
+  void generate() {
     const auto start = std::chrono::steady_clock::now();
-    const std::optional<Collection> request =
-        options_->device == "none" ? load_specs(options_->specs)
+    const Collection request = options_->device == "none"
+                                   ? load_specs(options_->specs)
                                    : load_specs_of({Operation::prefill, Operation::decode}, options_->specs);
-    if (!request) return false;
-    std::optional<std::vector<Source>> sources = emit_sources(*request);
-    if (!sources) return false;
-    sources_ = std::move(*sources);
+    sources_ = emit_sources(request);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    json_ = {{"refused", refusals_json(*request)}, {"generation_seconds", seconds.count()}};
+    json_ = {{"refused", refusals_json(request)}, {"generation_seconds", seconds.count()}};
     if (!options_->json) {
-      fmt::print("{}generated {} in {}\n", cost_report(*request),
+      fmt::print("{}generated {} in {}\n", cost_report(request),
                  counted(static_cast<long long>(sources_.size()), "source"), seconds_text(seconds.count()));
     }
-    return true;
   }
 
   /// Machine code, for this GPU or the usual ones, and what it uses.
@@ -187,13 +181,9 @@ class Run {
       if (family_of(variant).operation == Operation::decode) {
         const Built* const merge = merging_kernel(merging, variant);
         if (merge == nullptr) continue;
-        const auto trials = trials_for(variant, *options_);
-        if (!trials) return Exit::bad_usage;
-        verdicts.push_back(tries.decode(one, *merge, *trials));
+        verdicts.push_back(tries.decode(one, *merge, trials_for(variant, *options_)));
       } else {
-        const auto problems = problems_for(variant, *options_);
-        if (!problems) return Exit::bad_usage;
-        verdicts.push_back(tries.prefill(one, *problems));
+        verdicts.push_back(tries.prefill(one, problems_for(variant, *options_)));
       }
       tried.push_back(one.source);
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "generator/check.hpp"
 #include "runtime/bundle/embedded.hpp"
@@ -14,6 +15,7 @@
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/verify_decode.hpp"
@@ -62,7 +64,11 @@ Kernels load_embedded(const Gpu& gpu) {
 }
 
 std::vector<LoadedKernel> load_all(const Gpu& gpu, const Compiler& compiler, const std::vector<Source>& sources) {
-  const std::vector<Built> built = build(compiler, sources, {arch_of(gpu.device)}, 0);
+  const std::vector<Arch> archs{arch_of(gpu.device)};
+  const std::vector<Built> built = [&] {
+    Progress progress(stderr, "kernels compiled", kernels_to_build(sources, archs));
+    return build(compiler, sources, archs, 0, [&](const Built&) { progress.add(); });
+  }();
   report_failures(built);
   std::vector<LoadedKernel> kernels;
   for (const Built& one : built) {
@@ -147,6 +153,8 @@ Exit bench(const BenchOptions& options) {
   if (!options.json) fmt::print("{}, medians of {} launches\n", gpu->device.name, options.launches);
   auto rows = nlohmann::ordered_json::array();
   Table table({{"problem"}, {"variant"}, {"time", Align::right}, {"speed", Align::right}});
+  std::optional<Progress> progress;
+  progress.emplace(stderr, "problems measured", static_cast<long long>(problems.size()));
   for (const tune::AnyProblem& problem : problems) {
     for (const Timing& timing : measure(*gpu, kernels, problem, options.launches, options.seed)) {
       const tune::Speed speed = tune::speed_of(problem, timing.seconds);
@@ -159,7 +167,9 @@ Exit bench(const BenchOptions& options) {
                       {"speed", speed.value},
                       {"unit", speed.unit}});
     }
+    progress->add();
   }
+  progress.reset();
   if (rows.empty()) throw Failure(Exit::check_failed, "no kernel serves any of these problems on this GPU");
   if (options.json) {
     print_json({{"device", gpu->device.name}, {"launches", options.launches}, {"results", rows}});

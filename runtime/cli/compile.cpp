@@ -9,6 +9,7 @@
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
 
 namespace attune::cli {
@@ -40,7 +41,11 @@ Exit compile(const CompileOptions& options) {
 
   const Found<Compiler> compiler = find_compiler();
   if (!compiler) throw Failure(Exit::machine_lacks, compiler.problem);
-  std::vector<Built> built = build(*compiler, sources, resolve_archs(options.archs), options.jobs);
+  const std::vector<Arch> archs = resolve_archs(options.archs);
+  std::vector<Built> built = [&] {
+    Progress progress(stderr, "kernels compiled", kernels_to_build(sources, archs));
+    return build(*compiler, sources, archs, options.jobs, [&](const Built&) { progress.add(); });
+  }();
   if (built.empty()) throw Failure(Exit::bad_usage, "no variant fits the architectures asked for");
   const Found<Disassembler> disassembler = find_disassembler();
   if (disassembler) disassemble(*disassembler, built, options.jobs);

@@ -15,6 +15,7 @@
 #include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
 #include "runtime/files.hpp"
 #include "runtime/text.hpp"
@@ -43,7 +44,8 @@ struct Packed {
 Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const Collection& request,
                       const PackOptions& options) {
   const ScratchFolder folder;
-  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  Progress progress(stderr, "kernels compiled", static_cast<long long>(sources.size()));
+  const auto say = [&](const std::string& /*line*/) { progress.add(); };
   Result<Fatbins> fatbins =
       build_fatbins(sources, {.nvcc = nvcc, .folder = folder.path(), .jobs = options.jobs, .say = say});
   if (!fatbins.ok()) throw Failure(Exit::check_failed, std::move(fatbins.problems));
@@ -59,7 +61,11 @@ Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, 
 Packed pack_with_nvrtc(const std::vector<Source>& sources, const Collection& request, const PackOptions& options) {
   const Found<Compiler> compiler = find_compiler();
   if (!compiler) throw Failure(Exit::machine_lacks, compiler.problem);
-  const std::vector<Built> built = build(*compiler, sources, resolve_archs(options.archs), options.jobs);
+  const std::vector<Arch> archs = resolve_archs(options.archs);
+  const std::vector<Built> built = [&] {
+    Progress progress(stderr, "kernels compiled", kernels_to_build(sources, archs));
+    return build(*compiler, sources, archs, options.jobs, [&](const Built&) { progress.add(); });
+  }();
   if (std::vector<Diagnostic> problems = failures_of(built); !problems.empty()) {
     throw Failure(Exit::check_failed, std::move(problems));
   }

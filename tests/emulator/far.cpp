@@ -1,4 +1,4 @@
-// Tensors beyond 2^31 elements and 4 GB, and sequences of a million keys, on the emulator: addresses without memory
+// Tensors beyond 2^32 elements, and sequences of a million keys, on the emulator: addresses without memory
 // behind them but for the pages that are touched.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
@@ -47,7 +47,7 @@ struct Emulated {
 
 }  // namespace
 
-TEST_CASE("prefill reads and writes tensors beyond 2^31 elements, whichever stride is the large one") {
+TEST_CASE("prefill reads and writes tensors beyond 2^32 elements, whichever stride is the large one") {
   Emulated emulated;
   for (const Far far : far_strides) {
     testing::check_far_prefill(emulated.registry, mapped, far, "prefill_sm80");
@@ -55,19 +55,19 @@ TEST_CASE("prefill reads and writes tensors beyond 2^31 elements, whichever stri
   }
 }
 
-TEST_CASE("ragged batches of a million rows and beyond 2^31 elements are prefilled, their last sequence too") {
+TEST_CASE("ragged batches of a million rows and beyond 2^32 elements are prefilled, their last sequence too") {
   Emulated emulated;
   testing::check_far_ragged_prefill(emulated.registry, mapped, "prefill_sm80");
   testing::check_far_ragged_prefill(emulated.registry, mapped, "prefill_sm90");
 }
 
-TEST_CASE("caches of pages beyond 2^31 elements are read by prefill and decode, their last page too") {
+TEST_CASE("caches of pages beyond 2^32 elements are read by prefill and decode, their last page too") {
   Emulated emulated;
   testing::check_far_paged_prefill(emulated.registry, mapped);
   for (const int page_size : {16, 13, 256}) testing::check_far_paged_decode(emulated.registry, mapped, page_size);
 }
 
-TEST_CASE("decode and combine read and write tensors beyond 2^31 elements, whichever stride is the large one") {
+TEST_CASE("decode and combine read and write tensors beyond 2^32 elements, whichever stride is the large one") {
   Emulated emulated;
   for (const Far far : far_strides) testing::check_far_decode(emulated.registry, mapped, far);
 }
@@ -77,12 +77,12 @@ TEST_CASE("decode attends to the last of a million keys") {
   testing::check_long_decode(emulated.registry, mapped);
 }
 
-TEST_CASE("new keys are stored beyond 2^31 elements, by slots and behind the keys of a table") {
+TEST_CASE("new keys are stored beyond 2^32 elements, by slots and behind the keys of a table") {
   Emulated emulated;
   for (const bool by_slots : {true, false}) testing::check_far_store(emulated.registry, mapped, by_slots);
 }
 
-TEST_CASE("states beyond 2^31 elements are merged, whichever stride is the large one") {
+TEST_CASE("states beyond 2^32 elements are merged, whichever stride is the large one") {
   Emulated emulated;
   for (const Far far : far_strides) testing::check_far_merge(emulated.registry, mapped, far);
 }

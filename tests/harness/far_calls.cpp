@@ -21,7 +21,7 @@ using Elements = std::vector<std::uint16_t>;
 
 constexpr int head_dim = 64;
 constexpr Dtype dtype = Dtype::fp16;
-constexpr std::int64_t beyond = (std::int64_t{1} << 31) + 4096;  // elements: 2^32 bytes and more
+constexpr std::int64_t beyond = (std::int64_t{1} << 32) + 4096;  // elements, which 32 bits count without a sign
 constexpr std::size_t element_bytes = sizeof(std::uint16_t);
 constexpr float scale = 0.125F;
 
@@ -197,7 +197,7 @@ void share_heads(Elements& elements, int heads) {
 }
 
 constexpr int page_tokens = 16;
-constexpr int far_pages = (1 << 21) + 64;  // of 1,024 elements
+constexpr int far_pages = (1 << 22) + 64;  // of 1,024 elements
 
 /// A cache of pages of one head, contiguous.
 Place paged_cache(Layout& layout, int page_size, int pages) {
@@ -273,7 +273,7 @@ void check_far_ragged_prefill(Registry& registry, const MakeFarMemory& make, con
   const bool mapped = family == "prefill_sm90";
   constexpr int total = (1 << 20) + 4096;
   constexpr int heads = 2;
-  constexpr std::int64_t row = 2048;  // elements, of which the heads have a few
+  constexpr std::int64_t row = 4096;  // elements, of which the heads have a few
   const Problem one{.dtype = dtype,
                     .heads_q = heads,
                     .heads_kv = heads,
@@ -461,7 +461,7 @@ void check_far_decode(Registry& registry, const MakeFarMemory& make, Far far) {
 void check_long_decode(Registry& registry, const MakeFarMemory& make) {
   constexpr int length = (1 << 20) + 77;
   constexpr int seen = 100;
-  constexpr std::int64_t row = 2048;  // elements, of which the head has a few
+  constexpr std::int64_t row = 4096;  // elements, of which the head has a few
   const Problem one{.dtype = dtype, .seqlen_q = 1, .seqlen_k = seen, .head_dim = head_dim};
   const Extents query{1, 1, 1};
   Layout layout;

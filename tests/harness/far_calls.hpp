@@ -1,4 +1,4 @@
-// Calls whose tensors reach beyond 2^31 elements and 2^32 bytes, of which a few rows are used: what they leave is held
+// Calls whose tensors reach beyond 2^32 elements, of which a few rows are used: what they leave is held
 // to the reference, on any memory of that size.
 #pragma once
 
@@ -29,17 +29,17 @@ class FarMemory {
 
 using MakeFarMemory = std::function<std::unique_ptr<FarMemory>(std::size_t bytes)>;
 
-/// Which of a tensor's strides is so large that its last element lies beyond 2^31 others.
+/// Which of a tensor's strides is so large that its last element lies beyond 2^32 others.
 enum class Far { batch, seqlen, head };
 inline constexpr Far far_strides[] = {Far::batch, Far::seqlen, Far::head};
 
-/// CHECK what a call leaves; prefills also that a kernel of this family served. All take 20 to 40 GB of addresses.
+/// CHECK what a call leaves; prefills also that a kernel of this family served. They take up to 36 GB of addresses.
 void check_far_prefill(Registry& registry, const MakeFarMemory& make, Far far, const std::string& family);
 
 /// A ragged batch of over a million rows, the last of which are a sequence.
 void check_far_ragged_prefill(Registry& registry, const MakeFarMemory& make, const std::string& family);
 
-/// A cache of two million pages, of which sequences have the last.
+/// A cache of four million pages, of which sequences have the last.
 void check_far_paged_prefill(Registry& registry, const MakeFarMemory& make);
 void check_far_paged_decode(Registry& registry, const MakeFarMemory& make, int page_size);
 

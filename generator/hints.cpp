@@ -15,8 +15,14 @@ namespace attune {
 namespace {
 
 /// Names that others have for words of the table.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> other_names{
-    {{"float16", "fp16"}, {"half", "fp16"}, {"f16", "fp16"}, {"bfloat16", "bf16"}, {"yes", "true"}, {"no", "false"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_names{{{"float16", "fp16"},
+                                                                                    {"torch.float16", "fp16"},
+                                                                                    {"half", "fp16"},
+                                                                                    {"f16", "fp16"},
+                                                                                    {"bfloat16", "bf16"},
+                                                                                    {"torch.bfloat16", "bf16"},
+                                                                                    {"yes", "true"},
+                                                                                    {"no", "false"}}};
 
 std::optional<int> number_of(std::string_view word) {
   int number = 0;
@@ -52,6 +58,8 @@ std::string meant_value(const Family& family, const Field& field, std::string_vi
     }
     return nearest_word(std::string(word), words);
   }
+  const bool serves_smaller = field.member == &Variant::head_dim || field.member == &Variant::head_dim_v;
+  if (serves_smaller && *number > field.maximum) return "";
   std::optional<int> meant;
   for (int value = std::max(1, field.minimum); value <= field.maximum; ++value) {
     if (!is_buildable(family, field, value)) continue;

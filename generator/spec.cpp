@@ -223,7 +223,8 @@ class SpecReader {
     if (field == nullptr || std::ranges::find(known, key.text) == known.end()) {
       std::vector<std::string> candidates = to_strings(known);
       if (&settings == &result_.value.common) candidates.insert(candidates.end(), top_keys.begin(), top_keys.end());
-      const bool chosen_later = key.text == "splits" && family().operation == Operation::decode;
+      const bool chosen_later =
+          (key.text == "splits" || key.text == "num_splits") && family().operation == Operation::decode;
       problem(key.where, fmt::format("unknown key {}", quote(key.text)),
               chosen_later ? "leave it out: into how many parts keys are split is chosen at run time, for each call"
                            : suggestion(key.text, candidates, "keys are"));

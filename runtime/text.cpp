@@ -3,8 +3,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace attune {
+
+RowWriter::RowWriter(std::vector<Column> columns, const std::vector<std::string>& widest)
+    : columns_(std::move(columns)) {
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    widths_.push_back(std::max(columns_[i].title.size(), widest.at(i).size()));
+  }
+}
+
+std::string RowWriter::title() const {
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  return row(titles);
+}
+
+std::string RowWriter::row(const std::vector<std::string>& cells) const {
+  std::string line;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (i > 0) line += "  ";
+    const std::string cell = i < cells.size() ? cells[i] : "";
+    line += columns_[i].align == Align::right ? fmt::format("{:>{}}", cell, widths_[i])
+                                              : fmt::format("{:<{}}", cell, widths_[i]);
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
 
 void Table::add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
@@ -12,27 +38,15 @@ void Table::add(std::vector<std::string> cells) {
 }
 
 std::string Table::text() const {
-  std::vector<std::size_t> widths;
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    std::size_t width = columns_[i].title.size();
-    for (const auto& row : rows_) width = std::max(width, row[i].size());
-    widths.push_back(width);
-  }
-  std::string text;
-  const auto add_line = [&](const auto& cell) {
-    std::string line;
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (i > 0) line += "  ";
-      line += columns_[i].align == Align::right ? fmt::format("{:>{}}", cell(i), widths[i])
-                                                : fmt::format("{:<{}}", cell(i), widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  };
-  add_line([&](std::size_t i) { return columns_[i].title; });
+  std::vector<std::string> widest(columns_.size());
   for (const auto& row : rows_) {
-    add_line([&](std::size_t i) { return row[i]; });
+    for (std::size_t i = 0; i < widest.size(); ++i) {
+      if (row[i].size() > widest[i].size()) widest[i] = row[i];
+    }
   }
+  const RowWriter writer(columns_, widest);
+  std::string text = writer.title();
+  for (const auto& row : rows_) text += writer.row(row);
   return text;
 }
 

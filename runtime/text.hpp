@@ -13,6 +13,22 @@ struct Column {
   Align align = Align::left;
 };
 
+/// Rows of words that are printed one by one, before all are known: each column is as wide as its title and the widest
+/// cell that is expected there. A wider cell moves the rest of its row.
+class RowWriter {
+ public:
+  /// An expected cell for each column.
+  RowWriter(std::vector<Column> columns, const std::vector<std::string>& widest);
+
+  // Each ends in a newline.
+  [[nodiscard]] std::string title() const;
+  [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::size_t> widths_;
+};
+
 /// A table of words, each column as wide as its widest cell.
 class Table {
  public:

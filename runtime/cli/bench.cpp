@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "generator/check.hpp"
 #include "runtime/bundle/embedded.hpp"
@@ -11,8 +12,10 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/contest.hpp"
 #include "runtime/cli/explain_decode.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/verify_decode.hpp"
@@ -61,7 +64,11 @@ Kernels load_embedded(const Gpu& gpu) {
 }
 
 std::vector<LoadedKernel> load_all(const Gpu& gpu, const Compiler& compiler, const std::vector<Source>& sources) {
-  const std::vector<Built> built = build(compiler, sources, {arch_of(gpu.device)}, 0);
+  const std::vector<Arch> archs{arch_of(gpu.device)};
+  const std::vector<Built> built = [&] {
+    Progress progress(stderr, "kernels compiled", kernels_to_build(sources, archs));
+    return build(compiler, sources, archs, 0, [&](const Built&) { progress.add(); });
+  }();
   report_failures(built);
   std::vector<LoadedKernel> kernels;
   for (const Built& one : built) {
@@ -70,17 +77,14 @@ std::vector<LoadedKernel> load_all(const Gpu& gpu, const Compiler& compiler, con
   return kernels;
 }
 
-/// What to measure: the kernels of the specs, compiled for this GPU, or the embedded ones that fit it. Nothing when a
-/// spec is bad.
-std::optional<Kernels> load_kernels(const Gpu& gpu, const std::vector<std::string>& specs) {
+/// What to measure: the kernels of the specs, compiled for this GPU, or the embedded ones that fit it. Throws
+/// Failure.
+Kernels load_kernels(const Gpu& gpu, const std::vector<std::string>& specs) {
   if (specs.empty()) return load_embedded(gpu);
-  const std::optional<Collection> request = load_specs_of({Operation::prefill, Operation::decode}, specs);
-  if (!request) return std::nullopt;
-  const std::optional<std::vector<Source>> sources = emit_sources(*request);
-  if (!sources) return std::nullopt;
+  const std::vector<Source> sources = emit_sources(load_specs_of({Operation::prefill, Operation::decode}, specs));
   const Compiler compiler;
-  return Kernels{.attention = load_all(gpu, compiler, *sources),
-                 .merging = load_all(gpu, compiler, merging_sources(*sources, gpu.device))};
+  return Kernels{.attention = load_all(gpu, compiler, sources),
+                 .merging = load_all(gpu, compiler, merging_sources(sources, gpu.device))};
 }
 
 /// The kernels that serve the problem and pad head_dim and V's least.
@@ -140,23 +144,19 @@ std::vector<Timing> measure(const Gpu& gpu, const Kernels& kernels, const tune::
 }
 
 Exit bench(const BenchOptions& options) {
-  if (options.problem && !std::visit([](const auto& one) { return report_unsound(one); }, *options.problem)) {
-    return Exit::bad_usage;
-  }
+  if (options.problem) std::visit([](const auto& one) { require_sound(one); }, *options.problem);
   const Found<Gpu> gpu = find_gpu();
-  if (!gpu) {
-    fmt::print(stderr, "attune: bench needs a GPU: {}\n", gpu.problem);
-    return Exit::machine_lacks;
-  }
-  const std::optional<Kernels> kernels = load_kernels(*gpu, options.specs);
-  if (!kernels) return Exit::bad_usage;
+  if (!gpu) throw Failure(Exit::machine_lacks, "bench needs a GPU: " + gpu.problem);
+  const Kernels kernels = load_kernels(*gpu, options.specs);
 
   const std::vector<tune::AnyProblem> problems = options.problem ? std::vector{*options.problem} : suite(options.cases);
   if (!options.json) fmt::print("{}, medians of {} launches\n", gpu->device.name, options.launches);
   auto rows = nlohmann::ordered_json::array();
   Table table({{"problem"}, {"variant"}, {"time", Align::right}, {"speed", Align::right}});
+  std::optional<Progress> progress;
+  progress.emplace(stderr, "problems measured", static_cast<long long>(problems.size()));
   for (const tune::AnyProblem& problem : problems) {
-    for (const Timing& timing : measure(*gpu, *kernels, problem, options.launches, options.seed)) {
+    for (const Timing& timing : measure(*gpu, kernels, problem, options.launches, options.seed)) {
       const tune::Speed speed = tune::speed_of(problem, timing.seconds);
       table.add({tune::text_of(problem), timing.variant, seconds_text(timing.seconds),
                  fmt::format("{:.1f} {}", speed.value, speed.unit)});
@@ -167,14 +167,16 @@ Exit bench(const BenchOptions& options) {
                       {"speed", speed.value},
                       {"unit", speed.unit}});
     }
+    progress->add();
   }
+  progress.reset();
+  if (rows.empty()) throw Failure(Exit::check_failed, "no kernel serves any of these problems on this GPU");
   if (options.json) {
     print_json({{"device", gpu->device.name}, {"launches", options.launches}, {"results", rows}});
   } else {
     fmt::print("{}", table.text());
   }
-  if (rows.empty()) fmt::print(stderr, "attune: no kernel serves any of these problems on this GPU\n");
-  return rows.empty() ? Exit::check_failed : Exit::done;
+  return Exit::done;
 }
 
 }  // namespace

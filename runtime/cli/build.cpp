@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <mutex>
 #include <utility>
 
 #include "generator/check.hpp"
@@ -17,7 +19,7 @@ namespace attune::cli {
 namespace {
 
 /// Every source with each of the architectures that it fits.
-std::vector<Built> to_build(const std::vector<Source>& sources, const std::vector<Arch>& archs) {
+std::vector<Built> to_build(std::span<const Source> sources, const std::vector<Arch>& archs) {
   std::vector<Built> built;
   for (const Source& source : sources) {
     for (const Arch& arch : archs) {
@@ -29,30 +31,60 @@ std::vector<Built> to_build(const std::vector<Source>& sources, const std::vecto
   return built;
 }
 
-void compile_all(std::vector<Built>& built, int jobs, const std::function<Compiled(const Built&)>& compile) {
+void compile_all(std::vector<Built>& built, int jobs, const std::function<Compiled(const Built&)>& compile,
+                 const OnBuilt& on_built) {
+  std::mutex telling;
+  std::vector<bool> tried(built.size());
+  std::size_t told = 0;
   parallel_for(static_cast<long long>(built.size()), jobs, [&](long long i) {
+    const auto index = static_cast<std::size_t>(i);
     try {
-      built[i].compiled = compile(built[i]);
+      built[index].compiled = compile(built[index]);
     } catch (const Error& error) {
-      built[i].error = error.what();
+      built[index].error = error.what();
+    }
+    const std::lock_guard lock(telling);
+    tried[index] = true;
+    for (; told < built.size() && tried[told]; ++told) {
+      if (on_built) on_built(built[told]);
     }
   });
 }
 
+/// Cells of resource_cells() that stand before those of instructions, if there are any.
+constexpr std::ptrdiff_t cells_before_instructions = 5;
+
+std::vector<Column> resource_columns(bool with_instructions) {
+  std::vector<Column> columns{
+      {"variant"}, {"arch"}, {"registers", Align::right}, {"shared", Align::right}, {"spills", Align::right}};
+  if (with_instructions) {
+    for (const char* title : {"HGMMA", "HMMA", "LDL + STL"}) columns.push_back({title, Align::right});
+  }
+  for (const char* title : {"code", "compiled in"}) columns.push_back({title, Align::right});
+  return columns;
+}
+
 }  // namespace
 
-std::vector<Built> build(const Compiler& compiler, const std::vector<Source>& sources, const std::vector<Arch>& archs,
-                         int jobs) {
+std::vector<Built> build(const Compiler& compiler, std::span<const Source> sources, const std::vector<Arch>& archs,
+                         int jobs, const OnBuilt& on_built) {
   std::vector<Built> built = to_build(sources, archs);
-  compile_all(built, jobs, [&](const Built& one) { return compiler.compile(*one.source, one.arch.capability); });
+  compile_all(
+      built, jobs, [&](const Built& one) { return compiler.compile(*one.source, one.arch.capability); }, on_built);
   return built;
 }
 
-std::vector<Built> build(const emulator::HostCompiler& compiler, const std::vector<Source>& sources, int jobs) {
+std::vector<Built> build(const emulator::HostCompiler& compiler, std::span<const Source> sources, int jobs,
+                         const OnBuilt& on_built) {
   const Cache cache(default_cache_root());
   std::vector<Built> built = to_build(sources, {emulated_arch()});
-  compile_all(built, jobs, [&](const Built& one) { return compile_cached(compiler, *one.source, cache); });
+  compile_all(
+      built, jobs, [&](const Built& one) { return compile_cached(compiler, *one.source, cache); }, on_built);
   return built;
+}
+
+long long kernels_to_build(std::span<const Source> sources, const std::vector<Arch>& archs) {
+  return static_cast<long long>(to_build(sources, archs).size());
 }
 
 void disassemble(const Disassembler& disassembler, std::vector<Built>& built, int jobs) {
@@ -62,32 +94,42 @@ void disassemble(const Disassembler& disassembler, std::vector<Built>& built, in
   });
 }
 
+RowWriter resource_rows(std::span<const Source> sources, const std::vector<Arch>& archs) {
+  const auto wider = [](std::string& widest, const std::string& cell) {
+    if (cell.size() > widest.size()) widest = cell;
+  };
+  std::vector<std::string> widest{"", "", "", "", "", "10.0 KB", ""};
+  for (const Source& source : sources) {
+    wider(widest[0], source.name);
+    wider(widest[3], bytes_text(resources(source.variant).shared_bytes));
+  }
+  for (const Arch& arch : archs) wider(widest[1], std::string(arch.name));
+  return {resource_columns(false), widest};
+}
+
+std::vector<std::string> resource_cells(const Built& one) {
+  if (!one.ok()) return {one.source->name, std::string(one.arch.name), "failed"};
+  const ResourceUsage& usage = one.compiled.usage;
+  const Resources asked = resources(one.source->variant);
+  return {one.source->name,
+          std::string(one.arch.name),
+          std::to_string(usage.registers),
+          bytes_text(asked.shared_bytes + usage.static_shared_bytes),
+          bytes_text(usage.spill_stores + usage.spill_loads),
+          bytes_text(static_cast<double>(usage.code_bytes)),
+          seconds_text(one.compiled.seconds)};
+}
+
 std::string resource_table(const std::vector<Built>& built) {
   const bool counted = std::ranges::any_of(built, [](const Built& one) { return one.instructions.has_value(); });
-  std::vector<Column> columns{
-      {"variant"}, {"arch"}, {"registers", Align::right}, {"shared", Align::right}, {"spills", Align::right}};
-  if (counted) {
-    for (const char* title : {"HGMMA", "HMMA", "LDL + STL"}) columns.push_back({title, Align::right});
-  }
-  for (const char* title : {"code", "compiled in"}) columns.push_back({title, Align::right});
-  Table table(columns);
+  Table table(resource_columns(counted));
   for (const Built& one : built) {
-    if (!one.ok()) {
-      table.add({one.source->name, std::string(one.arch.name), "failed"});
-      continue;
-    }
-    const ResourceUsage& usage = one.compiled.usage;
-    const Resources asked = resources(one.source->variant);
-    std::vector<std::string> cells{one.source->name, std::string(one.arch.name), std::to_string(usage.registers),
-                                   bytes_text(asked.shared_bytes + usage.static_shared_bytes),
-                                   bytes_text(usage.spill_stores + usage.spill_loads)};
+    std::vector<std::string> cells = resource_cells(one);
     if (const auto& counts = one.instructions) {
-      for (const int count : {counts->HGMMA, counts->HMMA, counts->LDL + counts->STL}) {
-        cells.push_back(std::to_string(count));
-      }
+      const std::vector<std::string> of_instructions{std::to_string(counts->HGMMA), std::to_string(counts->HMMA),
+                                                     std::to_string(counts->LDL + counts->STL)};
+      cells.insert(cells.begin() + cells_before_instructions, of_instructions.begin(), of_instructions.end());
     }
-    cells.push_back(bytes_text(static_cast<double>(usage.code_bytes)));
-    cells.push_back(seconds_text(one.compiled.seconds));
     table.add(std::move(cells));
   }
   return table.text();
@@ -120,14 +162,23 @@ nlohmann::ordered_json resource_json(const std::vector<Built>& built) {
   return rows;
 }
 
-bool report_failures(const std::vector<Built>& built) {
-  bool all_compiled = true;
+std::vector<Diagnostic> failures_of(const std::vector<Built>& built) {
+  std::vector<Diagnostic> failures;
   for (const Built& one : built) {
     if (one.ok()) continue;
-    all_compiled = false;
-    fmt::print(stderr, "{} for {} did not compile: {}\n", one.source->name, one.arch.name, one.error);
+    failures.push_back(
+        {.where = {},
+         .what = fmt::format("{} for {} did not compile: {}", one.source->name, one.arch.name, one.error),
+         .fix = {}});
   }
-  return all_compiled;
+  return failures;
 }
+
+bool report(const std::vector<Diagnostic>& failures) {
+  for (const Diagnostic& failure : failures) fmt::print(stderr, "{}\n", failure.what);
+  return failures.empty();
+}
+
+bool report_failures(const std::vector<Built>& built) { return report(failures_of(built)); }
 
 }  // namespace attune::cli

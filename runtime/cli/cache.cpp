@@ -8,6 +8,7 @@
 #include "runtime/cache/cache.hpp"
 #include "runtime/cache/limit.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/text.hpp"
 
@@ -96,8 +97,7 @@ Exit clear(const CacheOptions& options) {
 Exit prune(const CacheOptions& options) {
   const auto bytes = parse_bytes(options.bytes);
   if (!bytes) {
-    fmt::print(stderr, "--bytes is {}; it must be a size such as 512M or 2G\n", options.bytes);
-    return Exit::bad_usage;
+    throw Failure(Exit::bad_usage, fmt::format("--bytes is {}; it must be a size such as 512M or 2G", options.bytes));
   }
   const Cache cache = options.cache();
   const Pruned pruned = cache.prune(*bytes);

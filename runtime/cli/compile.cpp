@@ -6,8 +6,10 @@
 
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
 
 namespace attune::cli {
@@ -33,22 +35,18 @@ void write_listings(const std::filesystem::path& folder, const Built& one, const
 }
 
 Exit compile(const CompileOptions& options) {
-  const std::optional<Collection> request = load_specs(options.specs);
-  if (!request) return Exit::bad_usage;
-  const std::optional<std::vector<Source>> sources = emit_sources(*request);
-  if (!sources) return Exit::bad_usage;
-  if (!options.json) fmt::print("{}", cost_report(*request));
+  const Collection request = load_specs(options.specs);
+  const std::vector<Source> sources = emit_sources(request);
+  if (!options.json) fmt::print("{}", cost_report(request));
 
   const Found<Compiler> compiler = find_compiler();
-  if (!compiler) {
-    fmt::print(stderr, "attune: {}\n", compiler.problem);
-    return Exit::machine_lacks;
-  }
-  std::vector<Built> built = build(*compiler, *sources, resolve_archs(options.archs), options.jobs);
-  if (built.empty()) {
-    fmt::print(stderr, "attune: no variant fits the architectures asked for\n");
-    return Exit::bad_usage;
-  }
+  if (!compiler) throw Failure(Exit::machine_lacks, compiler.problem);
+  const std::vector<Arch> archs = resolve_archs(options.archs);
+  std::vector<Built> built = [&] {
+    Progress progress(stderr, "kernels compiled", kernels_to_build(sources, archs));
+    return build(*compiler, sources, archs, options.jobs, [&](const Built&) { progress.add(); });
+  }();
+  if (built.empty()) throw Failure(Exit::bad_usage, "no variant fits the architectures asked for");
   const Found<Disassembler> disassembler = find_disassembler();
   if (disassembler) disassemble(*disassembler, built, options.jobs);
   if (!options.out.empty()) {

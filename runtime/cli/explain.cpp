@@ -51,14 +51,13 @@ void print_decision_json(const Decision& decision) {
 
 Exit explain(const ExplainOptions& options, const CLI::App& app) {
   const Problem problem = options.problem.problem();
-  if (!options.decode.decode && !report_unsound(problem)) return Exit::bad_usage;
-  const std::optional<Device> device = device_for(options.arch, "explain for");
-  if (!device) return Exit::machine_lacks;
+  if (!options.decode.decode) require_sound(problem);
+  const Device device = device_for(options.arch, "explain for");
   if (options.decode.decode) {
-    return explain_decode(options.decode.problem(options.problem, app), *device, options.json);
+    return explain_decode(options.decode.problem(options.problem, app), device, options.json);
   }
   const ReadyKernels ready;
-  const Decision decision = decide(problem, *device, ready, default_tuned_tables(ready));
+  const Decision decision = decide(problem, device, ready, default_tuned_tables(ready));
   if (options.json) {
     print_decision_json(decision);
   } else {

@@ -159,7 +159,7 @@ DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App
 }
 
 Exit explain_decode(const DecodeProblem& problem, const Device& device, bool json) {
-  if (!report_unsound(problem)) return Exit::bad_usage;
+  require_sound(problem);
   const ReadyKernels ready;
   const Served kernel = serve(ready, default_tuned_tables(ready), problem, device);
   if (const std::vector<std::string> reasons = refusals(kernel.variant, problem, device); !reasons.empty()) {

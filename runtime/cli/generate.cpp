@@ -21,31 +21,29 @@ struct GenerateOptions {
 };
 
 Exit generate(const GenerateOptions& options) {
-  const std::optional<Collection> request = load_specs(options.specs);
-  if (!request) return Exit::bad_usage;
-  const std::optional<std::vector<Source>> sources = emit_sources(*request);
-  if (!sources) return Exit::bad_usage;
-  fmt::print(options.json ? stderr : stdout, "{}", cost_report(*request));
+  const Collection request = load_specs(options.specs);
+  const std::vector<Source> sources = emit_sources(request);
+  fmt::print(options.json ? stderr : stdout, "{}", cost_report(request));
 
-  const std::string manifest = manifest_json(request->wanted);
+  const std::string manifest = manifest_json(request.wanted);
   const std::filesystem::path folder = options.out;
   std::size_t bytes = 0;
-  for (const Source& source : *sources) {
+  for (const Source& source : sources) {
     write_output(folder / (source.name + ".cu"), source.text);
     bytes += source.text.size();
   }
   write_output(folder / "manifest.json", manifest);
 
   if (options.json) {
-    const Cost cost = estimate(variants_of(*request));
+    const Cost cost = estimate(variants_of(request));
     print_json({{"out", options.out},
-                {"variants", sources->size()},
-                {"refused", refusals_json(*request)},
+                {"variants", sources.size()},
+                {"refused", refusals_json(request)},
                 {"estimated_seconds", cost.seconds},
                 {"estimated_bytes", cost.bytes},
                 {"kernels", nlohmann::ordered_json::parse(manifest)["kernels"]}});
   } else {
-    fmt::print("wrote {} ({}) and manifest.json to {}\n", counted(static_cast<long long>(sources->size()), "source"),
+    fmt::print("wrote {} ({}) and manifest.json to {}\n", counted(static_cast<long long>(sources.size()), "source"),
                bytes_text(static_cast<double>(bytes)), options.out);
   }
   return Exit::done;

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
 
 #include "generator/hints.hpp"
 #include "runtime/cache/cache.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cuda_places.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/environment.hpp"
@@ -91,12 +91,12 @@ std::vector<Arch> resolve_archs(const std::vector<std::string>& names) {
   return {*find_arch("sm_80"), *find_arch("sm_90")};
 }
 
-std::optional<Device> device_for(const std::string& arch, std::string_view purpose) {
+Device device_for(const std::string& arch, std::string_view purpose) {
   if (!arch.empty()) return device_of(*find_arch(arch));
   const Found<Gpu> gpu = find_gpu();
   if (gpu) return gpu->device;
-  fmt::print(stderr, "attune: no GPU to {} ({}); name one with --arch, sm_90 say\n", purpose, gpu.problem);
-  return std::nullopt;
+  throw Failure(Exit::machine_lacks,
+                fmt::format("no GPU to {} ({}); name one with --arch, sm_90 say", purpose, gpu.problem));
 }
 
 Arch emulated_arch() {

@@ -44,9 +44,9 @@ std::optional<std::filesystem::path> find_cuda_tool(const std::string& name);
 inline constexpr const char* cuda_tool_places =
     "PATH, or bin/ of $CUDA_HOME, $CUDA_PATH, /usr/local/cuda or the Python environment's nvidia wheels";
 
-/// The GPU that --arch names, else that of this machine; where there is neither, that is said, with what it was for
+/// The GPU that --arch names, else that of this machine. Throws Failure where there is neither, with what it was for
 /// ("explain for").
-std::optional<Device> device_for(const std::string& arch, std::string_view purpose);
+Device device_for(const std::string& arch, std::string_view purpose);
 
 /// Adds --arch, once or (for a list) any number of times; an unknown name is bad usage.
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description);

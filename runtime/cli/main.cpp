@@ -1,11 +1,16 @@
 // attune: the command line tool.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/failure.hpp"
+#include "runtime/cli/output.hpp"
 #include "runtime/error.hpp"
 
 namespace attune::cli {
@@ -16,7 +21,8 @@ constexpr const char* footer = R"(Start here:
   attune run specs/quickstart.yaml     generate, compile, launch and check
   attune explain --head-dim 128 --seqlen-q 4096 --causal
                                        which kernel would serve a problem, and why
-Exit codes: 0 done, 1 a check failed, 2 bad usage or a bad spec, 3 this machine lacks something.)";
+Exit codes: 0 done, 1 a check failed, 2 bad usage or a bad spec, 3 this machine lacks something.
+With --json, what ends a command early is JSON on stdout, too: {"error": {"status", "exit_code", "message", ...}}.)";
 
 /// A machine that lacks something and a caller who asked for the impossible are not failed checks.
 Exit exit_for(attune_status status) {
@@ -32,6 +38,21 @@ Exit exit_for(attune_status status) {
   }
 }
 
+/// Known before the command line is: what is wrong with it is told as JSON, too.
+bool wants_json(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](std::string_view argument) { return argument == "--json"; });
+}
+
+/// On stdout where a program reads, else on stderr.
+int tell(const Failure& failure, bool as_json) {
+  if (as_json) {
+    print_json(json_of(failure));
+  } else {
+    fmt::print(stderr, "{}\n", failure.what());
+  }
+  return static_cast<int>(failure.exit());
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Attention kernels cut to your shapes: a YAML spec in, specialised CUDA kernels out.", "attune");
   app.footer(footer);
@@ -45,7 +66,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? static_cast<int>(Exit::done) : static_cast<int>(Exit::bad_usage);
+    const bool is_error = error.get_exit_code() != 0;
+    if (is_error && wants_json(argc, argv)) throw Failure(Exit::bad_usage, error.what());
+    app.exit(error);  // prints the help that was asked for, or what is wrong
+    return static_cast<int>(is_error ? Exit::bad_usage : Exit::done);
   }
   for (const Command& command : commands) {
     if (command.app->parsed()) return static_cast<int>(command.run());
@@ -59,17 +83,18 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using attune::cli::Exit;
+  using attune::cli::Failure;
+  const bool json = attune::cli::wants_json(argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // so that messages on stderr come where they belong in a log
   try {
     return attune::cli::run(argc, argv);
+  } catch (const Failure& failure) {
+    return attune::cli::tell(failure, json);
   } catch (const attune::Error& error) {
-    fmt::print(stderr, "attune: {}\n", error.what());
-    return static_cast<int>(attune::cli::exit_for(error.status()));
+    return attune::cli::tell(Failure(attune::cli::exit_for(error.status()), error.what()), json);
   } catch (const std::filesystem::filesystem_error& error) {
-    fmt::print(stderr, "attune: {}\n", error.what());
-    return static_cast<int>(Exit::bad_usage);
+    return attune::cli::tell(Failure(Exit::bad_usage, error.what()), json);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "attune: {}\n", error.what());
-    return static_cast<int>(Exit::check_failed);
+    return attune::cli::tell(Failure(Exit::check_failed, error.what()), json);
   }
 }

@@ -11,9 +11,11 @@
 #include "runtime/bundle/bundle.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
 #include "runtime/files.hpp"
 #include "runtime/text.hpp"
@@ -33,28 +35,20 @@ struct PackOptions {
   bool json = false;
 };
 
-/// Kernels and the compiler that made them, or why there are none.
+/// Kernels and the compiler that made them.
 struct Packed {
   std::string bundle;
   std::string compiler;
-  Exit exit = Exit::done;
 };
-
-Packed failed(Exit exit, const std::string& problem) {
-  fmt::print(stderr, "attune: {}\n", problem);
-  return {.bundle = {}, .compiler = {}, .exit = exit};
-}
 
 Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, const Collection& request,
                       const PackOptions& options) {
   const ScratchFolder folder;
-  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  const Result<Fatbins> fatbins =
+  Progress progress(stderr, "kernels compiled", static_cast<long long>(sources.size()));
+  const auto say = [&](const std::string& /*line*/) { progress.add(); };
+  Result<Fatbins> fatbins =
       build_fatbins(sources, {.nvcc = nvcc, .folder = folder.path(), .jobs = options.jobs, .say = say});
-  if (!fatbins.ok()) {
-    for (const Diagnostic& problem : fatbins.problems) fmt::print(stderr, "{}\n", problem.text());
-    return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
-  }
+  if (!fatbins.ok()) throw Failure(Exit::check_failed, std::move(fatbins.problems));
   Bundle bundle{.kernels = {}, .tables = request.tables};
   for (std::size_t i = 0; i < sources.size(); ++i) {
     bundle.kernels.push_back(
@@ -66,9 +60,15 @@ Packed pack_with_nvcc(const fs::path& nvcc, const std::vector<Source>& sources, 
 /// A cubin for each kernel and architecture.
 Packed pack_with_nvrtc(const std::vector<Source>& sources, const Collection& request, const PackOptions& options) {
   const Found<Compiler> compiler = find_compiler();
-  if (!compiler) return failed(Exit::machine_lacks, compiler.problem);
-  const std::vector<Built> built = build(*compiler, sources, resolve_archs(options.archs), options.jobs);
-  if (!report_failures(built)) return {.bundle = {}, .compiler = {}, .exit = Exit::check_failed};
+  if (!compiler) throw Failure(Exit::machine_lacks, compiler.problem);
+  const std::vector<Arch> archs = resolve_archs(options.archs);
+  const std::vector<Built> built = [&] {
+    Progress progress(stderr, "kernels compiled", kernels_to_build(sources, archs));
+    return build(*compiler, sources, archs, options.jobs, [&](const Built&) { progress.add(); });
+  }();
+  if (std::vector<Diagnostic> problems = failures_of(built); !problems.empty()) {
+    throw Failure(Exit::check_failed, std::move(problems));
+  }
   Bundle bundle{.kernels = {}, .tables = request.tables};
   for (const Built& one : built) {
     const auto index = static_cast<std::size_t>(one.source - sources.data());
@@ -85,30 +85,24 @@ Packed pack_sources(const std::vector<Source>& sources, const Collection& reques
     return pack_with_nvcc(*nvcc, sources, request, options);
   }
   if (options.compiler.empty()) return pack_with_nvrtc(sources, request, options);
-  return failed(Exit::machine_lacks, fmt::format("nvcc is not in {}; install the CUDA toolkit, or pack with "
-                                                 "--compiler nvrtc",
-                                                 cuda_tool_places));
+  throw Failure(
+      Exit::machine_lacks,
+      fmt::format("nvcc is not in {}; install the CUDA toolkit, or pack with --compiler nvrtc", cuda_tool_places));
 }
 
 Exit pack(const PackOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  std::optional<Collection> request = load_specs(options.specs, options.tuned);
-  if (!request) return Exit::bad_usage;
+  Collection request = load_specs(options.specs, options.tuned);
   ArchSet archs = 0;
   for (const std::string& name : options.archs) archs |= set_of(*find_arch(name));
-  for (const std::string& name : narrow(request->wanted, archs)) {
+  for (const std::string& name : narrow(request.wanted, archs)) {
     fmt::print(stderr, "{}: left out, for none of {}\n", name, fmt::join(options.archs, ", "));
   }
-  if (request->wanted.empty()) {
-    fmt::print(stderr, "attune: no variant fits the architectures asked for\n");
-    return Exit::bad_usage;
-  }
-  const std::optional<std::vector<Source>> sources = emit_sources(*request);
-  if (!sources) return Exit::bad_usage;
-  if (!options.json) fmt::print("{}", cost_report(*request));
+  if (request.wanted.empty()) throw Failure(Exit::bad_usage, "no variant fits the architectures asked for");
+  const std::vector<Source> sources = emit_sources(request);
+  if (!options.json) fmt::print("{}", cost_report(request));
 
-  const Packed packed = pack_sources(*sources, *request, options);
-  if (packed.exit != Exit::done) return packed.exit;
+  const Packed packed = pack_sources(sources, request, options);
   const auto bundle = LoadedBundle::from_memory(packed.bundle, options.out);
   write_output(options.out, packed.bundle);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

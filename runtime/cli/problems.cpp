@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "generator/variant.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/random.hpp"
 
 namespace attune::cli {
@@ -88,16 +89,17 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
 
 namespace {
 
-bool report(const std::vector<std::string>& problems) {
-  for (const std::string& text : problems) fmt::print(stderr, "attune: {}\n", text);
-  return problems.empty();
+void throw_all(const std::vector<std::string>& problems) {
+  std::vector<Diagnostic> found;
+  for (const std::string& text : problems) found.push_back({.where = {}, .what = text, .fix = {}});
+  throw_any(std::move(found));
 }
 
 }  // namespace
 
-bool report_unsound(const Problem& problem) { return report(problems_of(problem)); }
+void require_sound(const Problem& problem) { throw_all(problems_of(problem)); }
 
-bool report_unsound(const DecodeProblem& problem) { return report(problems_of(problem)); }
+void require_sound(const DecodeProblem& problem) { throw_all(problems_of(problem)); }
 
 std::size_t query_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim; }
 

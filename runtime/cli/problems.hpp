@@ -45,9 +45,9 @@ struct ProblemOptions {
   [[nodiscard]] Problem problem_for(const Variant& variant) const;
 };
 
-/// Prints what no kernel could serve about this problem to stderr; whether it is sound.
-bool report_unsound(const Problem& problem);
-bool report_unsound(const DecodeProblem& problem);
+/// Throws Failure with all that no kernel could serve about this problem.
+void require_sound(const Problem& problem);
+void require_sound(const DecodeProblem& problem);
 
 /// Elements of Q, K, V and O.
 std::size_t query_elements(const Problem& problem);

@@ -5,15 +5,20 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <span>
+#include <thread>
 
 #include "generator/check.hpp"
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/explain_decode.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/progress.hpp"
 #include "runtime/cli/selfcheck.hpp"
 #include "runtime/cli/verify.hpp"
 #include "runtime/cli/verify_decode.hpp"
@@ -33,16 +38,16 @@ struct RunOptions {
   bool json = false;
 };
 
-/// The problems that a variant is checked on. Empty when one was named that is unsound.
-std::optional<std::vector<Problem>> problems_for(const Variant& variant, const RunOptions& options) {
+/// The problems that a variant is checked on. Throws Failure when one was named that is unsound.
+std::vector<Problem> problems_for(const Variant& variant, const RunOptions& options) {
   if (!options.one_problem) return small_problems(variant);
   const Problem problem = options.problem.problem_for(variant);
-  if (!report_unsound(problem)) return std::nullopt;
-  return std::vector{problem};
+  require_sound(problem);
+  return {problem};
 }
 
 /// The same for a variant of decoding.
-std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const RunOptions& options) {
+std::vector<DecodeTrial> trials_for(const Variant& variant, const RunOptions& options) {
   if (!options.one_problem) return small_trials(variant);
   DecodeProblem problem = options.decode;
   problem.dtype = static_cast<Dtype>(variant.dtype);
@@ -55,8 +60,8 @@ std::optional<std::vector<DecodeTrial>> trials_for(const Variant& variant, const
     problem.pages = problem.batch * problem.table_width;
   }
   set_rotation(problem, variant);
-  if (!report_unsound(problem)) return std::nullopt;
-  return std::vector{full_trial(problem)};
+  require_sound(problem);
+  return {full_trial(problem)};
 }
 
 /// What of this machine takes part, and why what is missing does not.
@@ -90,14 +95,13 @@ class Run {
   Exit execute() {
     if (options_->bank_conflicts && !machine_.host) {
       const bool looked_for = !machine_.host.problem.empty();
-      fmt::print(stderr, "attune: --bank-conflicts needs the emulator: {}\n",
-                 looked_for ? machine_.host.problem : "pass --device emulator");
-      return looked_for ? Exit::machine_lacks : Exit::bad_usage;
+      throw Failure(looked_for ? Exit::machine_lacks : Exit::bad_usage,
+                    fmt::format("--bank-conflicts needs the emulator: {}",
+                                looked_for ? machine_.host.problem : "pass --device emulator"));
     }
-    if (!generate()) return Exit::bad_usage;
+    generate();
     if (!machine_.nvrtc && !machine_.host) {
-      fmt::print(stderr, "attune: nothing was compiled or run: {}\n", machine_.nvrtc.problem);
-      return Exit::machine_lacks;
+      throw Failure(Exit::machine_lacks, "nothing was compiled or run: " + machine_.nvrtc.problem);
     }
     if (machine_.nvrtc) {
       compile();
@@ -105,7 +109,6 @@ class Run {
       fmt::print(stderr, "attune: no machine code was made: {}\n", machine_.nvrtc.problem);
     }
     const Exit checked = check();
-    if (checked == Exit::bad_usage) return checked;
     if (options_->json) print_json(json_);
     return all_compiled_ ? checked : Exit::check_failed;
   }
@@ -113,37 +116,45 @@ class Run {
  private:
   /// How a kernel is tried; a decode kernel is given what merges its parts.
   struct Tries {
-    std::function<Verdict(const Built&, const std::vector<Problem>&)> prefill;
-    std::function<Verdict(const Built&, const Built&, const std::vector<DecodeTrial>&)> decode;
+    std::function<Verdict(const Built&, const std::vector<Problem>&, const OnTried&)> prefill;
+    std::function<Verdict(const Built&, const Built&, const std::vector<DecodeTrial>&, const OnTried&)> decode;
   };
 
-  /// Prints all problems of the specs; whether there is none.
-  bool generate() {
+  /// What came of the kernels that were tried.
+  struct Tried {
+    std::vector<Verdict> verdicts;
+    std::vector<const Source*> sources;
+  };
+
+  void generate() {
     const auto start = std::chrono::steady_clock::now();
-    const std::optional<Collection> request =
-        options_->device == "none" ? load_specs(options_->specs)
+    const Collection request = options_->device == "none"
+                                   ? load_specs(options_->specs)
                                    : load_specs_of({Operation::prefill, Operation::decode}, options_->specs);
-    if (!request) return false;
-    std::optional<std::vector<Source>> sources = emit_sources(*request);
-    if (!sources) return false;
-    sources_ = std::move(*sources);
+    sources_ = emit_sources(request);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    json_ = {{"refused", refusals_json(*request)}, {"generation_seconds", seconds.count()}};
+    json_ = {{"refused", refusals_json(request)}, {"generation_seconds", seconds.count()}};
     if (!options_->json) {
-      fmt::print("{}generated {} in {}\n", cost_report(*request),
+      fmt::print("{}generated {} in {}\n", cost_report(request),
                  counted(static_cast<long long>(sources_.size()), "source"), seconds_text(seconds.count()));
     }
-    return true;
   }
 
   /// Machine code, for this GPU or the usual ones, and what it uses.
   void compile() {
     const std::vector<Arch> archs = machine_.gpu ? std::vector{arch_of(machine_.gpu->device)}
                                                  : std::vector{*find_arch("sm_80"), *find_arch("sm_90")};
-    built_ = build(*machine_.nvrtc, sources_, archs, options_->jobs);
+    const RowWriter rows = resource_rows(sources_, archs);
+    if (!options_->json) fmt::print("\nNVRTC {}\n{}", machine_.nvrtc->version(), rows.title());
+    {
+      Progress progress(stderr, "kernels compiled", kernels_to_build(sources_, archs));
+      built_ = build(*machine_.nvrtc, sources_, archs, options_->jobs, [&](const Built& one) {
+        progress.add();
+        if (!options_->json) progress.print(rows.row(resource_cells(one)));
+      });
+    }
     json_["nvrtc"] = machine_.nvrtc->version();
     json_["kernels"] = resource_json(built_);
-    if (!options_->json) fmt::print("\nNVRTC {}\n{}", machine_.nvrtc->version(), resource_table(built_));
     all_compiled_ = report_failures(built_);
   }
 
@@ -154,48 +165,67 @@ class Run {
       const std::vector<Built> merging = build(*machine_.nvrtc, sources, {arch_of(gpu.device)}, options_->jobs);
       all_compiled_ = report_failures(merging) && all_compiled_;
       const Tries tries{
-          .prefill = [&](const Built& one,
-                         const std::vector<Problem>& problems) { return verify(gpu, one, problems, options_->seed); },
-          .decode =
-              [&](const Built& one, const Built& merge, const std::vector<DecodeTrial>& trials) {
-                return verify(gpu, one, merge, trials, options_->seed);
-              }};
-      return compare(gpu.device.name, arch_of(gpu.device), built_, merging, tries);
+          .prefill = [&](const Built& one, const std::vector<Problem>& problems,
+                         const OnTried& on_tried) { return verify(gpu, one, problems, options_->seed, on_tried); },
+          .decode = [&](const Built& one, const Built& merge, const std::vector<DecodeTrial>& trials,
+                        const OnTried& on_tried) { return verify(gpu, one, merge, trials, options_->seed, on_tried); }};
+      return compare(gpu.device.name, arch_of(gpu.device), merging, tries,
+                     [&](const auto& try_all) { try_all(built_); });
     }
     if (!machine_.host) return without_kernels();
-    const std::vector<Built> emulated = build(*machine_.host, sources_, options_->jobs);
     json_["host_compiler"] = machine_.host->version();
     const std::vector<Source> sources = merging_sources(sources_, emulator::device());
     const std::vector<Built> merging = build(*machine_.host, sources, options_->jobs);
-    all_compiled_ = report_failures(emulated) && report_failures(merging) && all_compiled_;
+    all_compiled_ = report_failures(merging) && all_compiled_;
     const EmulatedRun how{.seed = options_->seed, .jobs = options_->jobs, .count_banks = options_->bank_conflicts};
-    const Tries tries{
-        .prefill = [&](const Built& one, const std::vector<Problem>& problems) { return verify(one, problems, how); },
-        .decode = [&](const Built& one, const Built& merge,
-                      const std::vector<DecodeTrial>& trials) { return verify(one, merge, trials, how); }};
-    return compare(emulator_arch, emulated_arch(), emulated, merging, tries);
+    const Tries tries{.prefill = [&](const Built& one, const std::vector<Problem>& problems,
+                                     const OnTried& on_tried) { return verify(one, problems, how, on_tried); },
+                      .decode = [&](const Built& one, const Built& merge, const std::vector<DecodeTrial>& trials,
+                                    const OnTried& on_tried) { return verify(one, merge, trials, how, on_tried); }};
+    std::vector<Diagnostic> failures;
+    const Exit exit = compare(emulator_arch, emulated_arch(), merging, tries, [&](const auto& try_all) {
+      // A few at a time, so that the first results do not wait for the host's compiler to be done with all.
+      const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+      for (std::size_t first = 0; first < sources_.size(); first += cores) {
+        const auto some = std::span(sources_).subspan(first, std::min(cores, sources_.size() - first));
+        const std::vector<Built> emulated = build(*machine_.host, some, options_->jobs);
+        std::ranges::move(failures_of(emulated), std::back_inserter(failures));
+        try_all(emulated);
+      }
+    });
+    all_compiled_ = report(failures) && all_compiled_;
+    return exit;
   }
 
-  /// Tries what compiled, and tells.
-  Exit compare(const std::string& device, const Arch& arch, const std::vector<Built>& built,
-               const std::vector<Built>& merging, const Tries& tries) {
-    std::vector<Verdict> verdicts;
-    std::vector<const Source*> tried;
-    for (const Built& one : built) {
-      if (!one.ok()) continue;
-      const Variant& variant = one.source->variant;
-      if (family_of(variant).operation == Operation::decode) {
-        const Built* const merge = merging_kernel(merging, variant);
-        if (merge == nullptr) continue;
-        const auto trials = trials_for(variant, *options_);
-        if (!trials) return Exit::bad_usage;
-        verdicts.push_back(tries.decode(one, *merge, *trials));
-      } else {
-        const auto problems = problems_for(variant, *options_);
-        if (!problems) return Exit::bad_usage;
-        verdicts.push_back(tries.prefill(one, *problems));
-      }
-      tried.push_back(one.source);
+  /// How many problems that is for all kernels.
+  [[nodiscard]] long long problems_to_try(const Arch& arch) const {
+    std::size_t problems = 0;
+    for (const Source& source : sources_) {
+      const Variant& variant = source.variant;
+      if (!check_arch(variant, arch).empty()) continue;
+      problems += family_of(variant).operation == Operation::decode ? trials_for(variant, *options_).size()
+                                                                    : problems_for(variant, *options_).size();
+    }
+    return static_cast<long long>(problems);
+  }
+
+  /// Tries what `with_kernels` hands over, as often as it does, and tells.
+  template <class WithKernels>
+  Exit compare(const std::string& device, const Arch& arch, const std::vector<Built>& merging, const Tries& tries,
+               const WithKernels& with_kernels) {
+    const RowWriter rows = verdict_rows(sources_);
+    Tried tried;
+    {
+      Progress progress(stderr, "problems tried", problems_to_try(arch));
+      if (!options_->json) fmt::print("\n{}\n{}", device, rows.title());
+      with_kernels([&](const std::vector<Built>& built) {
+        for (const Built& one : built) {
+          if (!try_one(
+                  one, merging, tries, [&] { progress.add(); }, tried))
+            continue;
+          if (!options_->json) progress.print(rows.row(verdict_cells(tried.verdicts.back())));
+        }
+      });
     }
     for (const Source& source : sources_) {
       for (const Refusal& refusal : check_arch(source.variant, arch)) {
@@ -203,19 +233,34 @@ class Run {
       }
     }
     json_["device"] = device;
-    json_["checks"] = verdict_json(verdicts);
-    if (!options_->json) fmt::print("\n{}\n{}", device, verdict_table(verdicts));
-    if (options_->bank_conflicts) report_banks(tried, verdicts);
-    report_disagreements(verdicts);
-    return std::ranges::all_of(verdicts, &Verdict::ok) ? Exit::done : Exit::check_failed;
+    json_["checks"] = verdict_json(tried.verdicts);
+    if (options_->bank_conflicts) report_banks(tried);
+    report_disagreements(tried.verdicts);
+    return std::ranges::all_of(tried.verdicts, &Verdict::ok) ? Exit::done : Exit::check_failed;
   }
 
-  void report_banks(const std::vector<const Source*>& sources, const std::vector<Verdict>& verdicts) {
+  /// Adds what comes of a kernel, unless it or what goes with it did not compile.
+  bool try_one(const Built& one, const std::vector<Built>& merging, const Tries& tries, const OnTried& on_tried,
+               Tried& tried) const {
+    if (!one.ok()) return false;
+    const Variant& variant = one.source->variant;
+    if (family_of(variant).operation == Operation::decode) {
+      const Built* const merge = merging_kernel(merging, variant);
+      if (merge == nullptr) return false;
+      tried.verdicts.push_back(tries.decode(one, *merge, trials_for(variant, *options_), on_tried));
+    } else {
+      tried.verdicts.push_back(tries.prefill(one, problems_for(variant, *options_), on_tried));
+    }
+    tried.sources.push_back(one.source);
+    return true;
+  }
+
+  void report_banks(const Tried& tried) {
     auto rows = nlohmann::ordered_json::array();
     std::string text;
-    for (std::size_t i = 0; i < verdicts.size(); ++i) {
-      rows.push_back(bank_json(*sources[i], verdicts[i].banks));
-      text += bank_report(*sources[i], verdicts[i].banks);
+    for (std::size_t i = 0; i < tried.verdicts.size(); ++i) {
+      rows.push_back(bank_json(*tried.sources[i], tried.verdicts[i].banks));
+      text += bank_report(*tried.sources[i], tried.verdicts[i].banks);
     }
     json_["bank_conflicts"] = rows;
     if (!options_->json) fmt::print("\nbank conflicts in shared memory\n{}", text);

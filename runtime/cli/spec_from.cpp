@@ -12,6 +12,7 @@
 #include "generator/cost.hpp"
 #include "generator/spec_text.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/model_config.hpp"
@@ -94,7 +95,7 @@ std::vector<Diagnostic> add_file(Input& input, const std::string& file, const Sp
   return {};
 }
 
-std::optional<Input> read_input(const SpecFromOptions& options) {
+Input read_input(const SpecFromOptions& options) {
   Input input;
   std::vector<Diagnostic> problems;
   for (const std::string& file : options.files) {
@@ -105,8 +106,7 @@ std::optional<Input> read_input(const SpecFromOptions& options) {
                         "no call is recorded here",
                         "run the program with ATTUNE_RECORD set to this file's path"});
   }
-  for (const Diagnostic& problem : problems) fmt::print(stderr, "{}\n", problem.text());
-  if (!problems.empty()) return std::nullopt;
+  throw_any(std::move(problems));
   input.problems = merged(input.problems);
   return input;
 }
@@ -226,13 +226,12 @@ std::string reasons_of(const ModelConfig& config) {
 }
 
 Exit spec_from(const SpecFromOptions& options) {
-  const std::optional<Input> input = read_input(options);
-  if (!input) return Exit::bad_usage;
+  const Input input = read_input(options);
   const std::vector<Arch> archs = resolve_archs(options.archs);
   std::vector<Device> devices;
   for (const Arch& arch : archs) devices.push_back(device_of(arch));
-  const WorkloadKernels needed = kernels_for(input->problems, devices);
-  const std::vector<SpecText> specs = spec_texts(needed.variants(), comment_of(*input, archs));
+  const WorkloadKernels needed = kernels_for(input.problems, devices);
+  const std::vector<SpecText> specs = spec_texts(needed.variants(), comment_of(input, archs));
 
   // What goes to stdout is one thing: JSON, or specs, or the report.
   if (!options.out.empty()) {
@@ -240,19 +239,19 @@ Exit spec_from(const SpecFromOptions& options) {
       write_output(std::filesystem::path(options.out) / (spec.name + ".yaml"), spec.text);
   }
   if (options.json) {
-    print_json(json_of(*input, needed, specs, options));
+    print_json(json_of(input, needed, specs, options));
   } else if (options.out.empty()) {
-    fmt::print(stderr, "{}", report(*input, needed));
+    fmt::print(stderr, "{}", report(input, needed));
     for (const SpecText& spec : specs) fmt::print("# {}.yaml\n{}\n", spec.name, spec.text);
   } else {
-    fmt::print("{}", report(*input, needed));
+    fmt::print("{}", report(input, needed));
     for (const SpecText& spec : specs) {
       fmt::print("wrote {}/{}.yaml ({})\n", options.out, spec.name,
                  counted(static_cast<long long>(spec.variants), "kernel"));
     }
   }
   bool served = needed.unserved.empty();
-  for (const Model& model : input->models) {
+  for (const Model& model : input.models) {
     if (model.config.served()) continue;
     served = false;
     fmt::print(stderr, "attune: {}: no kernel can serve {}: {}\n", model.file, model.config.type,

@@ -9,6 +9,7 @@
 
 #include "generator/cost.hpp"
 #include "runtime/bundle/embedded.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/text.hpp"
 
 namespace attune::cli {
@@ -38,10 +39,6 @@ std::vector<RefusedAlike> grouped(const std::vector<RefusedVariant>& refused) {
   return groups;
 }
 
-void print_problems(const std::vector<Diagnostic>& problems) {
-  for (const Diagnostic& problem : problems) fmt::print(stderr, "{}\n", problem.text());
-}
-
 }  // namespace
 
 std::vector<Variant> variants_of(const Collection& collection) {
@@ -54,32 +51,30 @@ void add_spec_argument(CLI::App& app, std::vector<std::string>& specs, bool requ
   app.add_option("SPEC", specs, "Spec files (YAML)")->required(required)->option_text(required ? "REQUIRED" : " ");
 }
 
-std::optional<Collection> load_specs(const std::vector<std::string>& files, const std::vector<std::string>& tuned) {
+Collection load_specs(const std::vector<std::string>& files, const std::vector<std::string>& tuned) {
   using Paths = std::vector<std::filesystem::path>;
   Result<Collection> collected = collect(Paths(files.begin(), files.end()), Paths(tuned.begin(), tuned.end()));
-  print_problems(collected.problems);
-  if (!collected.ok()) return std::nullopt;
+  throw_any(std::move(collected.problems));
   return std::move(collected.value);
 }
 
-std::optional<Collection> load_specs_of(const std::vector<Operation>& operations,
-                                        const std::vector<std::string>& files) {
-  std::optional<Collection> collection = load_specs(files);
-  if (!collection) return std::nullopt;
+Collection load_specs_of(const std::vector<Operation>& operations, const std::vector<std::string>& files) {
+  Collection collection = load_specs(files);
   const auto is_other = [&](const Wanted& one) {
     return std::ranges::find(operations, family_of(one.variant).operation) == operations.end();
   };
-  const auto other = std::ranges::find_if(collection->wanted, is_other);
-  if (other == collection->wanted.end()) return collection;
-  fmt::print(stderr, "{}: template {} is none of {}, and this command launches no others; `attune compile` takes it\n",
-             other->spec, family_of(other->variant).name, operations.size() > 1 ? "prefill and decode" : "prefill");
-  return std::nullopt;
+  const auto other = std::ranges::find_if(collection.wanted, is_other);
+  if (other == collection.wanted.end()) return collection;
+  const char* const taken = operations.size() > 1 ? "prefill and decode" : "prefill";
+  throw Failure(Exit::bad_usage, {{.where = {.file = other->spec},
+                                   .what = fmt::format("template {} is none of {}, and this command launches no others",
+                                                       family_of(other->variant).name, taken),
+                                   .fix = "`attune compile` takes it"}});
 }
 
-std::optional<std::vector<Source>> emit_sources(const Collection& collection) {
+std::vector<Source> emit_sources(const Collection& collection) {
   Result<std::vector<Source>> sources = emit_all(collection.wanted, embedded_templates());
-  print_problems(sources.problems);
-  if (!sources.ok()) return std::nullopt;
+  throw_any(std::move(sources.problems));
   return std::move(sources.value);
 }
 

@@ -17,6 +17,7 @@
 #include "generator/hash.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/command.hpp"
+#include "runtime/cli/failure.hpp"
 #include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/suites.hpp"
@@ -48,24 +49,17 @@ struct TuneOptions {
   bool json = false;
 };
 
-/// Prints problems of inputs; whether there are none.
-bool report_all(const std::vector<Diagnostic>& problems) {
-  for (const Diagnostic& problem : problems) fmt::print(stderr, "{}\n", problem.text());
-  return problems.empty();
-}
-
-std::optional<std::vector<Spec>> read_specs(const std::vector<std::string>& files) {
+/// Adds the problems of each file that cannot be used.
+std::vector<Spec> read_specs(const std::vector<std::string>& files, std::vector<Diagnostic>& problems) {
   std::vector<Spec> specs;
-  bool sound = true;
   for (const std::string& file : files) {
     Result<Spec> spec = read_spec(file);
     if (spec.ok() && spec.value.tune.keys.empty()) {
       spec.problems.push_back({{file, 0, 0}, "there is nothing to search", "write the knobs to try below `tune:`"});
     }
-    sound = report_all(spec.problems) && sound;
+    std::ranges::move(spec.problems, std::back_inserter(problems));
     specs.push_back(std::move(spec.value));
   }
-  if (!sound) return std::nullopt;
   return specs;
 }
 
@@ -87,17 +81,15 @@ std::optional<std::pair<int, int>> shard_of(std::string_view text) {
   return std::pair(*shard, *shards);
 }
 
-/// Those of the suites and files, each once, in this run's shard.
-std::optional<std::vector<tune::AnyProblem>> problems_for(const TuneOptions& options) {
+/// Those of the suites and files, each once, in this run's shard. Adds what is wrong with the files.
+std::vector<tune::AnyProblem> problems_for(const TuneOptions& options, std::vector<Diagnostic>& problems) {
   std::vector<tune::AnyProblem> all;
   for (const std::string& name : options.cases) std::ranges::move(suite(name), std::back_inserter(all));
-  bool sound = true;
   for (const std::string& file : options.problems) {
     Result<std::vector<tune::AnyProblem>> read = read_problems(file);
-    sound = report_all(read.problems) && sound;
+    std::ranges::move(read.problems, std::back_inserter(problems));
     std::ranges::move(read.value, std::back_inserter(all));
   }
-  if (!sound) return std::nullopt;
   const auto [shard, shards] = *shard_of(options.shard);
   std::set<std::string> seen;
   std::erase_if(all, [&](const tune::AnyProblem& problem) {
@@ -264,7 +256,7 @@ void update_table(const std::filesystem::path& path, const TunedGpu& gpu, const 
   TunedTable table{.gpu = gpu, .rows = {}};
   if (std::filesystem::exists(path)) {
     Result<TunedTable> old = read_tuned(path);
-    if (!old.ok()) throw Error(ATTUNE_INVALID_ARGUMENT, old.problems.front().text());
+    throw_any(std::move(old.problems));
     if (old.value.gpu != gpu) {
       throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{} is a table for {}, this GPU is {}; name another file",
                                                        path.string(), old.value.gpu.name, gpu.name));
@@ -311,10 +303,7 @@ Exit run(const TuneOptions& options, const std::vector<Spec>& specs, const std::
 }
 
 Exit merge(const TuneOptions& options) {
-  if (options.out.empty()) {
-    fmt::print(stderr, "attune: --merge needs --out FILE\n");
-    return Exit::bad_usage;
-  }
+  if (options.out.empty()) throw Failure(Exit::bad_usage, "--merge needs --out FILE");
   const TunedTable table = tune::merged(std::vector<std::filesystem::path>(options.merge.begin(), options.merge.end()));
   write_output(options.out, tuned_text(table));
   if (!options.json) {
@@ -327,29 +316,27 @@ Exit merge(const TuneOptions& options) {
 }
 
 Exit report(const TuneOptions& options) {
-  if (options.journal.empty()) {
-    fmt::print(stderr, "attune: --report needs --journal FILE\n");
-    return Exit::bad_usage;
-  }
+  if (options.journal.empty()) throw Failure(Exit::bad_usage, "--report needs --journal FILE");
   write_output(options.report, tune::report_svg(tune::read_journal(options.journal), options.only));
+  if (options.json) print_json({{"journal", options.journal}, {"file", options.report}});
   return Exit::done;
 }
 
 Exit tune_command_main(const TuneOptions& options) {
   if (!options.merge.empty()) return merge(options);
   if (!options.report.empty()) return report(options);
-  const std::optional<std::vector<Spec>> specs = read_specs(options.specs);
-  const std::optional<std::vector<tune::AnyProblem>> problems = problems_for(options);
-  if (!specs || !problems) return Exit::bad_usage;
-  if (specs->empty() || problems->empty()) {
-    fmt::print(stderr, "attune: tune needs {}; see attune tune --help\n",
-               specs->empty() ? "a spec with `tune:`" : "problems: --cases or --problems, in this shard");
-    return Exit::bad_usage;
+  std::vector<Diagnostic> unsound;
+  const std::vector<Spec> specs = read_specs(options.specs, unsound);
+  const std::vector<tune::AnyProblem> problems = problems_for(options, unsound);
+  throw_any(std::move(unsound));
+  if (specs.empty() || problems.empty()) {
+    const char* const missing =
+        specs.empty() ? "a spec with `tune:`" : "problems: --cases or --problems, in this shard";
+    throw Failure(Exit::bad_usage, fmt::format("tune needs {}; see attune tune --help", missing));
   }
-  if (!options.dry_run) return run(options, *specs, *problems);
-  const std::optional<Device> device = device_for(options.arch, "plan for");
-  if (!device) return Exit::machine_lacks;
-  return plan(options, *device, tasks_for(*problems, *device, *specs));
+  if (!options.dry_run) return run(options, specs, problems);
+  const Device device = device_for(options.arch, "plan for");
+  return plan(options, device, tasks_for(problems, device, specs));
 }
 
 std::string shard_problem(const std::string& text) {

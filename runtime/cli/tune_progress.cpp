@@ -1,40 +1,28 @@
 #include "runtime/cli/tune_progress.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <algorithm>
 
 #include "runtime/text.hpp"
 
 namespace attune::cli {
 
-TuneProgress::TuneProgress(std::FILE* stream) : stream_(stream), terminal_(::isatty(::fileno(stream)) == 1) {}
-
-TuneProgress::~TuneProgress() {
-  if (drawn_) fmt::print(stream_, "\r\x1b[K");
-}
-
 void TuneProgress::show(const tune::Status& status) {
   constexpr auto pause = std::chrono::milliseconds(100);
   const bool news = status.last != said_;
   if (news) {
-    fmt::print(stream_, "{}{}\n", drawn_ ? "\r\x1b[K" : "", status.last);
+    line_.erase();
+    fmt::print(stream_, "{}\n", status.last);
     said_ = status.last;
   }
   const auto now = std::chrono::steady_clock::now();
-  if (!terminal_ || (!news && now - last_ < pause)) return;
+  if (!news && now - last_ < pause) return;
   last_ = now;
-  drawn_ = true;
-  fmt::print(stream_, "\r{}\x1b[K", progress_line(status));
-  std::fflush(stream_);
+  line_.draw(progress_line(status));
 }
 
 std::string progress_line(const tune::Status& status) {
-  constexpr int width = 20;
-  const int filled = status.problems > 0 ? width * status.finished / status.problems : 0;
-  return fmt::format("[{:#<{}}{:.<{}}] {}/{} problems, {}/{} compiled, {} rejected, {} left", "", filled, "",
-                     width - filled, status.finished, status.problems, status.built, status.to_build, status.rejected,
+  return fmt::format("{} {}/{} problems, {}/{} compiled, {} rejected, {} left", bar(status.finished, status.problems),
+                     status.finished, status.problems, status.built, status.to_build, status.rejected,
                      seconds_text(status.left));
 }
 

@@ -8,24 +8,21 @@
 #include <string>
 #include <thread>
 
+#include "runtime/cli/progress.hpp"
 #include "runtime/tune/tuner.hpp"
 
 namespace attune::cli {
 
-/// On a terminal a bar that is drawn over; elsewhere a line for each problem that is done.
+/// On a terminal a bar that is drawn over; there and elsewhere a line for each problem that is done.
 class TuneProgress {
  public:
-  explicit TuneProgress(std::FILE* stream);
-  ~TuneProgress();
-  TuneProgress(const TuneProgress&) = delete;
-  TuneProgress& operator=(const TuneProgress&) = delete;
+  explicit TuneProgress(std::FILE* stream) : stream_(stream), line_(stream) {}
 
   void show(const tune::Status& status);
 
  private:
   std::FILE* stream_;
-  bool terminal_;
-  bool drawn_ = false;
+  DrawnLine line_;
   std::string said_;
   std::chrono::steady_clock::time_point last_;
 };

@@ -25,18 +25,19 @@ std::string describe(const Comparison& comparison, bool guards_intact) {
 
 /// Launches the kernel of a source on every problem that it serves.
 Verdict try_kernel(const Source& source, const Variant& variant, const Device& device,
-                   const std::vector<Problem>& problems, std::uint64_t seed,
+                   const std::vector<Problem>& problems, std::uint64_t seed, const OnTried& on_tried,
                    const std::function<Outcome(const Problem&, HostInputs&)>& launch) {
   Verdict verdict{.variant = source.name, .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
   for (const Problem& problem : problems) {
     const std::vector<std::string> reasons = refusals(variant, problem, device);
-    if (!reasons.empty()) {
+    if (reasons.empty()) {
+      HostInputs inputs(problem, seed);
+      add_outcome(verdict, problem.text(), problem, launch(problem, inputs),
+                  [&] { return expected_output(problem, inputs); });
+    } else {
       verdict.disagreements.push_back({problem.text(), fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
-      continue;
     }
-    HostInputs inputs(problem, seed);
-    add_outcome(verdict, problem.text(), problem, launch(problem, inputs),
-                [&] { return expected_output(problem, inputs); });
+    if (on_tried) on_tried();
   }
   return verdict;
 }
@@ -59,9 +60,10 @@ void add_outcome(Verdict& verdict, const std::string& problem, const Problem& sh
   }
 }
 
-Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed) {
+Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed,
+               const OnTried& on_tried) {
   const LoadedKernel kernel(gpu, built.compiled.image, built.source->variant, built.source->name);
-  return try_kernel(*built.source, kernel.variant(), gpu.device, problems, seed,
+  return try_kernel(*built.source, kernel.variant(), gpu.device, problems, seed, on_tried,
                     [&](const Problem& problem, HostInputs& inputs) {
                       DeviceProblem on_device(gpu, problem, inputs);
                       on_device.launch(kernel);
@@ -69,7 +71,8 @@ Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& p
                     });
 }
 
-Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how) {
+Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how,
+               const OnTried& on_tried) {
   const emulator::Kernel kernel(built.compiled.image, built.source->name);
   // A set of GPUs is about machine code, and here is none.
   Variant variant = built.source->variant;
@@ -77,8 +80,8 @@ Verdict verify(const Built& built, const std::vector<Problem>& problems, const E
   // What serves emulated calls does not matter to who names the kernel.
   const Device gpu_like = device_of(*find_arch("sm_90"));
   std::vector<emulator::BankSite> banks;
-  Verdict verdict =
-      try_kernel(*built.source, variant, gpu_like, problems, how.seed, [&](const Problem& problem, HostInputs& inputs) {
+  Verdict verdict = try_kernel(
+      *built.source, variant, gpu_like, problems, how.seed, on_tried, [&](const Problem& problem, HostInputs& inputs) {
         Outcome outcome{.outputs = Outputs(problem), .fault = {}};
         const attune_prefill_args args = contiguous_args(problem, {.q = inputs.q.data(),
                                                                    .k = inputs.k.data(),
@@ -98,13 +101,18 @@ Verdict verify(const Built& built, const std::vector<Problem>& problems, const E
   return verdict;
 }
 
-std::string verdict_table(const std::vector<Verdict>& verdicts) {
-  Table table({{"variant"}, {"problems", Align::right}, {"error / allowed", Align::right}, {"result"}});
-  for (const Verdict& verdict : verdicts) {
-    table.add({verdict.variant, std::to_string(verdict.problems), fmt::format("{:.2f}", verdict.worst),
-               verdict.ok() ? "agrees" : fmt::format("{} WRONG", verdict.disagreements.size())});
+RowWriter verdict_rows(std::span<const Source> sources) {
+  std::string longest;
+  for (const Source& source : sources) {
+    if (source.name.size() > longest.size()) longest = source.name;
   }
-  return table.text();
+  return {{{"variant"}, {"problems", Align::right}, {"error / allowed", Align::right}, {"result"}},
+          {longest, "", "", ""}};
+}
+
+std::vector<std::string> verdict_cells(const Verdict& verdict) {
+  return {verdict.variant, std::to_string(verdict.problems), fmt::format("{:.2f}", verdict.worst),
+          verdict.ok() ? "agrees" : fmt::format("{} WRONG", verdict.disagreements.size())};
 }
 
 nlohmann::ordered_json verdict_json(const std::vector<Verdict>& verdicts) {

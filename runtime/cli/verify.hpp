@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,12 +39,20 @@ struct Outcome {
 void add_outcome(Verdict& verdict, const std::string& problem, const Problem& shape, const Outcome& outcome,
                  const std::function<Expected()>& expected);
 
-Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed);
+/// Told of each problem that has been tried.
+using OnTried = std::function<void()>;
+
+Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed,
+               const OnTried& on_tried = {});
 
 /// The same in the emulator, for what the host's compiler built; the seed is that of the inputs too.
-Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how);
+Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how,
+               const OnTried& on_tried = {});
 
-std::string verdict_table(const std::vector<Verdict>& verdicts);
+/// A row for each verdict on these kernels.
+RowWriter verdict_rows(std::span<const Source> sources);
+std::vector<std::string> verdict_cells(const Verdict& verdict);
+
 nlohmann::ordered_json verdict_json(const std::vector<Verdict>& verdicts);
 
 /// Prints every disagreement to stderr.

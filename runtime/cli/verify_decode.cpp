@@ -23,19 +23,21 @@ std::vector<float> poisoned_workspace(const DecodePlan& planned) {
 }
 
 Verdict try_kernel(const Source& source, const Variant& variant, const Device& device,
-                   const std::vector<DecodeTrial>& trials, std::uint64_t seed, const Launch& launch) {
+                   const std::vector<DecodeTrial>& trials, std::uint64_t seed, const OnTried& on_tried,
+                   const Launch& launch) {
   Verdict verdict{.variant = source.name, .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
   for (const DecodeTrial& trial : trials) {
     const std::vector<std::string> reasons = refusals(variant, trial.problem, device);
-    if (!reasons.empty()) {
+    if (reasons.empty()) {
+      CacheInputs inputs(trial, seed);
+      const Outcome outcome = launch(trial, inputs, plan(variant, trial.problem, device));
+      add_outcome(verdict, trial.problem.text(), outputs_of(trial.problem), outcome,
+                  [&] { return expected_output(trial, inputs); });
+    } else {
       verdict.disagreements.push_back(
           {trial.problem.text(), fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
-      continue;
     }
-    CacheInputs inputs(trial, seed);
-    const Outcome outcome = launch(trial, inputs, plan(variant, trial.problem, device));
-    add_outcome(verdict, trial.problem.text(), outputs_of(trial.problem), outcome,
-                [&] { return expected_output(trial, inputs); });
+    if (on_tried) on_tried();
   }
   return verdict;
 }
@@ -68,10 +70,10 @@ const Built* merging_kernel(const std::vector<Built>& merging, const Variant& de
 }
 
 Verdict verify(const Gpu& gpu, const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials,
-               std::uint64_t seed) {
+               std::uint64_t seed, const OnTried& on_tried) {
   const LoadedKernel kernel(gpu, decode.compiled.image, decode.source->variant, decode.source->name);
   const LoadedKernel merging(gpu, merge.compiled.image, merge.source->variant, merge.source->name);
-  return try_kernel(*decode.source, kernel.variant(), gpu.device, trials, seed,
+  return try_kernel(*decode.source, kernel.variant(), gpu.device, trials, seed, on_tried,
                     [&](const DecodeTrial& trial, CacheInputs& inputs, const DecodePlan& planned) {
                       const DeviceTrial on_device(gpu, trial, inputs, planned.workspace_bytes);
                       on_device.launch(kernel, merging, planned);
@@ -79,8 +81,8 @@ Verdict verify(const Gpu& gpu, const Built& decode, const Built& merge, const st
                     });
 }
 
-Verdict verify(const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials,
-               const EmulatedRun& how) {
+Verdict verify(const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials, const EmulatedRun& how,
+               const OnTried& on_tried) {
   const emulator::Kernel kernel(decode.compiled.image, decode.source->name);
   const emulator::Kernel merging(merge.compiled.image, merge.source->name);
   // A set of GPUs is about machine code, and here is none.
@@ -88,7 +90,7 @@ Verdict verify(const Built& decode, const Built& merge, const std::vector<Decode
   variant.arch = 0;
   std::vector<emulator::BankSite> banks;
   Verdict verdict = try_kernel(
-      *decode.source, variant, emulator::device(), trials, how.seed,
+      *decode.source, variant, emulator::device(), trials, how.seed, on_tried,
       [&](const DecodeTrial& trial, CacheInputs& inputs, const DecodePlan& planned) {
         Outcome outcome{.outputs = Outputs(outputs_of(trial.problem)), .fault = {}};
         std::vector<float> workspace = poisoned_workspace(planned);

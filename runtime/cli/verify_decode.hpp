@@ -15,9 +15,10 @@ std::vector<Source> merging_sources(const std::vector<Source>& sources, const De
 const Built* merging_kernel(const std::vector<Built>& merging, const Variant& decode);
 
 Verdict verify(const Gpu& gpu, const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials,
-               std::uint64_t seed);
+               std::uint64_t seed, const OnTried& on_tried = {});
 
 /// The same in the emulator, for what the host's compiler built; the seed is that of the inputs too.
-Verdict verify(const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials, const EmulatedRun& how);
+Verdict verify(const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials, const EmulatedRun& how,
+               const OnTried& on_tried = {});
 
 }  // namespace attune::cli

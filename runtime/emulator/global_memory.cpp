@@ -81,13 +81,22 @@ bool Access::knows(unsigned long long other, const Epoch& earlier) const {
 
 struct GlobalMemory::Written {
   static constexpr unsigned long long announced = std::numeric_limits<unsigned long long>::max();
+  static constexpr unsigned long long part = 4096;  // elements
 
   struct By {
     unsigned long long block = 0;  ///< or `announced`, whoever did it
     Epoch epoch;
   };
   std::mutex mutex;
-  std::vector<By> elements;
+
+  explicit Written(unsigned long long elements) : parts_((elements + part - 1) / part) {}
+
+  /// Of an element; nobody at first. Memory is taken for what is written alone, as buffers may be larger than it.
+  By& of(unsigned long long element) {
+    std::unique_ptr<std::array<By, part>>& own = parts_.at(element / part);
+    if (own == nullptr) own = std::make_unique<std::array<By, part>>();
+    return own->at(element % part);
+  }
 
   /// No fence orders the copy engine's accesses with others.
   static bool read_ordered(const By& by, const Access& access) {
@@ -96,13 +105,14 @@ struct GlobalMemory::Written {
   static bool write_ordered(const By& by, const Access& access) {
     return by.block == access.block && read_ordered(by, access);
   }
+
+ private:
+  std::vector<std::unique_ptr<std::array<By, part>>> parts_;
 };
 
 GlobalMemory::GlobalMemory(std::vector<Buffer> buffers) : buffers_(std::move(buffers)) {
   for (const Buffer& buffer : buffers_) {
-    auto written = buffer.writable ? std::make_unique<Written>() : nullptr;
-    if (written != nullptr) written->elements.resize(elements_of(buffer));
-    written_.push_back(std::move(written));
+    written_.push_back(buffer.writable ? std::make_unique<Written>(elements_of(buffer)) : nullptr);
   }
 }
 
@@ -156,7 +166,7 @@ std::optional<std::string> GlobalMemory::check_loaded_row(const void* pointer, u
   if (!place) return missed("reads", pointer, bytes, false);
   const std::lock_guard lock(place->written->mutex);
   for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
-    const Written::By& by = place->written->elements[place->element + i];
+    const Written::By& by = place->written->of(place->element + i);
     if (!by.epoch.exists())
       return fmt::format("reads element {} of {}, which nothing has written", place->element + i, place->buffer->name);
     if (by.block == Written::announced) {
@@ -183,7 +193,7 @@ std::optional<std::string> GlobalMemory::check_stored_row(const void* pointer, u
   if (!place) return missed("writes", pointer, bytes, true);
   const std::lock_guard lock(place->written->mutex);
   for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
-    Written::By& by = place->written->elements[place->element + i];
+    Written::By& by = place->written->of(place->element + i);
     if (by.block == Written::announced) {
       return fmt::format("writes element {} of {} as memory, where a word is announced in line {}", place->element + i,
                          place->buffer->name, by.epoch.line);
@@ -210,7 +220,7 @@ std::optional<std::string> GlobalMemory::check_announced(const void* pointer, co
   const Place place = *find(pointer, word_bytes, true);
   const std::lock_guard lock(place.written->mutex);
   for (unsigned i = 0; i < word_bytes / place.buffer->element_bytes; ++i) {
-    Written::By& by = place.written->elements[place.element + i];
+    Written::By& by = place.written->of(place.element + i);
     if (by.epoch.exists() && by.block != Written::announced) {
       return fmt::format("announces a word at element {} of {}, which is written as memory in line {}",
                          place.element + i, place.buffer->name, by.epoch.line);

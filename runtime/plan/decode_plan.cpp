@@ -120,6 +120,11 @@ DecodePlan with_merges(DecodePlan plan, const DecodeProblem& problem, long long 
   return plan;
 }
 
+/// Whether kernels can count the blocks of all keys of the batch one after the other, which they do in 32 bits.
+bool is_countable(const Variant& variant, const DecodeProblem& problem) {
+  return problem.batch * ceil_div(problem.max_seqlen_k, variant.B_c) <= std::numeric_limits<int>::max();
+}
+
 /// With so many parts of each sequence.
 DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, int splits) {
   const long long parts = static_cast<long long>(problem.batch) * splits;
@@ -180,7 +185,7 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
     splits = cluster_splits(variant, problem, device, some_tiles);
   } else if (splits == 0 && problem.one_length()) {
     splits = equal_splits(variant, problem, device, some_tiles);
-  } else if (splits == 0 && stays_whole(variant, problem, device, some_tiles)) {
+  } else if (splits == 0 && (stays_whole(variant, problem, device, some_tiles) || !is_countable(variant, problem))) {
     splits = 1;
   }
   const Resources needs = resources(variant);

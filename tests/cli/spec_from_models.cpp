@@ -28,7 +28,8 @@ Said spec_from(const std::string& config) {
   const ToolResult result = attune_tool({"spec-from", file, "--arch", "sm_90", "--json"});
   CHECK(text.exit_code == result.exit_code);
   Said said{.exit_code = text.exit_code, .out = text.out, .err = text.err, .model = nullptr};
-  if (!result.out.empty()) said.model = json::parse(result.out)["models"][0];
+  const json printed = json::parse(result.out);
+  if (printed.contains("models")) said.model = printed["models"][0];
   return said;
 }
 

@@ -177,7 +177,7 @@ def read(file):
             "known": True,
             "served": False,
             "groups": [],
-            "lacks": [run.stderr],
+            "lacks": [json.loads(run.stdout)["error"]["message"]],
             "notes": [],
             "assumed": [],
         }

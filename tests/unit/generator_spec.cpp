@@ -130,6 +130,9 @@ TEST_CASE("a hint names what can be built and serves what was asked for") {
   const auto hint = [](const std::string& line) { return problems_of("template: prefill_sm80\n" + line + "\n"); };
   CHECK(hint("head_dim: 72").find("did you mean 80?") != std::string::npos);
   CHECK(hint("head_dim: 100").find("did you mean 112?") != std::string::npos);
+  CHECK(hint("head_dim: 300") ==
+        "s.yaml:2:11: '300' is not a value of head_dim; a multiple of 16 from 16 to 256\n");  // which none serves
+  CHECK(hint("dtype: torch.bfloat16").find("did you mean bf16?") != std::string::npos);
   CHECK(hint("B_r: 100").find("did you mean 128?") != std::string::npos);
   CHECK(hint("dtype: float16").find("did you mean fp16?") != std::string::npos);
   CHECK(hint("dtype: bfloat16").find("did you mean bf16?") != std::string::npos);
@@ -139,6 +142,7 @@ TEST_CASE("a hint names what can be built and serves what was asked for") {
   CHECK(problems_of("template: decode_sm80\nsplits: 4\n") ==
         "s.yaml:2:1: unknown key 'splits'; leave it out: into how many parts keys are split is chosen at run time, for "
         "each call\n");
+  CHECK(problems_of("template: decode_sm80\nnum_splits: 4\n").find("is chosen at run time") != std::string::npos);
 }
 
 TEST_CASE("numbers are decimal, never octal, hexadecimal or too large to hold") {

@@ -287,6 +287,17 @@ TEST_CASE("sequences that may have few keys stay whole, but for a few that may h
   CHECK(splits(5, 512) == 2);
 }
 
+TEST_CASE("sequences stay whole where kernels could not count the keys of the whole batch") {
+  DecodeProblem problem = typical;
+  problem.page_size = 1 << 22;
+  problem.table_width = 1;
+  problem.max_seqlen_k = 1 << 22;
+  problem.batch = 2000;
+  CHECK(plan_of(problem).splits == 0);
+  problem.batch = 65535;  // times 2^16 or more blocks of keys
+  CHECK(plan_of(problem).splits == 1);
+}
+
 TEST_CASE("sequences of one length fall into equal splits that the GPU holds at once, or stay whole") {
   DecodeProblem problem = typical;
   problem.equal_lengths = true;

@@ -13,7 +13,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 7
+#define ATTUNE_PARAMS_ABI 8
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -66,15 +66,16 @@ struct AttunePrefillParams {
 
 // The first entry that is wrong, sequence after sequence, and of a sequence in the order of the kinds.
 struct AttuneTableFault {
-  int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: block_table, 5: slots
+  int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: leftpad_k, 5: block_table,
+             // 6: slots
   int batch;
   int position;  // in the sequence's row of the table; of cu_seqlens 0 is where it begins, 1 where it ends
   int reserved;
 };
 
 // A sequence has the keys that seqlens_k says and seqlen_new more. Its queries stand at its end and see window_left
-// keys before their own (-1: all); the table's entries for these and for the new ones have to be pages. Rows of a
-// ragged batch are among those of all, and none ends before it begins.
+// keys before their own (-1: all), but none before leftpad_k; the table's entries for these and for the new ones have
+// to be pages. Rows of a ragged batch are among those of all, and none ends before it begins.
 struct AttuneCheckParams {
   const int* seqlens_k;            // batch, each from 0 to max_seqlen_k - seqlen_new; null: max_seqlen_k - seqlen_new
   const int* block_table;          // batch x table_width; null: not checked
@@ -92,6 +93,7 @@ struct AttuneCheckParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1; null: each sequence has seqlen_q queries
   const int* cu_seqlens_k;  // batch + 1, of which seqlens_k says how many count; null: keys are in a cache
+  const int* leftpad_k;     // batch, each from 0 to what seqlens_k says; null: 0
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -273,8 +275,9 @@ constexpr int no_fault = 0;
 constexpr int fault_of_queries = 1;
 constexpr int fault_of_keys = 2;
 constexpr int fault_of_length = 3;
-constexpr int fault_of_page = 4;
-constexpr int fault_of_slot = 5;
+constexpr int fault_of_leftpad = 4;
+constexpr int fault_of_page = 5;
+constexpr int fault_of_slot = 6;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -351,11 +354,13 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
   }
   const int before = params.seqlens_k == nullptr ? most : load_global_int(params.seqlens_k + batch);
   if (before < 0 || before > most) return {fault_of_length, batch, 0};
+  const int missing = params.leftpad_k == nullptr ? 0 : load_global_int(params.leftpad_k + batch);
+  if (missing < 0 || missing > before) return {fault_of_leftpad, batch, 0};
 
   if (params.block_table != nullptr) {
     const int end = before + params.seqlen_new;
     const int seen = end - queries - params.window_left;
-    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < 0 ? 0 : seen;
+    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < missing ? missing : seen;
     const int first = first_seen < before ? first_seen : before;
     const int entries = first < end ? (end + params.page_size - 1) / params.page_size : 0;
     const i64 row = static_cast<i64>(batch) * params.table_width;

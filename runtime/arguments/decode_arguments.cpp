@@ -12,6 +12,12 @@
 #include "runtime/arguments/tensor_arguments.hpp"
 
 namespace attune {
+
+const std::int32_t* leftpad_of(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, leftpad_k) + sizeof(args.leftpad_k) ? args.leftpad_k
+                                                                                              : nullptr;
+}
+
 namespace {
 
 constexpr std::size_t workspace_alignment = 16;
@@ -55,7 +61,7 @@ DecodeProblem problem_of(const attune_decode_args& args) {
                         .heads_kv = args.heads_kv,
                         .head_dim = args.head_dim,
                         .max_seqlen_k = args.max_seqlen_k,
-                        .equal_lengths = args.seqlens_k == nullptr,
+                        .equal_lengths = args.seqlens_k == nullptr && leftpad_of(args) == nullptr,
                         .page_size = args.page_size,
                         .pages = args.pages,
                         .table_width = args.table_width,
@@ -106,6 +112,7 @@ void check_memory(std::vector<std::string>& found, const attune_decode_args& arg
   check_tensor(found, "o", args.o, queries_of(problem), problem.head_dim, Access::write);
   check_alignment(found, "lse", args.lse, alignof(float));
   check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
+  check_alignment(found, "leftpad_k", leftpad_of(args), alignof(std::int32_t));
   check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
   check_alignment(found, "workspace", args.workspace, workspace_alignment);
   if (problem.ragged) check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
@@ -175,6 +182,7 @@ attune_decode_args part_of(const attune_decode_args& args, const DecodeProblem& 
     skip_entries(part.lse, std::int64_t{problem.heads_q} * problem.seqlen_q);
   }
   skip_entries(part.seqlens_k, 1);
+  skip_entries(part.leftpad_k, 1);
   if (problem.packed_keys) {
     skip_entries(part.cu_seqlens_k, 1);
   } else if (part.block_table != nullptr) {
@@ -262,7 +270,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
           .total_q = problem.total_q,
           .tile_rows = plan.variant.B_r,
-          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr};
+          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
+          .leftpad_k = leftpad_of(args)};
 }
 
 }  // namespace attune

@@ -125,10 +125,10 @@ NB_MODULE(_attune, module) {
   module.def(
       "decode",
       [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle k, nb::handle v, nb::handle rotary_cos,
-         nb::handle rotary_sin, nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle block_table,
-         nb::handle softmax_scale, nb::handle causal, nb::handle window_size, nb::handle softcap,
-         nb::handle rotary_interleaved, nb::handle num_splits, nb::handle return_lse, nb::handle out,
-         nb::handle check_tables, nb::handle cu_seqlens_q, nb::handle max_seqlen_q) {
+         nb::handle rotary_sin, nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle cache_leftpad,
+         nb::handle block_table, nb::handle softmax_scale, nb::handle causal, nb::handle window_size,
+         nb::handle softcap, nb::handle rotary_interleaved, nb::handle num_splits, nb::handle return_lse,
+         nb::handle out, nb::handle check_tables, nb::handle cu_seqlens_q, nb::handle max_seqlen_q) {
         return attune::python::decode({.q = q,
                                        .cu_seqlens_q = cu_seqlens_q,
                                        .max_seqlen_q = max_seqlen_q,
@@ -140,6 +140,7 @@ NB_MODULE(_attune, module) {
                                        .rotary_sin = rotary_sin,
                                        .cache_seqlens = cache_seqlens,
                                        .cache_batch_idx = cache_batch_idx,
+                                       .cache_leftpad = cache_leftpad,
                                        .block_table = block_table,
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
@@ -152,8 +153,8 @@ NB_MODULE(_attune, module) {
                                        .check_tables = check_tables});
       },
       "q"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "k"_a.none(), "v"_a.none(), "rotary_cos"_a.none(),
-      "rotary_sin"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "block_table"_a.none(),
-      "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
+      "rotary_sin"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "cache_leftpad"_a.none(),
+      "block_table"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
       "rotary_interleaved"_a.none(), "num_splits"_a.none(), "return_lse"_a.none(), "out"_a.none(),
       "check_tables"_a.none(), "cu_seqlens_q"_a.none(), "max_seqlen_q"_a.none(), "The output, or (output, LSE).");
   module.def(

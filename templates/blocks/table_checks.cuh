@@ -12,8 +12,9 @@ constexpr int no_fault = 0;
 constexpr int fault_of_queries = 1;
 constexpr int fault_of_keys = 2;
 constexpr int fault_of_length = 3;
-constexpr int fault_of_page = 4;
-constexpr int fault_of_slot = 5;
+constexpr int fault_of_leftpad = 4;
+constexpr int fault_of_page = 5;
+constexpr int fault_of_slot = 6;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -90,11 +91,13 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
   }
   const int before = params.seqlens_k == nullptr ? most : load_global_int(params.seqlens_k + batch);
   if (before < 0 || before > most) return {fault_of_length, batch, 0};
+  const int missing = params.leftpad_k == nullptr ? 0 : load_global_int(params.leftpad_k + batch);
+  if (missing < 0 || missing > before) return {fault_of_leftpad, batch, 0};
 
   if (params.block_table != nullptr) {
     const int end = before + params.seqlen_new;
     const int seen = end - queries - params.window_left;
-    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < 0 ? 0 : seen;
+    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < missing ? missing : seen;
     const int first = first_seen < before ? first_seen : before;
     const int entries = first < end ? (end + params.page_size - 1) / params.page_size : 0;
     const i64 row = static_cast<i64>(batch) * params.table_width;

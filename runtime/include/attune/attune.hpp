@@ -248,7 +248,7 @@ struct Decode {
   const void* rotary_cos = nullptr;  ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
   bool check_tables =
-      false;  ///< first checks seqlens_k, block_table, cu_seqlens_q and cu_seqlens_k, and waits for that
+      false;  ///< first checks seqlens_k, leftpad_k, block_table, cu_seqlens_q and cu_seqlens_k, and waits for that
   const std::int32_t* cu_seqlens_q =
       nullptr;  ///< batch + 1, device memory: sequences of up to seqlen_q queries each, one
                 ///< after the other, and lse is heads_q x total_q; null: all have seqlen_q
@@ -256,6 +256,8 @@ struct Decode {
       nullptr;  ///< batch + 1, device memory, with cu_seqlens_q: k and v are total_k x heads_kv x head_dim, one
                 ///< sequence after the other, of which the first seqlens_k keys count (null: all) and stride_batch,
                 ///< page_size, pages and table_width do not; null: they are in a cache
+  const std::int32_t* leftpad_k =
+      nullptr;  ///< batch, device memory: where each sequence's first key stands, counted as seqlens_k counts; null: 0
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -298,6 +300,7 @@ struct Decode {
     result.total_q = shape.total_q;
     result.cu_seqlens_k = cu_seqlens_k;
     result.total_k = shape.total_k;
+    result.leftpad_k = leftpad_k;
     return result;
   }
 };

@@ -81,6 +81,7 @@ def decode(
     rotary_sin: Any,
     cache_seqlens: Any,
     cache_batch_idx: Any,
+    cache_leftpad: Any,
     block_table: Any,
     softmax_scale: float | None,
     causal: bool,

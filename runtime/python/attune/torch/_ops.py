@@ -155,6 +155,7 @@ def _cached(
     check_tables: bool = False,
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
+    cache_leftpad: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -162,6 +163,7 @@ def _cached(
         v_cache,
         cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
         cache_batch_idx=cache_batch_idx,
+        cache_leftpad=cache_leftpad,
         block_table=block_table,
         softmax_scale=softmax_scale,
         causal=causal,
@@ -196,6 +198,7 @@ def _appended(
     rotary_interleaved: bool = True,
     num_splits: int = 0,
     check_tables: bool = False,
+    cache_leftpad: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -207,6 +210,7 @@ def _appended(
         rotary_sin=rotary_sin,
         cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
         cache_batch_idx=cache_batch_idx,
+        cache_leftpad=cache_leftpad,
         block_table=block_table,
         softmax_scale=softmax_scale,
         causal=causal,
@@ -352,7 +356,7 @@ cached = _register(
     "Tensor? cache_batch_idx=None, Tensor? block_table=None, float? softmax_scale=None, "
     "bool causal=False, int window_left=-1, int window_right=-1, float softcap=0.0, "
     "int num_splits=0, bool check_tables=False, Tensor? cu_seqlens_q=None, "
-    "SymInt? max_seqlen_q=None",
+    "SymInt? max_seqlen_q=None, Tensor? cache_leftpad=None",
     _WITH_LSE,
     _cached,
     _fake_cached,
@@ -364,7 +368,8 @@ appended = _register(
     "Tensor? rotary_cos=None, Tensor? rotary_sin=None, Tensor? cache_seqlens=None, "
     "SymInt? seqlen_k=None, Tensor? cache_batch_idx=None, Tensor? block_table=None, "
     "float? softmax_scale=None, bool causal=False, int window_left=-1, int window_right=-1, "
-    "float softcap=0.0, bool rotary_interleaved=True, int num_splits=0, bool check_tables=False",
+    "float softcap=0.0, bool rotary_interleaved=True, int num_splits=0, bool check_tables=False, "
+    "Tensor? cache_leftpad=None",
     _WITH_LSE,
     _appended,
     _fake_appended,

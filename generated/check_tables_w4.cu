@@ -13,7 +13,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 8
+#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -50,7 +50,8 @@ struct AttunePrefillParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
   const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
+  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
+  const int* seqused_k;     // and of its keys
   // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
   // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
   const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
@@ -67,7 +68,7 @@ struct AttunePrefillParams {
 // The first entry that is wrong, sequence after sequence, and of a sequence in the order of the kinds.
 struct AttuneTableFault {
   int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: leftpad_k, 5: block_table,
-             // 6: slots
+             // 6: slots, 7: seqused_q
   int batch;
   int position;  // in the sequence's row of the table; of cu_seqlens 0 is where it begins, 1 where it ends
   int reserved;
@@ -94,6 +95,7 @@ struct AttuneCheckParams {
   const int* cu_seqlens_q;  // batch + 1; null: each sequence has seqlen_q queries
   const int* cu_seqlens_k;  // batch + 1, of which seqlens_k says how many count; null: keys are in a cache
   const int* leftpad_k;     // batch, each from 0 to what seqlens_k says; null: 0
+  const int* seqused_q;     // batch, each from 0 to the rows that cu_seqlens_q says; null: all of them
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -278,6 +280,7 @@ constexpr int fault_of_length = 3;
 constexpr int fault_of_leftpad = 4;
 constexpr int fault_of_page = 5;
 constexpr int fault_of_slot = 6;
+constexpr int fault_of_used_queries = 7;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -338,11 +341,15 @@ struct GivenRows {
 // The first thing that is wrong with a sequence. All lanes of a warp together.
 __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, int batch) {
   int queries = params.seqlen_q;
+  bool uses_rows = true;  // of those that there are
   if (params.cu_seqlens_q != nullptr) {
     const GivenRows rows(params.cu_seqlens_q, batch);
     const TableFault fault = rows.fault(fault_of_queries, batch, params.total_q);
     if (fault.kind != no_fault) return fault;
     if (rows.count() < queries) queries = rows.count();
+    const int used = params.seqused_q == nullptr ? rows.count() : load_global_int(params.seqused_q + batch);
+    uses_rows = used >= 0 && used <= rows.count();
+    if (used < queries) queries = used > 0 ? used : 0;
   }
 
   int most = params.max_seqlen_k - params.seqlen_new;
@@ -380,6 +387,7 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
     });
     if (wrong < params.seqlen_new) return {fault_of_slot, batch, wrong};
   }
+  if (!uses_rows) return {fault_of_used_queries, batch, 0};
   return {};
 }
 // --- check_tables.cu -------------------------------------------------------------------------------------------------

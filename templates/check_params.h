@@ -7,7 +7,7 @@
 // The first entry that is wrong, sequence after sequence, and of a sequence in the order of the kinds.
 struct AttuneTableFault {
   int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: leftpad_k, 5: block_table,
-             // 6: slots
+             // 6: slots, 7: seqused_q
   int batch;
   int position;  // in the sequence's row of the table; of cu_seqlens 0 is where it begins, 1 where it ends
   int reserved;
@@ -34,4 +34,5 @@ struct AttuneCheckParams {
   const int* cu_seqlens_q;  // batch + 1; null: each sequence has seqlen_q queries
   const int* cu_seqlens_k;  // batch + 1, of which seqlens_k says how many count; null: keys are in a cache
   const int* leftpad_k;     // batch, each from 0 to what seqlens_k says; null: 0
+  const int* seqused_q;     // batch, each from 0 to the rows that cu_seqlens_q says; null: all of them
 };

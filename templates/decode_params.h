@@ -61,4 +61,6 @@ struct AttuneDecodeParams {
   const int* cu_seqlens_k;  // batch + 1
   // Each sequence's first key, counted as seqlens_k and max_seqlen_k count: those before it do not exist. Null: 0
   const int* leftpad_k;  // batch
+  // Of ragged batches: how many of a sequence's queries count. Null: all
+  const int* seqused_q;  // batch
 };

@@ -18,6 +18,11 @@ const std::int32_t* leftpad_of(const attune_decode_args& args) {
                                                                                               : nullptr;
 }
 
+const std::int32_t* used_queries(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, seqused_q) + sizeof(args.seqused_q) ? args.seqused_q
+                                                                                              : nullptr;
+}
+
 namespace {
 
 constexpr std::size_t workspace_alignment = 16;
@@ -115,7 +120,12 @@ void check_memory(std::vector<std::string>& found, const attune_decode_args& arg
   check_alignment(found, "leftpad_k", leftpad_of(args), alignof(std::int32_t));
   check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
   check_alignment(found, "workspace", args.workspace, workspace_alignment);
-  if (problem.ragged) check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
+  check_alignment(found, "seqused_q", used_queries(args), alignof(std::int32_t));
+  if (problem.ragged) {
+    check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
+  } else if (used_queries(args) != nullptr) {
+    found.emplace_back("seqused_q is given without cu_seqlens_q; only ragged batches have it");
+  }
   if (problem.appends()) check_new_keys(found, args, problem);
   if (problem.packed_keys) {
     check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
@@ -183,6 +193,7 @@ attune_decode_args part_of(const attune_decode_args& args, const DecodeProblem& 
   }
   skip_entries(part.seqlens_k, 1);
   skip_entries(part.leftpad_k, 1);
+  skip_entries(part.seqused_q, 1);
   if (problem.packed_keys) {
     skip_entries(part.cu_seqlens_k, 1);
   } else if (part.block_table != nullptr) {
@@ -271,7 +282,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .total_q = problem.total_q,
           .tile_rows = plan.variant.B_r,
           .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
-          .leftpad_k = leftpad_of(args)};
+          .leftpad_k = leftpad_of(args),
+          .seqused_q = used_queries(args)};
 }
 
 }  // namespace attune

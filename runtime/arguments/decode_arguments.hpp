@@ -13,6 +13,9 @@ namespace attune {
 /// Where its sequences' first keys stand; null where the caller does not say so or does not know of the field.
 const std::int32_t* leftpad_of(const attune_decode_args& args);
 
+/// How many queries of each sequence count; null where the caller does not say so or does not know of the field.
+const std::int32_t* used_queries(const attune_decode_args& args);
+
 /// Checks the shapes of a call: struct size and counts. Throws Error{ATTUNE_INVALID_ARGUMENT} with one line for each
 /// mistake.
 DecodeProblem check_shapes(const attune_decode_args& args);

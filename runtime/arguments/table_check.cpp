@@ -81,7 +81,8 @@ AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProbl
           .total_k = problem.total_k,
           .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
           .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
-          .leftpad_k = leftpad_of(args)};
+          .leftpad_k = leftpad_of(args),
+          .seqused_q = used_queries(args)};
 }
 
 AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProblem& problem) {
@@ -109,7 +110,8 @@ AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProb
           .total_k = 0,
           .cu_seqlens_q = nullptr,
           .cu_seqlens_k = nullptr,
-          .leftpad_k = nullptr};
+          .leftpad_k = nullptr,
+          .seqused_q = nullptr};
 }
 
 void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const ReadTable& read) {
@@ -140,6 +142,11 @@ void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault,
     case 6:
       return fail("slot_mapping", value_at(params.slots, index(params.seqlen_new), read),
                   fmt::format("-1, or from 0 to {}", static_cast<long long>(params.pages) * params.page_size - 1));
+    case 7: {
+      const long long rows =
+          value_at(params.cu_seqlens_q, fault.batch + 1, read) - value_at(params.cu_seqlens_q, fault.batch, read);
+      return fail("seqused_q", value_at(params.seqused_q, fault.batch, read), fmt::format("from 0 to {}", rows));
+    }
     default:
       return;
   }

@@ -55,15 +55,16 @@ NB_MODULE(_attune, module) {
   module.def(
       "varlen",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
-         nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle seqused_k, nb::handle softmax_scale,
-         nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse, nb::handle block_table,
-         nb::handle out) {
+         nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle seqused_q, nb::handle seqused_k,
+         nb::handle softmax_scale, nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse,
+         nb::handle block_table, nb::handle out) {
         const std::array arrays{Argument{"q", q, 1}, Argument{"k", k, 1}, Argument{"v", v, 1}};
         return attune::python::varlen({.arrays = arrays,
                                        .cu_seqlens_q = cu_seqlens_q,
                                        .cu_seqlens_k = cu_seqlens_k,
                                        .max_seqlen_q = max_seqlen_q,
                                        .max_seqlen_k = max_seqlen_k,
+                                       .seqused_q = seqused_q,
                                        .seqused_k = seqused_k,
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
@@ -74,9 +75,9 @@ NB_MODULE(_attune, module) {
                                        .out = out});
       },
       "q"_a.none(), "k"_a.none(), "v"_a.none(), "cu_seqlens_q"_a.none(), "cu_seqlens_k"_a.none(),
-      "max_seqlen_q"_a.none(), "max_seqlen_k"_a.none(), "seqused_k"_a.none(), "softmax_scale"_a.none(),
-      "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(), "block_table"_a.none(),
-      "out"_a.none(), "The output, or (output, LSE, None).");
+      "max_seqlen_q"_a.none(), "max_seqlen_k"_a.none(), "seqused_q"_a.none(), "seqused_k"_a.none(),
+      "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(),
+      "block_table"_a.none(), "out"_a.none(), "The output, or (output, LSE, None).");
   module.def(
       "varlen_kvpacked",
       [](nb::handle q, nb::handle kv, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle max_seqlen_q,
@@ -88,6 +89,7 @@ NB_MODULE(_attune, module) {
                                        .cu_seqlens_k = cu_seqlens_k,
                                        .max_seqlen_q = max_seqlen_q,
                                        .max_seqlen_k = max_seqlen_k,
+                                       .seqused_q = nb::none(),
                                        .seqused_k = nb::none(),
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
@@ -110,6 +112,7 @@ NB_MODULE(_attune, module) {
                                        .cu_seqlens_k = cu_seqlens,
                                        .max_seqlen_q = max_seqlen,
                                        .max_seqlen_k = max_seqlen,
+                                       .seqused_q = nb::none(),
                                        .seqused_k = nb::none(),
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,

@@ -15,6 +15,7 @@ constexpr int fault_of_length = 3;
 constexpr int fault_of_leftpad = 4;
 constexpr int fault_of_page = 5;
 constexpr int fault_of_slot = 6;
+constexpr int fault_of_used_queries = 7;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -75,11 +76,15 @@ struct GivenRows {
 // The first thing that is wrong with a sequence. All lanes of a warp together.
 __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, int batch) {
   int queries = params.seqlen_q;
+  bool uses_rows = true;  // of those that there are
   if (params.cu_seqlens_q != nullptr) {
     const GivenRows rows(params.cu_seqlens_q, batch);
     const TableFault fault = rows.fault(fault_of_queries, batch, params.total_q);
     if (fault.kind != no_fault) return fault;
     if (rows.count() < queries) queries = rows.count();
+    const int used = params.seqused_q == nullptr ? rows.count() : load_global_int(params.seqused_q + batch);
+    uses_rows = used >= 0 && used <= rows.count();
+    if (used < queries) queries = used > 0 ? used : 0;
   }
 
   int most = params.max_seqlen_k - params.seqlen_new;
@@ -117,5 +122,6 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
     });
     if (wrong < params.seqlen_new) return {fault_of_slot, batch, wrong};
   }
+  if (!uses_rows) return {fault_of_used_queries, batch, 0};
   return {};
 }

@@ -59,14 +59,17 @@ int DecodeCase::first_key(int sequence) const {
 std::pair<int, int> DecodeCase::queries_of(int sequence) const {
   if (!problem.ragged) return {sequence * problem.seqlen_q, (sequence + 1) * problem.seqlen_q};
   const auto begin = cu_seqlens_q.begin() + sequence;
-  return {begin[0], std::min(begin[1], begin[0] + problem.seqlen_q)};
+  const int rows = std::min(begin[1] - begin[0], problem.seqlen_q);
+  return {begin[0],
+          begin[0] + (seqused_q.empty() ? rows : std::clamp(seqused_q[static_cast<std::size_t>(sequence)], 0, rows))};
 }
 
 std::string DecodeCase::text() const {
-  return fmt::format("{} page_size {} lengths {} cu_seqlens_q {} cu_seqlens_k {} leftpad {}{}{}{}", problem.text(),
-                     problem.page_size, fmt::join(lengths, ","), fmt::join(cu_seqlens_q, ","),
-                     fmt::join(cu_seqlens_k, ","), fmt::join(leftpad, ","), heads_outermost ? " heads outermost" : "",
-                     has_table ? " table" : "", has_lengths ? "" : " no lengths");
+  return fmt::format("{} page_size {} lengths {} cu_seqlens_q {} cu_seqlens_k {} leftpad {} seqused_q {}{}{}{}",
+                     problem.text(), problem.page_size, fmt::join(lengths, ","), fmt::join(cu_seqlens_q, ","),
+                     fmt::join(cu_seqlens_k, ","), fmt::join(leftpad, ","), fmt::join(seqused_q, ","),
+                     heads_outermost ? " heads outermost" : "", has_table ? " table" : "",
+                     has_lengths ? "" : " no lengths");
 }
 
 DecodeCase random_decode_case(Random& random, int most_keys) {
@@ -162,6 +165,12 @@ DecodeCase random_ragged_case(Random& random, int most_keys) {
     one.cu_seqlens_q.push_back(one.cu_seqlens_q.back() + queries);
   }
   problem.total_q = one.cu_seqlens_q.back() + (up_to(random, 3) == 0 ? 3 : 0);
+  if (up_to(random, 2) > 0) return one;
+  for (int i = 0; i < problem.batch; ++i) {
+    const auto begin = one.cu_seqlens_q.begin() + i;
+    const int rows = begin[1] - begin[0];
+    one.seqused_q.push_back(one_of(random, std::array{rows, up_to(random, rows), up_to(random, rows), rows + 5, -1}));
+  }
   return one;
 }
 
@@ -228,6 +237,7 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
   lengths_.insert(lengths_.end(), case_.cu_seqlens_q.begin(), case_.cu_seqlens_q.end());
   lengths_.insert(lengths_.end(), case_.cu_seqlens_k.begin(), case_.cu_seqlens_k.end());
   lengths_.insert(lengths_.end(), case_.leftpad.begin(), case_.leftpad.end());
+  lengths_.insert(lengths_.end(), case_.seqused_q.begin(), case_.seqused_q.end());
   if (!problem.packed_keys) place_pages(random);
   const std::size_t q_elements = rows() * problem.head_dim;
   const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
@@ -397,9 +407,9 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   if (problem.packed_keys) args.cu_seqlens_k = args.cu_seqlens_q + problem.batch + 1;
   args.total_k = problem.total_k;
   args.seqlens_k = case_.has_lengths ? static_cast<const std::int32_t*>(lengths) : nullptr;
-  if (!case_.leftpad.empty()) {
-    args.leftpad_k = static_cast<const std::int32_t*>(lengths) + (lengths_.size() - case_.leftpad.size());
-  }
+  const auto* const end_of_lengths = static_cast<const std::int32_t*>(lengths) + lengths_.size();
+  if (!case_.seqused_q.empty()) args.seqused_q = end_of_lengths - problem.batch;
+  if (!case_.leftpad.empty()) args.leftpad_k = end_of_lengths - case_.seqused_q.size() - problem.batch;
   args.block_table = case_.has_table ? static_cast<const std::int32_t*>(table) : nullptr;
   args.batch = problem.batch;
   args.seqlen_q = problem.seqlen_q;

@@ -25,6 +25,7 @@ struct DecodeCase {
       true;  ///< else every sequence has max_seqlen_k keys, and `lengths` says so too; of packed ones all
   std::vector<std::int32_t> cu_seqlens_k = {};  ///< of packed keys
   std::vector<std::int32_t> leftpad = {};       ///< one for each sequence, as the device sees them, or none
+  std::vector<std::int32_t> seqused_q = {};     ///< likewise, of a ragged batch
 
   /// The keys of a sequence, those that the call appends among them.
   [[nodiscard]] int length(int sequence) const;
@@ -74,7 +75,7 @@ class DecodeImage {
     return in_;
   }  ///< the memory that holds all that is read, and the cache
   [[nodiscard]] const std::vector<std::int32_t>& table() const { return table_; }
-  /// Behind the lengths stand cu_seqlens_q, cu_seqlens_k and leftpad.
+  /// Behind the lengths stand cu_seqlens_q, cu_seqlens_k, leftpad and seqused_q.
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
   [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
   [[nodiscard]] std::vector<float> poisoned_lse() const;

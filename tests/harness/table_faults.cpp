@@ -10,6 +10,7 @@ namespace attune::testing {
 AttuneTableFault first_fault(const AttuneCheckParams& params) {
   for (int batch = 0; batch < params.batch; ++batch) {
     int queries = params.seqlen_q;
+    bool uses_rows = true;
     int most = params.max_seqlen_k - params.seqlen_new;
     for (const int kind : {1, 2}) {
       const int* cu_seqlens = kind == 1 ? params.cu_seqlens_q : params.cu_seqlens_k;
@@ -22,7 +23,9 @@ AttuneTableFault first_fault(const AttuneCheckParams& params) {
       }
       const int rows = cu_seqlens[batch + 1] - cu_seqlens[batch];
       if (kind == 1) {
-        queries = std::min(queries, rows);
+        const int used = params.seqused_q != nullptr ? params.seqused_q[batch] : rows;
+        uses_rows = used >= 0 && used <= rows;
+        queries = std::clamp(used, 0, std::min(queries, rows));
       } else {
         most = rows;
       }
@@ -45,6 +48,7 @@ AttuneTableFault first_fault(const AttuneCheckParams& params) {
       const long long places = static_cast<long long>(params.pages) * params.page_size;
       if (slot < -1 || slot >= places) return {.kind = 6, .batch = batch, .position = token, .reserved = 0};
     }
+    if (!uses_rows) return {.kind = 7, .batch = batch, .position = 0, .reserved = 0};
   }
   return {};
 }
@@ -67,6 +71,8 @@ std::string fault_text(const AttuneCheckParams& params, const AttuneTableFault& 
       return text("block_table", params.block_table[at(params.table_width)]);
     case 6:
       return text("slot_mapping", params.slots[at(params.seqlen_new)]);
+    case 7:
+      return text("seqused_q", params.seqused_q[fault.batch]);
     default:
       return "";
   }

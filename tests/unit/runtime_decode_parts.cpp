@@ -81,7 +81,7 @@ TEST_CASE("decode parts: pages that a table names stay where they are") {
 
 TEST_CASE("decode parts: sequences of a ragged batch are found by where they begin") {
   attune_decode_args args = call();
-  args.cu_seqlens_q = args.cu_seqlens_k = integers.data();
+  args.cu_seqlens_q = args.cu_seqlens_k = args.seqused_q = integers.data();
   args.total_q = args.total_k = 100;
   const attune_decode_args found = part(args);
   CHECK(found.q.data == somewhere.data());
@@ -90,6 +90,7 @@ TEST_CASE("decode parts: sequences of a ragged batch are found by where they beg
   CHECK(found.lse == lses.data());
   CHECK(moved(found.cu_seqlens_q, integers.data()) == begin * 4);
   CHECK(moved(found.cu_seqlens_k, integers.data()) == begin * 4);
+  CHECK(moved(found.seqused_q, integers.data()) == begin * 4);
   CHECK(found.total_q == 100);
 }
 

@@ -39,6 +39,7 @@ def varlen(
     cu_seqlens_k: Any,
     max_seqlen_q: int,
     max_seqlen_k: int,
+    seqused_q: Any,
     seqused_k: Any,
     softmax_scale: float | None,
     causal: bool,

@@ -372,7 +372,7 @@ def flash_attn_varlen_func(
     The other arguments, the result, the errors and the paper are those of
     attune.flash_attn_varlen_func. The result is new memory: there is no out.
     """
-    _refuse_unserved(dropout_p, alibi_slopes, seqused_q=seqused_q)
+    _refuse_unserved(dropout_p, alibi_slopes)
     _require_tensor("q", q)
     _require_tensor("k", k)
     _require_tensor("v", v)
@@ -395,6 +395,7 @@ def flash_attn_varlen_func(
         left,
         right,
         softcap,
+        seqused_q,
     )
     return (out, softmax_lse, None) if return_attn_probs else out
 

@@ -112,6 +112,7 @@ def _varlen(
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
+    seqused_q: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_varlen_func(
         q,
@@ -127,6 +128,7 @@ def _varlen(
         softcap=softcap,
         return_attn_probs=True,
         block_table=block_table,
+        seqused_q=seqused_q,
         seqused_k=seqused_k,
     )
     return result[0], result[1]
@@ -345,7 +347,8 @@ flash_attn_lse = _register(
 varlen = _register(
     "flash_attn_varlen",
     "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor? cu_seqlens_k, SymInt max_seqlen_q, "
-    f"SymInt max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, {_OPTIONS}",
+    f"SymInt max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, {_OPTIONS}, "
+    "Tensor? seqused_q=None",
     _WITH_LSE,
     _varlen,
     _fake_varlen,

@@ -153,7 +153,9 @@ def padded_at_the_left(q, k, v):
 
 
 @pytest.mark.parametrize("page_size", [None, 16])
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window_size": (20, 1), "num_splits": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True}, {"window_size": (20, 1), "num_splits": 2}]
+)
 def test_keys_in_front_of_a_left_pad_do_not_exist(dtype, page_size, options):
     q, k, v, moved = padded_at_the_left(*problem(dtype, seqlen_q=3))
     cache, where = (k, v), {}

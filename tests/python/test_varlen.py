@@ -312,7 +312,11 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
             "max_seqlen_q is 0, and q of (76, 4, 64) has rows; it must be at least the queries of",
         ),
         ({"cu_seqlens_q": CU_Q[:0]}, ValueError, "cu_seqlens_q has shape (0,); it must be (batch"),
-        ({"seqused_q": CU_Q}, ValueError, "seqused_q has shape (5,); with 4 sequences in cu_seqlens_q"),
+        (
+            {"seqused_q": CU_Q},
+            ValueError,
+            "seqused_q has shape (5,); with 4 sequences in cu_seqlens_q",
+        ),
         ({"seqused_q": 3}, TypeError, "seqused_q is a int; it must be a numpy.ndarray, as q is"),
         ({"max_seqlen_q": 5, "max_seqlen_k": -1}, ValueError, "max_seqlen_k is -1"),
         ({"max_seqlen_q": 5, "softcap": -1}, ValueError, "softcap is -1"),

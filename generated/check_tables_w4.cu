@@ -13,7 +13,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 7
+#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -50,7 +50,8 @@ struct AttunePrefillParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
   const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
+  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
+  const int* seqused_k;     // and of its keys
   // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
   // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
   const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
@@ -66,15 +67,16 @@ struct AttunePrefillParams {
 
 // The first entry that is wrong, sequence after sequence, and of a sequence in the order of the kinds.
 struct AttuneTableFault {
-  int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: block_table, 5: slots
+  int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: leftpad_k, 5: block_table,
+             // 6: slots, 7: seqused_q
   int batch;
   int position;  // in the sequence's row of the table; of cu_seqlens 0 is where it begins, 1 where it ends
   int reserved;
 };
 
 // A sequence has the keys that seqlens_k says and seqlen_new more. Its queries stand at its end and see window_left
-// keys before their own (-1: all); the table's entries for these and for the new ones have to be pages. Rows of a
-// ragged batch are among those of all, and none ends before it begins.
+// keys before their own (-1: all), but none before leftpad_k; the table's entries for these and for the new ones have
+// to be pages. Rows of a ragged batch are among those of all, and none ends before it begins.
 struct AttuneCheckParams {
   const int* seqlens_k;            // batch, each from 0 to max_seqlen_k - seqlen_new; null: max_seqlen_k - seqlen_new
   const int* block_table;          // batch x table_width; null: not checked
@@ -92,6 +94,8 @@ struct AttuneCheckParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1; null: each sequence has seqlen_q queries
   const int* cu_seqlens_k;  // batch + 1, of which seqlens_k says how many count; null: keys are in a cache
+  const int* leftpad_k;     // batch, each from 0 to what seqlens_k says; null: 0
+  const int* seqused_q;     // batch, each from 0 to the rows that cu_seqlens_q says; null: all of them
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -273,8 +277,10 @@ constexpr int no_fault = 0;
 constexpr int fault_of_queries = 1;
 constexpr int fault_of_keys = 2;
 constexpr int fault_of_length = 3;
-constexpr int fault_of_page = 4;
-constexpr int fault_of_slot = 5;
+constexpr int fault_of_leftpad = 4;
+constexpr int fault_of_page = 5;
+constexpr int fault_of_slot = 6;
+constexpr int fault_of_used_queries = 7;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -335,11 +341,15 @@ struct GivenRows {
 // The first thing that is wrong with a sequence. All lanes of a warp together.
 __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, int batch) {
   int queries = params.seqlen_q;
+  bool uses_rows = true;  // of those that there are
   if (params.cu_seqlens_q != nullptr) {
     const GivenRows rows(params.cu_seqlens_q, batch);
     const TableFault fault = rows.fault(fault_of_queries, batch, params.total_q);
     if (fault.kind != no_fault) return fault;
     if (rows.count() < queries) queries = rows.count();
+    const int used = params.seqused_q == nullptr ? rows.count() : load_global_int(params.seqused_q + batch);
+    uses_rows = used >= 0 && used <= rows.count();
+    if (used < queries) queries = used > 0 ? used : 0;
   }
 
   int most = params.max_seqlen_k - params.seqlen_new;
@@ -351,11 +361,13 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
   }
   const int before = params.seqlens_k == nullptr ? most : load_global_int(params.seqlens_k + batch);
   if (before < 0 || before > most) return {fault_of_length, batch, 0};
+  const int missing = params.leftpad_k == nullptr ? 0 : load_global_int(params.leftpad_k + batch);
+  if (missing < 0 || missing > before) return {fault_of_leftpad, batch, 0};
 
   if (params.block_table != nullptr) {
     const int end = before + params.seqlen_new;
     const int seen = end - queries - params.window_left;
-    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < 0 ? 0 : seen;
+    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < missing ? missing : seen;
     const int first = first_seen < before ? first_seen : before;
     const int entries = first < end ? (end + params.page_size - 1) / params.page_size : 0;
     const i64 row = static_cast<i64>(batch) * params.table_width;
@@ -375,6 +387,7 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
     });
     if (wrong < params.seqlen_new) return {fault_of_slot, batch, wrong};
   }
+  if (!uses_rows) return {fault_of_used_queries, batch, 0};
   return {};
 }
 // --- check_tables.cu -------------------------------------------------------------------------------------------------

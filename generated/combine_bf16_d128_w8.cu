@@ -16,7 +16,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 7
+#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -53,7 +53,8 @@ struct AttunePrefillParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
   const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
+  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
+  const int* seqused_k;     // and of its keys
   // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
   // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
   const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
@@ -122,6 +123,10 @@ struct AttuneDecodeParams {
   // at most max_seqlen_k. Any row begins a page here: pages is total_k, stride_batch is stride_seq, block_table is
   // cu_seqlens_k, and table_width is 1.
   const int* cu_seqlens_k;  // batch + 1
+  // Each sequence's first key, counted as seqlens_k and max_seqlen_k count: those before it do not exist. Null: 0
+  const int* leftpad_k;  // batch
+  // Of ragged batches: how many of a sequence's queries count. Null: all
+  const int* seqused_q;  // batch
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -404,15 +409,16 @@ struct QueryRow {
 struct Visible {
   int seqlen_q;
   int seqlen_k;
+  int begin;  // keys before it do not exist
   int left;   // keys before its own; -1: all
   int right;  // keys behind it; -1: all
 
   __device__ __forceinline__ int position(int query) const { return query + seqlen_k - seqlen_q; }
 
   __device__ __forceinline__ int first(int query) const {
-    if (left < 0) return 0;
+    if (left < 0) return begin;
     const int key = position(query) - left;
-    return key > 0 ? key : 0;
+    return key > begin ? key : begin;
   }
 
   __device__ __forceinline__ int limit(int query) const {
@@ -501,13 +507,19 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
   }
   const Queries queries(params, batch);
   if (!queries.reach(params, first_row)) seqlen = 0;
-  return {queries.count, seqlen, params.window_left, params.window_right};
+  int begin = 0;
+  if (params.leftpad_k != nullptr && seqlen > 0) {
+    const int given = load_global_int(params.leftpad_k + batch);
+    begin = given < 0 ? 0 : given < seqlen ? given : seqlen;
+  }
+  return {queries.count, seqlen, begin, params.window_left, params.window_right};
 }
 
 // The same where all lanes of a warp ask for one sequence.
 __device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch, int first_row) {
   Visible visible = visible_of(params, batch, first_row);
   visible.seqlen_k = uniform(visible.seqlen_k);
+  visible.begin = uniform(visible.begin);
   return visible;
 }
 

@@ -24,7 +24,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 7
+#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -61,7 +61,8 @@ struct AttunePrefillParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
   const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
+  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
+  const int* seqused_k;     // and of its keys
   // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
   // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
   const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
@@ -130,6 +131,10 @@ struct AttuneDecodeParams {
   // at most max_seqlen_k. Any row begins a page here: pages is total_k, stride_batch is stride_seq, block_table is
   // cu_seqlens_k, and table_width is 1.
   const int* cu_seqlens_k;  // batch + 1
+  // Each sequence's first key, counted as seqlens_k and max_seqlen_k count: those before it do not exist. Null: 0
+  const int* leftpad_k;  // batch
+  // Of ragged batches: how many of a sequence's queries count. Null: all
+  const int* seqused_q;  // batch
 };
 // --- rotary.h --------------------------------------------------------------------------------------------------------
 // Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
@@ -631,15 +636,16 @@ struct CacheCopy {
     columns_left = params.head_dim - static_cast<int>(column_chunk * chunk);
   }
 
-  // Of the strip that begins at `first_key` of a sequence.
-  __device__ __forceinline__ static Place find(const AttuneDecodeParams& params, int batch, int seqlen, int first_key) {
+  // Of the strip that begins at `first_key` of a sequence, whose keys are those from `begin` on, below `seqlen`.
+  __device__ __forceinline__ static Place find(const AttuneDecodeParams& params, int batch, int begin, int seqlen,
+                                               int first_key) {
     const i64 row = static_cast<i64>(batch) * params.table_width;
     if constexpr (page_sizes == Pages::none) {
       const int page = params.block_table == nullptr ? batch : load_global_int(params.block_table + row);
       return {{{page, first_key}}, first_key};
     } else if constexpr (page_sizes == Pages::any) {
       const int key = first_key + static_cast<int>(own_row());
-      if (key >= seqlen) return {{{-1, 0}}, first_key};
+      if (key < begin || key >= seqlen) return {{{-1, 0}}, first_key};
       const int entry = static_cast<int>(static_cast<u32>(key) / static_cast<u32>(params.page_size));
       return {{{load_global_int(params.block_table + row + entry), key - entry * params.page_size}}, first_key};
     } else {
@@ -672,8 +678,11 @@ struct CacheCopy {
     return place;
   }
 
-  // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product.
-  __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int seqlen,
+  // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product. Scores of
+  // those in front of `begin` are masked, so that K may have anything there; but V may not, as a weight of 0 times NaN
+  // is NaN.
+  template <bool masked_in_front>
+  __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int begin, int seqlen,
                                        const Strip& strip, const Place& place) const {
     const u32 lane_row = lane_index() / Strip::span;
     const auto at = [&](u32 page, u32 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
@@ -696,11 +705,13 @@ struct CacheCopy {
         const KeyPlace& first = place.of[p];
         const int key = place.first_key + static_cast<int>(p * piece + lane_row);
         const int keys = is_page(first.page) ? seqlen - key : 0;
+        const int missing = begin - key;  // in front of the first
         const char* row =
             matrix + at(static_cast<u32>(keys > 0 ? first.page : 0), static_cast<u32>(first.token) + lane_row);
 #pragma unroll
         for (u32 r = 0; r < piece; r += rows_at_once) {
-          copy_row(strip, lane_row + p * piece + r, row, static_cast<int>(r) < keys);
+          const bool exists = (masked_in_front || static_cast<int>(r) >= missing) && static_cast<int>(r) < keys;
+          copy_row(strip, lane_row + p * piece + r, row, exists);
           row += rows_at_once * tensor.stride_seq * 2;
         }
       }
@@ -1007,15 +1018,16 @@ __device__ __forceinline__ void multiply_step(float (&accumulator)[row_tiles][co
 struct Visible {
   int seqlen_q;
   int seqlen_k;
+  int begin;  // keys before it do not exist
   int left;   // keys before its own; -1: all
   int right;  // keys behind it; -1: all
 
   __device__ __forceinline__ int position(int query) const { return query + seqlen_k - seqlen_q; }
 
   __device__ __forceinline__ int first(int query) const {
-    if (left < 0) return 0;
+    if (left < 0) return begin;
     const int key = position(query) - left;
-    return key > 0 ? key : 0;
+    return key > begin ? key : begin;
   }
 
   __device__ __forceinline__ int limit(int query) const {
@@ -1104,13 +1116,19 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
   }
   const Queries queries(params, batch);
   if (!queries.reach(params, first_row)) seqlen = 0;
-  return {queries.count, seqlen, params.window_left, params.window_right};
+  int begin = 0;
+  if (params.leftpad_k != nullptr && seqlen > 0) {
+    const int given = load_global_int(params.leftpad_k + batch);
+    begin = given < 0 ? 0 : given < seqlen ? given : seqlen;
+  }
+  return {queries.count, seqlen, begin, params.window_left, params.window_right};
 }
 
 // The same where all lanes of a warp ask for one sequence.
 __device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch, int first_row) {
   Visible visible = visible_of(params, batch, first_row);
   visible.seqlen_k = uniform(visible.seqlen_k);
+  visible.begin = uniform(visible.begin);
   return visible;
 }
 
@@ -1389,7 +1407,8 @@ struct StripPipeline {
     warp_barrier();  // every lane is done with what the stage held
     if (position.exists()) {
       if constexpr (looks_ahead) place = Copy::found_by(steps % warp_size, ahead, first_key());
-      copy.copy(copy.k, params.k, params.pages, position.visible.seqlen_k, k(stage), place);
+      const Visible& keys = position.visible;
+      copy.copy<true>(copy.k, params.k, params.pages, keys.begin, keys.seqlen_k, k(stage), place);
     }
     cp_async_commit();
   }
@@ -1398,7 +1417,8 @@ struct StripPipeline {
   __device__ __forceinline__ void request_V(const AttuneDecodeParams& params, u32 stage) {
     warp_barrier();
     if (position.exists()) {
-      copy.copy(copy.v, params.v, params.pages, position.visible.seqlen_k, v(stage), place);
+      const Visible& keys = position.visible;
+      copy.copy<false>(copy.v, params.v, params.pages, keys.begin, keys.seqlen_k, v(stage), place);
       position.next(params);
       if constexpr (looks_ahead) ++steps;
       find(params);
@@ -1414,12 +1434,12 @@ struct StripPipeline {
   __device__ __forceinline__ void find(const AttuneDecodeParams& params) {
     if (!position.exists()) return;
     if constexpr (!looks_ahead) {
-      place = Copy::find(params, position.batch, position.visible.seqlen_k, first_key());
+      place = Copy::find(params, position.batch, position.visible.begin, position.visible.seqlen_k, first_key());
     } else if (steps % warp_size == 0) {
       const int more = static_cast<int>(lane_index()) * (variant::interleave ? params.splits : 1);
       const int seqlen =
           position.block + more < position.end ? position.visible.seqlen_k : 0;  // no key behind the part
-      ahead = Copy::find(params, position.batch, seqlen, first_key() + more * variant::B_c);
+      ahead = Copy::find(params, position.batch, position.visible.begin, seqlen, first_key() + more * variant::B_c);
     }
   }
 };

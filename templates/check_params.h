@@ -6,15 +6,16 @@
 
 // The first entry that is wrong, sequence after sequence, and of a sequence in the order of the kinds.
 struct AttuneTableFault {
-  int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: block_table, 5: slots
+  int kind;  // 0: nothing is wrong, 1: cu_seqlens_q, 2: cu_seqlens_k, 3: seqlens_k, 4: leftpad_k, 5: block_table,
+             // 6: slots, 7: seqused_q
   int batch;
   int position;  // in the sequence's row of the table; of cu_seqlens 0 is where it begins, 1 where it ends
   int reserved;
 };
 
 // A sequence has the keys that seqlens_k says and seqlen_new more. Its queries stand at its end and see window_left
-// keys before their own (-1: all); the table's entries for these and for the new ones have to be pages. Rows of a
-// ragged batch are among those of all, and none ends before it begins.
+// keys before their own (-1: all), but none before leftpad_k; the table's entries for these and for the new ones have
+// to be pages. Rows of a ragged batch are among those of all, and none ends before it begins.
 struct AttuneCheckParams {
   const int* seqlens_k;            // batch, each from 0 to max_seqlen_k - seqlen_new; null: max_seqlen_k - seqlen_new
   const int* block_table;          // batch x table_width; null: not checked
@@ -32,4 +33,6 @@ struct AttuneCheckParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1; null: each sequence has seqlen_q queries
   const int* cu_seqlens_k;  // batch + 1, of which seqlens_k says how many count; null: keys are in a cache
+  const int* leftpad_k;     // batch, each from 0 to what seqlens_k says; null: 0
+  const int* seqused_q;     // batch, each from 0 to the rows that cu_seqlens_q says; null: all of them
 };

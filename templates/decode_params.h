@@ -59,4 +59,8 @@ struct AttuneDecodeParams {
   // at most max_seqlen_k. Any row begins a page here: pages is total_k, stride_batch is stride_seq, block_table is
   // cu_seqlens_k, and table_width is 1.
   const int* cu_seqlens_k;  // batch + 1
+  // Each sequence's first key, counted as seqlens_k and max_seqlen_k count: those before it do not exist. Null: 0
+  const int* leftpad_k;  // batch
+  // Of ragged batches: how many of a sequence's queries count. Null: all
+  const int* seqused_q;  // batch
 };

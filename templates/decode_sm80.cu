@@ -146,7 +146,8 @@ struct StripPipeline {
     warp_barrier();  // every lane is done with what the stage held
     if (position.exists()) {
       if constexpr (looks_ahead) place = Copy::found_by(steps % warp_size, ahead, first_key());
-      copy.copy(copy.k, params.k, params.pages, position.visible.seqlen_k, k(stage), place);
+      const Visible& keys = position.visible;
+      copy.copy<true>(copy.k, params.k, params.pages, keys.begin, keys.seqlen_k, k(stage), place);
     }
     cp_async_commit();
   }
@@ -155,7 +156,8 @@ struct StripPipeline {
   __device__ __forceinline__ void request_V(const AttuneDecodeParams& params, u32 stage) {
     warp_barrier();
     if (position.exists()) {
-      copy.copy(copy.v, params.v, params.pages, position.visible.seqlen_k, v(stage), place);
+      const Visible& keys = position.visible;
+      copy.copy<false>(copy.v, params.v, params.pages, keys.begin, keys.seqlen_k, v(stage), place);
       position.next(params);
       if constexpr (looks_ahead) ++steps;
       find(params);
@@ -171,12 +173,12 @@ struct StripPipeline {
   __device__ __forceinline__ void find(const AttuneDecodeParams& params) {
     if (!position.exists()) return;
     if constexpr (!looks_ahead) {
-      place = Copy::find(params, position.batch, position.visible.seqlen_k, first_key());
+      place = Copy::find(params, position.batch, position.visible.begin, position.visible.seqlen_k, first_key());
     } else if (steps % warp_size == 0) {
       const int more = static_cast<int>(lane_index()) * (variant::interleave ? params.splits : 1);
       const int seqlen =
           position.block + more < position.end ? position.visible.seqlen_k : 0;  // no key behind the part
-      ahead = Copy::find(params, position.batch, seqlen, first_key() + more * variant::B_c);
+      ahead = Copy::find(params, position.batch, position.visible.begin, seqlen, first_key() + more * variant::B_c);
     }
   }
 };

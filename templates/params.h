@@ -3,7 +3,7 @@
 // part of every cache key.
 #pragma once
 
-#define ATTUNE_PARAMS_ABI 7
+#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -40,7 +40,8 @@ struct AttunePrefillParams {
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
   const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_k;     // batch: how many of a sequence's keys count; null: all
+  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
+  const int* seqused_k;     // and of its keys
   // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
   // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
   const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros

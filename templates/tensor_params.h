@@ -27,5 +27,5 @@ struct AttuneTensorPrefillParams {
   int window_left, window_right;  // of kernels with a window, as in params.h
   float cap_scale;                // of those with a softcap, likewise
   int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
-  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_k;
+  const int *cu_seqlens_q, *cu_seqlens_k, *seqused_q, *seqused_k;
 };

@@ -37,6 +37,12 @@ bool has_workspace(const attune_prefill_args& args) {
   return args.struct_size >= offsetof(attune_prefill_args, workspace_bytes) + sizeof(args.workspace_bytes);
 }
 
+/// How many queries of each sequence count; null where all do, or the caller does not know of the field.
+const std::int32_t* used_queries(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, seqused_q) + sizeof(args.seqused_q) ? args.seqused_q
+                                                                                               : nullptr;
+}
+
 void add_features(Problem& problem, const attune_prefill_args& args) {
   problem.softcap = args.softcap;
   if (args.window != 0) {
@@ -75,6 +81,9 @@ void check_scalars(std::vector<std::string>& found, const attune_prefill_args& a
 
 /// What makes a batch ragged: both arrays of lengths, or none; with pages that of Q alone.
 void check_ragged(std::vector<std::string>& found, const attune_prefill_args& args) {
+  if (args.cu_seqlens_q == nullptr && used_queries(args) != nullptr) {
+    found.emplace_back("seqused_q is given without cu_seqlens_q; only ragged batches have it");
+  }
   if (has_pages(args)) {
     if (args.cu_seqlens_q == nullptr && args.cu_seqlens_k != nullptr) {
       found.emplace_back("cu_seqlens_k is given without cu_seqlens_q; lengths in pages are those of seqused_k");
@@ -101,6 +110,7 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, workspace_alignment);
   if (problem.ragged) {
     check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
+    check_alignment(found, "seqused_q", used_queries(args), alignof(std::int32_t));
     if (!problem.paged) check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
   }
   if (problem.ragged || problem.paged) check_alignment(found, "seqused_k", args.seqused_k, alignof(std::int32_t));
@@ -220,6 +230,7 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
                              .total_k = problem.total_k,
                              .cu_seqlens_q = nullptr,
                              .cu_seqlens_k = nullptr,
+                             .seqused_q = nullptr,
                              .seqused_k = nullptr,
                              .block_table = nullptr,
                              .table_width = problem.table_width,
@@ -230,6 +241,7 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
   if (problem.ragged) {
     params.cu_seqlens_q = args.cu_seqlens_q;
     params.cu_seqlens_k = args.cu_seqlens_k;
+    params.seqused_q = used_queries(args);
     params.seqused_k = args.seqused_k;
   }
   if (problem.paged) {

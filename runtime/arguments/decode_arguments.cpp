@@ -11,6 +11,17 @@
 #include "runtime/arguments/tensor_arguments.hpp"
 
 namespace attune {
+
+const std::int32_t* leftpad_of(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, leftpad_k) + sizeof(args.leftpad_k) ? args.leftpad_k
+                                                                                              : nullptr;
+}
+
+const std::int32_t* used_queries(const attune_decode_args& args) {
+  return args.struct_size >= offsetof(attune_decode_args, seqused_q) + sizeof(args.seqused_q) ? args.seqused_q
+                                                                                              : nullptr;
+}
+
 namespace {
 
 constexpr std::size_t workspace_alignment = 16;
@@ -54,7 +65,7 @@ DecodeProblem problem_of(const attune_decode_args& args) {
                         .heads_kv = args.heads_kv,
                         .head_dim = args.head_dim,
                         .max_seqlen_k = args.max_seqlen_k,
-                        .equal_lengths = args.seqlens_k == nullptr,
+                        .equal_lengths = args.seqlens_k == nullptr && leftpad_of(args) == nullptr,
                         .page_size = args.page_size,
                         .pages = args.pages,
                         .table_width = args.table_width,
@@ -105,9 +116,15 @@ void check_memory(std::vector<std::string>& found, const attune_decode_args& arg
   check_tensor(found, "o", args.o, queries_of(problem), problem.head_dim, Access::write);
   check_alignment(found, "lse", args.lse, alignof(float));
   check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
+  check_alignment(found, "leftpad_k", leftpad_of(args), alignof(std::int32_t));
   check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
   check_alignment(found, "workspace", args.workspace, workspace_alignment);
-  if (problem.ragged) check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
+  check_alignment(found, "seqused_q", used_queries(args), alignof(std::int32_t));
+  if (problem.ragged) {
+    check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
+  } else if (used_queries(args) != nullptr) {
+    found.emplace_back("seqused_q is given without cu_seqlens_q; only ragged batches have it");
+  }
   if (problem.appends()) check_new_keys(found, args, problem);
   if (problem.packed_keys) {
     check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
@@ -174,6 +191,8 @@ attune_decode_args part_of(const attune_decode_args& args, const DecodeProblem& 
     skip_entries(part.lse, std::int64_t{problem.heads_q} * problem.seqlen_q);
   }
   skip_entries(part.seqlens_k, 1);
+  skip_entries(part.leftpad_k, 1);
+  skip_entries(part.seqused_q, 1);
   if (problem.packed_keys) {
     skip_entries(part.cu_seqlens_k, 1);
   } else if (part.block_table != nullptr) {
@@ -261,7 +280,9 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
           .total_q = problem.total_q,
           .tile_rows = plan.variant.B_r,
-          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr};
+          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
+          .leftpad_k = leftpad_of(args),
+          .seqused_q = used_queries(args)};
 }
 
 }  // namespace attune

@@ -1,12 +1,20 @@
 // From what a caller of decode passed to a DecodeProblem, with every mistake named before anything is launched.
 #pragma once
 
+#include <cstdint>
+
 #include "attune/attune.h"
 #include "runtime/plan/decode_plan.hpp"
 #include "runtime/problem/decode_problem.hpp"
 #include "templates/decode_params.h"
 
 namespace attune {
+
+/// Where its sequences' first keys stand; null where the caller does not say so or does not know of the field.
+const std::int32_t* leftpad_of(const attune_decode_args& args);
+
+/// How many queries of each sequence count; null where the caller does not say so or does not know of the field.
+const std::int32_t* used_queries(const attune_decode_args& args);
 
 /// Checks the shapes of a call: struct size and counts. Throws Error{ATTUNE_INVALID_ARGUMENT} with one line for each
 /// mistake.

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/add_line.hpp"
+#include "runtime/arguments/decode_arguments.hpp"
 #include "runtime/error.hpp"
 #include "runtime/problem/problem.hpp"
 
@@ -29,6 +30,11 @@ long long value_at(const Integer* table, long long index, const ReadTable& read)
 long long most_keys(const AttuneCheckParams& params, int batch, const ReadTable& read) {
   if (params.cu_seqlens_k == nullptr) return params.max_seqlen_k - params.seqlen_new;
   return value_at(params.cu_seqlens_k, batch + 1, read) - value_at(params.cu_seqlens_k, batch, read);
+}
+
+/// Keys that a sequence has before the new ones, as it is told.
+long long keys_before(const AttuneCheckParams& params, int batch, const ReadTable& read) {
+  return params.seqlens_k == nullptr ? most_keys(params, batch, read) : value_at(params.seqlens_k, batch, read);
 }
 
 }  // namespace
@@ -59,7 +65,9 @@ AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProbl
           .total_q = problem.total_q,
           .total_k = problem.total_k,
           .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
-          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr};
+          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
+          .leftpad_k = leftpad_of(args),
+          .seqused_q = used_queries(args)};
 }
 
 AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProblem& problem) {
@@ -86,7 +94,9 @@ AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProb
           .total_q = 0,
           .total_k = 0,
           .cu_seqlens_q = nullptr,
-          .cu_seqlens_k = nullptr};
+          .cu_seqlens_k = nullptr,
+          .leftpad_k = nullptr,
+          .seqused_q = nullptr};
 }
 
 void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const ReadTable& read) {
@@ -109,11 +119,19 @@ void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault,
       return fail("seqlens_k", value_at(params.seqlens_k, fault.batch, read),
                   fmt::format("from 0 to {}", most_keys(params, fault.batch, read)));
     case 4:
+      return fail("leftpad_k", value_at(params.leftpad_k, fault.batch, read),
+                  fmt::format("from 0 to {}", keys_before(params, fault.batch, read)));
+    case 5:
       return fail("block_table", value_at(params.block_table, index(params.table_width), read),
                   fmt::format("from 0 to {}", params.pages - 1));
-    case 5:
+    case 6:
       return fail("slot_mapping", value_at(params.slots, index(params.seqlen_new), read),
                   fmt::format("-1, or from 0 to {}", static_cast<long long>(params.pages) * params.page_size - 1));
+    case 7: {
+      const long long rows =
+          value_at(params.cu_seqlens_q, fault.batch + 1, read) - value_at(params.cu_seqlens_q, fault.batch, read);
+      return fail("seqused_q", value_at(params.seqused_q, fault.batch, read), fmt::format("from 0 to {}", rows));
+    }
     default:
       return;
   }

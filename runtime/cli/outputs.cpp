@@ -59,6 +59,7 @@ attune_prefill_args contiguous_args(const Problem& problem, const Operands& oper
       .page_size = problem.page_size,
       .workspace = nullptr,
       .workspace_bytes = 0,
+      .seqused_q = nullptr,
   };
 }
 

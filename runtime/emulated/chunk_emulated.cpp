@@ -74,6 +74,8 @@ emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& var
   buffers.add_array("slot_mapping", params.slots, {1, 1, params.batch, params.seqlen_new}, Use::read);
   buffers.add_array("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, params.batch + 1}, Use::read);
   buffers.add_array("cu_seqlens_k", params.cu_seqlens_k, {1, 1, 1, params.batch + 1}, Use::read);
+  buffers.add_array("leftpad_k", params.leftpad_k, {1, 1, 1, params.batch}, Use::read);
+  buffers.add_array("seqused_q", params.seqused_q, {1, 1, 1, params.batch}, Use::read);
   buffers.add_array("fault", params.fault, {1, 1, 1, 1}, Use::written);
   const Resources needs = resources(variant);
   emulator::Report report = kernel.run({.grid = {.x = 1, .y = 1, .z = 1},

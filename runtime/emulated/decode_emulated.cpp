@@ -33,6 +33,8 @@ std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const
   buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
   buffers.add_array("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, params.batch + 1}, Use::read);
   buffers.add_array("cu_seqlens_k", params.cu_seqlens_k, {1, 1, 1, params.batch + 1}, Use::read);
+  buffers.add_array("leftpad_k", params.leftpad_k, {1, 1, 1, params.batch}, Use::read);
+  buffers.add_array("seqused_q", params.seqused_q, {1, 1, 1, params.batch}, Use::read);
   buffers.add_tensor("o", params.o, {sequences, queries, heads_q, params.head_dim}, Use::written);
   buffers.add_array("lse", params.lse, {1, sequences, heads_q, queries}, Use::written);
   const Use of_parts = decodes ? Use::written : Use::read;

@@ -39,6 +39,7 @@ EmulatedBuffers tensors_of(const attune_prefill_args& args, const Problem& probl
   buffers.add_array("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, problem.batch + 1LL}, Use::read);
   buffers.add_array("cu_seqlens_k", params.cu_seqlens_k, {1, 1, 1, problem.batch + 1LL}, Use::read);
   buffers.add_array("seqused_k", params.seqused_k, {1, 1, 1, problem.batch}, Use::read);
+  buffers.add_array("seqused_q", params.seqused_q, {1, 1, 1, problem.batch}, Use::read);
   const long long table_entries = static_cast<long long>(problem.batch) * problem.table_width;
   buffers.add_array("block_table", params.block_table, {1, 1, 1, table_entries}, Use::read);
   return buffers;

@@ -109,6 +109,7 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
           .total_k = params.total_k,
           .cu_seqlens_q = params.cu_seqlens_q,
           .cu_seqlens_k = params.cu_seqlens_k,
+          .seqused_q = params.seqused_q,
           .seqused_k = params.seqused_k};
 }
 

@@ -132,6 +132,9 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
   table = pages.made;
   set_new(args, arguments, first, q, k);
   set_lengths(args, arguments.cache_seqlens, first);
+  if (!arguments.cache_leftpad.is_none()) {
+    args.leftpad_k = read_lengths(first, "cache_leftpad", arguments.cache_leftpad, args.batch);
+  }
   const Window window = window_of(arguments.window_size);
   args.window_left = window.left;
   args.window_right = is_true(arguments.causal) ? 0 : window.right;

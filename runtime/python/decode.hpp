@@ -20,6 +20,7 @@ struct DecodeArguments {
   nanobind::handle rotary_sin;
   nanobind::handle cache_seqlens;    ///< an array, an integer or None
   nanobind::handle cache_batch_idx;  ///< an array or None
+  nanobind::handle cache_leftpad;    ///< an array or None
   nanobind::handle block_table;      ///< an array or None
   nanobind::handle softmax_scale;    ///< a number or None
   nanobind::handle causal;

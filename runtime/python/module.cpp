@@ -55,15 +55,16 @@ NB_MODULE(_attune, module) {
   module.def(
       "varlen",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
-         nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle seqused_k, nb::handle softmax_scale,
-         nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse, nb::handle block_table,
-         nb::handle out) {
+         nb::handle max_seqlen_q, nb::handle max_seqlen_k, nb::handle seqused_q, nb::handle seqused_k,
+         nb::handle softmax_scale, nb::handle causal, nb::handle window_size, nb::handle softcap, nb::handle return_lse,
+         nb::handle block_table, nb::handle out) {
         const std::array arrays{Argument{"q", q, 1}, Argument{"k", k, 1}, Argument{"v", v, 1}};
         return attune::python::varlen({.arrays = arrays,
                                        .cu_seqlens_q = cu_seqlens_q,
                                        .cu_seqlens_k = cu_seqlens_k,
                                        .max_seqlen_q = max_seqlen_q,
                                        .max_seqlen_k = max_seqlen_k,
+                                       .seqused_q = seqused_q,
                                        .seqused_k = seqused_k,
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
@@ -74,9 +75,9 @@ NB_MODULE(_attune, module) {
                                        .out = out});
       },
       "q"_a.none(), "k"_a.none(), "v"_a.none(), "cu_seqlens_q"_a.none(), "cu_seqlens_k"_a.none(),
-      "max_seqlen_q"_a.none(), "max_seqlen_k"_a.none(), "seqused_k"_a.none(), "softmax_scale"_a.none(),
-      "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(), "block_table"_a.none(),
-      "out"_a.none(), "The output, or (output, LSE, None).");
+      "max_seqlen_q"_a.none(), "max_seqlen_k"_a.none(), "seqused_q"_a.none(), "seqused_k"_a.none(),
+      "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(), "return_lse"_a.none(),
+      "block_table"_a.none(), "out"_a.none(), "The output, or (output, LSE, None).");
   module.def(
       "varlen_kvpacked",
       [](nb::handle q, nb::handle kv, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle max_seqlen_q,
@@ -88,6 +89,7 @@ NB_MODULE(_attune, module) {
                                        .cu_seqlens_k = cu_seqlens_k,
                                        .max_seqlen_q = max_seqlen_q,
                                        .max_seqlen_k = max_seqlen_k,
+                                       .seqused_q = nb::none(),
                                        .seqused_k = nb::none(),
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
@@ -110,6 +112,7 @@ NB_MODULE(_attune, module) {
                                        .cu_seqlens_k = cu_seqlens,
                                        .max_seqlen_q = max_seqlen,
                                        .max_seqlen_k = max_seqlen,
+                                       .seqused_q = nb::none(),
                                        .seqused_k = nb::none(),
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
@@ -125,10 +128,10 @@ NB_MODULE(_attune, module) {
   module.def(
       "decode",
       [](nb::handle q, nb::handle k_cache, nb::handle v_cache, nb::handle k, nb::handle v, nb::handle rotary_cos,
-         nb::handle rotary_sin, nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle block_table,
-         nb::handle softmax_scale, nb::handle causal, nb::handle window_size, nb::handle softcap,
-         nb::handle rotary_interleaved, nb::handle num_splits, nb::handle return_lse, nb::handle out,
-         nb::handle check_tables, nb::handle cu_seqlens_q, nb::handle max_seqlen_q) {
+         nb::handle rotary_sin, nb::handle cache_seqlens, nb::handle cache_batch_idx, nb::handle cache_leftpad,
+         nb::handle block_table, nb::handle softmax_scale, nb::handle causal, nb::handle window_size,
+         nb::handle softcap, nb::handle rotary_interleaved, nb::handle num_splits, nb::handle return_lse,
+         nb::handle out, nb::handle check_tables, nb::handle cu_seqlens_q, nb::handle max_seqlen_q) {
         return attune::python::decode({.q = q,
                                        .cu_seqlens_q = cu_seqlens_q,
                                        .max_seqlen_q = max_seqlen_q,
@@ -140,6 +143,7 @@ NB_MODULE(_attune, module) {
                                        .rotary_sin = rotary_sin,
                                        .cache_seqlens = cache_seqlens,
                                        .cache_batch_idx = cache_batch_idx,
+                                       .cache_leftpad = cache_leftpad,
                                        .block_table = block_table,
                                        .softmax_scale = softmax_scale,
                                        .causal = causal,
@@ -152,8 +156,8 @@ NB_MODULE(_attune, module) {
                                        .check_tables = check_tables});
       },
       "q"_a.none(), "k_cache"_a.none(), "v_cache"_a.none(), "k"_a.none(), "v"_a.none(), "rotary_cos"_a.none(),
-      "rotary_sin"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "block_table"_a.none(),
-      "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
+      "rotary_sin"_a.none(), "cache_seqlens"_a.none(), "cache_batch_idx"_a.none(), "cache_leftpad"_a.none(),
+      "block_table"_a.none(), "softmax_scale"_a.none(), "causal"_a.none(), "window_size"_a.none(), "softcap"_a.none(),
       "rotary_interleaved"_a.none(), "num_splits"_a.none(), "return_lse"_a.none(), "out"_a.none(),
       "check_tables"_a.none(), "cu_seqlens_q"_a.none(), "max_seqlen_q"_a.none(), "The output, or (output, LSE).");
   module.def(

@@ -55,6 +55,7 @@ nb::object set_sequences(attune_prefill_args& args, const VarlenArguments& argum
   if (!paged || !arguments.cu_seqlens_k.is_none()) {
     args.cu_seqlens_k = read("cu_seqlens_k", arguments.cu_seqlens_k, args.batch + std::int64_t{1}, " (batch + 1,)");
   }
+  if (!arguments.seqused_q.is_none()) args.seqused_q = read("seqused_q", arguments.seqused_q, args.batch, " (batch,)");
   if (used) {
     args.seqused_k = read("seqused_k", arguments.seqused_k, args.batch, " (batch,)");
   } else if (paged) {
@@ -208,6 +209,7 @@ attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
   result.cu_seqlens_q = args.cu_seqlens_q;
   result.total_q = args.total_q;
   result.seqlens_k = args.seqused_k;
+  result.seqused_q = args.seqused_q;
   if (paged) {
     result.block_table = args.block_table;
     result.table_width = args.table_width;

@@ -16,7 +16,8 @@ struct VarlenArguments {
   nanobind::handle cu_seqlens_k;   ///< an array, or with a block_table and seqused_k None
   nanobind::handle max_seqlen_q;   ///< an integer
   nanobind::handle max_seqlen_k;   ///< likewise
-  nanobind::handle seqused_k;      ///< an array or None
+  nanobind::handle seqused_q;      ///< an array or None
+  nanobind::handle seqused_k;      ///< likewise
   nanobind::handle softmax_scale;  ///< a number or None
   nanobind::handle causal;
   nanobind::handle window_size;  ///< two integers

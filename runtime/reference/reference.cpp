@@ -168,9 +168,13 @@ ReferenceOutput by_sequence(const Problem& problem, const Sequences& sequences, 
   ReferenceOutput output{.o = std::vector<double>(rows * row_elements, nobodys),
                          .lse = std::vector<double>(rows * heads, nobodys)};
   for (std::size_t i = 0; i < static_cast<std::size_t>(problem.batch); ++i) {
-    const int first = problem.ragged ? sequences.cu_seqlens_q[i] : static_cast<int>(i) * problem.seqlen_q;
+    int first = static_cast<int>(i) * problem.seqlen_q;
     Problem one = problem;
-    if (problem.ragged) one.seqlen_q = sequences.cu_seqlens_q[i + 1] - first;
+    if (problem.ragged) {
+      const auto [begin, end] = sequences.queries_of(i);
+      first = begin;
+      one.seqlen_q = end - begin;
+    }
     one.ragged = one.paged = false;
     one.batch = 1;
     const ReferenceOutput own = compute(i, first, one);
@@ -263,6 +267,12 @@ ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, con
     const std::vector<float> o = weighted_values(p.weights, row, kv);
     std::transform(o.begin(), o.end(), row.o.begin(), rounded);
   });
+}
+
+std::pair<int, int> Sequences::queries_of(std::size_t sequence) const {
+  const int first = cu_seqlens_q[sequence];
+  const int rows = cu_seqlens_q[sequence + 1] - first;
+  return {first, first + (seqused_q.empty() ? rows : std::clamp(seqused_q[sequence], 0, std::max(0, rows)))};
 }
 
 ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,

@@ -1,7 +1,9 @@
 // Attention in float64 on the CPU, one row at a time as the definition reads: what kernels are held to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "runtime/problem/problem.hpp"
@@ -39,6 +41,10 @@ struct Sequences {
   std::vector<std::int32_t> cu_seqlens_k;
   std::vector<std::int32_t> seqused_k;         ///< may be empty, but not with pages
   std::vector<std::int32_t> block_table = {};  ///< of a paged problem: batch x table_width
+  std::vector<std::int32_t> seqused_q = {};    ///< of a ragged problem; may be empty
+
+  /// The rows of Q and O that a sequence of a ragged batch has: from first up to second.
+  [[nodiscard]] std::pair<int, int> queries_of(std::size_t sequence) const;
 };
 
 /// Either of the above.
@@ -46,7 +52,7 @@ using AttentionFunction = ReferenceOutput(const Problem&, const HostTensor&, con
                                           double, int);
 
 /// The same of a ragged batch: O as total_q x heads_q x head_dim of V and LSE as heads_q x total_q, NaN in rows that no
-/// sequence has.
+/// sequence has or uses.
 ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
                                  const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale);
 

@@ -50,15 +50,16 @@ struct CacheCopy {
     columns_left = params.head_dim - static_cast<int>(column_chunk * chunk);
   }
 
-  // Of the strip that begins at `first_key` of a sequence.
-  __device__ __forceinline__ static Place find(const AttuneDecodeParams& params, int batch, int seqlen, int first_key) {
+  // Of the strip that begins at `first_key` of a sequence, whose keys are those from `begin` on, below `seqlen`.
+  __device__ __forceinline__ static Place find(const AttuneDecodeParams& params, int batch, int begin, int seqlen,
+                                               int first_key) {
     const i64 row = static_cast<i64>(batch) * params.table_width;
     if constexpr (page_sizes == Pages::none) {
       const int page = params.block_table == nullptr ? batch : load_global_int(params.block_table + row);
       return {{{page, first_key}}, first_key};
     } else if constexpr (page_sizes == Pages::any) {
       const int key = first_key + static_cast<int>(own_row());
-      if (key >= seqlen) return {{{-1, 0}}, first_key};
+      if (key < begin || key >= seqlen) return {{{-1, 0}}, first_key};
       const int entry = static_cast<int>(static_cast<u32>(key) / static_cast<u32>(params.page_size));
       return {{{load_global_int(params.block_table + row + entry), key - entry * params.page_size}}, first_key};
     } else {
@@ -91,8 +92,11 @@ struct CacheCopy {
     return place;
   }
 
-  // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product.
-  __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int seqlen,
+  // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product. Scores of
+  // those in front of `begin` are masked, so that K may have anything there; but V may not, as a weight of 0 times NaN
+  // is NaN.
+  template <bool masked_in_front>
+  __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int begin, int seqlen,
                                        const Strip& strip, const Place& place) const {
     const u32 lane_row = lane_index() / Strip::span;
     const auto at = [&](u32 page, u32 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
@@ -115,11 +119,13 @@ struct CacheCopy {
         const KeyPlace& first = place.of[p];
         const int key = place.first_key + static_cast<int>(p * piece + lane_row);
         const int keys = is_page(first.page) ? seqlen - key : 0;
+        const int missing = begin - key;  // in front of the first
         const char* row =
             matrix + at(static_cast<u32>(keys > 0 ? first.page : 0), static_cast<u32>(first.token) + lane_row);
 #pragma unroll
         for (u32 r = 0; r < piece; r += rows_at_once) {
-          copy_row(strip, lane_row + p * piece + r, row, static_cast<int>(r) < keys);
+          const bool exists = (masked_in_front || static_cast<int>(r) >= missing) && static_cast<int>(r) < keys;
+          copy_row(strip, lane_row + p * piece + r, row, exists);
           row += rows_at_once * tensor.stride_seq * 2;
         }
       }

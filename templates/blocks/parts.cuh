@@ -37,13 +37,19 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
   }
   const Queries queries(params, batch);
   if (!queries.reach(params, first_row)) seqlen = 0;
-  return {queries.count, seqlen, params.window_left, params.window_right};
+  int begin = 0;
+  if (params.leftpad_k != nullptr && seqlen > 0) {
+    const int given = load_global_int(params.leftpad_k + batch);
+    begin = given < 0 ? 0 : given < seqlen ? given : seqlen;
+  }
+  return {queries.count, seqlen, begin, params.window_left, params.window_right};
 }
 
 // The same where all lanes of a warp ask for one sequence.
 __device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch, int first_row) {
   Visible visible = visible_of(params, batch, first_row);
   visible.seqlen_k = uniform(visible.seqlen_k);
+  visible.begin = uniform(visible.begin);
   return visible;
 }
 

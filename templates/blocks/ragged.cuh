@@ -10,13 +10,16 @@ struct Sequence {
   Rows queries;
 #if variant::paged
   __device__ __forceinline__ Sequence(const AttunePrefillParams& params, int batch)
-      : queries(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q) {}
+      : queries(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q) {
+    queries.keep(params.seqused_q, batch);
+  }
 #else
   Rows keys;
 
   __device__ __forceinline__ Sequence(const AttunePrefillParams& params, int batch)
       : queries(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q),
         keys(params.cu_seqlens_k, batch, params.total_k, params.seqlen_k) {
+    queries.keep(params.seqused_q, batch);
     keys.keep(params.seqused_k, batch);
   }
 

@@ -13,7 +13,8 @@ struct Queries {
 
   __device__ __forceinline__ Queries(const AttuneDecodeParams& params, int batch) : first(0), count(0) {
     if (batch >= params.batch) return;
-    const Rows rows(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q);
+    Rows rows(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q);
+    rows.keep(params.seqused_q, batch);
     first = rows.first;
     count = rows.count;
   }

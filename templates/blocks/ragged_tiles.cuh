@@ -49,6 +49,7 @@ struct RaggedOrder {
     while (longest.next(tile)) {
       tile.queries = Rows(params.cu_seqlens_q, tile.batch, params.total_q, params.seqlen_q);
       tile.keys = Rows(params.cu_seqlens_k, tile.batch, params.total_k, params.seqlen_k);
+      tile.queries.keep(params.seqused_q, tile.batch);
       tile.keys.keep(params.seqused_k, tile.batch);
       if (tile.first_row >= tile.queries.count) continue;
       tile.blocks = blocks_of(params, tile, tile.first_row + B_r - 1);

@@ -12,8 +12,10 @@ constexpr int no_fault = 0;
 constexpr int fault_of_queries = 1;
 constexpr int fault_of_keys = 2;
 constexpr int fault_of_length = 3;
-constexpr int fault_of_page = 4;
-constexpr int fault_of_slot = 5;
+constexpr int fault_of_leftpad = 4;
+constexpr int fault_of_page = 5;
+constexpr int fault_of_slot = 6;
+constexpr int fault_of_used_queries = 7;
 
 // AttuneTableFault as the 16 bytes that one access moves.
 struct TableFault {
@@ -74,11 +76,15 @@ struct GivenRows {
 // The first thing that is wrong with a sequence. All lanes of a warp together.
 __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, int batch) {
   int queries = params.seqlen_q;
+  bool uses_rows = true;  // of those that there are
   if (params.cu_seqlens_q != nullptr) {
     const GivenRows rows(params.cu_seqlens_q, batch);
     const TableFault fault = rows.fault(fault_of_queries, batch, params.total_q);
     if (fault.kind != no_fault) return fault;
     if (rows.count() < queries) queries = rows.count();
+    const int used = params.seqused_q == nullptr ? rows.count() : load_global_int(params.seqused_q + batch);
+    uses_rows = used >= 0 && used <= rows.count();
+    if (used < queries) queries = used > 0 ? used : 0;
   }
 
   int most = params.max_seqlen_k - params.seqlen_new;
@@ -90,11 +96,13 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
   }
   const int before = params.seqlens_k == nullptr ? most : load_global_int(params.seqlens_k + batch);
   if (before < 0 || before > most) return {fault_of_length, batch, 0};
+  const int missing = params.leftpad_k == nullptr ? 0 : load_global_int(params.leftpad_k + batch);
+  if (missing < 0 || missing > before) return {fault_of_leftpad, batch, 0};
 
   if (params.block_table != nullptr) {
     const int end = before + params.seqlen_new;
     const int seen = end - queries - params.window_left;
-    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < 0 ? 0 : seen;
+    const int first_seen = queries == 0 ? before : params.window_left < 0 || seen < missing ? missing : seen;
     const int first = first_seen < before ? first_seen : before;
     const int entries = first < end ? (end + params.page_size - 1) / params.page_size : 0;
     const i64 row = static_cast<i64>(batch) * params.table_width;
@@ -114,5 +122,6 @@ __device__ __forceinline__ TableFault fault_of(const AttuneCheckParams& params, 
     });
     if (wrong < params.seqlen_new) return {fault_of_slot, batch, wrong};
   }
+  if (!uses_rows) return {fault_of_used_queries, batch, 0};
   return {};
 }

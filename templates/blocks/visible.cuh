@@ -9,15 +9,16 @@
 struct Visible {
   int seqlen_q;
   int seqlen_k;
+  int begin;  // keys before it do not exist
   int left;   // keys before its own; -1: all
   int right;  // keys behind it; -1: all
 
   __device__ __forceinline__ int position(int query) const { return query + seqlen_k - seqlen_q; }
 
   __device__ __forceinline__ int first(int query) const {
-    if (left < 0) return 0;
+    if (left < 0) return begin;
     const int key = position(query) - left;
-    return key > 0 ? key : 0;
+    return key > begin ? key : begin;
   }
 
   __device__ __forceinline__ int limit(int query) const {

@@ -28,6 +28,7 @@ using testing::DecodeImage;
 using testing::only_sequence;
 using testing::random_append_case;
 using testing::random_decode_case;
+using testing::random_leftpad_case;
 using testing::random_packed_case;
 using testing::random_ragged_case;
 
@@ -154,8 +155,8 @@ TEST_CASE("the parts of a sequence as a cluster agree with the reference on rand
   Random random(12);
   std::array<int, 2> clusters{};
   for (std::uint64_t i = 0; i < 90; ++i) {
-    const DecodeCase one =
-        std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 300);
+    DecodeCase one = std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 300);
+    if (i % 4 == 3) pad_at_the_left(random, one);
     CAPTURE(one.text());
     Variant variant = kernels.variant_for(one.problem);
     variant.cluster = 1;
@@ -209,6 +210,7 @@ TEST_CASE("splits that have a sequence's keys in turn agree with the reference o
   for (std::uint64_t i = 0; i < 60; ++i) {
     DecodeCase one = std::array{random_decode_case, random_append_case, random_ragged_case}.at(i % 3)(random, 900);
     one.problem.splits = 2 + static_cast<int>(random.below(4));
+    if (i % 4 == 3) pad_at_the_left(random, one);
     CAPTURE(one.text());
     Variant variant = kernels.variant_for(one.problem);
     variant.interleave = 1;
@@ -232,6 +234,12 @@ TEST_CASE("ragged decode agrees with the reference on random problems, and write
 
 TEST_CASE("decode of packed keys agrees with the reference on random problems, and reads no key that does not count") {
   check_random_problems(11, 120, random_packed_case);
+}
+
+TEST_CASE(
+    "sequences padded at the left agree with the reference, new keys and rotations included, and no pad reaches a "
+    "result") {
+  check_random_problems(15, 160, random_leftpad_case);
 }
 
 TEST_CASE("whatever cu_seqlens_q, cu_seqlens_k and seqlens_k hold, ragged decode stays inside its tensors") {

@@ -68,7 +68,8 @@ class PrefillExperiment : public Experiment {
                                           {.cu_seqlens_q = setup_.told.cu_seqlens_q.data(),
                                            .cu_seqlens_k = setup_.told.cu_seqlens_k.data(),
                                            .seqused_k = setup_.told.seqused_k.data(),
-                                           .block_table = setup_.told.block_table.data()});
+                                           .block_table = setup_.told.block_table.data(),
+                                           .seqused_q = setup_.told.seqused_q.data()});
     if (!setup.lse) args.lse = nullptr;
     args.softmax_scale *= setup.sharpness;
     Device device = emulator::device();
@@ -268,6 +269,7 @@ std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant)
   odd.problem.head_dim -= 8;
   if (stays) odd.problem.heads_q = 4;
   odd.sequences.seqused_k = odd.told.seqused_k = {(variant.stages + 2) * variant.B_c, variant.B_c + 2};
+  odd.sequences.seqused_q = odd.told.seqused_q = {variant.B_r + 3, 7};
   // Told more than there is: a sequence that begins before the first row and ends behind the last, ...
   Setup& beyond = add({variant.B_r}, {variant.B_c}, 4, -1);
   beyond.sequences.cu_seqlens_q = {0, beyond.problem.total_q};

@@ -37,7 +37,7 @@ std::string refusal(const auto& call) {
 TEST_CASE("the first wrong slot, length or page of random calls of store_kv is named, and nothing is written") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   Random random(41);
-  std::array<int, 6> kinds{};
+  std::array<int, 8> kinds{};
   for (std::uint64_t i = 0; i < 150; ++i) {
     testing::StoreCase one = testing::random_store_case(random);
     one.problem.rotary = Rotary::none;
@@ -65,15 +65,15 @@ TEST_CASE("the first wrong slot, length or page of random calls of store_kv is n
       CHECK(memory.cache == image.memory().cache);
     }
   }
-  for (const int kind : {0, 3, 4, 5}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
+  for (const int kind : {0, 3, 5, 6}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
 }
 
-TEST_CASE("the first wrong length or page of random calls of decode is named, those that nothing needs are not") {
+TEST_CASE("the first wrong length, pad or page of random calls of decode is named, those that nothing needs are not") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   Random random(42);
-  std::array<int, 6> kinds{};
+  std::array<int, 8> kinds{};
   const auto below = [&](int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); };
-  for (std::uint64_t i = 0; i < 80; ++i) {
+  for (std::uint64_t i = 0; i < 120; ++i) {
     testing::DecodeCase one{.problem = {.batch = 1 + below(20),
                                         .head_dim = 64,
                                         .max_seqlen_k = 700,
@@ -89,6 +89,10 @@ TEST_CASE("the first wrong length or page of random calls of decode is named, th
       constexpr std::array wild{-1, 701, std::numeric_limits<std::int32_t>::min(),
                                 std::numeric_limits<std::int32_t>::max()};
       one.lengths[static_cast<std::size_t>(below(one.problem.batch))] = wild[static_cast<std::size_t>(below(4))];
+    }
+    if (below(3) == 0) {
+      for (int b = 0; b < one.problem.batch; ++b) one.leftpad.push_back(below(one.keys_before(b) + 1));
+      if (below(2) == 0) one.leftpad[static_cast<std::size_t>(below(one.problem.batch))] = below(2) == 0 ? -1 : 701;
     }
     const testing::DecodeImage image(one, i + 1);
     std::vector<std::int32_t> table = image.table();
@@ -109,16 +113,18 @@ TEST_CASE("the first wrong length or page of random calls of decode is named, th
     CHECK(said.empty() == (expected.kind == 0));
     if (expected.kind != 0) CHECK(in == image.in());
   }
-  for (const int kind : {0, 3, 4}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
+  for (const int kind : {0, 3, 4, 5}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
 }
 
 TEST_CASE(
-    "the first wrong row or length of random ragged calls of decode is named, and pages that no query needs are not") {
+    "the first wrong row, length, pad or use of random ragged calls of decode is named, and pages that no query needs "
+    "are "
+    "not") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   Random random(43);
-  std::array<int, 6> kinds{};
+  std::array<int, 8> kinds{};
   const auto below = [&](int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); };
-  for (std::uint64_t i = 0; i < 120; ++i) {
+  for (std::uint64_t i = 0; i < 180; ++i) {
     testing::DecodeCase one =
         i % 2 == 0 ? testing::random_ragged_case(random, 60) : testing::random_packed_case(random, 60);
     DecodeProblem& problem = one.problem;
@@ -129,6 +135,7 @@ TEST_CASE(
     for (int b = 0; has_sound_lengths && b < problem.batch; ++b) {
       one.lengths[static_cast<std::size_t>(b)] = one.length(b);
     }
+    if (below(2) == 0) pad_at_the_left(random, one);
     CAPTURE(one.text());
     const testing::DecodeImage image(one, i + 1);
     std::vector<std::int32_t> table = image.table();
@@ -161,7 +168,7 @@ TEST_CASE(
       CHECK(output == image.output(image.in(), image.poisoned_out(), image.poisoned_lse()));
     }
   }
-  for (const int kind : {0, 1, 2, 3}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
+  for (const int kind : {0, 1, 2, 3, 4, 7}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
 }
 
 TEST_CASE("a wrong row of cu_seqlens is told with the rows that it may be") {

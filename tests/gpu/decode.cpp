@@ -131,6 +131,10 @@ TEST_CASE("decode of packed keys agrees with the reference on 200 random problem
   check_random_problems(14, 200, testing::random_packed_case);
 }
 
+TEST_CASE("sequences padded at the left agree with the reference on 300 random problems, and no pad reaches a result") {
+  check_random_problems(15, 300, testing::random_leftpad_case);
+}
+
 TEST_CASE("ten runs of decode on the same inputs give the same bits") {
   const TestRegistry registry;
   for (const int splits : {0, 1, 7}) {

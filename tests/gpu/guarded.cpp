@@ -12,6 +12,7 @@
 
 #include "runtime/random.hpp"
 #include "tests/gpu/harness.hpp"
+#include "tests/harness/decode_image.hpp"
 #include "tests/harness/random_prefill.hpp"
 
 namespace attune::gpu_tests {
@@ -145,6 +146,7 @@ class GuardedCall {
     array(args.cu_seqlens_q, image_.sequences().cu_seqlens_q);
     array(args.cu_seqlens_k, image_.sequences().cu_seqlens_k);
     array(args.seqused_k, image_.sequences().seqused_k);
+    array(args.seqused_q, image_.sequences().seqused_q);
     array(args.block_table, image_.sequences().block_table);
   }
 
@@ -191,6 +193,107 @@ class GuardedCall {
   std::vector<std::unique_ptr<Moved>> moved_;
   Moved* o_ = nullptr;
   Moved* lse_memory_ = nullptr;
+};
+
+/// A call of decode whose tensors, arrays and workspace are each in memory of their own.
+class GuardedDecode {
+ public:
+  GuardedDecode(const TestRegistry& registry, const testing::DecodeCase& one, std::uint64_t seed,
+                GuardedMemory::End end)
+      : end_(end), image_(one, seed), in_(image_.in()), out_(image_.poisoned_out()), lse_(image_.poisoned_lse()) {
+    args_ = image_.args(in_.data(), out_.data(), lse_.data(), image_.table().data(), image_.lengths().data());
+    const DecodeProblem& problem = image_.problem();
+    const auto elements = [&](std::int64_t rows, int heads) {
+      return static_cast<std::size_t>(rows * heads) * static_cast<std::size_t>(problem.head_dim) *
+             sizeof(std::uint16_t);
+    };
+    const std::int64_t queries = std::int64_t{problem.stored_sequences()} * problem.stored_queries();
+    const std::int64_t keys = problem.packed_keys ? problem.total_k : std::int64_t{problem.pages} * problem.page_size;
+    take(args_.q.data, elements(queries, problem.heads_q));
+    take_written(args_.k.data, elements(keys, problem.heads_kv));
+    take_written(args_.v.data, elements(keys, problem.heads_kv));
+    take_written(args_.o.data, elements(queries, problem.heads_q));
+    take_written(args_.lse, static_cast<std::size_t>(queries * problem.heads_q) * sizeof(float));
+    if (problem.appends()) {  // a token's keys, then its values
+      const std::ptrdiff_t values =
+          static_cast<std::byte*>(args_.v_new.data) - static_cast<std::byte*>(args_.k_new.data);
+      take(args_.k_new.data, 2 * elements(std::int64_t{problem.batch} * problem.seqlen_new, problem.heads_kv));
+      args_.v_new.data = static_cast<std::byte*>(args_.k_new.data) + values;
+    }
+    if (problem.rotates()) {
+      const std::size_t angles =
+          static_cast<std::size_t>(problem.rotations) * static_cast<std::size_t>(problem.rotary_dim / 2);
+      take(args_.rotary_cos, angles * sizeof(std::uint16_t));
+      take(args_.rotary_sin, angles * sizeof(std::uint16_t));
+    }
+    const auto array = [&](const std::int32_t*& pointer, std::size_t count) {
+      if (pointer != nullptr) take(pointer, count * sizeof(std::int32_t));
+    };
+    const auto batch = static_cast<std::size_t>(problem.batch);
+    array(args_.seqlens_k, batch);
+    array(args_.leftpad_k, batch);
+    array(args_.seqused_q, batch);
+    array(args_.cu_seqlens_q, batch + 1);
+    array(args_.cu_seqlens_k, batch + 1);
+    array(args_.block_table, image_.table().size());
+    REQUIRE_MESSAGE(attune_decode_workspace(registry.get(), &args_, &args_.workspace_bytes) == ATTUNE_OK,
+                    attune_last_error());
+    workspace_.resize(args_.workspace_bytes, 0xff);
+    args_.workspace = workspace_.data();
+    take(args_.workspace, workspace_.size());
+  }
+
+  void run_and_check(const TestRegistry& registry) {
+    CAPTURE(image_.problem().text());
+    const Driver& driver = gpu().driver;
+    for (const Moved& one : moved_) driver.copy_to_device(one.memory->data(), one.from, one.bytes);
+    REQUIRE_MESSAGE(attune_decode(registry.get(), &args_, nullptr) == ATTUNE_OK, attune_last_error());
+    driver.synchronize();
+    std::vector<std::uint16_t> in = in_;
+    std::vector<std::uint16_t> out = out_;
+    std::vector<float> lse = lse_;
+    for (const std::size_t index : written_) {
+      const Moved& one = moved_[index];
+      const auto fetch = [&](auto& copy, const auto& original) {
+        const auto* const first = static_cast<decltype(original.data())>(one.from);
+        if (first < original.data() || first >= original.data() + original.size()) return;
+        driver.copy_to_host(copy.data() + (first - original.data()), one.memory->data(), one.bytes);
+      };
+      fetch(in, in_);
+      fetch(out, out_);
+      fetch(lse, lse_);
+    }
+    image_.check(image_.output(std::move(in), std::move(out), std::move(lse)), args_.softmax_scale);
+  }
+
+ private:
+  struct Moved {
+    const void* from;
+    std::size_t bytes;
+    std::unique_ptr<GuardedMemory> memory;
+  };
+
+  template <class T>
+  void take(T*& pointer, std::size_t bytes) {
+    moved_.push_back({pointer, bytes, std::make_unique<GuardedMemory>(bytes, end_)});
+    pointer = static_cast<T*>(moved_.back().memory->data());
+  }
+
+  template <class T>
+  void take_written(T*& pointer, std::size_t bytes) {
+    written_.push_back(moved_.size());
+    take(pointer, bytes);
+  }
+
+  GuardedMemory::End end_;
+  testing::DecodeImage image_;
+  std::vector<std::uint16_t> in_;
+  std::vector<std::uint16_t> out_;
+  std::vector<float> lse_;
+  std::vector<std::uint8_t> workspace_;
+  attune_decode_args args_{};
+  std::vector<Moved> moved_;
+  std::vector<std::size_t> written_;  // of those
 };
 
 /// Runs the calls one behind the other, twice, so that each follows itself and others.
@@ -249,6 +352,21 @@ TEST_CASE("200 random problems, ragged or not, touch nothing outside their tenso
     cases.push_back(std::move(one));
   }
   run_twice(registry, std::move(cases));
+}
+
+TEST_CASE("decode of sequences padded at the left, or of some of their queries, touches nothing outside its tensors") {
+  const TestRegistry registry;
+  Random random(25);
+  std::vector<std::unique_ptr<GuardedDecode>> calls;
+  for (std::uint64_t i = 0; i < 80; ++i) {
+    testing::DecodeCase one = testing::random_leftpad_case(random, 300);
+    while (one.problem.max_seqlen_k == 0) one = testing::random_leftpad_case(random, 300);
+    const auto end = i % 2 == 0 ? GuardedMemory::End::front : GuardedMemory::End::back;
+    calls.push_back(std::make_unique<GuardedDecode>(registry, one, i + 1, end));
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& call : calls) call->run_and_check(registry);
+  }
 }
 
 TEST_CASE("caches in pages touch nothing outside their tensors") {

@@ -39,11 +39,13 @@ TestCall::TestCall(CallImage image)
       cu_seqlens_q_(gpu().driver, bytes_of(image_.sequences().cu_seqlens_q)),
       cu_seqlens_k_(gpu().driver, bytes_of(image_.sequences().cu_seqlens_k)),
       seqused_k_(gpu().driver, bytes_of(image_.sequences().seqused_k)),
+      seqused_q_(gpu().driver, bytes_of(image_.sequences().seqused_q)),
       block_table_(gpu().driver, bytes_of(image_.sequences().block_table)) {
   in_.upload(image_.in());
   cu_seqlens_q_.upload(image_.sequences().cu_seqlens_q);
   cu_seqlens_k_.upload(image_.sequences().cu_seqlens_k);
   seqused_k_.upload(image_.sequences().seqused_k);
+  seqused_q_.upload(image_.sequences().seqused_q);
   block_table_.upload(image_.sequences().block_table);
   poison();
   const auto array = [](const cli::DeviceBuffer& buffer, const std::vector<std::int32_t>& values) {
@@ -53,7 +55,8 @@ TestCall::TestCall(CallImage image)
                      {.cu_seqlens_q = array(cu_seqlens_q_, image_.sequences().cu_seqlens_q),
                       .cu_seqlens_k = array(cu_seqlens_k_, image_.sequences().cu_seqlens_k),
                       .seqused_k = array(seqused_k_, image_.sequences().seqused_k),
-                      .block_table = array(block_table_, image_.sequences().block_table)});
+                      .block_table = array(block_table_, image_.sequences().block_table),
+                      .seqused_q = array(seqused_q_, image_.sequences().seqused_q)});
 }
 
 void TestCall::poison() const {

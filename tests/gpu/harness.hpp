@@ -63,6 +63,7 @@ class TestCall {
   cli::DeviceBuffer cu_seqlens_q_;
   cli::DeviceBuffer cu_seqlens_k_;
   cli::DeviceBuffer seqused_k_;
+  cli::DeviceBuffer seqused_q_;
   cli::DeviceBuffer block_table_;
 };
 

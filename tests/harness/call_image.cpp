@@ -120,6 +120,9 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
     poison_rows(at, heads, cu_seqlens.back(), end);
   };
   poison_gaps(q_, problem.heads_q, sequences_.cu_seqlens_q, rows);
+  for (std::size_t i = 0; i < sequences_.seqused_q.size(); ++i) {
+    poison_rows(q_, problem.heads_q, sequences_.queries_of(i).second, sequences_.cu_seqlens_q[i + 1]);
+  }
   if (problem.paged) return;
   for (const Placement& at : {k_, v_}) {
     poison_gaps(at, problem.heads_kv, sequences_.cu_seqlens_k, keys);
@@ -178,7 +181,7 @@ void CallImage::poison_sequence(int sequence) {
 CallImage::Arrays CallImage::own_arrays() const {
   const auto data = [](const std::vector<std::int32_t>& values) { return values.empty() ? nullptr : values.data(); };
   return {data(sequences_.cu_seqlens_q), data(sequences_.cu_seqlens_k), data(sequences_.seqused_k),
-          data(sequences_.block_table)};
+          data(sequences_.block_table), data(sequences_.seqused_q)};
 }
 
 std::vector<std::uint16_t> CallImage::poisoned_out() const {
@@ -212,6 +215,7 @@ attune_prefill_args CallImage::args(void* in, void* out, void* lse, const Arrays
   args.cu_seqlens_q = arrays.cu_seqlens_q;
   args.cu_seqlens_k = arrays.cu_seqlens_k;
   args.seqused_k = arrays.seqused_k;
+  args.seqused_q = arrays.seqused_q;
   args.total_q = problem_.total_q;
   args.total_k = problem_.total_k;
   args.window = 1;
@@ -266,8 +270,8 @@ Comparison CallImage::compare_with_reference(const Output& output, double scale)
     const auto fill = [](std::vector<double>& values, std::ptrdiff_t first, std::ptrdiff_t count) {
       std::fill_n(values.begin() + first, count, std::numeric_limits<double>::quiet_NaN());
     };
-    const std::int32_t first = sequences_.cu_seqlens_q[sequence];
-    const std::int32_t count = sequences_.cu_seqlens_q[sequence + 1] - first;
+    const auto [first, end] = sequences_.queries_of(sequence);
+    const std::ptrdiff_t count = end - first;
     fill(result.o, first * row_elements, count * row_elements);
     for (std::ptrdiff_t head = 0; head < problem_.heads_q; ++head) {
       fill(result.lse, head * problem_.total_q + first, count);
@@ -278,12 +282,17 @@ Comparison CallImage::compare_with_reference(const Output& output, double scale)
                  expected(naive_attention));
 }
 
-/// Whether nothing was written to the rows that no sequence of a ragged batch has.
+/// Whether nothing was written to the rows that no sequence of a ragged batch has or uses.
 bool CallImage::unowned_rows_intact(const Output& output) const {
   if (!problem_.ragged) return true;
   const std::size_t row_elements = static_cast<std::size_t>(problem_.heads_q) * problem_.head_dim_of_v();
+  std::vector<bool> used(static_cast<std::size_t>(problem_.total_q));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(problem_.batch); ++i) {
+    const auto [first, end] = sequences_.queries_of(i);
+    std::fill(used.begin() + first, used.begin() + end, true);
+  }
   for (int row = 0; row < problem_.total_q; ++row) {
-    if (row >= sequences_.cu_seqlens_q.front() && row < sequences_.cu_seqlens_q.back()) continue;
+    if (used[static_cast<std::size_t>(row)]) continue;
     const auto first = output.o.begin() + static_cast<std::ptrdiff_t>(row * row_elements);
     if (!std::all_of(first, first + static_cast<std::ptrdiff_t>(row_elements),
                      [](std::uint16_t bits) { return bits == poison_bits; })) {

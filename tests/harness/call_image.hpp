@@ -44,6 +44,7 @@ class CallImage {
     const std::int32_t* cu_seqlens_k = nullptr;
     const std::int32_t* seqused_k = nullptr;
     const std::int32_t* block_table = nullptr;
+    const std::int32_t* seqused_q = nullptr;
   };
   [[nodiscard]] Arrays own_arrays() const;
 

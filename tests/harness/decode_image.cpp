@@ -52,16 +52,23 @@ int DecodeCase::keys_before(int sequence) const {
   return has_lengths ? std::clamp(told, 0, most) : most;
 }
 
+int DecodeCase::first_key(int sequence) const {
+  return leftpad.empty() ? 0 : std::clamp(leftpad[static_cast<std::size_t>(sequence)], 0, length(sequence));
+}
+
 std::pair<int, int> DecodeCase::queries_of(int sequence) const {
   if (!problem.ragged) return {sequence * problem.seqlen_q, (sequence + 1) * problem.seqlen_q};
   const auto begin = cu_seqlens_q.begin() + sequence;
-  return {begin[0], std::min(begin[1], begin[0] + problem.seqlen_q)};
+  const int rows = std::min(begin[1] - begin[0], problem.seqlen_q);
+  return {begin[0],
+          begin[0] + (seqused_q.empty() ? rows : std::clamp(seqused_q[static_cast<std::size_t>(sequence)], 0, rows))};
 }
 
 std::string DecodeCase::text() const {
-  return fmt::format("{} page_size {} lengths {} cu_seqlens_q {} cu_seqlens_k {}{}{}{}", problem.text(),
-                     problem.page_size, fmt::join(lengths, ","), fmt::join(cu_seqlens_q, ","),
-                     fmt::join(cu_seqlens_k, ","), heads_outermost ? " heads outermost" : "", has_table ? " table" : "",
+  return fmt::format("{} page_size {} lengths {} cu_seqlens_q {} cu_seqlens_k {} leftpad {} seqused_q {}{}{}{}",
+                     problem.text(), problem.page_size, fmt::join(lengths, ","), fmt::join(cu_seqlens_q, ","),
+                     fmt::join(cu_seqlens_k, ","), fmt::join(leftpad, ","), fmt::join(seqused_q, ","),
+                     heads_outermost ? " heads outermost" : "", has_table ? " table" : "",
                      has_lengths ? "" : " no lengths");
 }
 
@@ -158,6 +165,12 @@ DecodeCase random_ragged_case(Random& random, int most_keys) {
     one.cu_seqlens_q.push_back(one.cu_seqlens_q.back() + queries);
   }
   problem.total_q = one.cu_seqlens_q.back() + (up_to(random, 3) == 0 ? 3 : 0);
+  if (up_to(random, 2) > 0) return one;
+  for (int i = 0; i < problem.batch; ++i) {
+    const auto begin = one.cu_seqlens_q.begin() + i;
+    const int rows = begin[1] - begin[0];
+    one.seqused_q.push_back(one_of(random, std::array{rows, up_to(random, rows), up_to(random, rows), rows + 5, -1}));
+  }
   return one;
 }
 
@@ -179,12 +192,30 @@ DecodeCase random_packed_case(Random& random, int most_keys) {
   return one;
 }
 
+void pad_at_the_left(Random& random, DecodeCase& one) {
+  constexpr std::array wild{-1, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+  for (int i = 0; i < one.problem.batch; ++i) {
+    const int keys = one.length(i);
+    const std::array likely{
+        0, keys, std::max(0, keys - 1), std::min(keys, 64), up_to(random, keys), up_to(random, keys)};
+    one.leftpad.push_back(up_to(random, 11) == 0 ? one_of(random, wild) : one_of(random, likely));
+  }
+}
+
+DecodeCase random_leftpad_case(Random& random, int most_keys) {
+  constexpr std::array kinds{random_decode_case, random_append_case, random_ragged_case, random_packed_case};
+  DecodeCase one = one_of(random, kinds)(random, most_keys);
+  pad_at_the_left(random, one);
+  return one;
+}
+
 attune_decode_args only_sequence(attune_decode_args args, int sequence) {
   args.batch = 1;
   args.q.data = static_cast<std::uint16_t*>(args.q.data) + sequence * args.q.stride_batch;
   args.o.data = static_cast<std::uint16_t*>(args.o.data) + sequence * args.o.stride_batch;
   if (args.lse != nullptr) args.lse += static_cast<std::ptrdiff_t>(sequence) * args.heads_q * args.seqlen_q;
   if (args.seqlens_k != nullptr) args.seqlens_k += sequence;
+  if (args.leftpad_k != nullptr) args.leftpad_k += sequence;
   for (attune_tensor* tensor : {&args.k_new, &args.v_new}) {
     if (tensor->data != nullptr) {
       tensor->data = static_cast<std::uint16_t*>(tensor->data) + sequence * tensor->stride_batch;
@@ -205,6 +236,8 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
   lengths_ = case_.lengths;
   lengths_.insert(lengths_.end(), case_.cu_seqlens_q.begin(), case_.cu_seqlens_q.end());
   lengths_.insert(lengths_.end(), case_.cu_seqlens_k.begin(), case_.cu_seqlens_k.end());
+  lengths_.insert(lengths_.end(), case_.leftpad.begin(), case_.leftpad.end());
+  lengths_.insert(lengths_.end(), case_.seqused_q.begin(), case_.seqused_q.end());
   if (!problem.packed_keys) place_pages(random);
   const std::size_t q_elements = rows() * problem.head_dim;
   const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
@@ -230,7 +263,7 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
     const std::size_t count = static_cast<std::size_t>(length) * problem.heads_kv * problem.head_dim;
     const std::vector<std::uint16_t> values = cli::random_values(problem.dtype, 2 * count, seed * 31 + sequence + 1);
     auto next = values.begin();
-    for (int key = 0; key < length; ++key) {
+    for (int key = std::min(case_.first_key(sequence), length); key < length; ++key) {
       for (int head = 0; head < problem.heads_kv; ++head) {
         for (const std::size_t first : {k_first_, v_first_}) {
           std::copy_n(next, problem.head_dim, in_.begin() + first + key_offset(sequence, key, head));
@@ -258,7 +291,8 @@ void DecodeImage::place_pages(Random& random) {
     for (int i = 0; i < problem.table_width; ++i) {
       const std::int64_t first = std::int64_t{i} * problem.page_size;
       const std::int64_t end = std::int64_t{case_.lengths[static_cast<std::size_t>(sequence)]} + problem.seqlen_new;
-      const bool has_keys = first < case_.length(sequence) || (problem.appends() && first < end);
+      const bool seen = first < case_.length(sequence) && first + problem.page_size > case_.first_key(sequence);
+      const bool has_keys = seen || (problem.appends() && first < end);
       table_.push_back(has_keys || !case_.has_table ? *next++ : one_of(random, nowhere));
     }
   }
@@ -373,6 +407,9 @@ attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void*
   if (problem.packed_keys) args.cu_seqlens_k = args.cu_seqlens_q + problem.batch + 1;
   args.total_k = problem.total_k;
   args.seqlens_k = case_.has_lengths ? static_cast<const std::int32_t*>(lengths) : nullptr;
+  const auto* const end_of_lengths = static_cast<const std::int32_t*>(lengths) + lengths_.size();
+  if (!case_.seqused_q.empty()) args.seqused_q = end_of_lengths - problem.batch;
+  if (!case_.leftpad.empty()) args.leftpad_k = end_of_lengths - case_.seqused_q.size() - problem.batch;
   args.block_table = case_.has_table ? static_cast<const std::int32_t*>(table) : nullptr;
   args.batch = problem.batch;
   args.seqlen_q = problem.seqlen_q;
@@ -449,7 +486,9 @@ ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) 
       std::fill_n(all.o.begin() + static_cast<std::ptrdiff_t>(row * dim), problem.heads_q * dim, 0.0);
       for (int head = 0; head < problem.heads_q; ++head) lse_of(head) = -std::numeric_limits<double>::infinity();
       const int position = query + length - (after - begin);
-      const int first = problem.window_left < 0 ? 0 : std::max(0, position - problem.window_left);
+      const int begin_of_keys = case_.first_key(sequence);
+      const int first =
+          problem.window_left < 0 ? begin_of_keys : std::max(begin_of_keys, position - problem.window_left);
       const int end = problem.window_right < 0 ? length : std::min(length, position + problem.window_right + 1);
       if (end <= first) continue;
       std::vector<std::uint16_t> k;

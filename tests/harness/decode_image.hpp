@@ -24,12 +24,17 @@ struct DecodeCase {
   bool has_lengths =
       true;  ///< else every sequence has max_seqlen_k keys, and `lengths` says so too; of packed ones all
   std::vector<std::int32_t> cu_seqlens_k = {};  ///< of packed keys
+  std::vector<std::int32_t> leftpad = {};       ///< one for each sequence, as the device sees them, or none
+  std::vector<std::int32_t> seqused_q = {};     ///< likewise, of a ragged batch
 
   /// The keys of a sequence, those that the call appends among them.
   [[nodiscard]] int length(int sequence) const;
 
   /// Those that are there before.
   [[nodiscard]] int keys_before(int sequence) const;
+
+  /// The first of a sequence's keys; those in front of it do not exist, though length() and keys_before() count them.
+  [[nodiscard]] int first_key(int sequence) const;
 
   /// Which rows of Q and O a sequence has: from first up to second.
   [[nodiscard]] std::pair<int, int> queries_of(int sequence) const;
@@ -49,11 +54,18 @@ DecodeCase random_ragged_case(Random& random, int most_keys);
 /// The same with packed keys, of which some belong to no sequence, and some are not used.
 DecodeCase random_packed_case(Random& random, int most_keys);
 
+/// The same with sequences that are padded at the left, by any part of their keys, all of them, or wildly.
+void pad_at_the_left(Random& random, DecodeCase& one);
+
+/// Any of the above, padded at the left.
+DecodeCase random_leftpad_case(Random& random, int most_keys);
+
 /// The call for one of its sequences.
 attune_decode_args only_sequence(attune_decode_args args, int sequence);
 
 /// Every element that is not Q or a key or value of a sequence is NaN: what lies behind a sequence's end (where new
-/// keys belong), pages that no sequence has, O and LSE. Table entries behind a sequence's end name no page or any.
+/// keys belong) or in front of its first key, pages that no sequence has, O and LSE. Table entries for such keys alone
+/// name no page or any.
 class DecodeImage {
  public:
   DecodeImage(DecodeCase one, std::uint64_t seed);
@@ -63,7 +75,7 @@ class DecodeImage {
     return in_;
   }  ///< the memory that holds all that is read, and the cache
   [[nodiscard]] const std::vector<std::int32_t>& table() const { return table_; }
-  /// Behind the lengths stand cu_seqlens_q and cu_seqlens_k.
+  /// Behind the lengths stand cu_seqlens_q, cu_seqlens_k, leftpad and seqused_q.
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
   [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
   [[nodiscard]] std::vector<float> poisoned_lse() const;

@@ -74,6 +74,12 @@ void make_ragged(Random& random, PrefillCase& one) {
     }
   }
   if (random.below(2) == 0) one.poisoned = up_to(random, problem.batch - 1);
+  if (random.below(3) != 0) return;
+  for (int i = 0; i < problem.batch; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const int length = sequences.cu_seqlens_q[at + 1] - sequences.cu_seqlens_q[at];
+    sequences.seqused_q.push_back(one_of(random, std::array{length, 0, up_to(random, length), up_to(random, length)}));
+  }
 }
 
 /// Pages in any order, of which later sequences may begin with those of the first. Behind a sequence's last key entries

@@ -83,6 +83,29 @@ def test_new_keys_and_queries_are_rotated(interleaved, options):
     assert_attends(result, q_rotated, k_cache, v_cache, lengths, causal=causal, window=window)
 
 
+def test_a_left_pad_moves_neither_new_keys_nor_rotations():
+    q, k_cache, v_cache, k, v, _ = step(heads_q=2)
+    cos, sin = angles(rotations=160)
+    pads = (0, 1, 30, 64)
+    named = {"cache_seqlens": int32(STORED), "rotary_cos": cos, "rotary_sin": sin, "causal": True}
+    plain = [x.copy() for x in (k_cache, v_cache)]
+    attune.flash_attn_with_kvcache(q, *plain, k, v, **named)
+    for sequence, pad in enumerate(pads):
+        k_cache[sequence, :pad] = v_cache[sequence, :pad] = np.nan
+    options = named | {"cache_leftpad": int32(pads), "return_softmax_lse": True}
+    result = attune.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, **options)
+    positions = int32(STORED)[:, None] + np.arange(TOKENS, dtype=np.int32)
+    moved = []
+    for cache, expected in zip((k_cache, v_cache), plain):
+        moved.append(np.zeros_like(cache))
+        for sequence, pad in enumerate(pads):
+            assert cache[sequence, pad:].tobytes() == expected[sequence, pad:].tobytes()
+            moved[-1][sequence, : 150 - pad] = cache[sequence, pad:]
+    lengths = [stored + TOKENS - pad for stored, pad in zip(STORED, pads)]
+    queries = rotate(q, cos, sin, True, positions)
+    assert_attends(result, queries, *moved, lengths, causal=True)
+
+
 def test_one_length_for_all():
     q, k_cache, v_cache, k, v, _ = step()
     result = attune.flash_attn_with_kvcache(

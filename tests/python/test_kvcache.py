@@ -139,6 +139,49 @@ def test_output_alone_has_the_same_bits():
     assert again.tobytes() == out.tobytes()
 
 
+LEFTPAD = (0, 1, 40, 149)  # none, all of it, and up to the last key
+
+
+def padded_at_the_left(q, k, v):
+    """The same with NaN in front of each sequence's first key; and keys and values as they are without."""
+    given, moved = ([x.copy() for x in (k, v)] for _ in range(2))
+    for sequence, pad in enumerate(LEFTPAD):
+        for padded, plain in zip(given, moved):
+            padded[sequence, :pad] = np.nan
+            plain[sequence, : plain.shape[1] - pad] = padded[sequence, pad:]
+    return q, *given, moved
+
+
+@pytest.mark.parametrize("page_size", [None, 16])
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True}, {"window_size": (20, 1), "num_splits": 2}]
+)
+def test_keys_in_front_of_a_left_pad_do_not_exist(dtype, page_size, options):
+    q, k, v, moved = padded_at_the_left(*problem(dtype, seqlen_q=3))
+    cache, where = (k, v), {}
+    if page_size is not None:
+        *cache, table = paged(k, v, page_size)
+        table[3, : 149 // page_size] = -1  # pages of no key
+        where["block_table"] = table
+    leftpad = int32(LEFTPAD)
+    named = options | where | {"cache_seqlens": int32(LENGTHS), "cache_leftpad": leftpad}
+    result = attend(q, *cache, **named, check_tables=True)
+    asked = {"window" if name == "window_size" else name: options[name] for name in options}
+    asked.pop("num_splits", None)
+    assert_attends(result, q, *moved, [n - pad for n, pad in zip(LENGTHS, LEFTPAD)], **asked)
+    if page_size is None:  # without lengths all that there is room for
+        result = attend(q, *cache, **options, cache_leftpad=leftpad)
+        assert_attends(result, q, *moved, [150 - pad for pad in LEFTPAD], **asked)
+
+
+def test_a_left_pad_behind_the_keys_is_named_where_asked_for():
+    q, k, v = problem()
+    options = {"cache_seqlens": int32(LENGTHS), "cache_leftpad": int32([0, 0, 66, 0])}
+    with pytest.raises(ValueError, match="leftpad_k: batch 2, position 0 is 66; it must be from 0"):
+        attend(q, k, v, check_tables=True, **options)
+    assert_attends(attend(q, k, v, **options), q, k, v, (0, 1, 0, 150))
+
+
 def test_splits_make_a_sequence_independent_of_the_others():
     q, k, v = problem()
     lengths = int32(LENGTHS)
@@ -215,6 +258,8 @@ TABLE = np.zeros((4, 10), np.int32)
         ({"block_table": TABLE.astype("u4")}, "block_table has dtype uint32; it must be int32"),
         ({"block_table": 3}, "block_table is a int; it must be a numpy.ndarray, as q is"),
         ({"cache_batch_idx": (0, 1)}, "cache_batch_idx is a tuple; it must be a numpy.ndarray"),
+        ({"cache_leftpad": [0]}, "cache_leftpad is a list; it must be a numpy.ndarray, as q is"),
+        ({"cache_leftpad": SEQLENS.astype("int64")}, "cache_leftpad has dtype int64; it must be"),
         ({"window_size": 5}, "window_size is 5; it must be (left, right), two integers"),
         ({"window_size": (1, 2, 3)}, "window_size is (1, 2, 3); it must be (left, right), two"),
         (

@@ -80,11 +80,34 @@ def test_one_length_and_places_in_a_larger_cache(torch_device):
     assert_attends(arrays(*result), q[:2], k[index], v[index], [70, 70])
 
 
+@pytest.mark.parametrize("appends", [False, True])
+def test_a_left_pad_is_that_of_the_package(torch_device, appends):
+    q, k, v = problem(seqlen_q=2)
+    new = (k[:, 5:7], v[:, 5:7]) if appends else ()
+    lengths, leftpad = int32([3, 9, 20, 140]), int32([0, 9, 7, 100])
+    expected = attune.flash_attn_with_kvcache(
+        *(q, k.copy(), v.copy(), *new),
+        cache_seqlens=lengths,
+        cache_leftpad=leftpad,
+        return_softmax_lse=True,
+    )
+    copies = tensors(torch_device, q, k, v, *(x.copy() for x in new))
+    on_device = tensors(torch_device, lengths, leftpad)
+    found = library.flash_attn_with_kvcache(
+        *copies,
+        cache_seqlens=on_device[0],
+        cache_leftpad=on_device[1],
+        return_softmax_lse=True,
+    )
+    for one, other in zip(arrays(*found), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-3)
+
+
 def test_the_operator_keeps_its_schema_and_its_fake_agrees(torch_device):
     copies = tensors(torch_device, *problem(seqlen_q=2))
     (lengths,) = tensors(torch_device, int32(LENGTHS))
     operator = torch.ops.attune.flash_attn_with_kvcache.default
-    torch.library.opcheck(operator, (*copies, lengths), {"causal": True})
+    torch.library.opcheck(operator, (*copies, lengths), {"causal": True, "cache_leftpad": lengths})
     heads_first = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in copies]
     torch.library.opcheck(operator, (*heads_first, None, 70))
 
@@ -160,5 +183,5 @@ def test_the_operator_that_appends_keeps_its_schema_and_its_fake_agrees(torch_de
     new = [x[:, 5:7].clone() for x in (k_cache, v_cache)]
     (lengths,) = tensors(torch_device, int32([3, 9, 20, 1]))
     operator = torch.ops.attune.flash_attn_with_kvcache_append.default
-    options = {"cache_seqlens": lengths, "causal": True, "softcap": 2.0}
+    options = {"cache_seqlens": lengths, "causal": True, "softcap": 2.0, "cache_leftpad": lengths}
     torch.library.opcheck(operator, (q, k_cache, v_cache, *new), options)

@@ -47,6 +47,18 @@ def test_ragged_batches_agree_with_float64(torch_device):
     assert torch.equal(library.flash_attn_varlen_func(*tensors, **options), out)
 
 
+def test_the_used_queries_are_those_of_the_package(torch_device):
+    arguments = problem()
+    used = int32([0, 2, 65, 1])
+    options = {"causal": True, "return_attn_probs": True}
+    expected = attune.flash_attn_varlen_func(*arguments, seqused_q=used, **options)
+    *tensors, on_device = on(torch_device, *arguments, used)
+    out, lse, _ = library.flash_attn_varlen_func(*tensors, seqused_q=on_device, **options)
+    rows = np.concatenate([at + np.arange(count) for at, count in zip(arguments[3], used)])
+    for one, other in ((out, expected[0]), (lse.T, expected[1].T)):
+        np.testing.assert_allclose(one.cpu().numpy()[rows], other[rows], rtol=2e-2, atol=2e-3)
+
+
 def test_ragged_queries_attend_to_pages_where_compiled(torch_device, backend):
     q, k, v = cached_problem(seqlen_q=3)
     *pools, table = paged(k, v, 16)

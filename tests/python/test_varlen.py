@@ -84,6 +84,39 @@ def test_only_the_used_keys_count(lengths_q):
 
 
 @any_queries
+@pytest.mark.parametrize("page_size", [None, 16])
+@pytest.mark.parametrize("options", [{}, {"causal": True}], ids=["full", "causal"])
+def test_rows_behind_the_used_queries_are_left_alone(lengths_q, page_size, options):
+    q, k, v, *where = problem(lengths_q=lengths_q)
+    used = tuple(min(length, 3) for length in lengths_q)
+    unused = np.ones(len(q), bool)
+    for first, count in zip(starts(lengths_q), used):
+        unused[first : first + count] = False
+    q[unused] = np.nan
+    cache, named = (k, v), dict(options)
+    if page_size is not None:
+        batches = np.zeros((2, len(LENGTHS_K), max(LENGTHS_K), *k.shape[1:]), k.dtype)
+        for padded, flat in zip(batches, (k, v)):
+            for sequence, first in enumerate(starts(LENGTHS_K)[:-1]):
+                length = LENGTHS_K[sequence]
+                padded[sequence, :length] = flat[first : first + length]
+        *cache, named["block_table"] = paged(*batches, page_size)
+    out = np.full_like(q, 7)
+    given, lse, _ = attune.flash_attn_varlen_func(
+        q, *cache, *where, return_attn_probs=True, seqused_q=int32(used), out=out, **named
+    )
+    assert given is out
+    assert (out[unused] == 7).all()
+    at_q, at_k = starts(lengths_q), starts(LENGTHS_K)
+    for sequence, count in enumerate(used):
+        rows = slice(at_q[sequence], at_q[sequence] + count)
+        keys = slice(at_k[sequence], at_k[sequence + 1])
+        if count > 0:
+            arrays = (q[rows][None], k[keys][None], v[keys][None])
+            assert_attends(out[rows][None], *arrays, lse[:, rows][None], **options)
+
+
+@any_queries
 @pytest.mark.parametrize("page_size", [1, 16, 100])
 @pytest.mark.parametrize(
     ("options", "given"),
@@ -279,7 +312,12 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
             "max_seqlen_q is 0, and q of (76, 4, 64) has rows; it must be at least the queries of",
         ),
         ({"cu_seqlens_q": CU_Q[:0]}, ValueError, "cu_seqlens_q has shape (0,); it must be (batch"),
-        ({"seqused_q": CU_Q}, NotImplementedError, "seqused_q is a numpy.ndarray; only None is"),
+        (
+            {"seqused_q": CU_Q},
+            ValueError,
+            "seqused_q has shape (5,); with 4 sequences in cu_seqlens_q",
+        ),
+        ({"seqused_q": 3}, TypeError, "seqused_q is a int; it must be a numpy.ndarray, as q is"),
         ({"max_seqlen_q": 5, "max_seqlen_k": -1}, ValueError, "max_seqlen_k is -1"),
         ({"max_seqlen_q": 5, "softcap": -1}, ValueError, "softcap is -1"),
         ({"max_seqlen_q": 5, "causal": True, "window_size": (1, -2)}, ValueError, "right is -2"),

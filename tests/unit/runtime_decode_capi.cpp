@@ -131,6 +131,10 @@ TEST_CASE("every bad field of a decode call gets a status and a message that nam
       {"v.stride_seq is 12; it must be a multiple of 8", [](auto& a) { pack_keys(a), a.v.stride_seq = 12; }},
       {"cu_seqlens_k is 0xe002; it must be a multiple of 4 bytes",
        [](auto& a) { pack_keys(a), a.cu_seqlens_k = ints(0xe002); }},
+      {"seqused_q is given without cu_seqlens_q; only ragged batches have it",
+       [](auto& a) { a.cu_seqlens_q = nullptr, a.seqused_q = ints(0xf000); }},
+      {"seqused_q is 0xf003; it must be a multiple of 4 bytes", [](auto& a) { a.seqused_q = ints(0xf003); }},
+      {"leftpad_k is 0xf001; it must be a multiple of 4 bytes", [](auto& a) { a.leftpad_k = ints(0xf001); }},
       {"cu_seqlens_k and block_table are both given; lengths in pages are those of seqlens_k",
        [](auto& a) { pack_keys(a), a.block_table = ints(0x7000); }},
       {"block_table is null; it must name the pages where table_width is 63", [](auto& a) { a.block_table = nullptr; }},
@@ -271,6 +275,8 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   call.shape.total_q = 5;
   call.cu_seqlens_k = ints(0xe000);
   call.shape.total_k = 9;
+  call.leftpad_k = ints(0xf000);
+  call.seqused_q = ints(0xf100);
   const attune_decode_args args = call.args();
   CHECK(args.struct_size == sizeof(args));
   CHECK(args.dtype == ATTUNE_FP16);
@@ -292,6 +298,8 @@ TEST_CASE("the C++ API passes every field of a decode call on") {
   CHECK(args.total_q == 5);
   CHECK(args.cu_seqlens_k == address(0xe000));
   CHECK(args.total_k == 9);
+  CHECK(args.leftpad_k == address(0xf000));
+  CHECK(args.seqused_q == address(0xf100));
   CHECK(args.seqlen_new == 2);
   CHECK(args.k_new.data == address(0x9000));
   CHECK(args.v_new.data == address(0xa000));

@@ -51,7 +51,7 @@ std::ptrdiff_t moved(const void* pointer, const void* from) {
 
 TEST_CASE("decode parts: sequences of a cache have their own rows, results and pages") {
   attune_decode_args args = call();
-  args.seqlens_k = integers.data();
+  args.seqlens_k = args.leftpad_k = integers.data();
   args.seqlen_new = 1;
   args.k_new = args.v_new = {somewhere.data(), 128, 128, 64};
   const attune_decode_args found = part(args);
@@ -66,6 +66,7 @@ TEST_CASE("decode parts: sequences of a cache have their own rows, results and p
   CHECK(moved(found.v_new.data, somewhere.data()) == begin * 128 * 2);
   CHECK(moved(found.lse, lses.data()) == begin * 4 * 2 * 4);
   CHECK(moved(found.seqlens_k, integers.data()) == begin * 4);
+  CHECK(moved(found.leftpad_k, integers.data()) == begin * 4);
 }
 
 TEST_CASE("decode parts: pages that a table names stay where they are") {
@@ -80,7 +81,7 @@ TEST_CASE("decode parts: pages that a table names stay where they are") {
 
 TEST_CASE("decode parts: sequences of a ragged batch are found by where they begin") {
   attune_decode_args args = call();
-  args.cu_seqlens_q = args.cu_seqlens_k = integers.data();
+  args.cu_seqlens_q = args.cu_seqlens_k = args.seqused_q = integers.data();
   args.total_q = args.total_k = 100;
   const attune_decode_args found = part(args);
   CHECK(found.q.data == somewhere.data());
@@ -89,6 +90,7 @@ TEST_CASE("decode parts: sequences of a ragged batch are found by where they beg
   CHECK(found.lse == lses.data());
   CHECK(moved(found.cu_seqlens_q, integers.data()) == begin * 4);
   CHECK(moved(found.cu_seqlens_k, integers.data()) == begin * 4);
+  CHECK(moved(found.seqused_q, integers.data()) == begin * 4);
   CHECK(found.total_q == 100);
 }
 

@@ -55,6 +55,7 @@ attune_prefill_args ragged_args() {
   args.cu_seqlens_q = array(0x5000);
   args.cu_seqlens_k = array(0x6000);
   args.seqused_k = array(0x7000);
+  args.seqused_q = array(0x9000);
   args.total_q = 150;
   args.total_k = 333;
   return args;
@@ -229,18 +230,20 @@ TEST_CASE("a ragged batch is one sequence in memory, and its arrays are passed o
   CHECK(params.cu_seqlens_q == args.cu_seqlens_q);
   CHECK(params.cu_seqlens_k == args.cu_seqlens_k);
   CHECK(params.seqused_k == args.seqused_k);
+  CHECK(params.seqused_q == args.seqused_q);
   CHECK(params.total_q == 150);
   CHECK(params.total_k == 333);
   CHECK(params.q.stride_batch == 0);
   CHECK(params.q.stride_seq == args.q.stride_seq);
 
   const std::vector<emulator::Buffer> buffers = buffers_of(args, problem);
-  REQUIRE(buffers.size() == 7);
+  REQUIRE(buffers.size() == 8);
   CHECK(buffers[0].extents == std::array<long long, 4>{1, 150, 8, 128});
   CHECK(buffers[1].extents == std::array<long long, 4>{1, 333, 2, 128});
   CHECK(buffers[4].extents[3] == 3);
   CHECK(buffers[6].extents[3] == 2);
-  for (std::size_t i = 4; i < 7; ++i) CHECK(!buffers[i].writable);
+  CHECK(buffers[7].extents[3] == 2);
+  for (std::size_t i = 4; i < 8; ++i) CHECK(!buffers[i].writable);
 
   CHECK(!is_empty(problem));
   args.total_q = 0;
@@ -368,6 +371,8 @@ TEST_CASE("every mistake about windows, soft caps and ragged batches is named") 
            {"cu_seqlens_q is 0x5001; it must be a multiple of 4", [](auto& a) { a.cu_seqlens_q = array(0x5001); }},
            {"cu_seqlens_k is 0x6002", [](auto& a) { a.cu_seqlens_k = array(0x6002); }},
            {"seqused_k is 0x7003", [](auto& a) { a.seqused_k = array(0x7003); }},
+           {"seqused_q is 0x9003", [](auto& a) { a.seqused_q = array(0x9003); }},
+           {"seqused_q is given without cu_seqlens_q", [](auto& a) { a.cu_seqlens_q = a.cu_seqlens_k = nullptr; }},
            {"o.stride_seq is 0", [](auto& a) { a.o.stride_seq = 0, a.seqlen_q = 1; }}}) {
     attune_prefill_args args = ragged_args();
     CHECK(error_of(args).empty());
@@ -399,6 +404,12 @@ TEST_CASE("a caller that is older than pages has none, whatever lies behind its 
   CHECK(make_params(args, problem).block_table == nullptr);
 }
 
+TEST_CASE("a caller that is older than seqused_q has none, whatever lies behind its struct") {
+  attune_prefill_args args = ragged_args();
+  args.struct_size = offsetof(attune_prefill_args, seqused_q);
+  CHECK(make_params(args, check_arguments(args)).seqused_q == nullptr);
+}
+
 TEST_CASE("the C++ API passes pages on") {
   api::Prefill call{.shape = {.seqlen_k = 15}};
   call.pages = {.block_table = array(0x10), .seqused_k = array(0x20), .table_width = 3, .pages = 4, .page_size = 5};
@@ -419,12 +430,17 @@ TEST_CASE("the C++ API passes windows, soft caps and ragged batches on") {
   CHECK(args.window_right == 5);
   CHECK(args.softcap == 6);
   CHECK(args.cu_seqlens_q == nullptr);
-  call.ragged = {
-      .cu_seqlens_q = array(0x10), .cu_seqlens_k = array(0x20), .seqused_k = array(0x30), .total_q = 7, .total_k = 8};
+  call.ragged = {.cu_seqlens_q = array(0x10),
+                 .cu_seqlens_k = array(0x20),
+                 .seqused_k = array(0x30),
+                 .total_q = 7,
+                 .total_k = 8,
+                 .seqused_q = array(0x40)};
   args = call.args();
   CHECK(args.cu_seqlens_q == array(0x10));
   CHECK(args.cu_seqlens_k == array(0x20));
   CHECK(args.seqused_k == array(0x30));
+  CHECK(args.seqused_q == array(0x40));
   CHECK(args.total_q == 7);
   CHECK(args.total_k == 8);
   const attune_prefill_args plain = api::Prefill{}.args();

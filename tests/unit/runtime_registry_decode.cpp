@@ -298,9 +298,11 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
   const std::vector<std::int32_t> lengths{5, 2990, 3000};
   std::vector<std::int32_t> table(3 * 12);
   table[2 * 12 + 7] = 99;
+  const std::vector<std::int32_t> leftpad{6, 0, 0};
   api::Decode call = append_call(4);
   call.seqlens_k = lengths.data();  // the fake's device memory is the host's
   call.block_table = table.data();
+  call.leftpad_k = leftpad.data();
   call.check_tables = true;
   registry.prepare(call.args());
   CHECK(fake.loads == 4);
@@ -311,6 +313,7 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
   CHECK(fake.last_launch.grid == Grid{1, 1, 1});
   const AttuneCheckParams& params = fake.last_launch.check_params;
   CHECK(params.seqlens_k == lengths.data());
+  CHECK(params.leftpad_k == leftpad.data());
   CHECK(params.block_table == table.data());
   CHECK(params.slots == nullptr);
   CHECK(params.batch == 3);
@@ -336,7 +339,9 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
   };
   CHECK(message_of({.kind = 3, .batch = 2, .position = 0, .reserved = 0}) ==
         "seqlens_k: batch 2, position 0 is 3000; it must be from 0 to 2995");
-  CHECK(message_of({.kind = 4, .batch = 2, .position = 7, .reserved = 0}) ==
+  CHECK(message_of({.kind = 4, .batch = 0, .position = 0, .reserved = 0}) ==
+        "leftpad_k: batch 0, position 0 is 6; it must be from 0 to 5");
+  CHECK(message_of({.kind = 5, .batch = 2, .position = 7, .reserved = 0}) ==
         "block_table: batch 2, position 7 is 99; it must be from 0 to 49");
 
   fake.launches = 0;

@@ -101,7 +101,7 @@ TEST_CASE("slots are checked before they are used, beside nothing else") {
   api::Store call = store_of(api::Rotary::none);
   call.slot_mapping = slots.data();  // the fake's device memory is the host's
   call.check_tables = true;
-  fake.table_fault = {.kind = 5, .batch = 1, .position = 5, .reserved = 0};
+  fake.table_fault = {.kind = 6, .batch = 1, .position = 5, .reserved = 0};
   try {
     registry.store_kv(call.args(), nullptr);
     CHECK(false);

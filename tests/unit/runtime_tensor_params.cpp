@@ -70,7 +70,7 @@ TEST_CASE("a ragged kernel is told no longest sequence that is longer than all r
   const int lengths[3] = {};
   params.total_q = 60;
   params.total_k = 500;
-  params.cu_seqlens_q = params.cu_seqlens_k = params.seqused_k = lengths;
+  params.cu_seqlens_q = params.cu_seqlens_k = params.seqused_q = params.seqused_k = lengths;
   std::vector<TensorDescription> seen;
   const AttuneTensorPrefillParams block = make_tensor_params(params, plan, [&](const TensorDescription& one) {
     seen.push_back(one);
@@ -87,6 +87,7 @@ TEST_CASE("a ragged kernel is told no longest sequence that is longer than all r
   CHECK(block.total_q == 60);
   CHECK(block.total_k == 500);
   CHECK(block.cu_seqlens_q == lengths);
+  CHECK(block.seqused_q == lengths);
   CHECK(block.seqused_k == lengths);
 }
 

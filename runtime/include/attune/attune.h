@@ -136,6 +136,9 @@ typedef struct attune_prefill_args {
    * where else some would wait for others: results are the same to the bit. Null, or fewer bytes: none is used */
   void* workspace;
   size_t workspace_bytes;
+  /* Of a ragged batch, batch: how many of a sequence's rows of q count, to the last of which the masks are aligned;
+   * those of o and lse behind them are not written. Null: all */
+  const int32_t* seqused_q;
 } attune_prefill_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
@@ -192,9 +195,10 @@ typedef struct attune_decode_args {
   int32_t rotary_dim; /* the first columns, which are rotated: a multiple of 16, at most head_dim */
   int32_t rotations;  /* keys and queries at positions outside 0 to rotations - 1 are not rotated */
   /* For debugging. 1: first checks seqlens_k (0 to max_seqlen_k - seqlen_new), the entries of block_table that it says
-   * are used (0 to pages - 1), and cu_seqlens_q and cu_seqlens_k (none below the one before, 0 to total_q and total_k;
-   * seqlens_k then is at most the keys between two), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on
-   * the first that is wrong. Not while the stream is captured. */
+   * are used (0 to pages - 1), leftpad_k (0 to seqlens_k), seqused_q (0 to what cu_seqlens_q says), and cu_seqlens_q
+   * and cu_seqlens_k (none below the one before, 0 to total_q and total_k; seqlens_k then is at most the keys between
+   * two), waits for the stream, and fails with ATTUNE_INVALID_ARGUMENT on the first that is wrong. Not while the stream
+   * is captured. */
   int32_t check_tables;
   /* A ragged batch: sequence i has the queries from row cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, at most
    * seqlen_q of them, and maybe none; rows of no sequence are not written. q and o are then total_q x heads_q x
@@ -208,6 +212,13 @@ typedef struct attune_decode_args {
    * is null. Wrong entries give wrong numbers, but no access outside the tensors. Null: keys are in a cache */
   const int32_t* cu_seqlens_k; /* batch + 1, contiguous, device memory */
   int32_t total_k;
+  /* Sequences that are padded at the left: where each one's first key stands in the cache. What is before it does not
+   * exist, though seqlens_k, max_seqlen_k, positions of rotations and block_table count it. Windows follow from the
+   * sequence's end and do not change. Wrong entries give wrong numbers, but no access outside the tensors. Null: 0 */
+  const int32_t* leftpad_k; /* batch, contiguous, device memory */
+  /* Of a ragged batch: how many of a sequence's queries count, which stand at its end; rows of o and lse behind them
+   * are not written. Null: all */
+  const int32_t* seqused_q; /* batch, contiguous, device memory */
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and

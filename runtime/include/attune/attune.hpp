@@ -127,6 +127,9 @@ struct Ragged {
   const std::int32_t* seqused_k = nullptr;     ///< batch: how many of a sequence's keys count; may be null
   std::int32_t total_q = 0;
   std::int32_t total_k = 0;
+  /// batch: how many of a sequence's rows of q count, to the last of which masks are aligned, and those of o and LSE
+  /// behind them are not written; may be null.
+  const std::int32_t* seqused_q = nullptr;
 };
 
 /// Keys and values in pages of a cache, pages x page_size x heads_kv x head_dim: bshd() or bhsd() with page_size for
@@ -180,6 +183,7 @@ struct Prefill {
       result.seqused_k = ragged->seqused_k;
       result.total_q = ragged->total_q;
       result.total_k = ragged->total_k;
+      result.seqused_q = ragged->seqused_q;
     }
     result.window = 1;
     result.window_left = shape.window_left;
@@ -247,8 +251,7 @@ struct Decode {
   Tensor v_new{};
   const void* rotary_cos = nullptr;  ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
-  bool check_tables =
-      false;  ///< first checks seqlens_k, block_table, cu_seqlens_q and cu_seqlens_k, and waits for that
+  bool check_tables = false;  ///< first checks all arrays of lengths and block_table, and waits for that
   const std::int32_t* cu_seqlens_q =
       nullptr;  ///< batch + 1, device memory: sequences of up to seqlen_q queries each, one
                 ///< after the other, and lse is heads_q x total_q; null: all have seqlen_q
@@ -256,6 +259,11 @@ struct Decode {
       nullptr;  ///< batch + 1, device memory, with cu_seqlens_q: k and v are total_k x heads_kv x head_dim, one
                 ///< sequence after the other, of which the first seqlens_k keys count (null: all) and stride_batch,
                 ///< page_size, pages and table_width do not; null: they are in a cache
+  const std::int32_t* leftpad_k =
+      nullptr;  ///< batch, device memory: where each sequence's first key stands, counted as seqlens_k counts; null: 0
+  const std::int32_t* seqused_q =
+      nullptr;  ///< batch, device memory, with cu_seqlens_q: how many of a sequence's queries count, and no row of o
+                ///< and LSE behind them is written; null: all
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -298,6 +306,8 @@ struct Decode {
     result.total_q = shape.total_q;
     result.cu_seqlens_k = cu_seqlens_k;
     result.total_k = shape.total_k;
+    result.leftpad_k = leftpad_k;
+    result.seqused_q = seqused_q;
     return result;
   }
 };

@@ -367,9 +367,10 @@ def flash_attn_varlen_func(
             and what the others hold is anything: the lengths are not looked at on the host. At least
             1 where q has rows.
         max_seqlen_k: The longest sequence's keys; of a longer one only so many are seen.
-        seqused_q: Only None is served.
-        seqused_k: (batch,), int32, on the device of q: how many of each sequence's keys count; None:
-            all that cu_seqlens_k says. The masks are aligned to the last of them.
+        seqused_q: (batch,), int32, on the device of q: how many of each sequence's rows of q count;
+            None: all that cu_seqlens_q says. The masks are aligned to the last of them; out and
+            softmax_lse keep what they held in the rows behind it, which of new memory is anything.
+        seqused_k: The same of each sequence's keys.
         block_table: (batch, blocks of a sequence), int32, on the device of q: where in a cache the pages
             of each sequence are, in order. What is behind those of its keys is not read.
         out: (total_q, heads_q, head_dim of v): where to write the result; new memory by default. Not
@@ -384,7 +385,7 @@ def flash_attn_varlen_func(
     NotImplementedError, and a cache whose head_dim is no multiple of 8 ValueError: it is never
     copied.
     """
-    _refuse_unserved(dropout_p, alibi_slopes, seqused_q=seqused_q)
+    _refuse_unserved(dropout_p, alibi_slopes)
     result: Array | tuple[Array, Array, None] = _attune.varlen(
         q,
         k,
@@ -393,6 +394,7 @@ def flash_attn_varlen_func(
         cu_seqlens_k,
         max_seqlen_q,
         max_seqlen_k,
+        seqused_q,
         seqused_k,
         softmax_scale,
         causal,
@@ -582,10 +584,10 @@ def flash_attn_varlen_qkvpacked_func(
     return result
 
 
-def _refuse_unserved(dropout_p: float, alibi_slopes: Any, **others: Any) -> None:
+def _refuse_unserved(dropout_p: float, alibi_slopes: Any) -> None:
     if dropout_p != 0:
         raise NotImplementedError(f"dropout_p is {dropout_p}; only 0 is served yet")
-    _refuse_given(alibi_slopes=alibi_slopes, **others)
+    _refuse_given(alibi_slopes=alibi_slopes)
 
 
 def _refuse_given(**unserved: Any) -> None:

@@ -144,7 +144,10 @@ def flash_attn_with_kvcache(
             as the cache has room for. Keys behind them are not read.
         cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is, or
             its row of the block_table, of which a wild one is taken for the nearest; None: in order.
-        cache_leftpad: Only None is served.
+        cache_leftpad: (batch,), int32, on the device of q: the place in the cache of each sequence's
+            first key, where sequences are padded at the left. What is before it does not exist, though
+            cache_seqlens counts it, and so do the rows of rotary_cos and the columns of a block_table;
+            windows are aligned to the sequence's end all the same. None: 0.
         block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
             each sequence are, in order. What is behind those of its keys is not read. Of lengths on
             the GPU that it holds no pages for only so many keys count; one integer is refused.
@@ -161,8 +164,8 @@ def flash_attn_with_kvcache(
         return_softmax_lse: Also return the log-sum-exp of each row.
         out: Where to write the result, shaped like q; new memory by default.
         check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
-            lead nowhere outside the cache, and cu_seqlens_q nowhere outside q, and wait for that: for
-            debugging. Not while a CUDA graph is captured.
+            lead nowhere outside the cache, cache_leftpad nowhere behind cache_seqlens and cu_seqlens_q
+            nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured.
         cu_seqlens_q: (batch + 1,), int32, on the device of q: a ragged batch, in which q is (total_q,
             heads_q, head_dim) and sequence i has its rows from cu_seqlens_q[i] up to
             cu_seqlens_q[i + 1]; rows of no sequence are not written. Without k. None: each sequence
@@ -187,8 +190,7 @@ def flash_attn_with_kvcache(
     Paper: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2,
     https://arxiv.org/abs/2307.08691.
     """
-    if cache_leftpad is not None or alibi_slopes is not None:
-        _refuse_given(cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
+    _refuse_given(alibi_slopes=alibi_slopes)
     result: Array | tuple[Array, Array] = _attune.decode(
         q,
         k_cache,
@@ -199,6 +201,7 @@ def flash_attn_with_kvcache(
         rotary_sin,
         cache_seqlens,
         cache_batch_idx,
+        cache_leftpad,
         block_table,
         softmax_scale,
         causal,

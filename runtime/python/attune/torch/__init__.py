@@ -372,7 +372,7 @@ def flash_attn_varlen_func(
     The other arguments, the result, the errors and the paper are those of
     attune.flash_attn_varlen_func. The result is new memory: there is no out.
     """
-    _refuse_unserved(dropout_p, alibi_slopes, seqused_q=seqused_q)
+    _refuse_unserved(dropout_p, alibi_slopes)
     _require_tensor("q", q)
     _require_tensor("k", k)
     _require_tensor("v", v)
@@ -395,6 +395,7 @@ def flash_attn_varlen_func(
         left,
         right,
         softcap,
+        seqused_q,
     )
     return (out, softmax_lse, None) if return_attn_probs else out
 
@@ -693,7 +694,7 @@ def flash_attn_with_kvcache(
     The other arguments, the result, the errors and the papers are those of
     attune.flash_attn_with_kvcache. The result is new memory: there is no out.
     """
-    _refuse_given(cache_leftpad=cache_leftpad, alibi_slopes=alibi_slopes)
+    _refuse_given(alibi_slopes=alibi_slopes)
     _require_tensor("q", q)
     _require_tensor("k_cache", k_cache)
     _require_tensor("v_cache", v_cache)
@@ -704,7 +705,7 @@ def flash_attn_with_kvcache(
     if k is None and v is None and rotary_cos is None and rotary_sin is None:
         queries = (cu_seqlens_q, max_seqlen_q)
         out, softmax_lse = _ops.cached(
-            q, k_cache, v_cache, *where, *how, num_splits, check_tables, *queries
+            q, k_cache, v_cache, *where, *how, num_splits, check_tables, *queries, cache_leftpad
         )
     elif cu_seqlens_q is not None or max_seqlen_q is not None:
         raise ValueError(
@@ -714,9 +715,8 @@ def flash_attn_with_kvcache(
         _require_tensor("k", k)
         _require_tensor("v", v)
         new = (k, v, rotary_cos, rotary_sin)
-        out, softmax_lse = _ops.appended(
-            q, k_cache, v_cache, *new, *where, *how, rotary_interleaved, num_splits, check_tables
-        )
+        rest = (rotary_interleaved, num_splits, check_tables, cache_leftpad)
+        out, softmax_lse = _ops.appended(q, k_cache, v_cache, *new, *where, *how, *rest)
     return (out, softmax_lse) if return_softmax_lse else out
 
 

@@ -112,6 +112,7 @@ def _varlen(
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
+    seqused_q: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_varlen_func(
         q,
@@ -127,6 +128,7 @@ def _varlen(
         softcap=softcap,
         return_attn_probs=True,
         block_table=block_table,
+        seqused_q=seqused_q,
         seqused_k=seqused_k,
     )
     return result[0], result[1]
@@ -155,6 +157,7 @@ def _cached(
     check_tables: bool = False,
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
+    cache_leftpad: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -162,6 +165,7 @@ def _cached(
         v_cache,
         cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
         cache_batch_idx=cache_batch_idx,
+        cache_leftpad=cache_leftpad,
         block_table=block_table,
         softmax_scale=softmax_scale,
         causal=causal,
@@ -196,6 +200,7 @@ def _appended(
     rotary_interleaved: bool = True,
     num_splits: int = 0,
     check_tables: bool = False,
+    cache_leftpad: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -207,6 +212,7 @@ def _appended(
         rotary_sin=rotary_sin,
         cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
         cache_batch_idx=cache_batch_idx,
+        cache_leftpad=cache_leftpad,
         block_table=block_table,
         softmax_scale=softmax_scale,
         causal=causal,
@@ -341,7 +347,8 @@ flash_attn_lse = _register(
 varlen = _register(
     "flash_attn_varlen",
     "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor? cu_seqlens_k, SymInt max_seqlen_q, "
-    f"SymInt max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, {_OPTIONS}",
+    f"SymInt max_seqlen_k, Tensor? seqused_k=None, Tensor? block_table=None, {_OPTIONS}, "
+    "Tensor? seqused_q=None",
     _WITH_LSE,
     _varlen,
     _fake_varlen,
@@ -352,7 +359,7 @@ cached = _register(
     "Tensor? cache_batch_idx=None, Tensor? block_table=None, float? softmax_scale=None, "
     "bool causal=False, int window_left=-1, int window_right=-1, float softcap=0.0, "
     "int num_splits=0, bool check_tables=False, Tensor? cu_seqlens_q=None, "
-    "SymInt? max_seqlen_q=None",
+    "SymInt? max_seqlen_q=None, Tensor? cache_leftpad=None",
     _WITH_LSE,
     _cached,
     _fake_cached,
@@ -364,7 +371,8 @@ appended = _register(
     "Tensor? rotary_cos=None, Tensor? rotary_sin=None, Tensor? cache_seqlens=None, "
     "SymInt? seqlen_k=None, Tensor? cache_batch_idx=None, Tensor? block_table=None, "
     "float? softmax_scale=None, bool causal=False, int window_left=-1, int window_right=-1, "
-    "float softcap=0.0, bool rotary_interleaved=True, int num_splits=0, bool check_tables=False",
+    "float softcap=0.0, bool rotary_interleaved=True, int num_splits=0, bool check_tables=False, "
+    "Tensor? cache_leftpad=None",
     _WITH_LSE,
     _appended,
     _fake_appended,

@@ -11,6 +11,7 @@
 #include "attune/attune.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/registry/prepare_all.hpp"
+#include "tests/harness/needs.hpp"
 #include "tests/unit/at_once.hpp"
 #include "tests/unit/ready_set.hpp"
 #include "tests/unit/tuned_tables.hpp"
@@ -26,7 +27,7 @@ std::vector<Variant> ready_variants() {
   constexpr int room = 227 * 1024;
   std::vector<Variant> variants{prefill_variant(128)};
   for (const int family : {decode_sm80, combine, store_kv, merge_states, check_tables}) {
-    variants.push_back(default_variant(family, Dtype::bf16, 128, false, room, 16));
+    variants.push_back(default_variant(family, need_for(Dtype::bf16, 128), room, 16));
   }
   return variants;
 }

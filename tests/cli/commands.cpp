@@ -237,7 +237,7 @@ TEST_CASE("explain takes the head_dim of V where it is another") {
   CHECK(contains(explained("sm_90", "96").out, "head_dim_v 96 is padded to 128 with zeros"));
   const ToolResult refused = explained("sm_80", "128");
   CHECK(refused.exit_code == 1);
-  CHECK(contains(refused.out, "prefill_sm80 has one head_dim for Q, K and V, the problem has 192 and 128 for V"));
+  CHECK(contains(refused.out, "head_dim_v: prefill_sm80 has no kernels with it, the problem has 128"));
   const ToolResult unsound = explained("sm_90", "100");
   CHECK(unsound.exit_code == 2);
   CHECK(contains(unsound.err, "head_dim_v is 100"));

@@ -18,7 +18,7 @@ namespace {
 struct ExplainOptions {
   ProblemOptions problem;
   DecodeOptions decode;
-  std::string arch;
+  std::string gpu;
   bool all = false;
   bool json = false;
 };
@@ -52,7 +52,7 @@ void print_decision_json(const Decision& decision) {
 Exit explain(const ExplainOptions& options, const CLI::App& app) {
   const Problem problem = options.problem.problem();
   if (!options.decode.decode) require_sound(problem);
-  const Device device = device_for(options.arch, "explain for");
+  const Device device = device_for(options.gpu);
   if (options.decode.decode) {
     return explain_decode(options.decode.problem(options.problem, app), device, options.json);
   }
@@ -74,12 +74,14 @@ Command explain_command(CLI::App& root) {
   options->problem.add_sizes(*app);
   options->problem.add_choices(*app);
   options->decode.add(*app);
-  add_arch_option(*app, options->arch, "Explain for this architecture [default: this machine's GPU]");
+  add_gpu_option(
+      *app, options->gpu,
+      fmt::format("Explain for this GPU, which need not be here [default: this machine's, else {}]", usual_gpu));
   app->add_flag("--all", options->all, "Also list variants refused for several reasons");
   app->add_flag("--json", options->json, "Print the decision as JSON");
   app->footer(R"(Examples:
   attune explain --dtype bf16 --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --causal
-  attune explain --head-dim 72 --seqlen-q 1000 --arch sm_86 --all
+  attune explain --head-dim 72 --seqlen-q 1000 --gpu l40s --all
   attune explain --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64 --lengths-on-device)");
   return {.app = app, .run = [options, app] { return explain(*options, *app); }};
 }

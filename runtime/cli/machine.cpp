@@ -91,12 +91,27 @@ std::vector<Arch> resolve_archs(const std::vector<std::string>& names) {
   return {*find_arch("sm_80"), *find_arch("sm_90")};
 }
 
-Device device_for(const std::string& arch, std::string_view purpose) {
-  if (!arch.empty()) return device_of(*find_arch(arch));
+Device device_for(const std::string& word) {
+  if (!word.empty()) return find_gpu_device(word).value();
   const Found<Gpu> gpu = find_gpu();
   if (gpu) return gpu->device;
-  throw Failure(Exit::machine_lacks,
-                fmt::format("no GPU to {} ({}); name one with --arch, sm_90 say", purpose, gpu.problem));
+  Device usual = find_gpu_device(usual_gpu).value();
+  fmt::print(stderr, "no GPU here: as on {} (--gpu names another)\n", usual.name);
+  return usual;
+}
+
+void add_gpu_option(CLI::App& app, std::string& word, const std::string& description) {
+  const std::vector<std::string> known = gpu_words();
+  app.add_option("--gpu,--arch", word)
+      ->description(fmt::format("{}; of {}", description, fmt::join(known, ", ")))
+      ->option_text("GPU")
+      ->check([known](const std::string& name) {
+        if (std::ranges::find(known, name) != known.end()) return std::string();
+        std::string meant = meant_arch(name);
+        if (meant.empty()) meant = nearest_word(name, known);
+        return fmt::format("unknown GPU '{}'; {}known: {}", name,
+                           meant.empty() ? "" : fmt::format("did you mean {}? ", meant), fmt::join(known, ", "));
+      });
 }
 
 Arch emulated_arch() {

@@ -44,9 +44,12 @@ std::optional<std::filesystem::path> find_cuda_tool(const std::string& name);
 inline constexpr const char* cuda_tool_places =
     "PATH, or bin/ of $CUDA_HOME, $CUDA_PATH, /usr/local/cuda or the Python environment's nvidia wheels";
 
-/// The GPU that --arch names, else that of this machine. Throws Failure where there is neither, with what it was for
-/// ("explain for").
-Device device_for(const std::string& arch, std::string_view purpose);
+/// The GPU that a word names (find_gpu_device()), else that of this machine, else the usual one: which that is, is said
+/// on stderr.
+Device device_for(const std::string& word);
+
+/// Adds --gpu, whose other name is --arch: what device_for() takes. An unknown word is bad usage.
+void add_gpu_option(CLI::App& app, std::string& word, const std::string& description);
 
 /// Adds --arch, once or (for a list) any number of times; an unknown name is bad usage.
 void add_arch_option(CLI::App& app, std::string& name, const std::string& description);

@@ -229,7 +229,11 @@ Exit spec_from(const SpecFromOptions& options) {
   const Input input = read_input(options);
   const std::vector<Arch> archs = resolve_archs(options.archs);
   std::vector<Device> devices;
-  for (const Arch& arch : archs) devices.push_back(device_of(arch));
+  for (const Arch& arch : archs) {
+    // Its kernels are for every GPU of the architecture, not for the one that stands for it.
+    devices.push_back(device_of(arch));
+    devices.back().name = arch.name;
+  }
   const WorkloadKernels needed = kernels_for(input.problems, devices);
   const std::vector<SpecText> specs = spec_texts(needed.variants(), comment_of(input, archs));
 

@@ -39,7 +39,7 @@ struct TuneOptions {
   std::string only;
   std::string out;
   std::string journal;
-  std::string arch;
+  std::string gpu;
   std::string devices = "0";
   std::string shard = "0/1";
   std::vector<std::string> merge;
@@ -335,7 +335,7 @@ Exit tune_command_main(const TuneOptions& options) {
     throw Failure(Exit::bad_usage, fmt::format("tune needs {}; see attune tune --help", missing));
   }
   if (!options.dry_run) return run(options, specs, problems);
-  const Device device = device_for(options.arch, "plan for");
+  const Device device = device_for(options.gpu);
   return plan(options, device, tasks_for(problems, device, specs));
 }
 
@@ -404,7 +404,8 @@ Command tune_command(CLI::App& root) {
   app->add_option("--merge", options->merge, "Write the rows of tables and journals to --out")->option_text("FILE ...");
   app->add_option("--report", options->report, "Draw the journal: speed over tiles, an SVG")->option_text("FILE");
   app->add_flag("--dry-run", options->dry_run, "Say what would be compiled and measured, and how long it would take");
-  add_arch_option(*app, options->arch, "With --dry-run: plan for this architecture [default: this machine's GPU]");
+  add_gpu_option(*app, options->gpu,
+                 fmt::format("With --dry-run: plan for this GPU [default: this machine's, else {}]", usual_gpu));
   app->add_flag("--json", options->json, "Print the result as JSON");
   app->footer(
       R"(A spec says below `tune:` which knobs to try (specs/tune). Candidates that no GPU could run are refused on paper;
@@ -412,7 +413,7 @@ the others are compiled, checked against the float64 reference, and raced agains
 half leaves after each stage, the last one duels with that choice, and replaces it only when it is faster beyond noise.
 Ctrl-C keeps what is known, and another run with the same journal goes on from there.
 Examples:
-  attune tune specs/tune/prefill_sm90.yaml --cases prefill gqa --dry-run --arch sm_90
+  attune tune specs/tune/prefill_sm90.yaml --cases prefill gqa --dry-run --gpu h200
   attune tune specs/tune/prefill_sm90.yaml specs/tune/decode.yaml --cases prefill gqa decode --budget 540
   attune tune specs/tune/*.yaml --problems calls.jsonl --out mine.yaml
   attune tune specs/tune/decode.yaml --problems mine.yaml --shard 0/2 --out part0.yaml

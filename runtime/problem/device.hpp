@@ -2,7 +2,11 @@
 #pragma once
 
 #include <compare>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "generator/arch.hpp"
 
@@ -21,8 +25,28 @@ struct Device {
 /// The table's entry for a GPU; for one newer than the table, its own limits.
 Arch arch_of(const Device& device);
 
-/// An architecture of the table as a device that is not here, for planning. Its number of multiprocessors and L2
-/// size are those of a common card.
+/// A GPU that need not be here, as plans depend on it: by its data sheet, and as drivers name it.
+struct KnownGpu {
+  std::string_view word;  ///< what a person calls it: "h200"
+  std::string_view name;
+  int capability = 0;
+  int multiprocessors = 0;
+  int l2_megabytes = 0;
+};
+
+/// All of them. The first of each compute capability stands for its architecture.
+std::span<const KnownGpu> known_gpus();
+
+/// What a person who has no GPU here most likely means.
+inline constexpr std::string_view usual_gpu = "h200";
+
+/// The GPU of a word ("h200"), or the one that stands for an architecture ("sm_90"); nothing for others.
+std::optional<Device> find_gpu_device(std::string_view word);
+
+/// The words that find_gpu_device() takes: those of GPUs, then architectures.
+std::vector<std::string> gpu_words();
+
+/// The GPU that stands for an architecture of the table, for planning.
 Device device_of(const Arch& arch);
 
 /// The thread blocks of a launch; they start with x running fastest, then y.

@@ -51,8 +51,8 @@ Problem problem_of(bool bf16, const Sizes& sizes, bool causal) {
 /// Where a problem is to be served: in the emulator, on a GPU that need not be here, or on one that is.
 struct Place {
   bool emulator = false;
-  const Arch* arch = nullptr;  ///< null: a GPU of this machine
-  int ordinal = 0;             ///< of that GPU
+  std::optional<Device> elsewhere;  ///< a GPU that need not be here; nothing: one of this machine
+  int ordinal = 0;                  ///< of that one
 };
 
 /// Kept for the life of the process, as the primary contexts are that it makes current.
@@ -68,27 +68,25 @@ int gpu_ordinal(std::optional<int> ordinal) {
     return ordinal ? *ordinal : driver().current_device().value_or(0);
   } catch (const Error& error) {
     if (error.status() != ATTUNE_NO_DEVICE) throw;
-    throw Error(ATTUNE_NO_DEVICE, fmt::format("no GPU here ({}); name one by arch, 'sm_90' say", error.what()));
+    throw Error(ATTUNE_NO_DEVICE, fmt::format("no GPU here ({}); name one by arch, 'h200' say", error.what()));
   }
 }
 
-/// Without an architecture a GPU of this machine.
+/// Without a name a GPU of this machine.
 Place place_of(const std::optional<std::string>& name, std::optional<int> ordinal) {
-  if (name && *name == emulator_arch) return {.emulator = true};
+  if (name && *name == emulator_arch) return {.emulator = true, .elsewhere = {}};
   if (name) {
-    if (const Arch* arch = find_arch(*name)) return {.arch = arch};
-    std::vector<std::string_view> known;
-    for (const Arch& arch : all_archs()) known.push_back(arch.name);
+    if (std::optional<Device> device = find_gpu_device(*name)) return {.elsewhere = std::move(device)};
     throw Error(ATTUNE_INVALID_ARGUMENT,
-                fmt::format("arch is '{}'; it must be {} or {}", *name, fmt::join(known, ", "), emulator_arch));
+                fmt::format("arch is '{}'; it must be {} or {}", *name, fmt::join(gpu_words(), ", "), emulator_arch));
   }
-  return {.ordinal = gpu_ordinal(ordinal)};
+  return {.elsewhere = {}, .ordinal = gpu_ordinal(ordinal)};
 }
 
 Decision decide_at(const Place& place, const Problem& problem) {
   if (place.emulator) return decide_emulated(problem);
   const ReadyKernels ready;
-  return decide(problem, place.arch != nullptr ? device_of(*place.arch) : driver().device(place.ordinal), ready,
+  return decide(problem, place.elsewhere ? *place.elsewhere : driver().device(place.ordinal), ready,
                 default_tuned_tables(ready));
 }
 
@@ -127,7 +125,7 @@ attune_prefill_args args_of(const Problem& problem) {
 attune_serving serving_at(const Place& place, const Problem& problem) {
   attune_serving serving{};
   serving.struct_size = sizeof(serving);
-  if (!place.emulator && (place.arch != nullptr || driver().current_device() != place.ordinal)) return serving;
+  if (!place.emulator && (place.elsewhere || driver().current_device() != place.ordinal)) return serving;
   const attune_prefill_args args = args_of(problem);
   check(attune_registry_serving(registry_of(place.emulator), ATTUNE_PREFILL, &args, &serving));
   return serving;
@@ -159,10 +157,20 @@ nb::dict facts(const Decision& decision, const attune_serving& serving) {
   return result;
 }
 
+/// The same, but where no GPU is the one that a person most likely means.
+Place explained_place(const std::optional<std::string>& name, std::optional<int> ordinal) {
+  try {
+    return place_of(name, ordinal);
+  } catch (const Error& error) {
+    if (error.status() != ATTUNE_NO_DEVICE || ordinal) throw;
+    return {.elsewhere = find_gpu_device(usual_gpu)};
+  }
+}
+
 nb::dict explain(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
                  std::optional<int> ordinal) {
   const Problem problem = problem_of(bf16, sizes, causal);
-  const Place place = place_of(arch, ordinal);
+  const Place place = explained_place(arch, ordinal);
   const Decision decision = decide_at(place, problem);
   return facts(decision, decision.served() ? serving_at(place, problem) : attune_serving{});
 }
@@ -201,7 +209,7 @@ std::string make_ready(bool bf16, const Sizes& sizes, bool causal, const std::op
     throw Error(ATTUNE_UNSUPPORTED, fmt::format("no kernel can serve {} on {}: {}", problem.text(),
                                                 decision.device.name, fmt::join(decision.refusals, "; ")));
   }
-  if (place.arch != nullptr) {
+  if (place.elsewhere) {
     if (decision.origin == Origin::nvrtc) compile_to_disk(decision);
     return decision.serving.name();
   }

@@ -273,7 +273,7 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(report["parts"] == 2 * report["splits"].get<int>());
   CHECK(report["grid"][1] == report["splits"]);
   CHECK(report["grid"][2] == 2);
-  CHECK(report["workspace_bytes"] > 0);
+  CHECK((report["workspace_bytes"] > 0) == (report["cluster"] == 1));
   const ToolResult unsound = explained({"--seqlen-q", "17", "--head-dim", "65"});
   CHECK(unsound.exit_code == 2);
   CHECK(contains(unsound.err, "seqlen_q is 17"));

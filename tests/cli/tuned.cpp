@@ -13,7 +13,7 @@ using nlohmann::json;
 namespace {
 
 /// For the GPU that --arch sm_90 stands for; nobody measured it.
-const std::string table = R"(gpu: {"name": "sm_90", "capability": "9.0", "multiprocessors": 108}
+const std::string table = R"(gpu: {"name": "NVIDIA H200", "capability": "9.0", "multiprocessors": 132}
 rows:
 - {"problem": {"operation": "prefill", "dtype": "bf16", "head_dim": 128, "batch": 2, "heads_q": 16, "heads_kv": 16, "seqlen_q": 4096, "seqlen_k": 4096, "causal": true}, "variant": {"template": "prefill_sm90", "causal": true}, "microseconds": 400, "default_microseconds": 440, "confidence": 0.99, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
 - {"problem": {"operation": "decode", "dtype": "bf16", "head_dim": 128, "batch": 8, "heads_q": 32, "heads_kv": 8, "seqlen_q": 1, "seqlen_k": 8192, "equal_lengths": true}, "variant": {"template": "decode_sm80", "B_c": 128}, "microseconds": 40, "default_microseconds": 41, "confidence": 0.9, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
@@ -52,10 +52,10 @@ TEST_CASE("explain says why no tuned row decides, and a table that cannot be rea
     return attune_tool({"explain", "--arch", arch, "--head-dim", "128", "--seqlen-q", seqlen, "--causal"}, {setting});
   };
   CHECK(contains(explained("sm_90", "64", variable).out, "away, limit 3"));
-  CHECK(contains(explained("sm_80", "4096", variable).out, "untuned: no tuned table for sm_80"));
-  CHECK(contains(explained("sm_90", "4096", "ATTUNE_TUNED=off").out, "no tuned table for sm_90"));
+  CHECK(contains(explained("sm_80", "4096", variable).out, "untuned: no tuned table for NVIDIA A100-SXM4-80GB"));
+  CHECK(contains(explained("sm_90", "4096", "ATTUNE_TUNED=off").out, "no tuned table for NVIDIA H200"));
   const ToolResult broken = explained("sm_90", "4096", "ATTUNE_TUNED=" + folder.file("bad.yaml", "rows: 1\n"));
   CHECK(broken.exit_code == 0);
   CHECK(contains(broken.err, "bad.yaml:1:1: "));
-  CHECK(contains(broken.out, "no tuned table for sm_90"));
+  CHECK(contains(broken.out, "no tuned table for NVIDIA H200"));
 }

@@ -250,14 +250,22 @@ def test_facts_are_documented_and_typed():
 def test_without_a_gpu_the_way_out_is_named():
     if gpu_is_here():
         pytest.skip("there is a GPU")
-    for function in (attune.explain, attune.jit):
-        with pytest.raises(RuntimeError, match="no GPU here .*; name one by arch"):
-            function()
+    with pytest.raises(RuntimeError, match="no GPU here .*; name one by arch, 'h200' say"):
+        attune.jit()
+
+
+def test_where_no_gpu_is_explain_is_for_the_usual_one():
+    if gpu_is_here():
+        pytest.skip("there is a GPU")
+    assert attune.explain() == attune.explain(arch="h200")
+    assert attune.explain().device == "NVIDIA H200"
+    assert attune.explain(arch="a100").device == "NVIDIA A100-SXM4-80GB"
+    assert attune.explain(arch="a100") == attune.explain(arch="sm_80")
 
 
 def gpu_is_here():
     try:
-        attune.explain()
+        attune.jit()
     except RuntimeError:
         return False
     return True

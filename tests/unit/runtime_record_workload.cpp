@@ -20,7 +20,10 @@ namespace {
 const Device& device_named(const char* name) {
   static const std::vector<Device> devices = [] {
     std::vector<Device> all;
-    for (const Arch& arch : all_archs()) all.push_back(device_of(arch));
+    for (const Arch& arch : all_archs()) {
+      all.push_back(device_of(arch));
+      all.back().name = arch.name;
+    }
     return all;
   }();
   return *std::ranges::find(devices, name, &Device::name);

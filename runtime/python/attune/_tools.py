@@ -181,7 +181,7 @@ def explain(
 
     The problem is that of flash_attn_func(q, k, v, causal=causal), or it is told by its sizes:
 
-        print(attune.explain(dtype="bf16", head_dim=128, heads_q=32, heads_kv=8, arch="sm_90"))
+        print(attune.explain(dtype="bf16", head_dim=128, heads_q=32, heads_kv=8, arch="h200"))
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16; of its memory nothing is read.
@@ -196,13 +196,14 @@ def explain(
         heads_kv: Key/value heads, which divide heads_q; heads_q by default.
         head_dim: A multiple of 8 up to 256; 128 by default.
         head_dim_v: Of v and the result; head_dim by default.
-        arch: A GPU that need not be here ("sm_80", "sm_90", ...), or "emulator". By default where
-            the arrays are; for sizes the current GPU.
+        arch: A GPU that need not be here ("h200", "a100", "l40s", ...; "sm_90" is the usual one of
+            that architecture), or "emulator". By default where the arrays are; for sizes the
+            current GPU, or "h200" where there is none.
 
     Raises:
         TypeError: Arrays together with sizes; a dtype that is not served.
         ValueError: A shape, size or architecture that is not accepted.
-        RuntimeError: No GPU, and no arch.
+        RuntimeError: The arrays' GPU cannot be asked.
 
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
     """

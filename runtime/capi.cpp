@@ -193,8 +193,8 @@ attune_status attune_registry_serving(attune_registry* registry, attune_operatio
           fmt::format("attune_serving.struct_size is {}; it must be sizeof(attune_serving), at least {}",
                       serving->struct_size, sizeof(attune_serving)));
     }
-    const attune::Serving found = std::visit([&](const auto* call) { return registry->registry.serving(*call); },
-                                             any_args(attune::raw(operation), args, ""));
+    const attune::ServingNames found = std::visit([&](const auto* call) { return registry->registry.serving(*call); },
+                                                  any_args(attune::raw(operation), args, ""));
     put(serving->now, found.now);
     put(serving->coming, found.coming);
   });

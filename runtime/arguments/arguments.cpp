@@ -11,7 +11,7 @@
 #include "runtime/add_line.hpp"
 #include "runtime/arguments/tensor_arguments.hpp"
 #include "runtime/error.hpp"
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 
 namespace attune {
 namespace {
@@ -211,10 +211,10 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
-  AttunePrefillParams params{.q = tensor_params(args.q, queries),
-                             .k = tensor_params(args.k, keys),
-                             .v = tensor_params(args.v, keys),
-                             .o = tensor_params(args.o, queries),
+  AttunePrefillParams params{.q = kernel_tensor(args.q, queries),
+                             .k = kernel_tensor(args.k, keys),
+                             .v = kernel_tensor(args.v, keys),
+                             .o = kernel_tensor(args.o, queries),
                              .lse = args.lse,
                              .scale_log2 = scales.scale_log2,
                              .batch = problem.batch,

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "attune/attune.h"
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 #include "runtime/problem/problem.hpp"
 #include "templates/params.h"
 

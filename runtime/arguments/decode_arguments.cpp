@@ -90,7 +90,7 @@ DecodeProblem problem_of(const attune_decode_args& args) {
 
 /// K or V. Of packed keys any row begins a page.
 AttuneTensor key_params(const attune_tensor& tensor, const DecodeProblem& problem) {
-  AttuneTensor params = tensor_params(tensor, keys_of(problem));
+  AttuneTensor params = kernel_tensor(tensor, keys_of(problem));
   if (problem.packed_keys) params.stride_batch = params.stride_seq;
   return params;
 }
@@ -243,10 +243,10 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
   const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
   auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
-  return {.q = tensor_params(args.q, queries_of(problem)),
+  return {.q = kernel_tensor(args.q, queries_of(problem)),
           .k = key_params(args.k, problem),
           .v = key_params(args.v, problem),
-          .o = tensor_params(args.o, queries_of(problem)),
+          .o = kernel_tensor(args.o, queries_of(problem)),
           .lse = args.lse,
           .partial_o = partial_o,
           .partial_lse = partial_o != nullptr ? partial_o + partial_rows * problem.head_dim : nullptr,

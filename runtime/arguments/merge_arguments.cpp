@@ -57,9 +57,9 @@ void check_memory(std::vector<std::string>& found, const attune_merge_states_arg
   check_lse(found, "lse1", args.lse1);
   check_lse(found, "lse2", args.lse2);
   check_alignment(found, "lse", args.lse, alignof(float));
-  const AttuneTensor o = tensor_params(args.o, rows);
-  check_in_place(found, "o1", tensor_params(args.o1, rows), o);
-  check_in_place(found, "o2", tensor_params(args.o2, rows), o);
+  const AttuneTensor o = kernel_tensor(args.o, rows);
+  check_in_place(found, "o1", kernel_tensor(args.o1, rows), o);
+  check_in_place(found, "o2", kernel_tensor(args.o2, rows), o);
   check_apart(found, "lse1", args.lse1, args.lse, problem);
   check_apart(found, "lse2", args.lse2, args.lse, problem);
 }
@@ -76,9 +76,9 @@ MergeProblem check_arguments(const attune_merge_states_args& args) {
 
 AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeProblem& problem) {
   const Extents rows = rows_of(problem);
-  return {.o1 = tensor_params(args.o1, rows),
-          .o2 = tensor_params(args.o2, rows),
-          .o = tensor_params(args.o, rows),
+  return {.o1 = kernel_tensor(args.o1, rows),
+          .o2 = kernel_tensor(args.o2, rows),
+          .o = kernel_tensor(args.o, rows),
           .lse1 = args.lse1,
           .lse2 = args.lse2,
           .lse = args.lse,

@@ -70,10 +70,10 @@ StoreProblem check_arguments(const attune_store_kv_args& args) {
 AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProblem& problem) {
   static_assert(sizeof(long long) == sizeof(std::int64_t));
   const bool rotates = problem.rotates();
-  return {.k_new = tensor_params(args.k_new, new_rows_of(problem)),
-          .v_new = tensor_params(args.v_new, new_rows_of(problem)),
-          .k = tensor_params(args.k, cache_of(problem)),
-          .v = tensor_params(args.v, cache_of(problem)),
+  return {.k_new = kernel_tensor(args.k_new, new_rows_of(problem)),
+          .v_new = kernel_tensor(args.v_new, new_rows_of(problem)),
+          .k = kernel_tensor(args.k, cache_of(problem)),
+          .v = kernel_tensor(args.v, cache_of(problem)),
           .slots = reinterpret_cast<const long long*>(args.slot_mapping),
           .seqlens_k = args.seqlens_k,
           .block_table = args.slot_mapping != nullptr ? nullptr : args.block_table,

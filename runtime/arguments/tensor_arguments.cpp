@@ -118,7 +118,7 @@ ScoreScales scales_of(float softmax_scale, float softcap) {
   return {.scale_log2 = log2_of(softcap), .cap_scale = std::min(2 * scale_log2 / softcap, largest_cap_scale)};
 }
 
-AttuneTensor tensor_params(const attune_tensor& tensor, const Extents& extents) {
+AttuneTensor kernel_tensor(const attune_tensor& tensor, const Extents& extents) {
   const auto used = [](std::int64_t stride, std::int64_t extent) { return extent > 1 ? stride : 0; };
   return {.data = tensor.data,
           .stride_batch = used(tensor.stride_batch, extents.batch),

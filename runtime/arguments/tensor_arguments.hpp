@@ -54,6 +54,6 @@ ScoreScales scales_of(float softmax_scale, float softcap);
 
 /// A checked tensor as kernels take it: a dimension of one element may come with any stride, and 0 keeps every address
 /// that a kernel forms an aligned one.
-AttuneTensor tensor_params(const attune_tensor& tensor, const Extents& extents);
+AttuneTensor kernel_tensor(const attune_tensor& tensor, const Extents& extents);
 
 }  // namespace attune

@@ -14,7 +14,7 @@
 #include "runtime/emulated/emulated_buffers.hpp"
 #include "runtime/emulator/tensor_map.hpp"
 #include "runtime/error.hpp"
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 #include "runtime/plan/plan.hpp"
 
 namespace attune {

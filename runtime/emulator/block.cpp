@@ -365,11 +365,11 @@ std::string Block::waiting_text(const Thread& thread) {
 }
 
 void Block::report_deadlock() {
-  using Place = std::pair<unsigned, std::string>;  // a block and where its threads wait
-  std::vector<std::pair<Place, std::vector<const Thread*>>> places;
+  using BlockWait = std::pair<unsigned, std::string>;  // a block and where its threads wait
+  std::vector<std::pair<BlockWait, std::vector<const Thread*>>> places;
   for (const Warp& warp : warps_) {
     for (const Thread* thread : live_lanes(warp)) {
-      const Place text{thread->rank, waiting_text(*thread)};
+      const BlockWait text{thread->rank, waiting_text(*thread)};
       const auto place = std::ranges::find(places, text, &decltype(places)::value_type::first);
       if (place == places.end()) {
         places.push_back({text, {thread}});

@@ -118,7 +118,8 @@ GlobalMemory::GlobalMemory(std::vector<Buffer> buffers) : buffers_(std::move(buf
 
 GlobalMemory::~GlobalMemory() = default;
 
-std::optional<GlobalMemory::Place> GlobalMemory::find(const void* pointer, unsigned bytes, bool writable) const {
+std::optional<GlobalMemory::BufferElement> GlobalMemory::find(const void* pointer, unsigned bytes,
+                                                              bool writable) const {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const Buffer& buffer = buffers_[i];
     if (buffer.writable != writable || elements_of(buffer) == 0) continue;
@@ -126,7 +127,7 @@ std::optional<GlobalMemory::Place> GlobalMemory::find(const void* pointer, unsig
     if (offset < 0 || offset >= span_of(buffer) || offset % buffer.element_bytes != 0) continue;
     const unsigned count = std::max(1U, bytes / buffer.element_bytes);
     if (const auto element = Finder(buffer, count).find(offset / buffer.element_bytes)) {
-      return Place{&buffer, written_[i].get(), *element};
+      return BufferElement{&buffer, written_[i].get(), *element};
     }
   }
   return std::nullopt;
@@ -217,7 +218,7 @@ std::optional<std::string> GlobalMemory::check_awaited(const void* pointer) cons
 
 std::optional<std::string> GlobalMemory::check_announced(const void* pointer, const Access& access) {
   if (auto problem = check_awaited(pointer)) return problem;
-  const Place place = *find(pointer, word_bytes, true);
+  const BufferElement place = *find(pointer, word_bytes, true);
   const std::lock_guard lock(place.written->mutex);
   for (unsigned i = 0; i < word_bytes / place.buffer->element_bytes; ++i) {
     Written::By& by = place.written->of(place.element + i);
@@ -231,7 +232,7 @@ std::optional<std::string> GlobalMemory::check_announced(const void* pointer, co
 }
 
 std::string GlobalMemory::name_of_word(const void* pointer) const {
-  const Place place = *find(pointer, word_bytes, true);
+  const BufferElement place = *find(pointer, word_bytes, true);
   return fmt::format("element {} of {}", place.element, place.buffer->name);
 }
 

@@ -66,13 +66,13 @@ class GlobalMemory {
   struct Written;  ///< who wrote each element of a writable buffer
 
   /// A buffer and the number of the element there, counted over its extents.
-  struct Place {
+  struct BufferElement {
     const Buffer* buffer = nullptr;
     Written* written = nullptr;
     unsigned long long element = 0;
   };
 
-  [[nodiscard]] std::optional<Place> find(const void* pointer, unsigned bytes, bool writable) const;
+  [[nodiscard]] std::optional<BufferElement> find(const void* pointer, unsigned bytes, bool writable) const;
   [[nodiscard]] std::string missed(const char* does, const void* pointer, unsigned bytes, bool writable) const;
 
   std::vector<Buffer> buffers_;

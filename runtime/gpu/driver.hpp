@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 #include "runtime/problem/device.hpp"
 
 namespace attune {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 
 namespace attune {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/gpu/driver.hpp"
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 #include "runtime/plan/plan.hpp"
 #include "templates/params.h"
 

@@ -49,7 +49,7 @@ Problem problem_of(bool bf16, const Sizes& sizes, bool causal) {
 }
 
 /// Where a problem is to be served: in the emulator, on a GPU that need not be here, or on one that is.
-struct Place {
+struct Target {
   bool emulator = false;
   std::optional<Device> elsewhere;  ///< a GPU that need not be here; nothing: one of this machine
   int ordinal = 0;                  ///< of that one
@@ -73,7 +73,7 @@ int gpu_ordinal(std::optional<int> ordinal) {
 }
 
 /// Without a name a GPU of this machine.
-Place place_of(const std::optional<std::string>& name, std::optional<int> ordinal) {
+Target target_of(const std::optional<std::string>& name, std::optional<int> ordinal) {
   if (name && *name == emulator_arch) return {.emulator = true, .elsewhere = {}};
   if (name) {
     if (std::optional<Device> device = find_gpu_device(*name)) return {.elsewhere = std::move(device)};
@@ -83,10 +83,10 @@ Place place_of(const std::optional<std::string>& name, std::optional<int> ordina
   return {.elsewhere = {}, .ordinal = gpu_ordinal(ordinal)};
 }
 
-Decision decide_at(const Place& place, const Problem& problem) {
-  if (place.emulator) return decide_emulated(problem);
+Decision decide_at(const Target& target, const Problem& problem) {
+  if (target.emulator) return decide_emulated(problem);
   const ReadyKernels ready;
-  return decide(problem, place.elsewhere ? *place.elsewhere : driver().device(place.ordinal), ready,
+  return decide(problem, target.elsewhere ? *target.elsewhere : driver().device(target.ordinal), ready,
                 default_tuned_tables(ready));
 }
 
@@ -122,12 +122,12 @@ attune_prefill_args args_of(const Problem& problem) {
 }
 
 /// What this process has loaded for the problem so far, in the emulator or in the current context.
-attune_serving serving_at(const Place& place, const Problem& problem) {
+attune_serving serving_at(const Target& target, const Problem& problem) {
   attune_serving serving{};
   serving.struct_size = sizeof(serving);
-  if (!place.emulator && (place.elsewhere || driver().current_device() != place.ordinal)) return serving;
+  if (!target.emulator && (target.elsewhere || driver().current_device() != target.ordinal)) return serving;
   const attune_prefill_args args = args_of(problem);
-  check(attune_registry_serving(registry_of(place.emulator), ATTUNE_PREFILL, &args, &serving));
+  check(attune_registry_serving(registry_of(target.emulator), ATTUNE_PREFILL, &args, &serving));
   return serving;
 }
 
@@ -158,9 +158,9 @@ nb::dict facts(const Decision& decision, const attune_serving& serving) {
 }
 
 /// The same, but where no GPU is the one that a person most likely means.
-Place explained_place(const std::optional<std::string>& name, std::optional<int> ordinal) {
+Target explained_target(const std::optional<std::string>& name, std::optional<int> ordinal) {
   try {
-    return place_of(name, ordinal);
+    return target_of(name, ordinal);
   } catch (const Error& error) {
     if (error.status() != ATTUNE_NO_DEVICE || ordinal) throw;
     return {.elsewhere = find_gpu_device(usual_gpu)};
@@ -170,9 +170,9 @@ Place explained_place(const std::optional<std::string>& name, std::optional<int>
 nb::dict explain(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
                  std::optional<int> ordinal) {
   const Problem problem = problem_of(bf16, sizes, causal);
-  const Place place = explained_place(arch, ordinal);
-  const Decision decision = decide_at(place, problem);
-  return facts(decision, decision.served() ? serving_at(place, problem) : attune_serving{});
+  const Target target = explained_target(arch, ordinal);
+  const Decision decision = decide_at(target, problem);
+  return facts(decision, decision.served() ? serving_at(target, problem) : attune_serving{});
 }
 
 /// Loads the kernel into a GPU's context. A thread that had no context keeps it, as after any first use of CUDA.
@@ -203,18 +203,18 @@ std::string make_ready(bool bf16, const Sizes& sizes, bool causal, const std::op
   const WithoutGil released;
   const RunningCall running;
   const Problem problem = problem_of(bf16, sizes, causal);
-  const Place place = place_of(arch, ordinal);
-  const Decision decision = decide_at(place, problem);
+  const Target target = target_of(arch, ordinal);
+  const Decision decision = decide_at(target, problem);
   if (!decision.served()) {
     throw Error(ATTUNE_UNSUPPORTED, fmt::format("no kernel can serve {} on {}: {}", problem.text(),
                                                 decision.device.name, fmt::join(decision.refusals, "; ")));
   }
-  if (place.elsewhere) {
+  if (target.elsewhere) {
     if (decision.origin == Origin::nvrtc) compile_to_disk(decision);
     return decision.serving.name();
   }
   const attune_prefill_args args = args_of(problem);
-  check(place.emulator ? attune_prefill_prepare(registry_of(true), &args) : prepare_on_gpu(place.ordinal, args));
+  check(target.emulator ? attune_prefill_prepare(registry_of(true), &args) : prepare_on_gpu(target.ordinal, args));
   return decision.serving.name();
 }
 

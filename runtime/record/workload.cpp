@@ -11,9 +11,9 @@ namespace attune {
 namespace {
 
 /// Gathers what one problem needs on one device.
-class Needs {
+class KernelCollector {
  public:
-  Needs(const Device& device, const ReadyKernels& ready, std::vector<UnservedProblem>& unserved)
+  KernelCollector(const Device& device, const ReadyKernels& ready, std::vector<UnservedProblem>& unserved)
       : device_(device), ready_(ready), unserved_(unserved) {}
 
   [[nodiscard]] const std::vector<Variant>& variants() const { return variants_; }
@@ -60,7 +60,7 @@ WorkloadKernels kernels_for(std::span<const Recorded> workload, std::span<const 
   for (const Recorded& one : workload) {
     std::set<Variant> met;
     for (const Device& device : devices) {
-      Needs needs(device, ready, result.unserved);
+      KernelCollector needs(device, ready, result.unserved);
       std::visit(needs, one.problem);
       for (Variant variant : needs.variants()) {
         variant.arch = 0;

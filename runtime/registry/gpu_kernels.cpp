@@ -93,7 +93,7 @@ const KernelTable::Row& GpuKernels::load(const AnyProblem& problem, const Locate
   ++counters_.misses;
   try {
     const Device& where = device(located.key.ordinal);
-    Serving serving = serve(problem, where, located.tuned, wait);
+    Provided serving = serve(problem, where, located.tuned, wait);
     const auto [row, first] =
         table_of(AnyProblem::operation)
             .add({.key = located.key, .kernel = serving.kernel, .coming = std::move(serving.coming)});
@@ -107,8 +107,8 @@ const KernelTable::Row& GpuKernels::load(const AnyProblem& problem, const Locate
 }
 
 template <class AnyProblem>
-GpuKernels::Serving GpuKernels::serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned,
-                                      Wait wait) {
+GpuKernels::Provided GpuKernels::serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned,
+                                       Wait wait) {
   const ReadyChoice choice = choose_ready(ready_, problem, device, policy_, tuned);
   if (choice.preferred) {
     if (const LoadedKernel* loaded = loader_.load_ready(*choice.kernel, device)) return {.kernel = loaded};

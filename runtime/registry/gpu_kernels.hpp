@@ -62,7 +62,7 @@ class GpuKernels {
   enum class Wait { no, yes };
 
   /// What is to serve, now and later.
-  struct Serving {
+  struct Provided {
     const LoadedKernel* kernel;
     std::shared_ptr<const Variant> coming = nullptr;  ///< as KernelTable::Row has it
     bool fallback = false;                            ///< in the place of a better one
@@ -83,7 +83,7 @@ class GpuKernels {
   template <class AnyProblem>
   const KernelTable::Row& load(const AnyProblem& problem, const Located& located, Wait wait);
   template <class AnyProblem>
-  Serving serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned, Wait wait);
+  Provided serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned, Wait wait);
   /// Of exactly this variant, from the disk. Throws Error naming the nearest that is ready.
   template <class AnyProblem>
   const LoadedKernel& load_frozen(const AnyProblem& problem, const Variant& own, const Device& device);

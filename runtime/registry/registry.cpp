@@ -75,7 +75,7 @@ struct Registry::State {
   template <class AnyProblem, class Params>
   void launch_chunks(const AnyProblem& problem, const Params& params, void* stream);
 
-  Serving serving(const auto& problem) {
+  ServingNames serving(const auto& problem) {
     if (emulated) return {.now = emulated->serving(problem), .coming = {}};
     const KernelTable::Row* row = gpu().find_row(problem);
     if (row == nullptr) return {};
@@ -249,10 +249,10 @@ void Registry::merge_states(const attune_merge_states_args& args, void* stream) 
   state_->launch_chunks(problem, make_params(args, problem), stream);
 }
 
-Serving Registry::serving(const attune_prefill_args& args) { return state_->serving(check_arguments(args)); }
-Serving Registry::serving(const attune_decode_args& args) { return state_->serving(check_arguments(args)); }
-Serving Registry::serving(const attune_store_kv_args& args) { return state_->serving(check_arguments(args)); }
-Serving Registry::serving(const attune_merge_states_args& args) { return state_->serving(check_arguments(args)); }
+ServingNames Registry::serving(const attune_prefill_args& args) { return state_->serving(check_arguments(args)); }
+ServingNames Registry::serving(const attune_decode_args& args) { return state_->serving(check_arguments(args)); }
+ServingNames Registry::serving(const attune_store_kv_args& args) { return state_->serving(check_arguments(args)); }
+ServingNames Registry::serving(const attune_merge_states_args& args) { return state_->serving(check_arguments(args)); }
 
 std::size_t Registry::prefill_workspace(const attune_prefill_args& args) {
   const Problem problem = check_shapes(args);

@@ -31,7 +31,7 @@ struct RegistryOptions {
 };
 
 /// Which kernel serves a call, by name, and which is to take over; empty where there is none.
-struct Serving {
+struct ServingNames {
   std::string now;
   std::string coming;
 };
@@ -62,10 +62,10 @@ class Registry {
   void merge_states(const attune_merge_states_args& args, void* stream);
 
   /// What serves such a call now. Loads nothing. Throws Error.
-  Serving serving(const attune_prefill_args& args);
-  Serving serving(const attune_decode_args& args);
-  Serving serving(const attune_store_kv_args& args);
-  Serving serving(const attune_merge_states_args& args);
+  ServingNames serving(const attune_prefill_args& args);
+  ServingNames serving(const attune_decode_args& args);
+  ServingNames serving(const attune_store_kv_args& args);
+  ServingNames serving(const attune_merge_states_args& args);
 
   /// Bytes of workspace that prefill() makes use of and decode() needs, also when another kernel takes over. Throws
   /// Error.

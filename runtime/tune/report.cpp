@@ -24,12 +24,12 @@ constexpr int axis_height = 36;
 constexpr int head_height = 64;
 
 /// A place in a panel, and the panel.
-struct Place {
+struct PanelCell {
   int stages;
   int row;
   int column;
 
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const PanelCell&) const = default;
 };
 
 /// What is drawn of one problem.
@@ -37,13 +37,13 @@ struct Chart {
   std::string title;
   std::string unit;
   std::string row_name;
-  std::map<Place, double> speeds;
-  Place chosen{};
-  Place heuristic{};
+  std::map<PanelCell, double> speeds;
+  PanelCell chosen{};
+  PanelCell heuristic{};
   bool is_decided = false;
 };
 
-Place place_of(const Variant& variant, bool decodes) {
+PanelCell place_of(const Variant& variant, bool decodes) {
   return {variant.stages, decodes ? variant.warps : variant.B_r, variant.B_c};
 }
 
@@ -108,9 +108,9 @@ std::vector<int> values_of(const Chart& chart, const Of& of) {
 class Drawing {
  public:
   int add(const Chart& chart, int top) {
-    const std::vector<int> stages = values_of(chart, [](const Place& place) { return place.stages; });
-    const std::vector<int> rows = values_of(chart, [](const Place& place) { return place.row; });
-    const std::vector<int> columns = values_of(chart, [](const Place& place) { return place.column; });
+    const std::vector<int> stages = values_of(chart, [](const PanelCell& place) { return place.stages; });
+    const std::vector<int> rows = values_of(chart, [](const PanelCell& place) { return place.row; });
+    const std::vector<int> columns = values_of(chart, [](const PanelCell& place) { return place.column; });
     text += text_at(margin, top + 14, "title", chart.title);
     const auto [least, most] =
         std::ranges::minmax_element(chart.speeds, {}, [](const auto& one) { return one.second; });
@@ -123,7 +123,7 @@ class Drawing {
         const int y = top + title_height + static_cast<int>(r) * cell_height;
         text += text_at(left + label_width - 6, y + 15, "row", std::to_string(rows[r]));
         for (std::size_t c = 0; c < columns.size(); ++c) {
-          const Place place{stage, rows[r], columns[c]};
+          const PanelCell place{stage, rows[r], columns[c]};
           const auto cell = chart.speeds.find(place);
           if (cell == chart.speeds.end()) continue;
           const int x = left + label_width + static_cast<int>(c) * cell_width;

@@ -21,7 +21,7 @@
 #include "runtime/cache/cache.hpp"
 #include "runtime/cli/gpu.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 #include "runtime/plan/plan.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 #include "runtime/problem/device.hpp"
 #include "templates/check_params.h"
 #include "templates/decode_params.h"

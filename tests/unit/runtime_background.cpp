@@ -141,7 +141,7 @@ TEST_CASE("what serves a call, and what is to take over, can be asked; asking lo
   CHECK(registry.serving(args).now.empty());
   CHECK(Bench::fake().loads == 0);
   registry.prefill(args, nullptr);
-  const Serving first = registry.serving(args);
+  const ServingNames first = registry.serving(args);
   if (registry.counters().swaps == 0) {
     CHECK(first.now == prefill_variant(128).name());
     CHECK(first.coming == prefill_variant(small).name());

@@ -1,4 +1,4 @@
-#include "runtime/gpu/tensor_params.hpp"
+#include "runtime/gpu/tensor_maps.hpp"
 
 #include <cstdint>
 #include <utility>

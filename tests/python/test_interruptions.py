@@ -10,6 +10,9 @@ import os, signal, sys, threading, time
 import numpy as np
 import attune
 
+# A shell has what it starts in the background ignore SIGINT, and Python then leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def call(seqlen=64):
     q = np.ones((1, seqlen, 4, 64), "float16")
     return attune.flash_attn_func(q, q, q)

@@ -9,7 +9,6 @@ namespace {
 
 constexpr int lanes = 32;     // threads of a warp
 constexpr int mma_rows = 16;  // rows of an m16n8k16 tile, and its depth
-constexpr int element_bytes = 2;
 constexpr int float_bytes = 4;
 constexpr int combine_lane_columns = 4;  // of O that a lane stores
 constexpr std::array row_counts{16, 32};
@@ -35,11 +34,11 @@ bool is_tile(const Variant& v) { return has_rows(v) && keys_divide(v); }
 Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = v.warps * lanes;
-  const int pipeline = v.stages * 2 * v.B_c * v.head_dim * element_bytes;
+  const int pipeline = v.stages * 2 * v.B_c * v.head_dim * v.element_bytes();
   const int row_of_O = step_up(std::min(v.head_dim, merged_columns), bank_columns) + 2;  // with m and l
   const int merged = v.warps * merged_rows * row_of_O * float_bytes;
   const bool Q_in_registers = v.B_r * v.head_dim <= Q_elements_in_registers;
-  const int Q_tile = Q_in_registers ? 0 : v.B_r * v.head_dim * element_bytes;
+  const int Q_tile = Q_in_registers ? 0 : v.B_r * v.head_dim * v.element_bytes();
   needs.shared_bytes = pipeline + merged + Q_tile;
   // O, S, and Q in half a register an element.
   const int row_registers = v.head_dim / 2 + v.B_c / v.warps / 2 + (Q_in_registers ? v.head_dim / 4 : 0);
@@ -71,7 +70,7 @@ std::optional<Refusal> registers_rule(const Variant& v) {
 /// Whether what a block of a cluster leaves to the others fits where its keys were.
 bool rows_fit(const Variant& v) {
   const int left = v.B_r * (v.head_dim + 1) * float_bytes;
-  return v.cluster == 0 || left <= v.stages * 2 * v.B_c * v.head_dim * element_bytes;
+  return v.cluster == 0 || left <= v.stages * 2 * v.B_c * v.head_dim * v.element_bytes();
 }
 
 std::optional<Refusal> cluster_rule(const Variant& v) {

@@ -9,7 +9,6 @@ namespace {
 
 constexpr int lanes = 32;           // threads of a warp
 constexpr int mma_rows = 16;        // rows of an m16n8k16 tile, and its depth
-constexpr int element_bytes = 2;    // fp16 and bf16
 constexpr int max_registers = 255;  // of a thread
 constexpr int block_registers = 65536;
 
@@ -26,7 +25,7 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = v.warps * lanes;
   // O leaves through Q's region, so Q and the K and V blocks in flight are all there is.
-  needs.shared_bytes = element_bytes * (v.B_r * v.head_dim + 2 * v.stages * v.B_c * v.head_dim);
+  needs.shared_bytes = v.element_bytes() * (v.B_r * v.head_dim + 2 * v.stages * v.B_c * v.head_dim);
   needs.accumulator_registers = (v.B_r * v.head_dim + v.B_r * v.B_c) / needs.threads;
   if (v.Q_in_registers != 0) needs.accumulator_registers += v.B_r * v.head_dim / 2 / needs.threads;
   return needs;

@@ -17,6 +17,16 @@ namespace attune {
 
 enum class Dtype : int { fp16 = 0, bf16 = 1 };
 
+/// Of one element.
+constexpr int bytes_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::fp16:
+    case Dtype::bf16:
+      break;
+  }
+  return 2;
+}
+
 /// How the online softmax treats the running output when a block brings no larger maximum.
 enum class Rescale : int {
   always = 0,      ///< multiply O and l in every block
@@ -78,6 +88,9 @@ struct Variant {
 
   /// Of V and O.
   [[nodiscard]] constexpr int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
+
+  /// Bytes of an element of Q, K, V and O.
+  [[nodiscard]] constexpr int element_bytes() const { return bytes_of(static_cast<Dtype>(dtype)); }
 
   /// Columns of a row of K and of V together, by which padding is measured.
   [[nodiscard]] constexpr int columns() const { return head_dim + head_dim_of_v(); }

@@ -62,11 +62,17 @@ void add_features(Problem& problem, const attune_prefill_args& args) {
 }
 
 Extents queries_of(const Problem& problem) {
-  return {problem.stored_sequences(), problem.stored_rows(), problem.heads_q};
+  return {problem.stored_sequences(), problem.stored_rows(), problem.heads_q, problem.head_dim, problem.dtype};
 }
 
 Extents keys_of(const Problem& problem) {
-  return {problem.stored_key_sequences(), problem.stored_keys(), problem.heads_kv};
+  return {problem.stored_key_sequences(), problem.stored_keys(), problem.heads_kv, problem.head_dim, problem.dtype};
+}
+
+/// V's and O's rows lie as K's and Q's do.
+Extents with_columns_of_v(Extents extents, const Problem& problem) {
+  extents.head_dim = problem.head_dim_of_v();
+  return extents;
 }
 
 void check_scalars(std::vector<std::string>& found, const attune_prefill_args& args) {
@@ -102,10 +108,10 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   Extents keys = keys_of(problem);
   const bool has_keys = !queries.empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
   if (!has_keys) keys.batch = 0;
-  check_tensor(found, "q", args.q, queries, problem.head_dim, Access::read);
-  check_tensor(found, "k", args.k, keys, problem.head_dim, Access::read);
-  check_tensor(found, "v", args.v, keys, problem.head_dim_of_v(), Access::read);
-  check_tensor(found, "o", args.o, queries, problem.head_dim_of_v(), Access::write);
+  check_tensor(found, "q", args.q, queries, Access::read);
+  check_tensor(found, "k", args.k, keys, Access::read);
+  check_tensor(found, "v", args.v, with_columns_of_v(keys, problem), Access::read);
+  check_tensor(found, "o", args.o, with_columns_of_v(queries, problem), Access::write);
   check_alignment(found, "lse", args.lse, alignof(float));
   if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, workspace_alignment);
   if (problem.ragged) {
@@ -125,10 +131,11 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
 }
 
 /// Whether tensor maps take the strides; those of single elements do not count.
-bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, int head_dim, bool ragged) {
-  if (ragged && extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim)) return false;
+bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, bool ragged) {
+  const auto head_dim = static_cast<int>(extents.head_dim);
+  if (ragged && extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim, extents.dtype)) return false;
   const auto passes = [&](std::int64_t stride, std::int64_t extent) {
-    return extent <= 1 || is_mappable(stride, head_dim);
+    return extent <= 1 || is_mappable(stride, head_dim, extents.dtype);
   };
   return passes(tensor.stride_batch, extents.batch) && passes(tensor.stride_seq, extents.seq) &&
          passes(tensor.stride_head, extents.heads);
@@ -191,10 +198,10 @@ Problem check_arguments(const attune_prefill_args& args) {
   problem.set_window(problem.window_left, problem.window_right);
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
-  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.head_dim, problem.ragged) &&
-                             has_mappable_strides(args.k, keys, problem.head_dim, problem.ragged) &&
-                             has_mappable_strides(args.v, keys, problem.head_dim_of_v(), problem.ragged) &&
-                             has_mappable_strides(args.o, queries, problem.head_dim_of_v(), problem.ragged);
+  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.ragged) &&
+                             has_mappable_strides(args.k, keys, problem.ragged) &&
+                             has_mappable_strides(args.v, with_columns_of_v(keys, problem), problem.ragged) &&
+                             has_mappable_strides(args.o, with_columns_of_v(queries, problem), problem.ragged);
   return problem;
 }
 

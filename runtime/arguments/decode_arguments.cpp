@@ -46,15 +46,21 @@ bool has_packed_keys(const attune_decode_args& args) {
 }
 
 Extents queries_of(const DecodeProblem& problem) {
-  return {problem.stored_sequences(), problem.stored_queries(), problem.heads_q};
+  return {problem.stored_sequences(), problem.stored_queries(), problem.heads_q, problem.head_dim, problem.dtype};
 }
 
 Extents keys_of(const DecodeProblem& problem) {
-  if (problem.packed_keys) return {1, problem.total_k, problem.heads_kv};
-  return {problem.pages, problem.page_size, problem.heads_kv};
+  Extents keys{problem.pages, problem.page_size, problem.heads_kv, problem.head_dim, problem.dtype};
+  if (problem.packed_keys) {
+    keys.batch = 1;
+    keys.seq = problem.total_k;
+  }
+  return keys;
 }
 
-Extents new_keys_of(const DecodeProblem& problem) { return {problem.batch, problem.seqlen_new, problem.heads_kv}; }
+Extents new_keys_of(const DecodeProblem& problem) {
+  return {problem.batch, problem.seqlen_new, problem.heads_kv, problem.head_dim, problem.dtype};
+}
 
 DecodeProblem problem_of(const attune_decode_args& args) {
   check_struct_size("attune_decode_args", args.struct_size, oldest_args_size);
@@ -96,8 +102,8 @@ AttuneTensor key_params(const attune_tensor& tensor, const DecodeProblem& proble
 }
 
 void check_new_keys(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
-  check_tensor(found, "k_new", args.k_new, new_keys_of(problem), problem.head_dim, Access::read);
-  check_tensor(found, "v_new", args.v_new, new_keys_of(problem), problem.head_dim, Access::read);
+  check_tensor(found, "k_new", args.k_new, new_keys_of(problem), Access::read);
+  check_tensor(found, "v_new", args.v_new, new_keys_of(problem), Access::read);
   if (args.seqlens_k == nullptr && problem.batch > 0) {
     found.emplace_back("seqlens_k is null; it must say how many keys each sequence has before the new ones");
   }
@@ -110,10 +116,10 @@ void check_memory(std::vector<std::string>& found, const attune_decode_args& arg
   const bool has_keys = problem.batch > 0 && (problem.seqlen_q > 0 || problem.appends()) && problem.max_seqlen_k > 0;
   const Access access = problem.appends() ? Access::write : Access::read;
   const Extents keys = has_keys ? keys_of(problem) : Extents{};
-  check_tensor(found, "q", args.q, queries_of(problem), problem.head_dim, Access::read);
-  check_tensor(found, "k", args.k, keys, problem.head_dim, access);
-  check_tensor(found, "v", args.v, keys, problem.head_dim, access);
-  check_tensor(found, "o", args.o, queries_of(problem), problem.head_dim, Access::write);
+  check_tensor(found, "q", args.q, queries_of(problem), Access::read);
+  check_tensor(found, "k", args.k, keys, access);
+  check_tensor(found, "v", args.v, keys, access);
+  check_tensor(found, "o", args.o, queries_of(problem), Access::write);
   check_alignment(found, "lse", args.lse, alignof(float));
   check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
   check_alignment(found, "leftpad_k", leftpad_of(args), alignof(std::int32_t));
@@ -176,7 +182,7 @@ attune_decode_args part_of(const attune_decode_args& args, const DecodeProblem& 
   part.check_tables = 0;
   part.batch = count;
   const auto skip = [&](attune_tensor& tensor) {
-    constexpr std::int64_t element_bytes = 2;
+    const std::int64_t element_bytes = bytes_of(problem.dtype);
     if (tensor.data != nullptr)
       tensor.data = static_cast<std::byte*>(tensor.data) + begin * tensor.stride_batch * element_bytes;
   };

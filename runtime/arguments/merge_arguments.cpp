@@ -9,7 +9,9 @@
 namespace attune {
 namespace {
 
-Extents rows_of(const MergeProblem& problem) { return {problem.batch, problem.seqlen, problem.heads}; }
+Extents rows_of(const MergeProblem& problem) {
+  return {problem.batch, problem.seqlen, problem.heads, problem.head_dim, problem.dtype};
+}
 
 MergeProblem problem_of(const attune_merge_states_args& args) {
   check_struct_size("attune_merge_states_args", args.struct_size, sizeof(args));
@@ -51,9 +53,9 @@ void check_in_place(std::vector<std::string>& found, const char* name, const Att
 
 void check_memory(std::vector<std::string>& found, const attune_merge_states_args& args, const MergeProblem& problem) {
   const Extents rows = rows_of(problem);
-  check_tensor(found, "o1", args.o1, rows, problem.head_dim, Access::read);
-  check_tensor(found, "o2", args.o2, rows, problem.head_dim, Access::read);
-  check_tensor(found, "o", args.o, rows, problem.head_dim, Access::write);
+  check_tensor(found, "o1", args.o1, rows, Access::read);
+  check_tensor(found, "o2", args.o2, rows, Access::read);
+  check_tensor(found, "o", args.o, rows, Access::write);
   check_lse(found, "lse1", args.lse1);
   check_lse(found, "lse2", args.lse2);
   check_alignment(found, "lse", args.lse, alignof(float));

@@ -20,9 +20,13 @@ bool knows_check(const attune_store_kv_args& args) {
   return args.struct_size >= offsetof(attune_store_kv_args, check_tables) + sizeof(args.check_tables);
 }
 
-Extents new_rows_of(const StoreProblem& problem) { return {problem.batch, problem.tokens, problem.heads_kv}; }
+Extents new_rows_of(const StoreProblem& problem) {
+  return {problem.batch, problem.tokens, problem.heads_kv, problem.head_dim, problem.dtype};
+}
 
-Extents cache_of(const StoreProblem& problem) { return {problem.pages, problem.page_size, problem.heads_kv}; }
+Extents cache_of(const StoreProblem& problem) {
+  return {problem.pages, problem.page_size, problem.heads_kv, problem.head_dim, problem.dtype};
+}
 
 StoreProblem problem_of(const attune_store_kv_args& args) {
   check_struct_size("attune_store_kv_args", args.struct_size, oldest_args_size);
@@ -40,10 +44,10 @@ StoreProblem problem_of(const attune_store_kv_args& args) {
 }
 
 void check_memory(std::vector<std::string>& found, const attune_store_kv_args& args, const StoreProblem& problem) {
-  check_tensor(found, "k_new", args.k_new, new_rows_of(problem), problem.head_dim, Access::read);
-  check_tensor(found, "v_new", args.v_new, new_rows_of(problem), problem.head_dim, Access::read);
-  check_tensor(found, "k", args.k, cache_of(problem), problem.head_dim, Access::write);
-  check_tensor(found, "v", args.v, cache_of(problem), problem.head_dim, Access::write);
+  check_tensor(found, "k_new", args.k_new, new_rows_of(problem), Access::read);
+  check_tensor(found, "v_new", args.v_new, new_rows_of(problem), Access::read);
+  check_tensor(found, "k", args.k, cache_of(problem), Access::write);
+  check_tensor(found, "v", args.v, cache_of(problem), Access::write);
   check_alignment(found, "slot_mapping", args.slot_mapping, alignof(std::int64_t));
   check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
   if (args.slot_mapping == nullptr) {

@@ -15,9 +15,8 @@
 namespace attune {
 namespace {
 
-constexpr std::uintptr_t vector_bytes = 16;    // of one cp.async copy
-constexpr std::int64_t stride_step = 8;        // elements: the same 16 bytes
-constexpr std::int64_t bytes_per_element = 2;  // fp16 and bf16
+constexpr std::uintptr_t vector_bytes = 16;  // of one cp.async copy
+constexpr std::int64_t stride_step = 8;      // elements: the same 16 bytes
 
 // A scale of 0 would turn a masked score's -inf into NaN; with this one every finite score still becomes 0.
 constexpr float smallest_scale = 1e-30F;
@@ -37,8 +36,8 @@ void check_stride(std::vector<std::string>& found, const char* tensor, const cha
 }
 
 /// Whether the offset of the last element, in bytes, fits 63 bits.
-bool offsets_fit(const attune_tensor& tensor, const Extents& extents, std::int64_t head_dim) {
-  std::int64_t last = head_dim;
+bool offsets_fit(const attune_tensor& tensor, const Extents& extents) {
+  std::int64_t last = extents.head_dim;
   const auto extend = [&last](std::int64_t stride, std::int64_t extent) {
     std::int64_t span = 0;
     return extent <= 1 ||
@@ -46,13 +45,13 @@ bool offsets_fit(const attune_tensor& tensor, const Extents& extents, std::int64
   };
   return extend(tensor.stride_batch, extents.batch) && extend(tensor.stride_seq, extents.seq) &&
          extend(tensor.stride_head, extents.heads) &&
-         last <= std::numeric_limits<std::int64_t>::max() / bytes_per_element;
+         last <= std::numeric_limits<std::int64_t>::max() / bytes_of(extents.dtype);
 }
 
 }  // namespace
 
 void check_tensor(std::vector<std::string>& found, const char* name, const attune_tensor& tensor,
-                  const Extents& extents, std::int64_t head_dim, Access access) {
+                  const Extents& extents, Access access) {
   if (extents.empty()) return;  // neither read nor written
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
   if (tensor.data == nullptr) {
@@ -64,7 +63,7 @@ void check_tensor(std::vector<std::string>& found, const char* name, const attun
   check_stride(found, name, "batch", tensor.stride_batch, extents.batch, access);
   check_stride(found, name, "seq", tensor.stride_seq, extents.seq, access);
   check_stride(found, name, "head", tensor.stride_head, extents.heads, access);
-  if (found.size() == before && !offsets_fit(tensor, extents, head_dim)) {
+  if (found.size() == before && !offsets_fit(tensor, extents)) {
     add_line(found, "{}: strides {}, {} and {} reach beyond 2^63 bytes", name, tensor.stride_batch, tensor.stride_seq,
              tensor.stride_head);
   }

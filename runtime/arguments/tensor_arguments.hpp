@@ -7,15 +7,18 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "generator/variant.hpp"
 #include "templates/params.h"
 
 namespace attune {
 
-/// An argument's own extents, in the order of its strides.
+/// An argument's own extents, in the order of its strides, and its elements.
 struct Extents {
   std::int64_t batch;
   std::int64_t seq;
   std::int64_t heads;
+  std::int64_t head_dim;
+  Dtype dtype;
 
   [[nodiscard]] bool empty() const { return batch == 0 || seq == 0; }
 };
@@ -25,7 +28,7 @@ enum class Access { read, write };
 /// Adds a line for each mistake in a tensor: its pointer, its strides, offsets that overflow. A tensor without elements
 /// is neither read nor written, and may be anything.
 void check_tensor(std::vector<std::string>& found, const char* name, const attune_tensor& tensor,
-                  const Extents& extents, std::int64_t head_dim, Access access);
+                  const Extents& extents, Access access);
 
 /// Adds a line where the pointer is no multiple of so many bytes.
 void check_alignment(std::vector<std::string>& found, const char* name, const void* pointer, std::size_t bytes);

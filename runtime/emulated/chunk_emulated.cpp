@@ -9,13 +9,13 @@ namespace attune {
 namespace {
 
 template <class Params>
-emulator::Report run(const emulator::Kernel& kernel, const ChunkPlan& plan, const Params& params,
+emulator::Report run(const emulator::Kernel& kernel, const ChunkPlan& plan, const Params& params, Dtype dtype,
                      const EmulatedRun& how) {
   return kernel.run({.grid = plan.grid,
                      .threads = plan.threads,
                      .shared_bytes = 0,
                      .params = &params,
-                     .memory = buffers_of(params),
+                     .memory = buffers_of(params, dtype),
                      .seed = how.seed,
                      .jobs = how.jobs,
                      .count_banks = how.count_banks});
@@ -23,9 +23,9 @@ emulator::Report run(const emulator::Kernel& kernel, const ChunkPlan& plan, cons
 
 }  // namespace
 
-std::vector<emulator::Buffer> buffers_of(const AttuneStoreParams& params) {
+std::vector<emulator::Buffer> buffers_of(const AttuneStoreParams& params, Dtype dtype) {
   using Use = EmulatedBuffers::Use;
-  EmulatedBuffers buffers;
+  EmulatedBuffers buffers(dtype);
   buffers.add_tensor("k_new", params.k_new, {params.batch, params.tokens, params.heads_kv, params.head_dim}, Use::read);
   buffers.add_tensor("v_new", params.v_new, {params.batch, params.tokens, params.heads_kv, params.head_dim}, Use::read);
   buffers.add_tensor("k", params.k, {params.pages, params.page_size, params.heads_kv, params.head_dim}, Use::written);
@@ -38,9 +38,9 @@ std::vector<emulator::Buffer> buffers_of(const AttuneStoreParams& params) {
   return std::move(buffers).take();
 }
 
-std::vector<emulator::Buffer> buffers_of(const AttuneMergeParams& params) {
+std::vector<emulator::Buffer> buffers_of(const AttuneMergeParams& params, Dtype dtype) {
   using Use = EmulatedBuffers::Use;
-  EmulatedBuffers buffers;
+  EmulatedBuffers buffers(dtype);
   const auto add_result = [&](const char* o_name, const AttuneTensor& o, const char* lse_name, const float* lse,
                               Use use) {
     buffers.add_tensor(o_name, o, {params.batch, params.seqlen, params.heads, params.head_dim}, use);
@@ -54,13 +54,13 @@ std::vector<emulator::Buffer> buffers_of(const AttuneMergeParams& params) {
 
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_store_kv_args& args,
                               const StoreProblem& problem, const EmulatedRun& how) {
-  return run(kernel, plan(variant, problem), make_params(args, problem), how);
+  return run(kernel, plan(variant, problem), make_params(args, problem), problem.dtype, how);
 }
 
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant,
                               const attune_merge_states_args& args, const MergeProblem& problem,
                               const EmulatedRun& how) {
-  return run(kernel, plan(variant, problem), make_params(args, problem), how);
+  return run(kernel, plan(variant, problem), make_params(args, problem), problem.dtype, how);
 }
 
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, AttuneCheckParams params,
@@ -68,7 +68,7 @@ emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& var
   using Use = EmulatedBuffers::Use;
   alignas(16) AttuneTableFault found{};
   params.fault = &found;
-  EmulatedBuffers buffers;
+  EmulatedBuffers buffers(Dtype::bf16);  // there are no tensors among them
   buffers.add_array("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}, Use::read);
   buffers.add_array("block_table", params.block_table, {1, 1, params.batch, params.table_width}, Use::read);
   buffers.add_array("slot_mapping", params.slots, {1, 1, params.batch, params.seqlen_new}, Use::read);

@@ -9,9 +9,9 @@
 
 namespace attune {
 
-/// What the kernels may touch: the tensors of a checked call, as far as they are read or written.
-std::vector<emulator::Buffer> buffers_of(const AttuneStoreParams& params);
-std::vector<emulator::Buffer> buffers_of(const AttuneMergeParams& params);
+/// What the kernels may touch: the tensors of a checked call, of this type, as far as they are read or written.
+std::vector<emulator::Buffer> buffers_of(const AttuneStoreParams& params, Dtype dtype);
+std::vector<emulator::Buffer> buffers_of(const AttuneMergeParams& params, Dtype dtype);
 
 /// Plans a checked call for the variant that the kernel was made of, and runs it.
 emulator::Report run_emulated(const emulator::Kernel& kernel, const Variant& variant, const attune_store_kv_args& args,

@@ -11,7 +11,7 @@ namespace attune {
 std::vector<emulator::Buffer> buffers_of(const AttuneDecodeParams& params, const DecodePlan& plan,
                                          Operation operation) {
   using Use = EmulatedBuffers::Use;
-  EmulatedBuffers buffers;
+  EmulatedBuffers buffers(static_cast<Dtype>(plan.variant.dtype));
   const int heads_q = params.heads_kv * params.gqa_ratio;
   const int rows = params.seqlen_q * params.gqa_ratio;
   const bool ragged = params.cu_seqlens_q != nullptr;

@@ -30,7 +30,7 @@ EmulatedBuffers tensors_of(const attune_prefill_args& args, const Problem& probl
   const int key_sequences = problem.stored_key_sequences();
   const int rows = problem.stored_rows();
   const int keys = problem.stored_keys();
-  EmulatedBuffers buffers;
+  EmulatedBuffers buffers(problem.dtype);
   buffers.add_tensor("q", params.q, {sequences, rows, problem.heads_q, problem.head_dim}, Use::read);
   buffers.add_tensor("k", params.k, {key_sequences, keys, problem.heads_kv, problem.head_dim}, Use::read);
   buffers.add_tensor("v", params.v, {key_sequences, keys, problem.heads_kv, problem.head_dim_of_v()}, Use::read);

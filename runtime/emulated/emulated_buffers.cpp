@@ -1,7 +1,5 @@
 #include "runtime/emulated/emulated_buffers.hpp"
 
-#include <cstdint>
-
 namespace attune {
 
 void EmulatedBuffers::add_tensor(const char* name, const AttuneTensor& tensor, const std::array<long long, 4>& extents,
@@ -9,15 +7,15 @@ void EmulatedBuffers::add_tensor(const char* name, const AttuneTensor& tensor, c
   if (tensor.data == nullptr) return;
   buffers_.push_back({.name = name,
                       .data = tensor.data,
-                      .element_bytes = sizeof(std::uint16_t),
+                      .element_bytes = element_bytes_,
                       .extents = extents,
                       .strides = {tensor.stride_batch, tensor.stride_seq, tensor.stride_head},
                       .writable = use == Use::written});
 }
 
 void EmulatedBuffers::add_angles(const void* cos, const void* sin, int rotations, int rotary_dim) {
-  add_bytes("rotary_cos", cos, sizeof(std::uint16_t), {1, 1, rotations, rotary_dim / 2}, Use::read);
-  add_bytes("rotary_sin", sin, sizeof(std::uint16_t), {1, 1, rotations, rotary_dim / 2}, Use::read);
+  add_bytes("rotary_cos", cos, element_bytes_, {1, 1, rotations, rotary_dim / 2}, Use::read);
+  add_bytes("rotary_sin", sin, element_bytes_, {1, 1, rotations, rotary_dim / 2}, Use::read);
 }
 
 void EmulatedBuffers::add_bytes(const char* name, const void* data, int element_bytes,

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "generator/variant.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "templates/params.h"
 
@@ -13,6 +14,9 @@ namespace attune {
 class EmulatedBuffers {
  public:
   enum class Use { read, written };
+
+  /// Of a call with tensors of this type.
+  explicit EmulatedBuffers(Dtype dtype) : element_bytes_(bytes_of(dtype)) {}
 
   /// batch x rows x heads x head_dim
   void add_tensor(const char* name, const AttuneTensor& tensor, const std::array<long long, 4>& extents, Use use);
@@ -32,6 +36,7 @@ class EmulatedBuffers {
   void add_bytes(const char* name, const void* data, int element_bytes, const std::array<long long, 4>& extents,
                  Use use);
 
+  int element_bytes_;
   std::vector<emulator::Buffer> buffers_;
 };
 

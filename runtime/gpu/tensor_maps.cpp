@@ -8,25 +8,25 @@
 namespace attune {
 namespace {
 
-constexpr int bytes_per_element = 2;              // fp16 and bf16
 constexpr std::int64_t stride_limit = 1LL << 40;  // bytes
 constexpr std::int64_t spread_limit = 1LL << 34;  // bytes: ATTUNE_SEQUENCE_END of them are 2^64
 constexpr std::uint32_t panel_columns = 64;       // 128 bytes (templates/blocks/panels.cuh)
 
 }  // namespace
 
-bool is_mappable(std::int64_t stride, int head_dim) {
-  return stride >= head_dim && stride < stride_limit / bytes_per_element;
+bool is_mappable(std::int64_t stride, int head_dim, Dtype dtype) {
+  return stride >= head_dim && stride < stride_limit / bytes_of(dtype);
 }
 
-bool is_spreadable(std::int64_t stride, int head_dim) {
-  return is_mappable(stride, head_dim) && stride < spread_limit / bytes_per_element;
+bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype) {
+  return is_mappable(stride, head_dim, dtype) && stride < spread_limit / bytes_of(dtype);
 }
 
 TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
   // The stride of a single element is never used, but has to be a valid one.
   const auto bytes = [&](std::int64_t stride, int extent) {
-    return static_cast<std::uint64_t>(extent > 1 ? stride : extents.head_dim) * bytes_per_element;
+    return static_cast<std::uint64_t>(extent > 1 ? stride : extents.head_dim) *
+           static_cast<std::uint64_t>(bytes_of(dtype));
   };
   return {.base = tensor.data,
           .dtype = dtype,

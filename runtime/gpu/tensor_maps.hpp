@@ -30,10 +30,10 @@ struct TensorDescription {
 
 /// Whether a tensor map takes this stride of a dimension of more than one element: at least a row, so that rows do not
 /// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
-bool is_mappable(std::int64_t stride, int head_dim);
+bool is_mappable(std::int64_t stride, int head_dim, Dtype dtype);
 
 /// The same of the rows of a ragged batch: below 2^34 bytes, which spread() needs.
-bool is_spreadable(std::int64_t stride, int head_dim);
+bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype);
 
 /// Rows of O that one copy writes: those of a warpgroup.
 constexpr int output_box_rows = 64;

@@ -101,7 +101,7 @@ long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, c
 /// Whether one thread block alone reads a key, and there are not too many. Measured on an H200: it spares what L2 has
 /// to write back (3 of 48 us at 134 MB), but a long stream of such lines is 4% slower (from 500 MB on).
 bool reads_once(const Variant& variant, const DecodeProblem& problem, const Device& device) {
-  constexpr long long bytes_per_column = 2 * 2;  // of K and of V
+  const long long bytes_per_column = 2LL * bytes_of(problem.dtype);  // of K and of V
   const long long keys =
       problem.packed_keys ? problem.total_k : static_cast<long long>(problem.batch) * problem.max_seqlen_k;
   const long long rows = keys * problem.heads_kv;

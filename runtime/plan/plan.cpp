@@ -21,7 +21,6 @@ namespace {
 // Of a grid (CUDA programming guide 13, "Compute Capabilities").
 constexpr long long max_grid_x = std::numeric_limits<int>::max();
 constexpr long long max_grid_yz = 65535;
-constexpr int bytes_per_element = 2;  // fp16 and bf16
 
 long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
@@ -43,7 +42,8 @@ long long q_blocks_of(const Variant& variant, const Problem& problem) {
 
 /// Of the keys and values of one head.
 long long bytes_of_kv_head(const Problem& problem) {
-  return static_cast<long long>(problem.seqlen_k) * (problem.head_dim + problem.head_dim_of_v()) * bytes_per_element;
+  return static_cast<long long>(problem.seqlen_k) * (problem.head_dim + problem.head_dim_of_v()) *
+         bytes_of(problem.dtype);
 }
 
 /// How many (batch, query head) pairs run side by side, whole K/V heads at a time. Measured on an H200: with the full

@@ -12,7 +12,7 @@ double work(const Problem& problem) {
 }
 
 double work(const DecodeProblem& problem) {
-  constexpr double bytes_per_column = 2 * 2;  // of K and of V
+  const double bytes_per_column = 2.0 * bytes_of(problem.dtype);  // of K and of V
   return bytes_per_column * problem.batch * problem.heads_kv * problem.max_seqlen_k * problem.head_dim;
 }
 

@@ -27,7 +27,7 @@ class StoreExperiment : public Experiment {
     launch_.grid = planned.grid;
     launch_.threads = planned.threads;
     launch_.params = &params_;
-    launch_.memory = buffers_of(params_);
+    launch_.memory = buffers_of(params_, image_.problem().dtype);
     launch_.jobs = 1;
   }
 

@@ -29,10 +29,11 @@ AttunePrefillParams params_of(int head_dim) {
 }  // namespace
 
 TEST_CASE("a tensor map takes strides of at least a row and below 2^40 bytes, of rows of a ragged batch below 2^34") {
-  for (const std::int64_t stride : {-8LL, 0LL, 8LL, 120LL, 1LL << 39, 1LL << 62}) CHECK_FALSE(is_mappable(stride, 128));
-  for (const std::int64_t stride : {128LL, 136LL, (1LL << 39) - 8}) CHECK(is_mappable(stride, 128));
-  for (const std::int64_t stride : {120LL, 1LL << 33, 1LL << 39}) CHECK_FALSE(is_spreadable(stride, 128));
-  for (const std::int64_t stride : {128LL, (1LL << 33) - 8}) CHECK(is_spreadable(stride, 128));
+  for (const std::int64_t stride : {-8LL, 0LL, 8LL, 120LL, 1LL << 39, 1LL << 62})
+    CHECK_FALSE(is_mappable(stride, 128, Dtype::bf16));
+  for (const std::int64_t stride : {128LL, 136LL, (1LL << 39) - 8}) CHECK(is_mappable(stride, 128, Dtype::bf16));
+  for (const std::int64_t stride : {120LL, 1LL << 33, 1LL << 39}) CHECK_FALSE(is_spreadable(stride, 128, Dtype::bf16));
+  for (const std::int64_t stride : {128LL, (1LL << 33) - 8}) CHECK(is_spreadable(stride, 128, Dtype::bf16));
 }
 
 TEST_CASE("a description has extents in elements, strides in bytes and a valid stride for a single element") {

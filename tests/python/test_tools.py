@@ -42,7 +42,7 @@ def test_explain_has_the_facts_and_the_text_of_the_tool():
         dtype="bf16", head_dim=72, heads_q=8, heads_kv=2, seqlen_q=100, causal=True, arch="sm_86"
     )
     assert explained.problem == "bf16 d72 b1 hq8 hk2 lq100 lk100 causal"
-    assert explained.device == "sm_86"
+    assert explained.device == "NVIDIA A40"
     assert explained.served
     assert explained.refusals == ()
     assert explained.source in ("ready", "nvrtc")
@@ -51,7 +51,7 @@ def test_explain_has_the_facts_and_the_text_of_the_tool():
     assert explained.threads % 32 == 0
     assert 0 < explained.shared_bytes <= 99 * 1024
     lines = str(explained).splitlines()
-    assert lines[0] == "bf16 d72 b1 hq8 hk2 lq100 lk100 causal on sm_86"
+    assert lines[0] == "bf16 d72 b1 hq8 hk2 lq100 lk100 causal on NVIDIA A40"
     assert lines[1].endswith(explained.variant)
     assert f"{explained.threads} threads a block" in lines[2]
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -128,7 +128,7 @@ def test_dtypes_by_the_names_of_the_tool_and_of_numpy(dtype):
         ((), {"head_dim": "64"}, TypeError, "head_dim is a str; it must be an integer"),
         ((), {"seqlen_k": 2**31}, ValueError, "seqlen_k is 2147483648; it must fit 31 bits"),
         ((), {"batch": -1}, ValueError, "batch is -1; it must fit 31 bits"),
-        ((), {"arch": "sm_12"}, ValueError, "arch is 'sm_12'; it must be sm_80, "),
+        ((), {"arch": "sm_12"}, ValueError, "arch is 'sm_12'; it must be h200, "),
     ],
 )
 def test_mistakes_are_named(function, arrays, options, error, message):
@@ -168,9 +168,11 @@ def test_jit_by_sizes_makes_what_a_call_needs():
     assert attune.cache.list() == before
 
 
-@pytest.mark.parametrize("arch", ["emulator", "sm_80"])
-def test_jit_refuses_what_no_kernel_serves(arch):
-    message = f"no kernel can serve .* on {arch}: grid: seqlen_q is {BEYOND_ANY_GRID}"
+@pytest.mark.parametrize(
+    ("arch", "device"), [("emulator", "emulator"), ("sm_80", "NVIDIA A100-SXM4-80GB")]
+)
+def test_jit_refuses_what_no_kernel_serves(arch, device):
+    message = f"no kernel can serve .* on {device}: grid: seqlen_q is {BEYOND_ANY_GRID}"
     with pytest.raises(NotImplementedError, match=message):
         # Without keys, as kernels with tensor maps take any number of queries, but one key at least.
         attune.jit(seqlen_q=BEYOND_ANY_GRID, seqlen_k=0, arch=arch)

@@ -18,9 +18,10 @@ enum class Unmappable : int {
   strides = 3,
 };
 
-/// The part of a Variant that a problem dictates; the rest (tile, schedule) is free. Each member has the name of its
-/// field in the table, and stays at its default where an operation's kernels do not depend on it. Problems of one
-/// operation with equal needs are served by the same kernel, where they prefer the same (Preference).
+/// The part of a Variant that a problem dictates; the rest (tile, schedule) is free. Each member but the first and the
+/// last has the name of its field in the table, and stays at its default where an operation's kernels do not depend on
+/// it. Problems of one operation with equal needs are served by the same kernel, where they prefer the same
+/// (Preference).
 struct Need {
   Operation operation = Operation::prefill;
   int dtype = static_cast<int>(Dtype::bf16);
@@ -33,9 +34,9 @@ struct Need {
   int window = 0;
   int softcap = 0;
   int ragged = 0;
-  int gqa_ratio = 0;  ///< heads of Q per head of K and V
-  int one_query = 0;  ///< each sequence has one query
-  int unmappable = static_cast<int>(Unmappable::no);
+  int gqa_ratio = 0;                                  ///< heads of Q per head of K and V
+  int one_query = 0;                                  ///< each sequence has one query
+  int unmappable = static_cast<int>(Unmappable::no);  ///< what families with tensor maps cannot meet
 
   auto operator<=>(const Need&) const = default;
 
@@ -46,7 +47,7 @@ struct Need {
   [[nodiscard]] std::uint64_t hash() const;
 };
 
-/// Why no kernel of this variant can meet the need, each naming the field and both values; empty when it does. GPUs and
+/// Why this variant's kernel cannot meet the need, each naming the field and both values; empty when it can. GPUs and
 /// sizes apart.
 std::vector<std::string> refusals(const Variant& variant, const Need& need);
 

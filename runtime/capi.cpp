@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/arguments/arguments.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/bundle/bundle.hpp"
-#include "runtime/error.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/registry/prepare_all.hpp"
 #include "runtime/registry/registry.hpp"
 

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <utility>
 
-#include "runtime/environment.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 
 namespace attune {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "generator/bundle.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/bundle/ready_kernel.hpp"
-#include "runtime/log.hpp"
 
 namespace attune {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "runtime/base/log.hpp"
 #include "runtime/bundle/bundle.hpp"
 #include "runtime/bundle/ready_kernel.hpp"
-#include "runtime/log.hpp"
 
 namespace attune {
 

@@ -4,12 +4,12 @@
 
 #include <system_error>
 
+#include "runtime/base/environment.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/cache/entry.hpp"
 #include "runtime/cache/eviction.hpp"
 #include "runtime/cache/layout.hpp"
 #include "runtime/cache/limit.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/files.hpp"
 
 namespace attune {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/files.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/files.hpp"
-#include "runtime/log.hpp"
 
 namespace attune {
 

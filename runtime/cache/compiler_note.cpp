@@ -10,10 +10,10 @@
 #include <system_error>
 
 #include "generator/hash.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/cache/layout.hpp"
 #include "runtime/compiler/nvrtc_abi.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/files.hpp"
 
 namespace attune {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/files.hpp"
 #include "runtime/cache/cache.hpp"
-#include "runtime/files.hpp"
 
 namespace attune::cache {
 

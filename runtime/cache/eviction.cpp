@@ -11,9 +11,9 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/base/files.hpp"
 #include "runtime/cache/entry.hpp"
 #include "runtime/cache/layout.hpp"
-#include "runtime/files.hpp"
 
 namespace attune::cache {
 namespace {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/environment.hpp"
-#include "runtime/text.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/base/text.hpp"
 
 namespace attune {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/log.hpp"
+#include "runtime/base/log.hpp"
 
 namespace attune {
 

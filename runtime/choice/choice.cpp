@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/bundle/embedded.hpp"
-#include "runtime/error.hpp"
 
 namespace attune {
 namespace {

@@ -8,12 +8,12 @@
 
 #include "attune/attune.h"
 #include "generator/emit.hpp"
-#include "runtime/arguments/table_check.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/tuned.hpp"
-#include "runtime/plan/chunk_plan.hpp"
-#include "runtime/plan/decode_plan.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/check/table_check.hpp"
+#include "runtime/operations/chunk_plan.hpp"
+#include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 
 namespace attune {
 

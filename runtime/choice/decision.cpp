@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/base/text.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
-#include "runtime/text.hpp"
 
 namespace attune {
 namespace {

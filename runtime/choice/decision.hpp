@@ -9,7 +9,7 @@
 
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/tuned_verdict.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 
 namespace attune {
 

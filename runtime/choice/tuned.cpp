@@ -1,4 +1,5 @@
 #include "runtime/choice/tuned.hpp"
+#include "runtime/call/field_checks.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,9 +13,9 @@
 
 #include "generator/json_fields.hpp"
 #include "generator/problem_list.hpp"
-#include "runtime/error.hpp"
-#include "runtime/plan/decode_plan.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 
 namespace attune {
 namespace {

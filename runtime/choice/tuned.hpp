@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "generator/tuned_file.hpp"
-#include "runtime/problem/decode_problem.hpp"
-#include "runtime/problem/device.hpp"
-#include "runtime/problem/problem.hpp"
+#include "runtime/call/device.hpp"
+#include "runtime/operations/decode/problem.hpp"
+#include "runtime/operations/prefill/problem.hpp"
 
 namespace attune {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/environment.hpp"
+#include "runtime/base/environment.hpp"
 
 namespace attune {
 namespace {

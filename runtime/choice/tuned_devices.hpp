@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/log.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/tuned_distance.hpp"
-#include "runtime/log.hpp"
 
 namespace attune {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "generator/hash.hpp"
-#include "runtime/plan/decode_plan.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 
 namespace attune {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <utility>
 
+#include "runtime/base/text.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned_devices.hpp"
-#include "runtime/text.hpp"
 
 namespace attune {
 namespace {

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "generator/template_file.hpp"
-#include "runtime/text.hpp"
+#include "runtime/base/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "generator/check.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
@@ -19,7 +20,6 @@
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/verify_decode.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "generator/check.hpp"
 #include "generator/parallel.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/emulated/emulated.hpp"
-#include "runtime/error.hpp"
+#include "runtime/execute/emulated.hpp"
 
 namespace attune::cli {
 

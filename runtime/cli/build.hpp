@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "generator/arch.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/cli/disassembly.hpp"
 #include "runtime/compiler/compile.hpp"
 #include "runtime/emulator/host_compiler.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <memory>
 
+#include "runtime/base/text.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/cache/limit.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/random.hpp"
-#include "runtime/reference/reference_rotation.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/lab/reference_rotation.hpp"
 
 namespace attune::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "attune/attune.h"
 #include "runtime/cli/problems.hpp"
-#include "runtime/problem/decode_problem.hpp"
+#include "runtime/operations/decode/problem.hpp"
 
 namespace attune::cli {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/arguments/decode_arguments.hpp"
+#include "runtime/operations/decode/arguments.hpp"
 
 namespace attune::cli {
 

@@ -5,7 +5,7 @@
 
 #include "runtime/cli/decode_trial.hpp"
 #include "runtime/cli/gpu.hpp"
-#include "runtime/plan/decode_plan.hpp"
+#include "runtime/operations/decode/plan.hpp"
 
 namespace attune::cli {
 

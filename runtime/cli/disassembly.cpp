@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
 
 namespace attune::cli {
 namespace {

@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/error.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

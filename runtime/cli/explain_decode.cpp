@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/plan/chunk_plan.hpp"
-#include "runtime/plan/decode_plan.hpp"
-#include "runtime/text.hpp"
+#include "runtime/operations/chunk_plan.hpp"
+#include "runtime/operations/decode/plan.hpp"
 
 namespace attune::cli {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "runtime/call/device.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/problems.hpp"
-#include "runtime/problem/decode_problem.hpp"
-#include "runtime/problem/device.hpp"
+#include "runtime/operations/decode/problem.hpp"
 
 namespace attune::cli {
 

@@ -6,10 +6,10 @@
 
 #include "generator/cost.hpp"
 #include "generator/manifest.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/specs.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

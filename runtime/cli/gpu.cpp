@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "generator/check.hpp"
-#include "runtime/arguments/arguments.hpp"
-#include "runtime/gpu/launch.hpp"
-#include "runtime/random.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/prefill/launch.hpp"
 
 namespace attune::cli {
 DeviceBuffer::DeviceBuffer(const Driver& driver, std::size_t bytes)

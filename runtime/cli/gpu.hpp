@@ -11,7 +11,7 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/outputs.hpp"
 #include "runtime/cli/problems.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 
 namespace attune::cli {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/text.hpp"
+#include "runtime/base/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "generator/hints.hpp"
+#include "runtime/base/cuda_places.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/cli/failure.hpp"
-#include "runtime/cuda_places.hpp"
 #include "runtime/emulator/emulator.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/error.hpp"
 
 namespace attune::cli {
 namespace {

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/error.hpp"
 
 namespace attune::cli {
 namespace {

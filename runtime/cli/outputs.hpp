@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/problem/problem.hpp"
+#include "runtime/operations/prefill/problem.hpp"
 
 namespace attune::cli {
 

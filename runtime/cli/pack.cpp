@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "generator/fatbin.hpp"
+#include "runtime/base/files.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/bundle/bundle.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
@@ -17,8 +19,6 @@
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
-#include "runtime/files.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

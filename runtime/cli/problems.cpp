@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "generator/variant.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/cli/failure.hpp"
-#include "runtime/random.hpp"
 
 namespace attune::cli {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/problem/decode_problem.hpp"
-#include "runtime/problem/problem.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
+#include "runtime/operations/decode/problem.hpp"
+#include "runtime/operations/prefill/problem.hpp"
 
 namespace attune::cli {
 

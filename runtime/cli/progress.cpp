@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "runtime/text.hpp"
+#include "runtime/base/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -11,16 +11,16 @@
 #include "generator/check.hpp"
 #include "generator/cost.hpp"
 #include "generator/spec_text.hpp"
+#include "runtime/base/files.hpp"
+#include "runtime/base/text.hpp"
+#include "runtime/call/device.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/kernel_table.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/model_config.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/files.hpp"
-#include "runtime/problem/device.hpp"
 #include "runtime/record/workload.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "generator/cost.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/failure.hpp"
-#include "runtime/text.hpp"
 
 namespace attune::cli {
 namespace {

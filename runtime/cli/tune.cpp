@@ -15,6 +15,8 @@
 #include "generator/cost.hpp"
 #include "generator/expand.hpp"
 #include "generator/hash.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/failure.hpp"
@@ -24,8 +26,6 @@
 #include "runtime/cli/tune_lab.hpp"
 #include "runtime/cli/tune_problems.hpp"
 #include "runtime/cli/tune_progress.hpp"
-#include "runtime/error.hpp"
-#include "runtime/text.hpp"
 #include "runtime/tune/report.hpp"
 #include "runtime/tune/tables.hpp"
 

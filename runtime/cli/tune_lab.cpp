@@ -5,9 +5,9 @@
 
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/cli/tune_bench.hpp"
-#include "runtime/error.hpp"
 
 namespace attune::cli {
 namespace {

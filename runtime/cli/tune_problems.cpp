@@ -12,9 +12,9 @@
 
 #include "generator/problem_list.hpp"
 #include "generator/yaml_tree.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/choice/tuned.hpp"
 #include "runtime/cli/problems.hpp"
-#include "runtime/files.hpp"
 #include "runtime/record/record.hpp"
 
 namespace attune::cli {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/text.hpp"
+#include "runtime/base/text.hpp"
 
 namespace attune::cli {
 

@@ -9,7 +9,7 @@
 
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/outputs.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 
 namespace attune::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/gpu.hpp"
-#include "runtime/emulated/emulated.hpp"
+#include "runtime/execute/emulated.hpp"
 
 namespace attune::cli {
 

@@ -7,11 +7,11 @@
 #include <functional>
 #include <limits>
 
-#include "runtime/arguments/decode_arguments.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/device_trial.hpp"
-#include "runtime/emulated/decode_emulated.hpp"
+#include "runtime/execute/decode_emulated.hpp"
+#include "runtime/operations/decode/arguments.hpp"
 
 namespace attune::cli {
 namespace {

@@ -9,10 +9,10 @@
 #include <functional>
 #include <system_error>
 
+#include "runtime/base/cuda_places.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/compiler/nvrtc_abi.hpp"
-#include "runtime/cuda_places.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/error.hpp"
 
 namespace attune {
 namespace {

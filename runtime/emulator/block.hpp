@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/random.hpp"
 #include "runtime/emulator/announcements.hpp"
 #include "runtime/emulator/banks.hpp"
 #include "runtime/emulator/box_stores.hpp"
@@ -26,7 +27,6 @@
 #include "runtime/emulator/register_pool.hpp"
 #include "runtime/emulator/shared_memory.hpp"
 #include "runtime/emulator/warpgroup.hpp"
-#include "runtime/random.hpp"
 
 namespace attune::emulator {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "runtime/emulator/block.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 
 namespace attune::emulator {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/base/random.hpp"
 #include "runtime/emulator/box.hpp"
-#include "runtime/random.hpp"
 
 namespace attune::emulator {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/base/random.hpp"
 #include "runtime/emulator/box.hpp"
-#include "runtime/random.hpp"
 
 namespace attune::emulator {
 

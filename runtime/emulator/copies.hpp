@@ -7,7 +7,7 @@
 #include <queue>
 #include <vector>
 
-#include "runtime/random.hpp"
+#include "runtime/base/random.hpp"
 
 namespace attune::emulator {
 

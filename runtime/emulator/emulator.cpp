@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "generator/parallel.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/emulator/announcements.hpp"
 #include "runtime/emulator/block.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
 
 namespace attune::emulator {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/files.hpp"
+#include "runtime/call/device.hpp"
 #include "runtime/emulator/global_memory.hpp"
-#include "runtime/files.hpp"
-#include "runtime/problem/device.hpp"
 
 namespace attune::emulator {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 
 namespace attune::emulator {
 namespace {

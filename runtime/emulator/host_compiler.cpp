@@ -16,10 +16,10 @@
 #include <sstream>
 #include <system_error>
 
+#include "runtime/base/environment.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/emulator/seam.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
 
 namespace attune::emulator {
 namespace {

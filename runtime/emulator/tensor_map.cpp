@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace attune::emulator {
 namespace {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/emulator/fragments.hpp"
 #include "runtime/emulator/matrix_descriptor.hpp"
 #include "runtime/emulator/shared_memory.hpp"
-#include "runtime/random.hpp"
 
 namespace attune::emulator {
 

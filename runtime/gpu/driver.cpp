@@ -8,7 +8,7 @@
 #include <bit>
 #include <mutex>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/gpu/driver_abi.hpp"
 
 namespace attune {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/gpu/tensor_maps.hpp"
-#include "runtime/problem/device.hpp"
+#include "runtime/call/device.hpp"
+#include "runtime/operations/prefill/tensor_maps.hpp"
 
 namespace attune {
 

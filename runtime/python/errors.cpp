@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/python/registries.hpp"
 
 namespace nb = nanobind;

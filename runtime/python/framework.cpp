@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/emulator/emulator.hpp"
-#include "runtime/error.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/gil.hpp"
 #include "runtime/python/registries.hpp"

@@ -1,5 +1,5 @@
 // JAX arrays: attune/_jax.py calls the kernel as a foreign function of XLA, which owns the memory and the stream.
-#include "runtime/arguments/arguments.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/framework.hpp"
 

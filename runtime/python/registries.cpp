@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/environment.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/python/errors.hpp"
 
 namespace attune::python {

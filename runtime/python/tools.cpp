@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/base/error.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/decision.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/error.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/gil.hpp"

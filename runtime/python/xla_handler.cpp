@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/registries.hpp"
 

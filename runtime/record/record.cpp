@@ -12,8 +12,8 @@
 #include <tuple>
 
 #include "generator/json_fields.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/files.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/record/record_fields.hpp"
 
 namespace attune {

@@ -4,10 +4,11 @@
 #include <tuple>
 #include <type_traits>
 
-#include "runtime/arguments/table_check.hpp"
-#include "runtime/problem/decode_problem.hpp"
-#include "runtime/problem/problem.hpp"
-#include "runtime/problem/store_problem.hpp"
+#include "runtime/operations/check/table_check.hpp"
+#include "runtime/operations/decode/problem.hpp"
+#include "runtime/operations/merge/problem.hpp"
+#include "runtime/operations/prefill/problem.hpp"
+#include "runtime/operations/store/problem.hpp"
 
 namespace attune {
 

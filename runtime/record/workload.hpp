@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/bundle/ready_kernels.hpp"
-#include "runtime/problem/device.hpp"
+#include "runtime/call/device.hpp"
 #include "runtime/record/record.hpp"
 
 namespace attune {

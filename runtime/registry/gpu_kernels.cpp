@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/nearest.hpp"
-#include "runtime/error.hpp"
 
 namespace attune {
 

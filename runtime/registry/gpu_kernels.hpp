@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/background.hpp"
+#include "runtime/base/background.hpp"
+#include "runtime/base/counters.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/choice/tuned_devices.hpp"
-#include "runtime/counters.hpp"
 #include "runtime/gpu/driver.hpp"
-#include "runtime/log.hpp"
 #include "runtime/registry/kernel_loader.hpp"
 #include "runtime/registry/kernel_table.hpp"
 

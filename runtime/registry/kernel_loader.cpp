@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "generator/check.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/cache/compiler_note.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/error.hpp"
 
 namespace attune {
 

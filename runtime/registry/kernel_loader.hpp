@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/counters.hpp"
+#include "runtime/base/made_once.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/cache/cache.hpp"
+#include "runtime/call/device.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/counters.hpp"
 #include "runtime/gpu/driver.hpp"
-#include "runtime/made_once.hpp"
-#include "runtime/problem/device.hpp"
 
 namespace attune {
 

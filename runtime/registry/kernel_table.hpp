@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
-#include "runtime/problem/preference.hpp"
+#include "runtime/call/preference.hpp"
 
 namespace attune {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-#include "runtime/random.hpp"
+#include "runtime/base/random.hpp"
 
 namespace attune {
 

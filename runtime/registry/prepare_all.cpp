@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "generator/parallel.hpp"
-#include "runtime/arguments/arguments.hpp"
-#include "runtime/arguments/decode_arguments.hpp"
-#include "runtime/arguments/merge_arguments.hpp"
-#include "runtime/arguments/store_arguments.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/operations/decode/arguments.hpp"
+#include "runtime/operations/merge/arguments.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/store/arguments.hpp"
 
 namespace attune {
 namespace {

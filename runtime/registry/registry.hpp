@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/base/log.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/choice/tuned_devices.hpp"
-#include "runtime/log.hpp"
 #include "runtime/record/record.hpp"
 
 namespace attune {

@@ -7,9 +7,9 @@
 
 #include "generator/check.hpp"
 #include "generator/expand.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/error.hpp"
-#include "runtime/plan/decode_plan.hpp"
+#include "runtime/operations/decode/plan.hpp"
 
 namespace attune::tune {
 namespace {

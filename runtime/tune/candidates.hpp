@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/spec.hpp"
-#include "runtime/problem/device.hpp"
+#include "runtime/call/device.hpp"
 #include "runtime/tune/problems.hpp"
 
 namespace attune::tune {

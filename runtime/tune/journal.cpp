@@ -14,7 +14,7 @@
 
 #include "generator/hash.hpp"
 #include "generator/variant_json.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace attune::tune {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/tune/lab.hpp"
 
 namespace attune::tune {

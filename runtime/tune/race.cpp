@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/random.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/tune/statistics.hpp"
 
 namespace attune::tune {

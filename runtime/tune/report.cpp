@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/tune/statistics.hpp"
 
 namespace attune::tune {

@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace attune::tune {
 namespace {

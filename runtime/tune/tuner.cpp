@@ -16,8 +16,8 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/error.hpp"
-#include "runtime/text.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/text.hpp"
 
 namespace attune::tune {
 namespace {

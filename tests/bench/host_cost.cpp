@@ -16,13 +16,13 @@
 #include "attune/attune.h"
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
-#include "runtime/arguments/arguments.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/cli/gpu.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/gpu/tensor_maps.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/prefill/plan.hpp"
+#include "runtime/operations/prefill/tensor_maps.hpp"
 
 namespace {
 

@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/base/files.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/cache/compiler_note.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/files.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 
 namespace {

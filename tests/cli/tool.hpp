@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 
 namespace attune::testing {
 

@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/cli/tune_bench.hpp"
 #include "runtime/cli/tune_progress.hpp"
-#include "runtime/error.hpp"
 #include "tests/cli/tool.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 

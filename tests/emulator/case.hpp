@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/emulated/emulated.hpp"
+#include "runtime/execute/emulated.hpp"
 #include "tests/harness/call_image.hpp"
 
 namespace attune::emulator_tests {

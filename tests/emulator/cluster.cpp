@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/emulator/probe.hpp"
 
 namespace attune::emulator_tests {

@@ -13,9 +13,9 @@
 
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/emulated/decode_emulated.hpp"
-#include "runtime/error.hpp"
+#include "runtime/execute/decode_emulated.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/decode_image.hpp"
 #include "tests/harness/random_prefill.hpp"

@@ -7,13 +7,13 @@
 #include <set>
 #include <vector>
 
+#include "runtime/base/error.hpp"
 #include "runtime/emulator/box_stores.hpp"
 #include "runtime/emulator/copies.hpp"
 #include "runtime/emulator/fragments.hpp"
 #include "runtime/emulator/global_memory.hpp"
 #include "runtime/emulator/matrix_descriptor.hpp"
-#include "runtime/error.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 
 namespace attune::emulator {
 namespace {

@@ -14,7 +14,7 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/emulator/tensor_map.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 
 namespace attune::emulator_tests {
 namespace {

@@ -9,7 +9,7 @@
 #include "generator/collect.hpp"
 #include "generator/parallel.hpp"
 #include "runtime/bundle/embedded.hpp"
-#include "runtime/emulated/emulated.hpp"
+#include "runtime/execute/emulated.hpp"
 #include "tests/emulator/case.hpp"
 
 namespace attune::emulator_tests {

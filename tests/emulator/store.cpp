@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "generator/collect.hpp"
-#include "runtime/arguments/merge_arguments.hpp"
-#include "runtime/arguments/store_arguments.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/emulated/chunk_emulated.hpp"
-#include "runtime/emulated/emulated.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/execute/chunk_emulated.hpp"
+#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/reference.hpp"
+#include "runtime/operations/merge/arguments.hpp"
+#include "runtime/operations/store/arguments.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/merge_image.hpp"
 #include "tests/harness/store_image.hpp"

@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/arguments/store_arguments.hpp"
-#include "runtime/emulated/chunk_emulated.hpp"
+#include "runtime/execute/chunk_emulated.hpp"
+#include "runtime/operations/store/arguments.hpp"
 #include "tests/emulator/experiment.hpp"
 #include "tests/emulator/mutate.hpp"
 #include "tests/harness/store_image.hpp"

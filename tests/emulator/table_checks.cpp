@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/arguments/decode_arguments.hpp"
-#include "runtime/arguments/store_arguments.hpp"
-#include "runtime/arguments/table_check.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/operations/check/table_check.hpp"
+#include "runtime/operations/decode/arguments.hpp"
+#include "runtime/operations/store/arguments.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/decode_image.hpp"
 #include "tests/harness/random_prefill.hpp"

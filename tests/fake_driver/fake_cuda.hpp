@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "runtime/gpu/tensor_maps.hpp"
-#include "runtime/problem/device.hpp"
+#include "runtime/call/device.hpp"
+#include "runtime/operations/prefill/tensor_maps.hpp"
 #include "templates/check_params.h"
 #include "templates/decode_params.h"
 #include "templates/store_params.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/far_calls.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/random.hpp"
+#include "runtime/base/random.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/decode_image.hpp"
 #include "tests/harness/random_prefill.hpp"

@@ -6,7 +6,7 @@
 
 #include "attune/attune.h"
 #include "runtime/cli/gpu.hpp"
-#include "runtime/problem/problem.hpp"
+#include "runtime/operations/prefill/problem.hpp"
 #include "tests/harness/call_image.hpp"
 
 namespace attune::gpu_tests {

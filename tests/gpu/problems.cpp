@@ -8,7 +8,7 @@
 
 #include "generator/check.hpp"
 #include "runtime/bundle/embedded.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/needs.hpp"
 

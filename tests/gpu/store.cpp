@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/arguments/store_arguments.hpp"
-#include "runtime/arguments/table_check.hpp"
+#include "runtime/operations/check/table_check.hpp"
+#include "runtime/operations/store/arguments.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/merge_image.hpp"
 #include "tests/harness/store_image.hpp"

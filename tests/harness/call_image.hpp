@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/problem/problem.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
+#include "runtime/operations/prefill/problem.hpp"
 
 namespace attune::testing {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/problem/decode_problem.hpp"
-#include "runtime/random.hpp"
-#include "runtime/reference/reference.hpp"
-#include "runtime/reference/reference_rotation.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/lab/reference.hpp"
+#include "runtime/lab/reference_rotation.hpp"
+#include "runtime/operations/decode/problem.hpp"
 
 namespace attune::testing {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/random.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/lab/reference.hpp"
 
 namespace attune::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "runtime/cli/problems.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 
 namespace attune::testing {
 namespace {

@@ -1,7 +1,7 @@
 // Prefill problems of any kind that no shipped kernel is for, the same for the emulator and for GPUs.
 #pragma once
 
-#include "runtime/random.hpp"
+#include "runtime/base/random.hpp"
 #include "tests/harness/call_image.hpp"
 
 namespace attune::testing {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "runtime/cli/problems.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 
 namespace attune::testing {
 namespace {

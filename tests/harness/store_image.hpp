@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/problem/store_problem.hpp"
-#include "runtime/random.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/operations/store/problem.hpp"
 
 namespace attune::testing {
 

@@ -13,8 +13,8 @@
 #include <set>
 #include <thread>
 
+#include "runtime/base/error.hpp"
 #include "runtime/emulator/host_compiler.hpp"
-#include "runtime/error.hpp"
 #include "tests/processes/kernels.hpp"
 #include "tests/processes/processes.hpp"
 

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/error.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/error.hpp"
 #include "tests/processes/kernels.hpp"
 #include "tests/processes/processes.hpp"
 

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 
 namespace attune::process_tests {
 namespace {

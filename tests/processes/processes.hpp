@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 
 namespace attune::process_tests {
 

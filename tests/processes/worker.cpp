@@ -23,7 +23,7 @@
 
 #include "runtime/cache/cache.hpp"
 #include "runtime/compiler/nvrtc_abi.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 #include "tests/processes/kernels.hpp"

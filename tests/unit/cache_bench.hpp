@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/files.hpp"
 #include "runtime/cache/cache.hpp"
-#include "runtime/files.hpp"
 
 namespace attune::cache_tests {
 

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <optional>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/emulator/seam.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
 #include "tests/unit/environment.hpp"
 
 using namespace attune;

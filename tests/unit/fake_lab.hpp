@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "generator/hash.hpp"
-#include "runtime/error.hpp"
-#include "runtime/random.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/tune/lab.hpp"
 
 namespace attune::tune_tests {

@@ -7,7 +7,7 @@
 
 #include "generator/collect.hpp"
 #include "generator/files.hpp"
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "generator/files.hpp"
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/record/record.hpp"
 
 using namespace attune;

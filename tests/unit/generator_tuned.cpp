@@ -11,7 +11,7 @@
 #include "generator/collect.hpp"
 #include "generator/tuned_file.hpp"
 #include "generator/yaml_tree.hpp"
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
 namespace {

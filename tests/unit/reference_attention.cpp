@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "runtime/reference/reference.hpp"
+#include "runtime/lab/reference.hpp"
 
 using namespace attune;
 

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <string>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/bundle/embedded.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/fake_driver/fake_cuda.hpp"
 

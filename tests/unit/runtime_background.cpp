@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/plan/decode_plan.hpp"
+#include "runtime/operations/decode/plan.hpp"
 #include "tests/harness/needs.hpp"
 #include "tests/unit/ready_set.hpp"
 

@@ -1,5 +1,5 @@
 // Groups of heads for blocks that stay: finishing together, and keys and values in L2.
-#include "runtime/plan/balance.hpp"
+#include "runtime/operations/prefill/balance.hpp"
 
 #include <doctest/doctest.h>
 

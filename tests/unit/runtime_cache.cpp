@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/unit/cache_bench.hpp"
 #include "tests/unit/environment.hpp"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "generator/collect.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
-#include "runtime/error.hpp"
 
 namespace {
 

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "generator/check.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/error.hpp"
 #include "tests/harness/needs.hpp"
 #include "tests/unit/environment.hpp"
 

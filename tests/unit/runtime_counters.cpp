@@ -1,5 +1,5 @@
 // What a registry counts, from any number of threads.
-#include "runtime/counters.hpp"
+#include "runtime/base/counters.hpp"
 
 #include <doctest/doctest.h>
 

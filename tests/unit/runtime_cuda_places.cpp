@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/cuda_places.hpp"
+#include "runtime/base/cuda_places.hpp"
 #include "tests/unit/environment.hpp"
 
 namespace attune {

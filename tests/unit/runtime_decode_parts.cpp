@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/arguments/decode_arguments.hpp"
+#include "runtime/operations/decode/arguments.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/unit/environment.hpp"
 

@@ -9,10 +9,10 @@
 
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
-#include "runtime/error.hpp"
-#include "runtime/random.hpp"
 
 namespace {
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/arguments/arguments.hpp"
-#include "runtime/emulated/emulated.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
-#include "runtime/reference/reference.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
+#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/reference.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
 
 using namespace attune;
 namespace fs = std::filesystem;

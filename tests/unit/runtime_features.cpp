@@ -14,12 +14,13 @@
 
 #include "attune/attune.hpp"
 #include "generator/check.hpp"
-#include "runtime/arguments/arguments.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/bundle/embedded.hpp"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/decision.hpp"
-#include "runtime/emulated/emulated.hpp"
-#include "runtime/error.hpp"
+#include "runtime/execute/emulated.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
 #include "tests/harness/needs.hpp"
 
 using namespace attune;

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "generator/files.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/emulator/host_compiler.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
 #include "tests/unit/environment.hpp"
 
 using namespace attune;
@@ -75,5 +75,5 @@ TEST_CASE("the environment is read in one place, which gives a setuid program no
       CHECK(read_bytes(entry.path()).find("temp_directory_path(") == std::string::npos);
     }
   }
-  CHECK(read_bytes(root / "runtime/environment.cpp").find("::secure_getenv(") != std::string::npos);
+  CHECK(read_bytes(root / "runtime/base/environment.cpp").find("::secure_getenv(") != std::string::npos);
 }

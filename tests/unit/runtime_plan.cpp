@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "generator/check.hpp"
-#include "runtime/error.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 #include "tests/harness/needs.hpp"
 
 using namespace attune;

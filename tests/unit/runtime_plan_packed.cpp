@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/plan/balance.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/prefill/balance.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 
 using namespace attune;
 

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "generator/check.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
-#include "runtime/error.hpp"
-#include "runtime/plan/balance.hpp"
+#include "runtime/operations/prefill/balance.hpp"
 #include "tests/harness/needs.hpp"
 
 using namespace attune;

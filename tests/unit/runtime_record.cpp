@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/record/record.hpp"
 #include "tests/unit/environment.hpp"
 

@@ -15,7 +15,7 @@
 #include "generator/spec_text.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/emulated/emulated.hpp"
+#include "runtime/execute/emulated.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/record/workload.hpp"
 #include "tests/unit/registry_bench.hpp"

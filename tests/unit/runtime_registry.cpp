@@ -18,8 +18,8 @@
 
 #include "attune/attune.hpp"
 #include "generator/check.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/bundle/embedded.hpp"
-#include "runtime/error.hpp"
 #include "runtime/gpu/driver.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/needs.hpp"

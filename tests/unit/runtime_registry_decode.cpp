@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/arguments/decode_arguments.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/gpu/driver.hpp"
-#include "runtime/plan/decode_plan.hpp"
+#include "runtime/operations/decode/arguments.hpp"
+#include "runtime/operations/decode/plan.hpp"
 #include "tests/unit/registry_bench.hpp"
 #include "tests/unit/tuned_tables.hpp"
 

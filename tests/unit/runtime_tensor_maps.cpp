@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
-#include "runtime/gpu/tensor_maps.hpp"
+#include "runtime/operations/prefill/tensor_maps.hpp"
 #include "templates/sequence_end.h"
 #include "tests/harness/needs.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attune/attune.hpp"
-#include "runtime/files.hpp"
+#include "runtime/base/files.hpp"
 #include "tests/unit/at_once.hpp"
 
 namespace {

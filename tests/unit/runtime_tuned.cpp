@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned.hpp"
-#include "runtime/error.hpp"
-#include "runtime/plan/decode_plan.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 #include "tests/harness/needs.hpp"
 #include "tests/unit/tuned_tables.hpp"
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/choice/tuned_distance.hpp"
 #include "runtime/choice/tuned_verdict.hpp"
-#include "runtime/error.hpp"
-#include "runtime/files.hpp"
 #include "tests/unit/environment.hpp"
 #include "tests/unit/tuned_tables.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "generator/collect.hpp"
 #include "generator/parallel.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/error.hpp"
 
 namespace attune {
 namespace {

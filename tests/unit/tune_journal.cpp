@@ -7,7 +7,7 @@
 #include <string>
 
 #include "generator/hash.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/tune/journal.hpp"
 
 namespace {

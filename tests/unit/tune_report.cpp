@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/tune/report.hpp"
 
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "generator/check.hpp"
+#include "runtime/base/files.hpp"
 #include "runtime/choice/tuned.hpp"
-#include "runtime/files.hpp"
 
 namespace attune::tuned_tests {
 

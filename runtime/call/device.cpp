@@ -1,0 +1,71 @@
+#include "runtime/call/device.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace attune {
+namespace {
+
+// By NVIDIA's data sheets and architecture papers.
+constexpr std::array gpus{
+    KnownGpu{"h200", "NVIDIA H200", 90, 132, 50},
+    KnownGpu{"h100", "NVIDIA H100 80GB HBM3", 90, 132, 50},
+    KnownGpu{"h100-pcie", "NVIDIA H100 PCIe", 90, 114, 50},
+    KnownGpu{"a100", "NVIDIA A100-SXM4-80GB", 80, 108, 40},
+    KnownGpu{"a40", "NVIDIA A40", 86, 84, 6},
+    KnownGpu{"a10", "NVIDIA A10", 86, 72, 6},
+    KnownGpu{"rtx3090", "NVIDIA GeForce RTX 3090", 86, 82, 6},
+    KnownGpu{"orin", "Orin", 87, 16, 4},
+    KnownGpu{"l40s", "NVIDIA L40S", 89, 142, 96},
+    KnownGpu{"l4", "NVIDIA L4", 89, 58, 48},
+    KnownGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 72},
+    KnownGpu{"b200", "NVIDIA B200", 100, 148, 126},
+    KnownGpu{"b300", "NVIDIA B300", 103, 148, 126},
+    KnownGpu{"thor", "NVIDIA Thor", 110, 20, 32},
+    KnownGpu{"rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 96},
+    KnownGpu{"gb10", "NVIDIA GB10", 121, 48, 24},
+};
+
+Device device_of(const KnownGpu& gpu) {
+  const Arch& arch = *std::ranges::find(all_archs(), gpu.capability, &Arch::capability);
+  return {.ordinal = 0,
+          .name = std::string(gpu.name),
+          .capability = gpu.capability,
+          .multiprocessors = gpu.multiprocessors,
+          .shared_per_block = arch.shared_per_block,
+          .shared_per_sm = arch.shared_per_sm,
+          .l2_bytes = static_cast<long long>(gpu.l2_megabytes) << 20};
+}
+
+}  // namespace
+
+Arch arch_of(const Device& device) {
+  const auto known = std::ranges::find(all_archs(), device.capability, &Arch::capability);
+  if (known != all_archs().end()) return *known;
+  return {.name = "this GPU",
+          .capability = device.capability,
+          .shared_per_block = device.shared_per_block,
+          .shared_per_sm = device.shared_per_sm};
+}
+
+std::span<const KnownGpu> known_gpus() { return gpus; }
+
+std::optional<Device> find_gpu_device(std::string_view word) {
+  const auto known = std::ranges::find(gpus, word, &KnownGpu::word);
+  if (known != gpus.end()) return device_of(*known);
+  const Arch* arch = find_arch(word);
+  return arch == nullptr ? std::nullopt : std::optional(device_of(*arch));
+}
+
+std::vector<std::string> gpu_words() {
+  std::vector<std::string> words;
+  for (const KnownGpu& gpu : gpus) words.emplace_back(gpu.word);
+  for (const Arch& arch : all_archs()) words.emplace_back(arch.name);
+  return words;
+}
+
+Device device_of(const Arch& arch) {
+  return device_of(*std::ranges::find(gpus, arch.capability, &KnownGpu::capability));
+}
+
+}  // namespace attune

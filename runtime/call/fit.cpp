@@ -1,0 +1,50 @@
+#include "runtime/call/fit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <tuple>
+
+#include "generator/check.hpp"
+
+namespace attune {
+
+bool meant_for(const Variant& variant, int capability) {
+  const auto archs = all_archs();
+  const auto known = std::ranges::find(archs, capability, &Arch::capability);
+  if (variant.arch == 0 || known == archs.end()) return true;
+  return (variant.arch >> (known - archs.begin()) & 1U) != 0;
+}
+
+std::vector<std::string> refusals(const Variant& variant, const Need& need, const Device& device) {
+  std::vector<std::string> result = refusals(variant, need);
+  if (family_of(variant).operation != need.operation) return result;
+  if (!meant_for(variant, device.capability)) {
+    result.push_back(fmt::format("arch: the kernel is not meant for compute capability {}.{}", device.capability / 10,
+                                 device.capability % 10));
+  }
+  for (const Refusal& refusal : check_limits(variant, device.capability, device.shared_per_block)) {
+    result.push_back(refusal.field + ": " + refusal.message);
+  }
+  return result;
+}
+
+bool is_better(const Variant& one, const Variant& other, const Ask& ask) {
+  const auto rank = [&](const Variant& variant) {
+    return std::tuple(variant.head_dim, std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple,
+                      -variant.gqa_ratio, -variant.one_query);
+  };
+  return rank(one) < rank(other);
+}
+
+Variant own_variant(int family, const Ask& ask, const Device& device) {
+  return default_variant(family, ask.need, device.shared_per_block, ask.preference.B_r);
+}
+
+bool wastes_padding(const Variant& variant, const Need& need) {
+  return family_of(variant).architecture_specific && need.head_dim_of_v() == need.head_dim &&
+         2 * variant.head_dim > 3 * need.head_dim;
+}
+
+}  // namespace attune

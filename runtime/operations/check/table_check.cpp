@@ -1,0 +1,141 @@
+#include "runtime/operations/check/table_check.hpp"
+#include "runtime/call/field_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/add_line.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/operations/decode/arguments.hpp"
+#include "runtime/operations/prefill/problem.hpp"
+
+namespace attune {
+namespace {
+
+template <class Args>
+bool asks(const Args& args) {
+  return args.struct_size >= offsetof(Args, check_tables) + sizeof(args.check_tables) && args.check_tables != 0;
+}
+
+template <class Integer>
+long long value_at(const Integer* table, long long index, const ReadTable& read) {
+  Integer value = 0;
+  read(&value, table + index, sizeof(value));
+  return value;
+}
+
+/// Keys that a sequence may have before the new ones.
+long long most_keys(const AttuneCheckParams& params, int batch, const ReadTable& read) {
+  if (params.cu_seqlens_k == nullptr) return params.max_seqlen_k - params.seqlen_new;
+  return value_at(params.cu_seqlens_k, batch + 1, read) - value_at(params.cu_seqlens_k, batch, read);
+}
+
+/// Keys that a sequence has before the new ones, as it is told.
+long long keys_before(const AttuneCheckParams& params, int batch, const ReadTable& read) {
+  return params.seqlens_k == nullptr ? most_keys(params, batch, read) : value_at(params.seqlens_k, batch, read);
+}
+
+}  // namespace
+
+bool checks_tables(const attune_decode_args& args) { return asks(args); }
+
+bool checks_tables(const attune_store_kv_args& args) { return asks(args); }
+
+void check_flag(std::vector<std::string>& found, int check_tables) {
+  if (check_tables != 0 && check_tables != 1) {
+    add_line(found, "check_tables is {}; it must be 0 or 1", check_tables);
+  }
+}
+
+AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProblem& problem) {
+  return {.seqlens_k = args.seqlens_k,
+          .block_table = problem.packed_keys ? nullptr : args.block_table,
+          .slots = nullptr,
+          .fault = nullptr,
+          .batch = problem.batch,
+          .seqlen_q = problem.seqlen_q,
+          .seqlen_new = problem.seqlen_new,
+          .max_seqlen_k = problem.max_seqlen_k,
+          .window_left = problem.window_left,
+          .page_size = problem.page_size,
+          .pages = problem.pages,
+          .table_width = problem.table_width,
+          .total_q = problem.total_q,
+          .total_k = problem.total_k,
+          .cu_seqlens_q = problem.ragged ? args.cu_seqlens_q : nullptr,
+          .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
+          .leftpad_k = leftpad_of(args),
+          .seqused_q = used_queries(args)};
+}
+
+AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProblem& problem) {
+  const bool by_slots = args.slot_mapping != nullptr;
+  const long long room = static_cast<long long>(problem.table_width) * problem.page_size;
+  if (!by_slots && problem.tokens > room) {
+    throw Error(ATTUNE_INVALID_ARGUMENT,
+                fmt::format("tokens is {}; with check_tables it must be at most table_width {} x page_size {}",
+                            problem.tokens, problem.table_width, problem.page_size));
+  }
+  const bool has_lengths = !by_slots && args.seqlens_k != nullptr;
+  return {.seqlens_k = has_lengths ? args.seqlens_k : nullptr,
+          .block_table = by_slots ? nullptr : args.block_table,
+          .slots = reinterpret_cast<const long long*>(args.slot_mapping),
+          .fault = nullptr,
+          .batch = problem.batch,
+          .seqlen_q = problem.tokens,
+          .seqlen_new = problem.tokens,
+          .max_seqlen_k = has_lengths ? static_cast<int>(std::min<long long>(room, most_rows)) : problem.tokens,
+          .window_left = 0,  // the table's entries for the new keys alone
+          .page_size = problem.page_size,
+          .pages = problem.pages,
+          .table_width = problem.table_width,
+          .total_q = 0,
+          .total_k = 0,
+          .cu_seqlens_q = nullptr,
+          .cu_seqlens_k = nullptr,
+          .leftpad_k = nullptr,
+          .seqused_q = nullptr};
+}
+
+void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const ReadTable& read) {
+  const auto fail = [&](const char* table, long long value, const std::string& accepted) {
+    throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}: batch {}, position {} is {}; it must be {}", table,
+                                                     fault.batch, fault.position, value, accepted));
+  };
+  const auto index = [&](long long width) { return fault.batch * width + fault.position; };
+  const auto fail_of_rows = [&](const char* name, const int* cu_seqlens, int total) {
+    // What ends must not do so before it begins.
+    const long long least = fault.position == 0 ? 0 : value_at(cu_seqlens, fault.batch, read);
+    fail(name, value_at(cu_seqlens, fault.batch + fault.position, read), fmt::format("from {} to {}", least, total));
+  };
+  switch (fault.kind) {
+    case 1:
+      return fail_of_rows("cu_seqlens_q", params.cu_seqlens_q, params.total_q);
+    case 2:
+      return fail_of_rows("cu_seqlens_k", params.cu_seqlens_k, params.total_k);
+    case 3:
+      return fail("seqlens_k", value_at(params.seqlens_k, fault.batch, read),
+                  fmt::format("from 0 to {}", most_keys(params, fault.batch, read)));
+    case 4:
+      return fail("leftpad_k", value_at(params.leftpad_k, fault.batch, read),
+                  fmt::format("from 0 to {}", keys_before(params, fault.batch, read)));
+    case 5:
+      return fail("block_table", value_at(params.block_table, index(params.table_width), read),
+                  fmt::format("from 0 to {}", params.pages - 1));
+    case 6:
+      return fail("slot_mapping", value_at(params.slots, index(params.seqlen_new), read),
+                  fmt::format("-1, or from 0 to {}", static_cast<long long>(params.pages) * params.page_size - 1));
+    case 7: {
+      const long long rows =
+          value_at(params.cu_seqlens_q, fault.batch + 1, read) - value_at(params.cu_seqlens_q, fault.batch, read);
+      return fail("seqused_q", value_at(params.seqused_q, fault.batch, read), fmt::format("from 0 to {}", rows));
+    }
+    default:
+      return;
+  }
+}
+
+}  // namespace attune

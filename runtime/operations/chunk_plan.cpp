@@ -1,0 +1,38 @@
+#include "runtime/operations/chunk_plan.hpp"
+
+#include <fmt/format.h>
+
+#include "generator/check.hpp"
+#include "runtime/base/error.hpp"
+
+namespace attune {
+namespace {
+
+constexpr long long chunk = 8;                 // elements of a thread
+constexpr long long most_chunks = 1LL << 31U;  // kernels number them in 32 bits, those behind the last included
+
+/// For a batch x rows x heads x head_dim tensor.
+ChunkPlan plan_chunks(const Variant& variant, int batch, int rows, int heads, int head_dim) {
+  long long chunks = head_dim / chunk;
+  for (const int extent : {batch, rows, heads}) {
+    if (__builtin_mul_overflow(chunks, extent, &chunks) || chunks > most_chunks) {
+      throw Error(ATTUNE_UNSUPPORTED,
+                  fmt::format("grid: {} x {} x {} rows of {} elements; a launch takes up to 2^34 elements", batch, rows,
+                              heads, head_dim));
+    }
+  }
+  const int threads = resources(variant).threads;
+  return {.grid = {.x = static_cast<unsigned>((chunks + threads - 1) / threads), .y = 1, .z = 1}, .threads = threads};
+}
+
+}  // namespace
+
+ChunkPlan plan(const Variant& variant, const StoreProblem& problem) {
+  return plan_chunks(variant, problem.batch, problem.tokens, problem.heads_kv, problem.head_dim);
+}
+
+ChunkPlan plan(const Variant& variant, const MergeProblem& problem) {
+  return plan_chunks(variant, problem.batch, problem.seqlen, problem.heads, problem.head_dim);
+}
+
+}  // namespace attune

@@ -1,0 +1,202 @@
+#include "runtime/operations/decode/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "generator/check.hpp"
+#include "runtime/base/error.hpp"
+
+namespace attune {
+namespace {
+
+// Of a grid and of a multiprocessor (CUDA programming guide 13, "Compute Capabilities").
+constexpr long long max_grid_x = std::numeric_limits<int>::max();
+constexpr long long max_grid_yz = 65535;
+constexpr int reserved_shared_bytes = 1024;  // of each block
+constexpr int multiprocessor_registers = 65536;
+constexpr int most_in_cluster = 8;  // blocks, on every GPU that has clusters
+constexpr int most_threads = 1536;  // that every compute capability from 8.0 on holds
+
+/// Registers of a thread beside its accumulators, as ptxas needs them for addresses, fragments and the softmax.
+constexpr int working_registers = 55;
+
+long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+void require_fits(const char* what, long long value, long long most) {
+  if (value > most) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("grid: {} are {}; a launch takes up to {}", what, value, most));
+  }
+}
+
+/// Thread blocks that run side by side.
+long long blocks_at_once(const Variant& variant, const Device& device) {
+  return static_cast<long long>(device.multiprocessors) * blocks_per_multiprocessor(variant, device);
+}
+
+/// Parts of a sequence that are worth a thread block: a few steps each.
+long long most_splits(const Variant& variant, const DecodeProblem& problem) {
+  constexpr long long fewest_steps = 4;
+  return ceil_div(problem.longest_keys(), fewest_steps * variant.B_c);
+}
+
+/// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or with one on each multiprocessor:
+/// then more parts gain nothing, and are to be combined. A block that looks up pages has much to do between its
+/// requests: alone on a multiprocessor it needs eight warps (74 us then, with four 77 to 99, at head_dim 64 on an
+/// H200).
+bool fills(long long rows, long long blocks, const Variant& variant, const Device& device) {
+  constexpr int busy_warps = 8;
+  const bool alone = variant.paged == 0 || variant.warps >= busy_warps;
+  const long long round = rows > blocks || !alone ? blocks : device.multiprocessors;
+  return rows * 8 >= ceil_div(rows, round) * round * 7;
+}
+
+/// For sequences of one length: as many splits as the GPU holds at once, or one where that is enough. Else 0, parts of
+/// the whole batch.
+int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long blocks = blocks_at_once(variant, device);
+  const long long rows = tiles * problem.batch;
+  if (fills(rows, blocks, variant, device)) return 1;
+  if (rows > blocks) return 0;
+  return static_cast<int>(
+      std::max(1LL, std::min({blocks / std::max(1LL, rows), most_splits(variant, problem), 256LL})));
+}
+
+/// As many parts as make a cluster, a power of two. A cluster lives within a group of multiprocessors (GPC), of which
+/// those of four and eight blocks fill ten elevenths on an H200 (cudaOccupancyMaxActiveClusters).
+int cluster_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long blocks = blocks_at_once(variant, device);
+  const long long rows = tiles * problem.batch;
+  if (fills(rows, blocks, variant, device)) return 1;
+  int splits = 1;
+  while (splits < most_in_cluster && 2 * splits <= most_splits(variant, problem)) {
+    const long long room = splits > 1 ? blocks * 10 / 11 : blocks;
+    if (rows * 2 * splits > room) break;
+    splits *= 2;
+  }
+  return splits;
+}
+
+/// Whether sequences whose lengths the device alone knows are too short to be parted: so that each is a block's, which
+/// spares the search for where parts begin, and a second kernel. On an H200, of up to four steps of keys 5 to 40%
+/// faster whatever the lengths; of up to eight as well, but for one such sequence among few short ones.
+bool stays_whole(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long parts = most_splits(variant, problem);
+  const bool many = tiles * problem.batch * 8 >= blocks_at_once(variant, device);
+  return problem.batch <= max_grid_yz && (parts == 1 || (parts == 2 && many));
+}
+
+/// As many parts of the whole batch as keep the GPU full. Where there are more parts than sequences each sequence has
+/// as many, so that those of one length end where parts do.
+long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  const long long batch = std::max(1, problem.batch);
+  const long long blocks = blocks_at_once(variant, device);
+  if (batch * tiles <= blocks && fills(batch * tiles, blocks, variant, device)) return batch;
+  const long long parts = std::max(1LL, std::min({blocks / tiles, most_splits(variant, problem) * batch, max_grid_yz}));
+  return parts > batch ? parts / batch * batch : parts;
+}
+
+/// Whether one thread block alone reads a key, and there are not too many. Measured on an H200: it spares what L2 has
+/// to write back (3 of 48 us at 134 MB), but a long stream of such lines is 4% slower (from 500 MB on).
+bool reads_once(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  const long long bytes_per_column = 2LL * bytes_of(problem.dtype);  // of K and of V
+  const long long keys =
+      problem.packed_keys ? problem.total_k : static_cast<long long>(problem.batch) * problem.max_seqlen_k;
+  const long long rows = keys * problem.heads_kv;
+  const long long rows_in_L2 = device.l2_bytes / (bytes_per_column * problem.head_dim);
+  return problem.rows() <= variant.B_r && rows < 4 * rows_in_L2;
+}
+
+/// With a launch that merges the parts of so many sequences, or at so many borders.
+DecodePlan with_merges(DecodePlan plan, const DecodeProblem& problem, long long merges) {
+  if (merges == 0) return plan;
+  require_fits("K/V heads", problem.heads_kv, max_grid_yz);
+  plan.workspace_bytes = workspace_bytes(problem, plan.slots, plan.cuts);
+  plan.combine_grid = {.x = static_cast<unsigned>(merges),
+                       .y = static_cast<unsigned>(problem.heads_kv),
+                       .z = static_cast<unsigned>(problem.rows())};
+  return plan;
+}
+
+/// Whether kernels can count the blocks of all keys of the batch one after the other, which they do in 32 bits.
+bool is_countable(const Variant& variant, const DecodeProblem& problem) {
+  return problem.batch * ceil_div(problem.max_seqlen_k, variant.B_c) <= std::numeric_limits<int>::max();
+}
+
+/// With so many parts of each sequence.
+DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, int splits) {
+  const long long parts = static_cast<long long>(problem.batch) * splits;
+  require_fits("the sequences", problem.batch, max_grid_yz);
+  plan.splits = splits;
+  plan.parts = plan.slots = static_cast<int>(parts);
+  plan.grid.y = static_cast<unsigned>(splits);
+  plan.grid.z = static_cast<unsigned>(problem.batch);
+  plan.grid.cluster = plan.variant.cluster != 0 ? static_cast<unsigned>(splits) : 1U;
+  return splits == 1 || plan.variant.cluster != 0 ? plan : with_merges(plan, problem, problem.batch);
+}
+
+}  // namespace
+
+std::vector<std::string> launch_refusals(const Variant& variant, const DecodeProblem& problem) {
+  if (variant.cluster == 0 || problem.splits <= most_in_cluster) return {};
+  return {fmt::format("splits: a cluster has up to {} blocks, the problem asks for {} parts", most_in_cluster,
+                      problem.splits)};
+}
+
+int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
+  const Resources needs = resources(variant);
+  const int by_shared_memory = device.shared_per_sm / (needs.shared_bytes + reserved_shared_bytes);
+  const int by_threads = most_threads / needs.threads;
+  const int by_registers =
+      multiprocessor_registers / ((needs.accumulator_registers + working_registers) * needs.threads);
+  return std::max(1, std::min({by_shared_memory, by_threads, by_registers}));
+}
+
+std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long long cuts) {
+  constexpr std::size_t cut_bytes = 8;
+  const long long rows = slots * problem.heads_kv * problem.rows();
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(problem.head_dim + 1) * sizeof(float) +
+         static_cast<std::size_t>(cuts) * cut_bytes;
+}
+
+DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, long long parts) {
+  require_fits("the parts of the batch", parts, max_grid_yz);
+  plan.splits = 0;
+  plan.parts = static_cast<int>(parts);
+  plan.slots = static_cast<int>(2 * parts);
+  plan.grid.y = static_cast<unsigned>(parts);
+  plan.grid.z = 1;
+  // Sequences or, where they are fewer, borders between the parts, of which decode says what they cut.
+  const long long row_tiles = plan.grid.x / static_cast<unsigned>(problem.heads_kv);
+  plan.cuts = static_cast<int>(parts > 1 && parts <= problem.batch ? row_tiles * parts : 0);
+  plan.workspace_bytes = 0;
+  plan.combine_grid = {};
+  return parts == 1 ? plan : with_merges(plan, problem, std::min<long long>(parts - 1, problem.batch));
+}
+
+DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  const long long tiles = ceil_div(problem.rows(), variant.B_r) * problem.heads_kv;
+  require_fits("the tiles of all K/V heads", tiles, max_grid_x);
+  const long long some_tiles = std::max(1LL, tiles);
+  int splits = problem.splits;
+  if (splits == 0 && variant.cluster != 0) {
+    splits = cluster_splits(variant, problem, device, some_tiles);
+  } else if (splits == 0 && problem.one_length()) {
+    splits = equal_splits(variant, problem, device, some_tiles);
+  } else if (splits == 0 && (stays_whole(variant, problem, device, some_tiles) || !is_countable(variant, problem))) {
+    splits = 1;
+  }
+  const Resources needs = resources(variant);
+  const DecodePlan result{.variant = variant,
+                          .grid = {.x = static_cast<unsigned>(tiles)},
+                          .threads = needs.threads,
+                          .shared_bytes = needs.shared_bytes,
+                          .evict_first = reads_once(variant, problem, device),
+                          .combine_grid = {}};
+  return splits == 0 ? with_parts(result, problem, parts_of_batch(variant, problem, device, some_tiles))
+                     : with_splits(result, problem, splits);
+}
+
+}  // namespace attune

@@ -1,0 +1,43 @@
+// Which kernels serve a decode problem, and the two launches that follow. The same for GPUs and for the emulator.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/call/device.hpp"
+#include "runtime/call/fit.hpp"
+#include "runtime/operations/decode/problem.hpp"
+
+namespace attune {
+
+/// Everything the launches need besides pointers.
+struct DecodePlan {
+  Variant variant;
+  Grid grid;  ///< tiles of all K/V heads x parts of a sequence, or a cluster of them, x batch; x parts of all x 1
+  int threads = 0;
+  int shared_bytes = 0;
+  int splits = 0;            ///< parts of each sequence; 0: parts of the whole batch, whatever the lengths
+  int parts = 0;             ///< of the keys, for each K/V head
+  int slots = 0;             ///< places for the results of parts, for each K/V head
+  bool evict_first = false;  ///< L2 had best give up keys and values before anything else
+  int cuts = 0;              ///< where decode tells combine of sequences that parts of the batch share; 0: nowhere
+  std::size_t workspace_bytes = 0;  ///< for them all
+  Grid combine_grid;                ///< of the kernel that merges them; empty: no launch
+
+  [[nodiscard]] bool combines() const { return combine_grid.blocks() > 0; }
+};
+
+/// Thread blocks of a variant that a multiprocessor holds at a time, as far as shared memory, threads and an estimate
+/// of registers decide.
+int blocks_per_multiprocessor(const Variant& variant, const Device& device);
+
+/// What the results of so many parts take, and what is said of `cuts` sequences.
+std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long long cuts = 0);
+
+/// The launch facts of one variant for one problem. Throws Error{ATTUNE_UNSUPPORTED} when no grid can hold it.
+DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device);
+
+/// A plan that has the launch's tiles, with so many parts of the whole batch, as plan() gives it for GPUs that hold so
+/// many.
+DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, long long parts);
+
+}  // namespace attune

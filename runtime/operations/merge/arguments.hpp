@@ -1,0 +1,18 @@
+// From what a caller of merge_states passed to a MergeProblem, with every mistake named before anything is launched.
+#pragma once
+
+#include "attune/attune.h"
+#include "runtime/operations/merge/problem.hpp"
+#include "templates/store_params.h"
+
+namespace attune {
+
+/// Checks everything about a call that needs no GPU: struct size, counts, pointers, strides, that no offset overflows,
+/// and that nothing is written that other threads read. Throws Error{ATTUNE_INVALID_ARGUMENT} with one line for each
+/// mistake; allocates nothing when there is none.
+MergeProblem check_arguments(const attune_merge_states_args& args);
+
+/// The parameter block of a checked call.
+AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeProblem& problem);
+
+}  // namespace attune

@@ -1,0 +1,263 @@
+#include "runtime/operations/prefill/arguments.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/add_line.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/call/tensor_arguments.hpp"
+#include "runtime/operations/prefill/tensor_maps.hpp"
+
+namespace attune {
+namespace {
+
+constexpr std::size_t workspace_alignment = 16;
+
+/// Of attune_prefill_args before V had a head_dim of its own.
+constexpr std::size_t oldest_args_size = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
+
+/// Whether the caller knows of the fields behind head_dim_v.
+bool has_features(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, softcap) + sizeof(args.softcap);
+}
+
+/// Whether the caller knows of the fields behind softcap.
+bool has_pages(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, page_size) + sizeof(args.page_size) &&
+         (args.block_table != nullptr || args.page_size != 0);
+}
+
+/// Whether the caller knows of the fields behind page_size.
+bool has_workspace(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, workspace_bytes) + sizeof(args.workspace_bytes);
+}
+
+/// How many queries of each sequence count; null where all do, or the caller does not know of the field.
+const std::int32_t* used_queries(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, seqused_q) + sizeof(args.seqused_q) ? args.seqused_q
+                                                                                               : nullptr;
+}
+
+void add_features(Problem& problem, const attune_prefill_args& args) {
+  problem.softcap = args.softcap;
+  if (args.window != 0) {
+    problem.window_left = args.window_left;
+    problem.window_right = args.window_right;
+  }
+  problem.paged = has_pages(args);
+  if (problem.paged) {
+    problem.page_size = args.page_size;
+    problem.pages = args.pages;
+    problem.table_width = args.table_width;
+  }
+  problem.ragged = args.cu_seqlens_q != nullptr || args.cu_seqlens_k != nullptr;
+  if (!problem.ragged) return;
+  problem.total_q = args.total_q;
+  if (!problem.paged) problem.total_k = args.total_k;
+}
+
+Extents queries_of(const Problem& problem) {
+  return {problem.stored_sequences(), problem.stored_rows(), problem.heads_q, problem.head_dim, problem.dtype};
+}
+
+Extents keys_of(const Problem& problem) {
+  return {problem.stored_key_sequences(), problem.stored_keys(), problem.heads_kv, problem.head_dim, problem.dtype};
+}
+
+/// V's and O's rows lie as K's and Q's do.
+Extents with_columns_of_v(Extents extents, const Problem& problem) {
+  extents.head_dim = problem.head_dim_of_v();
+  return extents;
+}
+
+void check_scalars(std::vector<std::string>& found, const attune_prefill_args& args) {
+  check_softmax_scale(found, args.softmax_scale);
+  if (args.causal != 0 && args.causal != 1) {
+    add_line(found, "causal is {}; it must be 0 or 1", args.causal);
+  }
+  if (has_features(args) && args.window != 0 && args.window != 1) {
+    add_line(found, "window is {}; it must be 0 or 1", args.window);
+  }
+}
+
+/// What makes a batch ragged: both arrays of lengths, or none; with pages that of Q alone.
+void check_ragged(std::vector<std::string>& found, const attune_prefill_args& args) {
+  if (args.cu_seqlens_q == nullptr && used_queries(args) != nullptr) {
+    found.emplace_back("seqused_q is given without cu_seqlens_q; only ragged batches have it");
+  }
+  if (has_pages(args)) {
+    if (args.cu_seqlens_q == nullptr && args.cu_seqlens_k != nullptr) {
+      found.emplace_back("cu_seqlens_k is given without cu_seqlens_q; lengths in pages are those of seqused_k");
+    }
+  } else if ((args.cu_seqlens_q == nullptr) != (args.cu_seqlens_k == nullptr)) {
+    const bool q = args.cu_seqlens_q == nullptr;
+    add_line(found, "cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both", q ? "q" : "k",
+             q ? "k" : "q");
+  } else if (args.cu_seqlens_q == nullptr && args.seqused_k != nullptr) {
+    found.emplace_back("seqused_k is given without cu_seqlens_q and cu_seqlens_k; only ragged batches have it");
+  }
+}
+
+void check_memory(std::vector<std::string>& found, const attune_prefill_args& args, const Problem& problem) {
+  const Extents queries = queries_of(problem);
+  Extents keys = keys_of(problem);
+  const bool has_keys = !queries.empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
+  if (!has_keys) keys.batch = 0;
+  check_tensor(found, "q", args.q, queries, Access::read);
+  check_tensor(found, "k", args.k, keys, Access::read);
+  check_tensor(found, "v", args.v, with_columns_of_v(keys, problem), Access::read);
+  check_tensor(found, "o", args.o, with_columns_of_v(queries, problem), Access::write);
+  check_alignment(found, "lse", args.lse, alignof(float));
+  if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, workspace_alignment);
+  if (problem.ragged) {
+    check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
+    check_alignment(found, "seqused_q", used_queries(args), alignof(std::int32_t));
+    if (!problem.paged) check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
+  }
+  if (problem.ragged || problem.paged) check_alignment(found, "seqused_k", args.seqused_k, alignof(std::int32_t));
+  if (!problem.paged) return;
+  check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
+  if (has_keys && args.block_table == nullptr) {
+    add_line(found, "block_table is null; it must name the pages where page_size is {}", args.page_size);
+  }
+  if (!queries.empty() && args.seqused_k == nullptr) {
+    found.emplace_back("seqused_k is null; it must say how many keys each sequence has in the pages of block_table");
+  }
+}
+
+/// Whether tensor maps take the strides; those of single elements do not count.
+bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, bool ragged) {
+  const auto head_dim = static_cast<int>(extents.head_dim);
+  if (ragged && extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim, extents.dtype)) return false;
+  const auto passes = [&](std::int64_t stride, std::int64_t extent) {
+    return extent <= 1 || is_mappable(stride, head_dim, extents.dtype);
+  };
+  return passes(tensor.stride_batch, extents.batch) && passes(tensor.stride_seq, extents.seq) &&
+         passes(tensor.stride_head, extents.heads);
+}
+
+/// How kernels divide by page_size, exactly for what is below 2^31: the multiplier is 2^page_shift / page_size, rounded
+/// up, and has 32 bits.
+void set_page_division(AttunePrefillParams& params) {
+  const auto size = static_cast<std::uint64_t>(params.page_size);
+  params.page_shift = 31 + std::bit_width(size - 1);
+  params.page_multiplier = static_cast<unsigned>(((std::uint64_t{1} << params.page_shift) + size - 1) / size);
+}
+
+/// A bound of a window as kernels take it: no more than hides nothing.
+int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
+
+/// What the shapes of a call say, its pointers and strides apart.
+Problem read_problem(const attune_prefill_args& args) {
+  if (args.struct_size < oldest_args_size) {
+    throw Error(
+        ATTUNE_INVALID_ARGUMENT,
+        fmt::format("attune_prefill_args.struct_size is {}; it must be sizeof(attune_prefill_args), at least {}",
+                    args.struct_size, oldest_args_size));
+  }
+  const bool has_head_dim_v = args.struct_size >= offsetof(attune_prefill_args, head_dim_v) + sizeof(args.head_dim_v);
+  Problem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
+                  .batch = args.batch,
+                  .heads_q = args.heads_q,
+                  .heads_kv = args.heads_kv,
+                  .seqlen_q = args.seqlen_q,
+                  .seqlen_k = args.seqlen_k,
+                  .head_dim = args.head_dim,
+                  .head_dim_v = has_head_dim_v && args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
+                  .causal = args.causal != 0};
+  if (has_features(args)) add_features(problem, args);
+  return problem;
+}
+
+void require_none(const std::vector<std::string>& found) {
+  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+}
+
+}  // namespace
+
+Problem check_shapes(const attune_prefill_args& args) {
+  Problem problem = read_problem(args);
+  require_none(problems_of(problem));
+  problem.set_window(problem.window_left, problem.window_right);
+  return problem;
+}
+
+Problem check_arguments(const attune_prefill_args& args) {
+  Problem problem = read_problem(args);
+  std::vector<std::string> found = problems_of(problem);
+  const bool shapes_ok = found.empty();
+  check_scalars(found, args);
+  if (has_features(args)) check_ragged(found, args);
+  if (shapes_ok) check_memory(found, args, problem);
+  require_none(found);
+  problem.set_window(problem.window_left, problem.window_right);
+  const Extents queries = queries_of(problem);
+  const Extents keys = keys_of(problem);
+  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.ragged) &&
+                             has_mappable_strides(args.k, keys, problem.ragged) &&
+                             has_mappable_strides(args.v, with_columns_of_v(keys, problem), problem.ragged) &&
+                             has_mappable_strides(args.o, with_columns_of_v(queries, problem), problem.ragged);
+  return problem;
+}
+
+bool is_empty(const Problem& problem) {
+  return problem.batch == 0 || problem.seqlen_q == 0 || problem.stored_rows() == 0;
+}
+
+Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch) {
+  if (!has_workspace(args)) return {};
+  return {.data = args.workspace, .bytes = args.workspace_bytes, .launch = launch};
+}
+
+AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {
+  const Extents queries = queries_of(problem);
+  const Extents keys = keys_of(problem);
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
+  AttunePrefillParams params{.q = kernel_tensor(args.q, queries),
+                             .k = kernel_tensor(args.k, keys),
+                             .v = kernel_tensor(args.v, keys),
+                             .o = kernel_tensor(args.o, queries),
+                             .lse = args.lse,
+                             .scale_log2 = scales.scale_log2,
+                             .batch = problem.batch,
+                             .heads_q = problem.heads_q,
+                             .seqlen_q = problem.seqlen_q,
+                             .seqlen_k = problem.seqlen_k,
+                             .head_dim = problem.head_dim,
+                             .gqa_ratio = problem.heads_q / problem.heads_kv,
+                             .window_left = bounded(problem.window_left, problem.seqlen_k),
+                             .window_right = problem.causal ? 0 : bounded(problem.window_right, problem.seqlen_q),
+                             .cap_scale = scales.cap_scale,
+                             .total_q = problem.total_q,
+                             .total_k = problem.total_k,
+                             .cu_seqlens_q = nullptr,
+                             .cu_seqlens_k = nullptr,
+                             .seqused_q = nullptr,
+                             .seqused_k = nullptr,
+                             .block_table = nullptr,
+                             .table_width = problem.table_width,
+                             .pages = problem.pages,
+                             .page_size = problem.page_size,
+                             .page_multiplier = 0,
+                             .page_shift = 0};
+  if (problem.ragged) {
+    params.cu_seqlens_q = args.cu_seqlens_q;
+    params.cu_seqlens_k = args.cu_seqlens_k;
+    params.seqused_q = used_queries(args);
+    params.seqused_k = args.seqused_k;
+  }
+  if (problem.paged) {
+    params.cu_seqlens_k = nullptr;
+    params.seqused_k = args.seqused_k;
+    params.block_table = args.block_table;
+    set_page_division(params);
+  }
+  return params;
+}
+
+}  // namespace attune

@@ -1,0 +1,40 @@
+// From what a caller passed to a Problem, with every mistake named before anything is launched.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "attune/attune.h"
+#include "runtime/operations/prefill/problem.hpp"
+#include "runtime/operations/prefill/tensor_maps.hpp"
+#include "templates/params.h"
+
+namespace attune {
+
+/// The value of an enum of the C ABI, which a caller in C may have set to anything.
+template <class Enum>
+int raw(const Enum& value) {
+  int result = 0;
+  static_assert(sizeof(Enum) == sizeof(result));
+  std::memcpy(&result, &value, sizeof(result));
+  return result;
+}
+
+/// Checks what a call's shapes say, without its pointers, strides and scale. Throws like check_arguments().
+Problem check_shapes(const attune_prefill_args& args);
+
+/// Checks everything about a call that needs no GPU: struct size, counts, scale, pointers, strides, and that
+/// no offset overflows. Throws Error{ATTUNE_INVALID_ARGUMENT} with one line for each mistake: field, value,
+/// accepted range. Allocates nothing when there is none.
+Problem check_arguments(const attune_prefill_args& args);
+
+/// Whether there is no row to compute, so that nothing has to be launched.
+bool is_empty(const Problem& problem);
+
+/// The workspace of a checked call, for the launch of this number.
+Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch);
+
+/// The parameter block of a checked call.
+AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem);
+
+}  // namespace attune

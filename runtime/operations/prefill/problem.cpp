@@ -1,0 +1,127 @@
+#include "runtime/operations/prefill/problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "generator/variant.hpp"
+#include "runtime/call/field_checks.hpp"
+
+namespace attune {
+namespace {
+
+constexpr int most_packed_heads = 64;  // the rows of a warpgroup
+constexpr int most_fixed_ratio = 256;  // of heads, that a kernel can be for alone: gqa_ratio's maximum
+
+long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
+
+}  // namespace
+
+std::string Problem::text() const {
+  const std::string v = head_dim_of_v() == head_dim ? "" : fmt::format("v{}", head_dim_v);
+  std::string text = fmt::format("{} d{}{} b{} hq{} hk{} lq{} lk{}{}", dtype == Dtype::fp16 ? "fp16" : "bf16", head_dim,
+                                 v, batch, heads_q, heads_kv, seqlen_q, seqlen_k, causal ? " causal" : "");
+  if (window_left >= 0) text += fmt::format(" left{}", window_left);
+  if (!causal && window_right >= 0) text += fmt::format(" right{}", window_right);
+  if (softcap > 0) text += fmt::format(" softcap{}", softcap);
+  if (ragged) text += fmt::format(" ragged tq{}", total_q);
+  if (ragged && !paged) text += fmt::format(" tk{}", total_k);
+  if (paged) text += fmt::format(" page{}", page_size);
+  return text;
+}
+
+void Problem::set_window(int left, int right) {
+  window_left = left < seqlen_k - 1 ? left : -1;
+  if (right == 0) causal = true;
+  window_right = causal || right >= seqlen_q - 1 ? -1 : right;
+}
+
+Problem::Keys Problem::visible_keys(int row) const {
+  const long long position = static_cast<long long>(row) + seqlen_k - seqlen_q;
+  const int right = causal ? 0 : window_right;
+  const long long first = window_left < 0 ? 0 : position - window_left;
+  const long long end = right < 0 ? seqlen_k : position + right + 1;
+  return {static_cast<int>(std::clamp<long long>(first, 0, seqlen_k)),
+          static_cast<int>(std::clamp<long long>(end, 0, seqlen_k))};
+}
+
+Unmappable Problem::unmappable() const {
+  if (seqlen_k == 0) return Unmappable::seqlen_k;
+  if (stored_keys() == 0) return Unmappable::total_k;
+  return mappable_strides ? Unmappable::no : Unmappable::strides;
+}
+
+long long Problem::rows(bool packed) const {
+  return packed ? static_cast<long long>(seqlen_q) * (heads_q / heads_kv) : seqlen_q;
+}
+
+bool Problem::is_packable() const {
+  const int ratio = heads_q / heads_kv;
+  return ratio >= 2 && ratio <= most_packed_heads && std::has_single_bit(static_cast<unsigned>(ratio)) &&
+         rows(true) <= most_rows;
+}
+
+bool Problem::one_length() const {
+  const auto is_longest = [&](int total, int longest) { return total == static_cast<long long>(batch) * longest; };
+  return !ragged || (is_longest(total_q, seqlen_q) && is_longest(total_k, seqlen_k));
+}
+
+int Problem::best_B_r(bool packed) const {
+  constexpr long long rows_per_tile = 16;
+  const auto cost = [&](int B_r) { return tiles_of(rows(packed), B_r) * (B_r + rows_per_tile); };
+  return *std::ranges::min_element(tile_rows, {}, cost);
+}
+
+bool Problem::packing_saves_rows(int packed_B_r, int B_r) const {
+  return tiles_of(rows(true), packed_B_r) * packed_B_r < tiles_of(rows(false), B_r) * B_r * (heads_q / heads_kv);
+}
+
+unsigned Problem::packing() const {
+  if (!is_packable()) return 0;
+  auto key = static_cast<unsigned>(best_B_r(true)) / 64;
+  for (const int packed_B_r : tile_rows) {
+    for (const int B_r : tile_rows) key = key << 1 | (packing_saves_rows(packed_B_r, B_r) ? 1U : 0U);
+  }
+  return key;
+}
+
+Ask Problem::ask() const {
+  return {.need = {.operation = operation,
+                   .dtype = static_cast<int>(dtype),
+                   .head_dim = head_dim,
+                   .head_dim_v = head_dim_of_v() == head_dim ? 0 : head_dim_v,
+                   .paged = paged ? 1 : 0,
+                   .causal = causal && !has_window() ? 1 : 0,
+                   .window = has_window() ? 1 : 0,
+                   .softcap = softcap > 0 ? 1 : 0,
+                   .ragged = ragged ? 1 : 0,
+                   .gqa_ratio = std::min(heads_q / heads_kv, most_fixed_ratio + 1),
+                   .unmappable = static_cast<int>(unmappable())},
+          .preference = {.B_r = best_B_r(), .packing = packing(), .one_length = one_length()}};
+}
+
+std::vector<std::string> problems_of(const Problem& problem) {
+  FieldChecks checks;
+  checks.dtype(problem.dtype);
+  checks.at_least("batch", problem.batch, 0);
+  checks.in_range("seqlen_q", problem.seqlen_q, 0, most_rows);
+  checks.in_range("seqlen_k", problem.seqlen_k, 0, most_rows);
+  checks.in_range("total_q", problem.total_q, 0, most_rows);
+  checks.in_range("total_k", problem.total_k, 0, most_rows);
+  if (problem.paged) {
+    checks.cache({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
+                 "seqlen_k", problem.seqlen_k);
+  }
+  checks.heads(problem.heads_q, problem.heads_kv);
+  checks.head_dim("head_dim", problem.head_dim);
+  if (problem.head_dim_v != 0) checks.head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");
+  checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
+  checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
+  checks.softcap(problem.softcap);
+  return std::move(checks).take();
+}
+
+}  // namespace attune

@@ -1,0 +1,105 @@
+// What a caller has: the operation, its shapes and its element type, no pointers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "generator/variant.hpp"
+#include "runtime/call/preference.hpp"
+
+namespace attune {
+
+/// The B_r of kernels that stay for many tiles: one to three warpgroups of 64 rows.
+inline constexpr std::array tile_rows{64, 128, 192};
+
+/// One dense forward attention (prefill) problem.
+struct Problem {
+  static constexpr Operation operation = Operation::prefill;
+
+  Dtype dtype = Dtype::bf16;
+  int batch = 1;
+  int heads_q = 1;
+  int heads_kv = 1;
+  int seqlen_q = 1;
+  int seqlen_k = 1;
+  int head_dim = 128;
+  int head_dim_v = 0;  ///< of V and O; 0: as head_dim
+  bool causal = false;
+  int window_left = -1;          ///< keys that a query sees before its own position; -1: all
+  int window_right = -1;         ///< and behind it; -1: all. Causal means none, whatever this is
+  float softcap = 0;             ///< scores x become softcap * tanh(x / softcap); 0: they stay
+  bool ragged = false;           ///< sequences one after the other, of lengths that only the device knows;
+                                 ///< seqlen_q and seqlen_k are their maxima
+  int total_q = 0;               ///< rows of a ragged Q and O
+  int total_k = 0;               ///< and of K and V
+  bool paged = false;            ///< K and V are pages that tables name; how many keys a sequence has is known on the
+                                 ///< device alone, seqlen_k is the most
+  int page_size = 0;             ///< keys of a page
+  int pages = 0;                 ///< of the cache
+  int table_width = 0;           ///< pages that a sequence may have
+  bool mappable_strides = true;  ///< those of Q, K and V are such that tensor maps can describe them
+
+  auto operator<=>(const Problem&) const = default;
+
+  /// Of V and O.
+  [[nodiscard]] int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }
+
+  /// Extents of Q and O as they lie in memory: a ragged batch is one sequence there.
+  [[nodiscard]] int stored_sequences() const { return ragged ? 1 : batch; }
+  [[nodiscard]] int stored_rows() const { return ragged ? total_q : seqlen_q; }
+
+  /// And of K and V, where a page is as a sequence.
+  [[nodiscard]] int stored_key_sequences() const { return paged ? pages : stored_sequences(); }
+  [[nodiscard]] int stored_keys() const { return paged ? page_size : ragged ? total_k : seqlen_k; }
+
+  /// Whether a window says which keys a query sees, and not just the causal mask or none.
+  [[nodiscard]] bool has_window() const { return window_left >= 0 || (!causal && window_right >= 0); }
+
+  /// Sets the window as a caller gives it, -1 for unlimited: a bound that hides no key is dropped, and a right one of 0
+  /// is the causal mask.
+  void set_window(int left, int right);
+
+  /// The keys [first, end) that query `row` sees, whose position is row + seqlen_k - seqlen_q; none where end <= first.
+  struct Keys {
+    int first;
+    int end;
+  };
+  [[nodiscard]] Keys visible_keys(int row) const;
+
+  /// Whether all sequences are as long as the longest, as far as the host knows: by a ragged batch's totals.
+  [[nodiscard]] bool one_length() const;
+
+  /// Why no kernel can read Q, K and V through tensor maps, which hold at least one key.
+  [[nodiscard]] Unmappable unmappable() const;
+
+  /// Rows that hold all queries of a head or, `packed`, of the heads that share keys and values.
+  [[nodiscard]] long long rows(bool packed) const;
+
+  /// Whether there is a kernel with pack_gqa for the ratio of heads, and it can count their rows.
+  [[nodiscard]] bool is_packable() const;
+
+  /// The best number of rows of a tile, of `tile_rows`. A tile reads all keys and values once, which costs about as
+  /// much as 16 more rows; so larger B_r win unless they compute many rows that do not exist.
+  [[nodiscard]] int best_B_r(bool packed = false) const;
+
+  /// Whether packed tiles of `packed_B_r` rows compute fewer rows for all heads, those that do not exist included, than
+  /// tiles of `B_r` queries.
+  [[nodiscard]] bool packing_saves_rows(int packed_B_r, int B_r) const;
+
+  /// Which packed tile of `tile_rows` is best, and whether each saves rows against each of the others: 11 bits. 0 where
+  /// no kernel with pack_gqa can serve.
+  [[nodiscard]] unsigned packing() const;
+
+  /// What it asks of a kernel, and which of those that do it prefers.
+  [[nodiscard]] Ask ask() const;
+
+  /// "bf16 d128 b2 hq32 hk8 lq1024 lk1024 causal"; "d192v128" where V has another head_dim; in pages "page16"
+  [[nodiscard]] std::string text() const;
+};
+
+/// What stops this problem from being served by any kernel, each naming the field and the value.
+std::vector<std::string> problems_of(const Problem& problem);
+
+}  // namespace attune

@@ -1,0 +1,120 @@
+// The parameter block of kernels that leave reading Q, K and V and writing O to the copy engine: their tensors as
+// tensor maps need them, and the block from the maps.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/operations/prefill/plan.hpp"
+#include "templates/params.h"
+#include "templates/shared_tiles.h"
+#include "templates/tensor_params.h"
+
+namespace attune {
+
+/// What cuTensorMapEncodeTiled is told of one tensor of 16-bit elements, swizzled by 128 bytes; elements beyond the
+/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch, or as pack() and spread() have
+/// them. The copy engine may read at `base` whatever a box's coordinates are, so `base` is always the tensor's own.
+struct TensorDescription {
+  const void* base = nullptr;
+  Dtype dtype = Dtype::bf16;
+  unsigned rank = 4;                                    ///< dimensions; others have an extent of 1
+  std::array<std::uint64_t, 5> extents{1, 1, 1, 1, 1};  ///< elements
+  std::array<std::uint64_t, 4> strides{};               ///< bytes, of all dimensions but the first
+  std::array<std::uint32_t, 5> box{1, 1, 1, 1, 1};      ///< elements that one copy moves
+
+  bool operator==(const TensorDescription&) const = default;
+};
+
+/// Whether a tensor map takes this stride of a dimension of more than one element: at least a row, so that rows do not
+/// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
+bool is_mappable(std::int64_t stride, int head_dim, Dtype dtype);
+
+/// The same of the rows of a ragged batch: below 2^34 bytes, which spread() needs.
+bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype);
+
+/// Rows of O that one copy writes: those of a warpgroup.
+constexpr int output_box_rows = 64;
+
+/// The extents of one tensor, innermost first.
+struct TensorExtents {
+  int head_dim;
+  int seqlen;
+  int heads;
+  int batch;
+};
+
+/// One of a call's tensors (strides of single elements are 0 there), moved in boxes of `rows` rows.
+TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows);
+
+/// The same rows as pack_gqa has them (templates/blocks/packed_rows.cuh): dimensions in the order head_dim, heads,
+/// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
+TensorDescription pack(const TensorDescription& tensor, int ratio);
+
+/// The rows of a ragged batch as its kernels have them (templates/blocks/ragged_tiles.cuh): dimensions head_dim, seqlen
+/// of ATTUNE_SEQUENCE_END rows, heads, all rows and one more with the stride of seqlen, and one whose element
+/// ATTUNE_SEQUENCE_END lies as many rows in front. The tensor is that of one sequence of all rows.
+TensorDescription spread(const TensorDescription& tensor);
+
+/// Memory that a launch may use besides its tensors.
+struct Workspace {
+  void* data = nullptr;      ///< 16-byte aligned device memory, not initialised
+  std::size_t bytes = 0;     ///< fewer than Plan::workspace_bytes are not used
+  std::uint64_t launch = 0;  ///< a number, not 0, that this memory cannot be expected to hold
+};
+
+/// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
+template <class Encode>
+AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const Plan& plan,
+                                             const Encode& encode) {
+  const auto dtype = static_cast<Dtype>(plan.variant.dtype);
+  const bool ragged = plan.variant.ragged != 0;
+  // No sequence has more rows than there are, whatever the longest is said to be.
+  const int seqlen_q = ragged ? std::min(params.seqlen_q, params.total_q) : params.seqlen_q;
+  const int seqlen_k = ragged ? std::min(params.seqlen_k, params.total_k) : params.seqlen_k;
+  const int sequences = ragged ? 1 : params.batch;
+  const TensorExtents q{params.head_dim, ragged ? params.total_q : seqlen_q, params.heads_q, sequences};
+  const TensorExtents k{params.head_dim, ragged ? params.total_k : seqlen_k, params.heads_q / params.gqa_ratio,
+                        sequences};
+  const TensorExtents v{plan.head_dim_v, k.seqlen, k.heads, k.batch};
+  const TensorExtents o{plan.head_dim_v, q.seqlen, q.heads, q.batch};
+  const auto of_queries = [&](const AttuneTensor& tensor, const TensorExtents& extents, int rows) {
+    const TensorDescription plain = describe(tensor, extents, dtype, rows);
+    if (ragged) return encode(spread(plain));
+    return encode(plan.variant.pack_gqa != 0 ? pack(plain, params.gqa_ratio) : plain);
+  };
+  const auto of_keys = [&](const AttuneTensor& tensor, const TensorExtents& extents) {
+    const TensorDescription plain = describe(tensor, extents, dtype, plan.variant.B_c);
+    return encode(ragged ? spread(plain) : plain);
+  };
+  return {.q = of_queries(params.q, q, plan.variant.B_r),
+          .k = of_keys(params.k, k),
+          .v = of_keys(params.v, v),
+          .o = of_queries(params.o, o, output_box_rows),
+          .lse = params.lse,
+          .scale_log2 = params.scale_log2,
+          .batch = params.batch,
+          .heads_q = params.heads_q,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k,
+          .gqa_ratio = params.gqa_ratio,
+          .q_blocks = plan.q_blocks,
+          .group_heads = plan.group_heads,
+          .window_left = params.window_left,
+          .window_right = params.window_right,
+          .cap_scale = params.cap_scale,
+          .total_q = params.total_q,
+          .total_k = params.total_k,
+          .cu_seqlens_q = params.cu_seqlens_q,
+          .cu_seqlens_k = params.cu_seqlens_k,
+          .seqused_q = params.seqused_q,
+          .seqused_k = params.seqused_k};
+}
+
+/// The same with how thread blocks share the last tiles of a planned call: not at all where the workspace does not do.
+AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const Plan& plan,
+                                             const Workspace& workspace);
+
+}  // namespace attune

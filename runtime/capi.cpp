@@ -12,7 +12,7 @@
 #include "attune/attune.h"
 #include "runtime/base/error.hpp"
 #include "runtime/bundle/bundle.hpp"
-#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/call/arguments.hpp"
 #include "runtime/registry/prepare_all.hpp"
 #include "runtime/registry/registry.hpp"
 
@@ -119,13 +119,13 @@ attune::AnyArgs any_args(int operation, const void* args, const std::string& nam
   require(args, (name + "args").c_str());
   switch (operation) {
     case ATTUNE_PREFILL:
-      return static_cast<const attune_prefill_args*>(args);
+      return *static_cast<const attune_prefill_args*>(args);
     case ATTUNE_DECODE:
-      return static_cast<const attune_decode_args*>(args);
+      return *static_cast<const attune_decode_args*>(args);
     case ATTUNE_STORE_KV:
-      return static_cast<const attune_store_kv_args*>(args);
+      return *static_cast<const attune_store_kv_args*>(args);
     case ATTUNE_MERGE_STATES:
-      return static_cast<const attune_merge_states_args*>(args);
+      return *static_cast<const attune_merge_states_args*>(args);
     default:
       throw attune::Error(ATTUNE_INVALID_ARGUMENT,
                           fmt::format("{}operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
@@ -193,8 +193,7 @@ attune_status attune_registry_serving(attune_registry* registry, attune_operatio
           fmt::format("attune_serving.struct_size is {}; it must be sizeof(attune_serving), at least {}",
                       serving->struct_size, sizeof(attune_serving)));
     }
-    const attune::ServingNames found = std::visit([&](const auto* call) { return registry->registry.serving(*call); },
-                                                  any_args(attune::raw(operation), args, ""));
+    const attune::ServingNames found = registry->registry.serving(any_args(attune::raw(operation), args, ""));
     put(serving->now, found.now);
     put(serving->coming, found.coming);
   });
@@ -243,7 +242,7 @@ attune_status attune_prefill_workspace(attune_registry* registry, const attune_p
     require(registry, "registry");
     require(args, "args");
     require(bytes, "bytes");
-    *bytes = registry->registry.prefill_workspace(*args);
+    *bytes = registry->registry.workspace_bytes(*args);
   });
 }
 
@@ -259,7 +258,7 @@ attune_status attune_prefill(attune_registry* registry, const attune_prefill_arg
   return guarded([&] {
     require(registry, "registry");
     require(args, "args");
-    registry->registry.prefill(*args, stream);
+    registry->registry.run(*args, stream);
   });
 }
 
@@ -268,7 +267,7 @@ attune_status attune_decode_workspace(attune_registry* registry, const attune_de
     require(registry, "registry");
     require(args, "args");
     require(bytes, "bytes");
-    *bytes = registry->registry.decode_workspace(*args);
+    *bytes = registry->registry.workspace_bytes(*args);
   });
 }
 
@@ -284,7 +283,7 @@ attune_status attune_decode(attune_registry* registry, const attune_decode_args*
   return guarded([&] {
     require(registry, "registry");
     require(args, "args");
-    registry->registry.decode(*args, stream);
+    registry->registry.run(*args, stream);
   });
 }
 
@@ -300,7 +299,7 @@ attune_status attune_store_kv(attune_registry* registry, const attune_store_kv_a
   return guarded([&] {
     require(registry, "registry");
     require(args, "args");
-    registry->registry.store_kv(*args, stream);
+    registry->registry.run(*args, stream);
   });
 }
 
@@ -316,7 +315,7 @@ attune_status attune_merge_states(attune_registry* registry, const attune_merge_
   return guarded([&] {
     require(registry, "registry");
     require(args, "args");
-    registry->registry.merge_states(*args, stream);
+    registry->registry.run(*args, stream);
   });
 }
 

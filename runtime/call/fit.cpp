@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <tuple>
+#include <utility>
 
 #include "generator/check.hpp"
 
@@ -30,12 +31,29 @@ std::vector<std::string> refusals(const Variant& variant, const Need& need, cons
   return result;
 }
 
+std::vector<std::string> refusals(const Variant& variant, const ProblemView& problem, const Device& device) {
+  std::vector<std::string> result = refusals(variant, problem.need(), device);
+  if (family_of(variant).operation != problem.operation()) return result;
+  for (std::string& reason : problem.launch_refusals(variant)) result.push_back(std::move(reason));
+  return result;
+}
+
 bool is_better(const Variant& one, const Variant& other, const Ask& ask) {
   const auto rank = [&](const Variant& variant) {
     return std::tuple(variant.head_dim, std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple,
                       -variant.gqa_ratio, -variant.one_query);
   };
   return rank(one) < rank(other);
+}
+
+std::optional<Variant> choose(std::span<const Variant> candidates, const ProblemView& problem, const Device& device) {
+  if (problem.has_choose()) return problem.choose(candidates, device);
+  std::optional<Variant> best;
+  for (const Variant& variant : candidates) {
+    const bool better = !best || is_better(variant, *best, problem.ask());
+    if (better && refusals(variant, problem, device).empty()) best = variant;
+  }
+  return best;
 }
 
 Variant own_variant(int family, const Ask& ask, const Device& device) {

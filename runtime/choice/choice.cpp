@@ -36,10 +36,17 @@ std::vector<int> families_of(Operation operation) {
 
 }  // namespace
 
-template <class AnyProblem>
-const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+std::vector<Considered> consider(std::span<const Variant> candidates, const ProblemView& problem,
+                                 const Device& device) {
+  std::vector<Considered> result;
+  result.reserve(candidates.size());
+  for (const Variant& variant : candidates) result.push_back({variant, refusals(variant, problem, device)});
+  return result;
+}
+
+const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const ProblemView& problem,
                               const Device& device) {
-  for (Variant candidate : ready.variants(AnyProblem::operation)) {
+  for (Variant candidate : ready.variants(problem.operation())) {
     const Variant made = candidate;
     candidate.arch = variant.arch;
     if (candidate == variant && refusals(made, problem, device).empty()) return ready.find(made);
@@ -47,14 +54,12 @@ const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant,
   return nullptr;
 }
 
-template <class AnyProblem>
-std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device) {
-  const std::optional<Variant> best = choose(ready.heuristic_variants(AnyProblem::operation), problem, device);
-  return best ? best : choose(ready.variants(AnyProblem::operation), problem, device);
+std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const ProblemView& problem, const Device& device) {
+  const std::optional<Variant> best = choose(ready.heuristic_variants(problem.operation()), problem, device);
+  return best ? best : choose(ready.variants(problem.operation()), problem, device);
 }
 
-template <class AnyProblem>
-ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
+ReadyChoice choose_ready(const ReadyKernels& ready, const ProblemView& problem, const Device& device,
                          attune_compile_policy policy, const TunedRow* tuned) {
   if (tuned != nullptr) {
     const ReadyKernel* kernel = find_ready(ready, variant_for(*tuned, problem), problem, device);
@@ -67,31 +72,9 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, c
   return {.kernel = ready.find(*best), .preferred = !((padded || tuned != nullptr) && exact)};
 }
 
-template const ReadyKernel* find_ready(const ReadyKernels&, const Variant&, const Problem&, const Device&);
-template const ReadyKernel* find_ready(const ReadyKernels&, const Variant&, const DecodeProblem&, const Device&);
-template std::optional<Variant> choose_of_ready(const ReadyKernels&, const Problem&, const Device&);
-template std::optional<Variant> choose_of_ready(const ReadyKernels&, const DecodeProblem&, const Device&);
-template std::optional<Variant> choose_of_ready(const ReadyKernels&, const CombineProblem&, const Device&);
-template std::optional<Variant> choose_of_ready(const ReadyKernels&, const StoreProblem&, const Device&);
-template std::optional<Variant> choose_of_ready(const ReadyKernels&, const MergeProblem&, const Device&);
-template std::optional<Variant> choose_of_ready(const ReadyKernels&, const CheckProblem&, const Device&);
-template ReadyChoice choose_ready(const ReadyKernels&, const Problem&, const Device&, attune_compile_policy,
-                                  const TunedRow*);
-template ReadyChoice choose_ready(const ReadyKernels&, const DecodeProblem&, const Device&, attune_compile_policy,
-                                  const TunedRow*);
-template ReadyChoice choose_ready(const ReadyKernels&, const CombineProblem&, const Device&, attune_compile_policy,
-                                  const TunedRow*);
-template ReadyChoice choose_ready(const ReadyKernels&, const StoreProblem&, const Device&, attune_compile_policy,
-                                  const TunedRow*);
-template ReadyChoice choose_ready(const ReadyKernels&, const MergeProblem&, const Device&, attune_compile_policy,
-                                  const TunedRow*);
-template ReadyChoice choose_ready(const ReadyKernels&, const CheckProblem&, const Device&, attune_compile_policy,
-                                  const TunedRow*);
-
-template <class AnyProblem>
-OwnChoice choose_own(const AnyProblem& problem, const Device& device) {
+OwnChoice choose_own(const ProblemView& problem, const Device& device) {
   const Ask ask = problem.ask();
-  const std::vector<int> candidates = families_of(AnyProblem::operation);
+  const std::vector<int> candidates = families_of(problem.operation());
   OwnChoice choice;
   for (const int family : candidates) {
     choice.variant = own_variant(family, ask, device);
@@ -109,15 +92,7 @@ OwnChoice choose_own(const AnyProblem& problem, const Device& device) {
   return choice;
 }
 
-template OwnChoice choose_own(const Problem&, const Device&);
-template OwnChoice choose_own(const DecodeProblem&, const Device&);
-template OwnChoice choose_own(const CombineProblem&, const Device&);
-template OwnChoice choose_own(const StoreProblem&, const Device&);
-template OwnChoice choose_own(const MergeProblem&, const Device&);
-template OwnChoice choose_own(const CheckProblem&, const Device&);
-
-template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, const TunedRow* tuned) {
+Variant variant_to_generate(const ProblemView& problem, const Device& device, const TunedRow* tuned) {
   const OwnChoice own = choose_own(problem, device);
   if (!own.refusals.empty() && tuned == nullptr) {
     throw Error(ATTUNE_UNSUPPORTED,
@@ -126,13 +101,6 @@ Variant variant_to_generate(const AnyProblem& problem, const Device& device, con
   }
   return tuned != nullptr ? variant_for(*tuned, problem) : own.variant;
 }
-
-template Variant variant_to_generate(const Problem&, const Device&, const TunedRow*);
-template Variant variant_to_generate(const DecodeProblem&, const Device&, const TunedRow*);
-template Variant variant_to_generate(const CombineProblem&, const Device&, const TunedRow*);
-template Variant variant_to_generate(const StoreProblem&, const Device&, const TunedRow*);
-template Variant variant_to_generate(const MergeProblem&, const Device&, const TunedRow*);
-template Variant variant_to_generate(const CheckProblem&, const Device&, const TunedRow*);
 
 Source generate(const Variant& variant) {
   Result<Source> source = emit(variant, embedded_templates(), "made at run time");

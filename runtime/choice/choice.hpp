@@ -1,21 +1,28 @@
-// Which variant serves a problem: a ready one, or one made at run time. The same for GPUs and for the emulator, and
-// for every operation: a problem type has an `operation`, an ask() and a text().
+// Which variant serves a problem of any operation: a ready one, or one made at run time. The same for GPUs and for the
+// emulator.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "attune/attune.h"
 #include "generator/emit.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
+#include "runtime/call/fit.hpp"
 #include "runtime/choice/tuned.hpp"
-#include "runtime/operations/check/table_check.hpp"
-#include "runtime/operations/chunk_plan.hpp"
-#include "runtime/operations/decode/plan.hpp"
-#include "runtime/operations/prefill/plan.hpp"
 
 namespace attune {
+
+/// One candidate and, when it cannot serve the problem, why.
+struct Considered {
+  Variant variant;
+  std::vector<std::string> refusals;  ///< empty: it could serve
+};
+
+/// All candidates with their refusals, in the order given.
+std::vector<Considered> consider(std::span<const Variant> candidates, const ProblemView& problem, const Device& device);
 
 /// The best kernel that is ready, and whether the policy prefers it to one made for the problem's head dimensions.
 struct ReadyChoice {
@@ -25,19 +32,16 @@ struct ReadyChoice {
 
 /// The kernel of a variant that is ready and serves the problem there, for whichever GPUs it was made; null where there
 /// is none.
-template <class AnyProblem>
-const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const AnyProblem& problem,
+const ReadyKernel* find_ready(const ReadyKernels& ready, const Variant& variant, const ProblemView& problem,
                               const Device& device);
 
 /// The variant of a ready kernel that the heuristic chooses for a problem of any operation: one that tables of
 /// tuned problems alone asked for only where no other serves. Nothing where none does.
-template <class AnyProblem>
-std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device);
+std::optional<Variant> choose_of_ready(const ReadyKernels& ready, const ProblemView& problem, const Device& device);
 
 /// For a problem of any operation. `tuned` is the row that answers for it, or null: its variant goes before what the
 /// heuristic chooses where it is ready or the policy would have it compiled.
-template <class AnyProblem>
-ReadyChoice choose_ready(const ReadyKernels& ready, const AnyProblem& problem, const Device& device,
+ReadyChoice choose_ready(const ReadyKernels& ready, const ProblemView& problem, const Device& device,
                          attune_compile_policy policy, const TunedRow* tuned = nullptr);
 
 /// What would be generated for a problem.
@@ -49,13 +53,11 @@ struct OwnChoice {
 
 /// For a problem of any operation: the default variant of the newest of its families that serves it without wasting
 /// padding, else the oldest's.
-template <class AnyProblem>
-OwnChoice choose_own(const AnyProblem& problem, const Device& device);
+OwnChoice choose_own(const ProblemView& problem, const Device& device);
 
 /// The variant to generate for a problem of any operation: that of the row that answers for it, if there is one. Throws
 /// Error{ATTUNE_UNSUPPORTED} when no kernel can serve it there.
-template <class AnyProblem>
-Variant variant_to_generate(const AnyProblem& problem, const Device& device, const TunedRow* tuned = nullptr);
+Variant variant_to_generate(const ProblemView& problem, const Device& device, const TunedRow* tuned = nullptr);
 
 /// The source of a variant, from the templates of the library.
 Source generate(const Variant& variant);

@@ -13,7 +13,7 @@ namespace {
 std::string compiler_text(Origin origin) { return origin == Origin::host_compiler ? "the host's compiler" : "NVRTC"; }
 
 std::string launch_text(const Decision& decision) {
-  const Plan& launch = *decision.launch;
+  const PrefillPlan& launch = *decision.launch;
   std::string text =
       fmt::format("  {} {}\n",
                   decision.origin == Origin::ready ? "served by the ready"

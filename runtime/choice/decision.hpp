@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/bundle/ready_kernels.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned_verdict.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 
@@ -28,7 +29,7 @@ struct Decision {
   std::vector<Considered> passed_over;  ///< what newer families would have for it, were they not refused
   TunedVerdict tuned;                   ///< of the table for this GPU
   Variant serving;                      ///< that of the tuned row, else the best ready one, else `own`
-  std::optional<Plan> launch;           ///< of `serving`; nothing when it is refused
+  std::optional<PrefillPlan> launch;    ///< of `serving`; nothing when it is refused
   std::vector<std::string> refusals;    ///< why no kernel can serve; empty when one does
 
   [[nodiscard]] bool served() const { return launch.has_value(); }

@@ -155,6 +155,18 @@ TunedMatch TunedRows::explain(const AnyProblem& problem) const {
   return match;
 }
 
+unsigned TunedRows::number(const ProblemView& problem) const {
+  if (const auto* const prefill = problem.get_if<Problem>()) return number(*prefill);
+  const auto* const decode = problem.get_if<DecodeProblem>();
+  return decode == nullptr ? 0 : number(*decode);
+}
+
+TunedMatch TunedRows::match(const ProblemView& problem) const {
+  if (const auto* const prefill = problem.get_if<Problem>()) return match(*prefill);
+  const auto* const decode = problem.get_if<DecodeProblem>();
+  return decode == nullptr ? TunedMatch{} : match(*decode);
+}
+
 template unsigned TunedRows::remembered(const Problem&) const;
 template unsigned TunedRows::remembered(const DecodeProblem&) const;
 template TunedMatch TunedRows::explain(const Problem&) const;

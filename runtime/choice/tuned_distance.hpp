@@ -26,6 +26,11 @@ namespace attune {
 
 inline constexpr float tuned_limit = 3;
 
+/// Whether tables may have rows for an operation's problems.
+constexpr bool has_tuned_rows(Operation operation) {
+  return operation == Operation::prefill || operation == Operation::decode;
+}
+
 /// A problem as rows are compared with it.
 struct TunedShape {
   std::uint64_t kind = 0;        ///< equal where a row can answer at all
@@ -58,12 +63,15 @@ class TunedRows {
   [[nodiscard]] unsigned number(const Problem& problem) const { return remembered(problem); }
   [[nodiscard]] unsigned number(const DecodeProblem& problem) const { return remembered(problem); }
 
+  [[nodiscard]] unsigned number(const ProblemView& problem) const;
+
   /// The row of that number; null for 0.
   [[nodiscard]] const TunedRow* row(unsigned number) const { return number == 0 ? nullptr : &table_->rows[number - 1]; }
 
   /// The nearest row that applies or, where none does, the nearest, with what stands against it.
   [[nodiscard]] TunedMatch match(const Problem& problem) const { return explain(problem); }
   [[nodiscard]] TunedMatch match(const DecodeProblem& problem) const { return explain(problem); }
+  [[nodiscard]] TunedMatch match(const ProblemView& problem) const;
 
  private:
   template <class AnyProblem>

@@ -16,8 +16,7 @@ std::string problem_text(const TunedRow& row) {
   return std::visit([](const auto& problem) { return problem.text(); }, row.problem);
 }
 
-template <class AnyProblem>
-TunedVerdict verdict_on(std::span<const TunedTable> tables, const AnyProblem& problem, const Device& device) {
+TunedVerdict verdict_on(std::span<const TunedTable> tables, const ProblemView& problem, const Device& device) {
   const TunedSource source = tuned_table_for(tables, device);
   if (source.table == nullptr) return {.row = {}, .distance = 0, .applies = false, .reason = source.reason, .gpu = {}};
   TunedMatch match = TunedRows(*source.table, device).match(problem);
@@ -51,13 +50,10 @@ std::string TunedVerdict::text() const {
                      result.default_microseconds / result.microseconds, gpu, result.date);
 }
 
-template <class AnyProblem>
-Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const AnyProblem& problem,
+Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const ProblemView& problem,
              const Device& device) {
   Served served{.variant = {}, .ready = true, .tuned = {}};
-  if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
-    served.tuned = verdict_on(tables, problem, device);
-  }
+  if (has_tuned_rows(problem.operation())) served.tuned = verdict_on(tables, problem, device);
   if (served.tuned.applies) {
     const Variant tuned = variant_for(*served.tuned.row, problem);
     if (const ReadyKernel* kernel = find_ready(ready, tuned, problem, device)) {
@@ -79,10 +75,5 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
   served.variant = served.tuned.applies ? variant_for(*served.tuned.row, problem) : choose_own(problem, device).variant;
   return served;
 }
-
-template Served serve(const ReadyKernels&, std::span<const TunedTable>, const Problem&, const Device&);
-template Served serve(const ReadyKernels&, std::span<const TunedTable>, const DecodeProblem&, const Device&);
-template Served serve(const ReadyKernels&, std::span<const TunedTable>, const CombineProblem&, const Device&);
-template Served serve(const ReadyKernels&, std::span<const TunedTable>, const StoreProblem&, const Device&);
 
 }  // namespace attune

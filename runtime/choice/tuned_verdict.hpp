@@ -28,8 +28,7 @@ struct Served {
   TunedVerdict tuned;
 };
 
-template <class AnyProblem>
-Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const AnyProblem& problem,
+Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const ProblemView& problem,
              const Device& device);
 
 }  // namespace attune

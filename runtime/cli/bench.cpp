@@ -58,7 +58,7 @@ Kernels load_embedded(const Gpu& gpu) {
     if (!merges && operation != Operation::prefill && operation != Operation::decode) continue;
     if (!check_arch(kernel.variant, arch).empty()) continue;
     (merges ? kernels.merging : kernels.attention)
-        .emplace_back(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name));
+        .emplace_back(gpu.driver, kernel.variant, gpu.device, kernel.fatbin, std::string(kernel.name));
   }
   return kernels;
 }
@@ -72,7 +72,8 @@ std::vector<LoadedKernel> load_all(const Gpu& gpu, const Compiler& compiler, con
   report_failures(built);
   std::vector<LoadedKernel> kernels;
   for (const Built& one : built) {
-    if (one.ok()) kernels.emplace_back(gpu, one.compiled.image, one.source->variant, one.source->name);
+    if (one.ok())
+      kernels.emplace_back(gpu.driver, one.source->variant, gpu.device, one.compiled.image, one.source->name);
   }
   return kernels;
 }
@@ -94,7 +95,7 @@ std::vector<const LoadedKernel*> serving(const std::vector<LoadedKernel>& kernel
   std::vector<const LoadedKernel*> chosen;
   int least = std::numeric_limits<int>::max();
   for (const LoadedKernel& kernel : kernels) {
-    const Variant& variant = kernel.variant();
+    const Variant& variant = kernel.variant;
     if (variant.columns() > least || !refusals(variant, problem, device).empty()) continue;
     if (variant.columns() < least) chosen.clear();
     least = variant.columns();
@@ -136,7 +137,7 @@ std::vector<Timing> measure(const Gpu& gpu, const Kernels& kernels, const tune::
     for (std::size_t i = warm_up_launches * chosen.size() + which; i < all.size(); i += chosen.size()) {
       seconds.push_back(all[i]);
     }
-    timings.push_back({.variant = chosen[which]->variant().name(),
+    timings.push_back({.variant = chosen[which]->variant.name(),
                        .seconds = median(seconds),
                        .fastest = *std::ranges::min_element(seconds)});
   }

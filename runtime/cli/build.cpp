@@ -12,7 +12,8 @@
 #include "generator/parallel.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/cli/machine.hpp"
-#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/registry/emulated_kernels.hpp"
 
 namespace attune::cli {
 

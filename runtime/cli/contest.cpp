@@ -20,7 +20,7 @@ Contest::Contest(const Gpu& gpu, const tune::AnyProblem& problem, const std::vec
 void Contest::open(const Problem& problem, std::uint64_t seed) {
   problem_.emplace(*gpu_, problem, HostInputs(problem, seed));
   for (Contestant& one : contestants_) {
-    one.prefill = plan(one.kernel->variant(), problem, gpu_->device);
+    one.prefill = plan(one.kernel->variant, problem, gpu_->device);
     problem_->make_room(one.prefill.workspace_bytes);
   }
 }
@@ -28,7 +28,7 @@ void Contest::open(const Problem& problem, std::uint64_t seed) {
 void Contest::open(const DecodeProblem& problem, std::uint64_t seed) {
   std::size_t workspace = 0;
   for (Contestant& one : contestants_) {
-    one.decode = plan(one.kernel->variant(), problem, gpu_->device);
+    one.decode = plan(one.kernel->variant, problem, gpu_->device);
     workspace = std::max(workspace, one.decode.workspace_bytes);
   }
   const DecodeTrial trial = full_trial(problem);

@@ -33,7 +33,7 @@ class Contest {
   /// A kernel and how it is launched.
   struct Contestant {
     const LoadedKernel* kernel = nullptr;
-    Plan prefill;
+    PrefillPlan prefill;
     DecodePlan decode;
   };
 

@@ -3,8 +3,9 @@
 #include <limits>
 #include <vector>
 
-#include "generator/check.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/operations/decode/arguments.hpp"
+#include "runtime/operations/decode/launch.hpp"
 
 namespace attune::cli {
 
@@ -59,13 +60,9 @@ void DeviceTrial::launch(const LoadedKernel& decode, const LoadedKernel& merge, 
                                                    .workspace = workspace_.data(),
                                                    .workspace_bytes = workspace_bytes_});
   if (problem_.equal_lengths) args.seqlens_k = nullptr;
-  const AttuneDecodeParams params = make_params(args, check_arguments(args), planned);
-  const Driver& driver = gpu_->driver;
-  driver.launch(decode.handle(), planned.grid, planned.threads, planned.shared_bytes, nullptr, &params);
-  if (!planned.combines()) return;
-  const Resources needs = resources(merge.variant());
-  const auto behind = gpu_->device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
-  driver.launch(merge.handle(), planned.combine_grid, needs.threads, needs.shared_bytes, nullptr, &params, behind);
+  GpuExecutor executor(gpu_->driver);
+  FixedKernels kernels{&decode, &merge};
+  run(args, check_arguments(args), decode, planned, {kernels, executor, nullptr}, NewKeys::already_there);
 }
 
 Outputs DeviceTrial::fetch() const {

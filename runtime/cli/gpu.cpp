@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "generator/check.hpp"
-#include "runtime/base/random.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/operations/prefill/launch.hpp"
 
@@ -31,18 +29,6 @@ double DeviceEvent::seconds_since(const DeviceEvent& start) const {
   return driver_->elapsed_ms(start.event_, event_) / 1e3;
 }
 
-LoadedKernel::LoadedKernel(const Gpu& gpu, std::string_view image, const Variant& variant, const std::string& name)
-    : driver_(&gpu.driver),
-      variant_(variant),
-      handle_(gpu.driver.load(image, name, resources(variant).shared_bytes, gpu.device.ordinal)) {}
-
-LoadedKernel::~LoadedKernel() {
-  if (handle_.library != nullptr) driver_->unload(handle_);
-}
-
-LoadedKernel::LoadedKernel(LoadedKernel&& other) noexcept
-    : driver_(other.driver_), variant_(other.variant_), handle_(std::exchange(other.handle_, {})) {}
-
 DeviceProblem::DeviceProblem(const Gpu& gpu, const Problem& problem, const HostInputs& inputs)
     : gpu_(&gpu),
       problem_(problem),
@@ -54,7 +40,8 @@ DeviceProblem::DeviceProblem(const Gpu& gpu, const Problem& problem, const HostI
       cu_seqlens_q_(gpu.driver, inputs.sequences.cu_seqlens_q.size() * sizeof(std::int32_t)),
       cu_seqlens_k_(gpu.driver, inputs.sequences.cu_seqlens_k.size() * sizeof(std::int32_t)),
       seqused_k_(gpu.driver, inputs.sequences.seqused_k.size() * sizeof(std::int32_t)),
-      block_table_(gpu.driver, inputs.sequences.block_table.size() * sizeof(std::int32_t)) {
+      block_table_(gpu.driver, inputs.sequences.block_table.size() * sizeof(std::int32_t)),
+      executor_(gpu.driver) {
   q_.upload(inputs.q);
   k_.upload(inputs.k);
   v_.upload(inputs.v);
@@ -79,14 +66,12 @@ void DeviceProblem::make_room(std::size_t workspace_bytes) {
   workspace_bytes_ = workspace_bytes;
 }
 
-void DeviceProblem::launch(const LoadedKernel& kernel) {
-  launch(kernel, plan(kernel.variant(), problem_, gpu_->device));
-}
+void DeviceProblem::launch(const LoadedKernel& kernel) { launch(kernel, plan(kernel.variant, problem_, gpu_->device)); }
 
-void DeviceProblem::launch(const LoadedKernel& kernel, const Plan& launch_plan) {
+void DeviceProblem::launch(const LoadedKernel& kernel, const PrefillPlan& launch_plan) {
   if (launch_plan.grid.blocks() == 0) return;
   make_room(launch_plan.workspace_bytes);
-  const attune_prefill_args args =
+  attune_prefill_args args =
       contiguous_args(problem_, {.q = q_.data(),
                                  .k = k_.data(),
                                  .v = v_.data(),
@@ -96,9 +81,9 @@ void DeviceProblem::launch(const LoadedKernel& kernel, const Plan& launch_plan) 
                                  .cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k_.data()),
                                  .seqused_k = static_cast<const std::int32_t*>(seqused_k_.data()),
                                  .block_table = static_cast<const std::int32_t*>(block_table_.data())});
-  const Workspace workspace{
-      .data = workspace_ ? workspace_->data() : nullptr, .bytes = workspace_bytes_, .launch = Random(++launches_)()};
-  attune::launch(gpu_->driver, kernel.handle(), launch_plan, make_params(args, problem_), workspace, nullptr);
+  args.workspace = workspace_ ? workspace_->data() : nullptr;
+  args.workspace_bytes = workspace_bytes_;
+  run(args, problem_, kernel, launch_plan, executor_, nullptr);
 }
 
 Outputs DeviceProblem::fetch() const {

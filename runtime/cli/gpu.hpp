@@ -4,13 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/outputs.hpp"
 #include "runtime/cli/problems.hpp"
+#include "runtime/execute/gpu_executor.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 
 namespace attune::cli {
@@ -56,25 +55,6 @@ class DeviceEvent {
   void* event_;
 };
 
-/// A kernel in the current context.
-class LoadedKernel {
- public:
-  /// `image` is a cubin or a fatbin.
-  LoadedKernel(const Gpu& gpu, std::string_view image, const Variant& variant, const std::string& name);
-  ~LoadedKernel();
-  LoadedKernel(LoadedKernel&& other) noexcept;
-  LoadedKernel& operator=(LoadedKernel&&) = delete;
-  LoadedKernel(const LoadedKernel&) = delete;
-
-  [[nodiscard]] const Variant& variant() const { return variant_; }
-  [[nodiscard]] KernelHandle handle() const { return handle_; }
-
- private:
-  const Driver* driver_;
-  Variant variant_;
-  KernelHandle handle_;
-};
-
 /// Q, K, V, O and LSE of one problem in device memory, batch x seqlen x heads x head_dim. O and LSE start poisoned
 /// and end in guards that no kernel may touch; so does the workspace start.
 class DeviceProblem {
@@ -91,7 +71,7 @@ class DeviceProblem {
   void launch(const LoadedKernel& kernel);
 
   /// The same with a plan that was made before, for this kernel and problem.
-  void launch(const LoadedKernel& kernel, const Plan& launch_plan);
+  void launch(const LoadedKernel& kernel, const PrefillPlan& launch_plan);
 
   /// Waits for the GPU and fetches O and LSE.
   [[nodiscard]] Outputs fetch() const;
@@ -110,7 +90,7 @@ class DeviceProblem {
   DeviceBuffer block_table_;
   std::optional<DeviceBuffer> workspace_;
   std::size_t workspace_bytes_ = 0;
-  std::uint64_t launches_ = 0;
+  GpuExecutor executor_;
 };
 
 }  // namespace attune::cli

@@ -77,7 +77,7 @@ GpuBench::GpuBench(GpuLab& lab, int ordinal) : lab_(&lab) {
 }
 
 LoadedKernel GpuBench::load(const Variant& variant) const {
-  return {gpu_, lab_->image(variant), variant, variant.name()};
+  return {gpu_.driver, variant, gpu_.device, lab_->image(variant), variant.name()};
 }
 
 std::string GpuBench::check(const Variant& variant) {

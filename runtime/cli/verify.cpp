@@ -62,8 +62,8 @@ void add_outcome(Verdict& verdict, const std::string& problem, const Problem& sh
 
 Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed,
                const OnTried& on_tried) {
-  const LoadedKernel kernel(gpu, built.compiled.image, built.source->variant, built.source->name);
-  return try_kernel(*built.source, kernel.variant(), gpu.device, problems, seed, on_tried,
+  const LoadedKernel kernel(gpu.driver, built.source->variant, gpu.device, built.compiled.image, built.source->name);
+  return try_kernel(*built.source, kernel.variant, gpu.device, problems, seed, on_tried,
                     [&](const Problem& problem, HostInputs& inputs) {
                       DeviceProblem on_device(gpu, problem, inputs);
                       on_device.launch(kernel);
@@ -73,10 +73,10 @@ Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& p
 
 Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how,
                const OnTried& on_tried) {
-  const emulator::Kernel kernel(built.compiled.image, built.source->name);
   // A set of GPUs is about machine code, and here is none.
   Variant variant = built.source->variant;
   variant.arch = 0;
+  const EmulatedKernel kernel = emulated_kernel(variant, built.compiled.image, built.source->name);
   // What serves emulated calls does not matter to who names the kernel.
   const Device gpu_like = device_of(*find_arch("sm_90"));
   std::vector<emulator::BankSite> banks;
@@ -92,7 +92,7 @@ Verdict verify(const Built& built, const std::vector<Problem>& problems, const E
                                                                    .cu_seqlens_k = inputs.sequences.cu_seqlens_k.data(),
                                                                    .seqused_k = inputs.sequences.seqused_k.data(),
                                                                    .block_table = inputs.sequences.block_table.data()});
-        emulator::Report report = run_emulated(kernel, variant, args, problem, how);
+        emulator::Report report = run_emulated(FixedKernels{&kernel}, args, problem, how);
         outcome.fault = std::move(report.fault);
         add_sites(banks, report.sites);
         return outcome;

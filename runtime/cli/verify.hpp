@@ -9,7 +9,8 @@
 
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/gpu.hpp"
-#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 
 namespace attune::cli {
 

@@ -10,7 +10,8 @@
 #include "runtime/choice/choice.hpp"
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/device_trial.hpp"
-#include "runtime/execute/decode_emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "runtime/operations/decode/arguments.hpp"
 
 namespace attune::cli {
@@ -71,9 +72,9 @@ const Built* merging_kernel(const std::vector<Built>& merging, const Variant& de
 
 Verdict verify(const Gpu& gpu, const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials,
                std::uint64_t seed, const OnTried& on_tried) {
-  const LoadedKernel kernel(gpu, decode.compiled.image, decode.source->variant, decode.source->name);
-  const LoadedKernel merging(gpu, merge.compiled.image, merge.source->variant, merge.source->name);
-  return try_kernel(*decode.source, kernel.variant(), gpu.device, trials, seed, on_tried,
+  const LoadedKernel kernel(gpu.driver, decode.source->variant, gpu.device, decode.compiled.image, decode.source->name);
+  const LoadedKernel merging(gpu.driver, merge.source->variant, gpu.device, merge.compiled.image, merge.source->name);
+  return try_kernel(*decode.source, kernel.variant, gpu.device, trials, seed, on_tried,
                     [&](const DecodeTrial& trial, CacheInputs& inputs, const DecodePlan& planned) {
                       const DeviceTrial on_device(gpu, trial, inputs, planned.workspace_bytes);
                       on_device.launch(kernel, merging, planned);
@@ -83,42 +84,41 @@ Verdict verify(const Gpu& gpu, const Built& decode, const Built& merge, const st
 
 Verdict verify(const Built& decode, const Built& merge, const std::vector<DecodeTrial>& trials, const EmulatedRun& how,
                const OnTried& on_tried) {
-  const emulator::Kernel kernel(decode.compiled.image, decode.source->name);
-  const emulator::Kernel merging(merge.compiled.image, merge.source->name);
   // A set of GPUs is about machine code, and here is none.
   Variant variant = decode.source->variant;
   variant.arch = 0;
+  const EmulatedKernel kernel = emulated_kernel(variant, decode.compiled.image, decode.source->name);
+  const EmulatedKernel merging = emulated_kernel(merge.source->variant, merge.compiled.image, merge.source->name);
   std::vector<emulator::BankSite> banks;
-  Verdict verdict = try_kernel(
-      *decode.source, variant, emulator::device(), trials, how.seed, on_tried,
-      [&](const DecodeTrial& trial, CacheInputs& inputs, const DecodePlan& planned) {
-        Outcome outcome{.outputs = Outputs(outputs_of(trial.problem)), .fault = {}};
-        std::vector<float> workspace = poisoned_workspace(planned);
-        const attune_decode_args args = decode_args(trial.problem, {.q = inputs.q.data(),
-                                                                    .k = inputs.k.data(),
-                                                                    .v = inputs.v.data(),
-                                                                    .lengths = inputs.lengths.data(),
-                                                                    .table = inputs.table.data(),
-                                                                    .cu_seqlens_q = inputs.cu_seqlens_q.data(),
-                                                                    .cu_seqlens_k = inputs.cu_seqlens_k.data(),
-                                                                    .cos = inputs.angles.cos.data(),
-                                                                    .sin = inputs.angles.sin.data(),
-                                                                    .o = outcome.outputs.o.data(),
-                                                                    .lse = outcome.outputs.lse.data(),
-                                                                    .workspace = workspace.data(),
-                                                                    .workspace_bytes = planned.workspace_bytes});
-        // Of the decode kernel alone: another source's lines would be counted among its own.
-        EmulatedRun once = how;
-        once.count_banks = how.count_banks && !planned.combines();
-        DecodeKernels kernels;
-        kernels.decode = &kernel;
-        kernels.combine = &merging;
-        kernels.combine_variant = merge.source->variant;
-        emulator::Report report = run_emulated(kernels, args, check_arguments(args), planned, once);
-        outcome.fault = std::move(report.fault);
-        add_sites(banks, report.sites);
-        return outcome;
-      });
+  Verdict verdict = try_kernel(*decode.source, variant, emulator::device(), trials, how.seed, on_tried,
+                               [&](const DecodeTrial& trial, CacheInputs& inputs, const DecodePlan& planned) {
+                                 Outcome outcome{.outputs = Outputs(outputs_of(trial.problem)), .fault = {}};
+                                 std::vector<float> workspace = poisoned_workspace(planned);
+                                 const attune_decode_args args =
+                                     decode_args(trial.problem, {.q = inputs.q.data(),
+                                                                 .k = inputs.k.data(),
+                                                                 .v = inputs.v.data(),
+                                                                 .lengths = inputs.lengths.data(),
+                                                                 .table = inputs.table.data(),
+                                                                 .cu_seqlens_q = inputs.cu_seqlens_q.data(),
+                                                                 .cu_seqlens_k = inputs.cu_seqlens_k.data(),
+                                                                 .cos = inputs.angles.cos.data(),
+                                                                 .sin = inputs.angles.sin.data(),
+                                                                 .o = outcome.outputs.o.data(),
+                                                                 .lse = outcome.outputs.lse.data(),
+                                                                 .workspace = workspace.data(),
+                                                                 .workspace_bytes = planned.workspace_bytes});
+                                 // Of the decode kernel alone: another source's lines would be counted among its own.
+                                 EmulatedRun once = how;
+                                 once.count_banks = how.count_banks && !planned.combines();
+                                 FixedKernels kernels{&kernel, &merging};
+                                 emulator::Report report = emulate(kernels, once, [&](const Backend& backend) {
+                                   run(args, check_arguments(args), kernel, planned, backend, NewKeys::already_there);
+                                 });
+                                 outcome.fault = std::move(report.fault);
+                                 add_sites(banks, report.sites);
+                                 return outcome;
+                               });
   verdict.banks = std::move(banks);
   return verdict;
 }

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "runtime/call/device.hpp"
-#include "runtime/operations/prefill/tensor_maps.hpp"
+#include "runtime/call/plan.hpp"
+#include "runtime/call/tensor_description.hpp"
 
 namespace attune {
 
@@ -17,12 +18,6 @@ namespace attune {
 struct KernelHandle {
   void* library = nullptr;   ///< CUlibrary
   void* function = nullptr;  ///< CUkernel, usable as a CUfunction in any context
-};
-
-/// When a launch may begin.
-enum class LaunchOrder {
-  after,        ///< the work before it on its stream has ended
-  overlapping,  ///< the kernel before it lets it; it waits for that one's results itself. Compute capability 9.0
 };
 
 /// The entry points Attune uses, resolved through cuGetProcAddress. Throws Error on a failed call, with the

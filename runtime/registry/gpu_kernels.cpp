@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <span>
@@ -41,12 +42,11 @@ const Device& GpuKernels::device(int ordinal) {
   return known != devices_.end() ? known->second : devices_.emplace(ordinal, driver_.device(ordinal)).first->second;
 }
 
-template <class AnyProblem>
-GpuKernels::Located GpuKernels::locate(const AnyProblem& problem) {
+GpuKernels::Located GpuKernels::locate(const ProblemView& problem) {
   const int ordinal = current_device();
   unsigned number = 0;
   const TunedRow* tuned = nullptr;
-  if constexpr (AnyProblem::operation == Operation::prefill || AnyProblem::operation == Operation::decode) {
+  if (has_tuned_rows(problem.operation())) {
     if (const TunedRows* rows = tuned_.rows(ordinal, [&](int of) { return device(of); })) {
       number = rows->number(problem);
       tuned = rows->row(number);
@@ -55,24 +55,31 @@ GpuKernels::Located GpuKernels::locate(const AnyProblem& problem) {
   return {.tuned = tuned, .key = KernelKey(ordinal, number, problem.ask())};
 }
 
-template <class AnyProblem>
-const KernelTable::Row& GpuKernels::row_for(const AnyProblem& problem) {
+const KernelTable::Row& GpuKernels::row_for(const ProblemView& problem) {
   const Located located = locate(problem);
-  const KernelTable::Row* row = table_of(AnyProblem::operation).find(located.key);
+  const KernelTable::Row* row = table_of(problem.operation()).find(located.key);
   if (row == nullptr) return load(problem, located, Wait::no);
   counters_.hit();
   return *row;
 }
 
-template <class AnyProblem>
-const KernelTable::Row* GpuKernels::find_row(const AnyProblem& problem) {
-  return table_of(AnyProblem::operation).find(locate(problem).key);
+ServingNames GpuKernels::serving(const ProblemView& problem) {
+  const KernelTable::Row* row = table_of(problem.operation()).find(locate(problem).key);
+  if (row == nullptr) return {};
+  return {.now = row->kernel->variant.name(), .coming = row->coming == nullptr ? "" : row->coming->name()};
 }
 
-template <class AnyProblem>
-const LoadedKernel& GpuKernels::prepare(const AnyProblem& problem) {
+std::size_t GpuKernels::most_bytes(const ProblemView& problem,
+                                   FunctionRef<std::size_t(const Variant&, const Device&)> bytes) {
+  const KernelTable::Row& row = row_for(problem);
+  const Device& device = row.kernel->device;
+  const std::size_t now = bytes(row.kernel->variant, device);
+  return row.coming == nullptr ? now : std::max(now, bytes(*row.coming, device));
+}
+
+const LoadedKernel& GpuKernels::prepare(const ProblemView& problem) {
   const Located located = locate(problem);
-  const KernelTable& table = table_of(AnyProblem::operation);
+  const KernelTable& table = table_of(problem.operation());
   const KernelTable::Row* row = table.find(located.key);
   if (row == nullptr) {
     row = &load(problem, located, Wait::yes);
@@ -80,7 +87,7 @@ const LoadedKernel& GpuKernels::prepare(const AnyProblem& problem) {
     counters_.hit();
   }
   if (row->coming != nullptr) {
-    wait_for(AnyProblem::operation, *row, device(located.key.ordinal));
+    wait_for(problem.operation(), *row, device(located.key.ordinal));
     row = table.find(located.key);
   }
   // Loaded in another context of this device before: this context still has to get its code.
@@ -88,17 +95,16 @@ const LoadedKernel& GpuKernels::prepare(const AnyProblem& problem) {
   return *row->kernel;
 }
 
-template <class AnyProblem>
-const KernelTable::Row& GpuKernels::load(const AnyProblem& problem, const Located& located, Wait wait) {
+const KernelTable::Row& GpuKernels::load(const ProblemView& problem, const Located& located, Wait wait) {
   ++counters_.misses;
   try {
     const Device& where = device(located.key.ordinal);
     Provided serving = serve(problem, where, located.tuned, wait);
     const auto [row, first] =
-        table_of(AnyProblem::operation)
+        table_of(problem.operation())
             .add({.key = located.key, .kernel = serving.kernel, .coming = std::move(serving.coming)});
     if (first && serving.fallback) ++counters_.fallbacks;
-    if (first && row->coming != nullptr) compile_later(AnyProblem::operation, *row, where);
+    if (first && row->coming != nullptr) compile_later(problem.operation(), *row, where);
     return *row;
   } catch (...) {
     ++counters_.failures;
@@ -106,8 +112,7 @@ const KernelTable::Row& GpuKernels::load(const AnyProblem& problem, const Locate
   }
 }
 
-template <class AnyProblem>
-GpuKernels::Provided GpuKernels::serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned,
+GpuKernels::Provided GpuKernels::serve(const ProblemView& problem, const Device& device, const TunedRow* tuned,
                                        Wait wait) {
   const ReadyChoice choice = choose_ready(ready_, problem, device, policy_, tuned);
   if (choice.preferred) {
@@ -137,8 +142,7 @@ GpuKernels::Provided GpuKernels::serve(const AnyProblem& problem, const Device& 
   }
 }
 
-template <class AnyProblem>
-const LoadedKernel& GpuKernels::load_frozen(const AnyProblem& problem, const Variant& own, const Device& device) {
+const LoadedKernel& GpuKernels::load_frozen(const ProblemView& problem, const Variant& own, const Device& device) {
   std::string disk = fmt::format("{} is not in the cache ({}) either", own.name(), cache_.root().string());
   try {
     if (const LoadedKernel* loaded = loader_.load_cached(own, device)) return *loaded;
@@ -150,10 +154,9 @@ const LoadedKernel& GpuKernels::load_frozen(const AnyProblem& problem, const Var
                                                nearest_text(ready_, problem, device), disk));
 }
 
-template <class AnyProblem>
-const LoadedKernel* GpuKernels::stand_in(const AnyProblem& problem, const Device& device) {
-  const std::vector<Variant> loaded = loader_.loaded_variants(AnyProblem::operation, device.ordinal);
-  const std::span<const Variant> ready = ready_.variants(AnyProblem::operation);
+const LoadedKernel* GpuKernels::stand_in(const ProblemView& problem, const Device& device) {
+  const std::vector<Variant> loaded = loader_.loaded_variants(problem.operation(), device.ordinal);
+  const std::span<const Variant> ready = ready_.variants(problem.operation());
   std::vector<Variant> candidates(ready.begin(), ready.end());
   candidates.insert(candidates.end(), loaded.begin(), loaded.end());
   const std::optional<Variant> best = choose(candidates, problem, device);
@@ -223,22 +226,5 @@ void GpuKernels::stop_background() {
   background_->stop();
   counters_.pending = 0;  // those that were dropped
 }
-
-template const KernelTable::Row& GpuKernels::row_for(const Problem&);
-template const KernelTable::Row& GpuKernels::row_for(const DecodeProblem&);
-template const KernelTable::Row& GpuKernels::row_for(const CombineProblem&);
-template const KernelTable::Row& GpuKernels::row_for(const StoreProblem&);
-template const KernelTable::Row& GpuKernels::row_for(const MergeProblem&);
-template const KernelTable::Row& GpuKernels::row_for(const CheckProblem&);
-template const KernelTable::Row* GpuKernels::find_row(const Problem&);
-template const KernelTable::Row* GpuKernels::find_row(const DecodeProblem&);
-template const KernelTable::Row* GpuKernels::find_row(const StoreProblem&);
-template const KernelTable::Row* GpuKernels::find_row(const MergeProblem&);
-template const LoadedKernel& GpuKernels::prepare(const Problem&);
-template const LoadedKernel& GpuKernels::prepare(const DecodeProblem&);
-template const LoadedKernel& GpuKernels::prepare(const CombineProblem&);
-template const LoadedKernel& GpuKernels::prepare(const StoreProblem&);
-template const LoadedKernel& GpuKernels::prepare(const MergeProblem&);
-template const LoadedKernel& GpuKernels::prepare(const CheckProblem&);
 
 }  // namespace attune

@@ -1,5 +1,4 @@
-// Which kernels serve a registry's problems on GPUs, and what is loaded and compiled for that. For any problem type
-// with what runtime/choice/choice.hpp asks of one.
+// Which kernels serve a registry's problems on GPUs, and what is loaded and compiled for that.
 #pragma once
 
 #include <array>
@@ -22,11 +21,12 @@
 #include "runtime/gpu/driver.hpp"
 #include "runtime/registry/kernel_loader.hpp"
 #include "runtime/registry/kernel_table.hpp"
+#include "runtime/registry/kernels.hpp"
 
 namespace attune {
 
 /// Thread-safe. Once a problem's kernel is loaded, finding it takes no lock and allocates nothing.
-class GpuKernels {
+class GpuKernels : public Kernels {
  public:
   /// What is ready, the tables, the cache and the counters outlive it. Throws Error{ATTUNE_NO_DEVICE} without a driver.
   GpuKernels(attune_compile_policy policy, const ReadyKernels& ready, TunedDevices& tuned, const Cache& cache,
@@ -36,23 +36,14 @@ class GpuKernels {
 
   /// What serves a problem on the device of the current context: what is loaded, else what the policy says. Throws
   /// Error.
-  template <class AnyProblem>
-  const LoadedKernel& kernel_for(const AnyProblem& problem) {
-    return *row_for(problem).kernel;
-  }
+  const LoadedKernel& kernel_for(const ProblemView& problem) override { return *row_for(problem).kernel; }
 
-  /// The same, and what is to take over from it.
-  template <class AnyProblem>
-  const KernelTable::Row& row_for(const AnyProblem& problem);
+  /// The same, but the current context holds its code then.
+  const LoadedKernel& prepare(const ProblemView& problem) override;
 
-  /// The row as it is now; null where the problem has not been served yet. Throws Error{ATTUNE_NO_DEVICE}.
-  template <class AnyProblem>
-  const KernelTable::Row* find_row(const AnyProblem& problem);
-
-  /// The same as kernel_for(), but where another kernel is to take over it waits for that one; and the current context
-  /// holds its code.
-  template <class AnyProblem>
-  const LoadedKernel& prepare(const AnyProblem& problem);
+  ServingNames serving(const ProblemView& problem) override;
+  std::size_t most_bytes(const ProblemView& problem,
+                         FunctionRef<std::size_t(const Variant&, const Device&)> bytes) override;
 
   /// The background's part of attune_registry_finish().
   void stop_background();
@@ -74,22 +65,20 @@ class GpuKernels {
     KernelKey key;
   };
 
+  /// What serves a problem and what is to take over from it.
+  const KernelTable::Row& row_for(const ProblemView& problem);
+
   [[nodiscard]] int current_device() const;
-  template <class AnyProblem>
-  Located locate(const AnyProblem& problem);
+  Located locate(const ProblemView& problem);
   const Device& device(int ordinal);
   [[nodiscard]] KernelTable& table_of(Operation operation) { return tables_[static_cast<std::size_t>(operation)]; }
 
-  template <class AnyProblem>
-  const KernelTable::Row& load(const AnyProblem& problem, const Located& located, Wait wait);
-  template <class AnyProblem>
-  Provided serve(const AnyProblem& problem, const Device& device, const TunedRow* tuned, Wait wait);
+  const KernelTable::Row& load(const ProblemView& problem, const Located& located, Wait wait);
+  Provided serve(const ProblemView& problem, const Device& device, const TunedRow* tuned, Wait wait);
   /// Of exactly this variant, from the disk. Throws Error naming the nearest that is ready.
-  template <class AnyProblem>
-  const LoadedKernel& load_frozen(const AnyProblem& problem, const Variant& own, const Device& device);
+  const LoadedKernel& load_frozen(const ProblemView& problem, const Variant& own, const Device& device);
   /// The best of what is ready or loaded, whatever it pads; null when there is none.
-  template <class AnyProblem>
-  const LoadedKernel* stand_in(const AnyProblem& problem, const Device& device);
+  const LoadedKernel* stand_in(const ProblemView& problem, const Device& device);
 
   // Of a row for which something is coming: has that compiled in the background, in this thread's context; compiles it
   // now and puts it there; leaves the row as it is for good; take_over() within a call.

@@ -2,19 +2,11 @@
 
 #include <optional>
 
-#include "generator/check.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/cache/compiler_note.hpp"
 #include "runtime/choice/choice.hpp"
 
 namespace attune {
-
-LoadedKernel::LoadedKernel(const Driver& owner, const Variant& of, const Device& where, std::string_view image,
-                           const std::string& name)
-    : driver(owner),
-      variant(of),
-      device(where),
-      handle(owner.load(image, name, resources(of).shared_bytes, where.ordinal)) {}
 
 std::vector<Variant> KernelLoader::loaded_variants(Operation operation, int ordinal) const {
   std::vector<Variant> result;

@@ -14,23 +14,10 @@
 #include "runtime/cache/cache.hpp"
 #include "runtime/call/device.hpp"
 #include "runtime/compiler/compile.hpp"
+#include "runtime/execute/gpu_executor.hpp"
 #include "runtime/gpu/driver.hpp"
 
 namespace attune {
-
-/// A kernel in memory, and the device it was loaded for; unloaded when this goes.
-struct LoadedKernel {
-  LoadedKernel(const Driver& owner, const Variant& of, const Device& where, std::string_view image,
-               const std::string& name);
-  ~LoadedKernel() { driver.unload(handle); }
-  LoadedKernel(const LoadedKernel&) = delete;
-  LoadedKernel& operator=(const LoadedKernel&) = delete;
-
-  const Driver& driver;
-  const Variant variant;
-  const Device device;
-  const KernelHandle handle;
-};
 
 /// Thread-safe. Different kernels are loaded and compiled side by side; who wants one that is in the making waits for
 /// it. All of them stay loaded until this goes: launches in flight and captured graphs may use them. What loads needs

@@ -9,10 +9,6 @@
 
 #include "generator/parallel.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/operations/decode/arguments.hpp"
-#include "runtime/operations/merge/arguments.hpp"
-#include "runtime/operations/prefill/arguments.hpp"
-#include "runtime/operations/store/arguments.hpp"
 
 namespace attune {
 namespace {
@@ -22,13 +18,9 @@ void prepare_one(Registry& registry, const AnyArgs& any, const std::function<voi
                  PrepareProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
   try {
-    std::visit(
-        [&](const auto* args) {
-          progress.name = check_arguments(*args).text();
-          enter_context();
-          registry.prepare(*args);
-        },
-        any);
+    progress.name = std::visit([](const auto* args) { return check_arguments(*args).text(); }, any.pointer);
+    enter_context();
+    registry.prepare(any);
   } catch (const Error& error) {
     progress.status = error.status();
     progress.message = error.what();

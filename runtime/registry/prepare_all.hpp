@@ -12,10 +12,6 @@
 
 namespace attune {
 
-/// The arguments of a call of any operation.
-using AnyArgs = std::variant<const attune_prefill_args*, const attune_decode_args*, const attune_store_kv_args*,
-                             const attune_merge_states_args*>;
-
 /// One item that is done.
 struct PrepareProgress {
   std::size_t done = 0;   ///< items, this one included

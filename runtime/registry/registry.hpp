@@ -14,7 +14,9 @@
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/choice/tuned_devices.hpp"
+#include "runtime/operations/operations.hpp"
 #include "runtime/record/record.hpp"
+#include "runtime/registry/kernels.hpp"
 
 namespace attune {
 
@@ -30,12 +32,6 @@ struct RegistryOptions {
   std::filesystem::path record = default_record_path();  ///< where to record calls (record.hpp); empty: nowhere
 };
 
-/// Which kernel serves a call, by name, and which is to take over; empty where there is none.
-struct ServingNames {
-  std::string now;
-  std::string coming;
-};
-
 /// Thread-safe; no lock and no allocation once a problem's kernel has been loaded.
 class Registry {
  public:
@@ -45,32 +41,20 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  /// Loads (ready, disk, NVRTC: in this order) whatever serves this problem on the current context's
-  /// device; for the emulator, from the disk or the host's compiler. Waits for a kernel that would be compiled in the
-  /// background. Throws Error.
-  void prepare(const attune_prefill_args& args);
-
-  /// The same for decode: both of its kernels, where it needs the second.
-  void prepare(const attune_decode_args& args);
-  void prepare(const attune_store_kv_args& args);
-  void prepare(const attune_merge_states_args& args);
+  /// Loads (ready, disk, NVRTC: in this order) whatever serves such a call on the current context's device, with all
+  /// kernels that it needs; for the emulator, from the disk or the host's compiler. Waits for a kernel that would be
+  /// compiled in the background. Throws Error.
+  void prepare(AnyArgs args);
 
   /// Loads what is not loaded yet, then launches on the stream; the emulator is done when this returns. Throws Error.
-  void prefill(const attune_prefill_args& args, void* stream);
-  void decode(const attune_decode_args& args, void* stream);
-  void store_kv(const attune_store_kv_args& args, void* stream);
-  void merge_states(const attune_merge_states_args& args, void* stream);
+  void run(AnyArgs args, void* stream);
 
   /// What serves such a call now. Loads nothing. Throws Error.
-  ServingNames serving(const attune_prefill_args& args);
-  ServingNames serving(const attune_decode_args& args);
-  ServingNames serving(const attune_store_kv_args& args);
-  ServingNames serving(const attune_merge_states_args& args);
+  ServingNames serving(AnyArgs args);
 
-  /// Bytes of workspace that prefill() makes use of and decode() needs, also when another kernel takes over. Throws
+  /// Bytes of workspace that such a call makes use of, or decode needs, also when another kernel takes over. Throws
   /// Error.
-  std::size_t prefill_workspace(const attune_prefill_args& args);
-  std::size_t decode_workspace(const attune_decode_args& args);
+  std::size_t workspace_bytes(AnyArgs args);
 
   /// Makes the CUDA context that is current here current on whichever thread calls the result.
   [[nodiscard]] std::function<void()> share_context();

@@ -241,7 +241,7 @@ void print_launch_times(const cli::Gpu& gpu, const ReadyKernel& embedded) {
   const attune_prefill_args args = small_call(memory, problem);
   const TimedRegistry registry(nullptr);
   const cli::LoadedKernel kernel(gpu, embedded.fatbin, variant, variant.name());
-  const Plan launch = plan(variant, problem, gpu.device);
+  const PrefillPlan launch = plan(variant, problem, gpu.device);
   const AttunePrefillParams params = make_params(args, problem);
 
   const auto per_launch_us = [&](const std::function<void()>& call) {

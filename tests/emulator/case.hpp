@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "tests/harness/call_image.hpp"
 
 namespace attune::emulator_tests {
@@ -18,22 +19,21 @@ struct Case {
 };
 
 /// CHECKs numbers and that nothing else was written, and REQUIREs that no access is unsafe.
-inline void check_image(const emulator::Kernel& kernel, const Variant& variant, const testing::CallImage& image,
-                        std::uint64_t seed) {
-  CAPTURE(kernel.name());
+inline void check_image(const EmulatedKernel& kernel, const testing::CallImage& image, std::uint64_t seed) {
+  CAPTURE(kernel.variant.name());
   CAPTURE(image.problem().text());
   std::vector<std::uint16_t> in = image.in();
   std::vector<std::uint16_t> out = image.poisoned_out();
   std::vector<float> lse = image.poisoned_lse();
   const attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
-  const emulator::Report report = run_emulated(kernel, variant, args, image.problem(), {.seed = seed});
+  const emulator::Report report = run_emulated(FixedKernels{&kernel}, args, image.problem(), {.seed = seed});
   REQUIRE_MESSAGE(report.ok(), report.fault);
   image.check(image.output(std::move(out), std::move(lse), in), args.softmax_scale);
 }
 
-inline void check_case(const emulator::Kernel& kernel, const Variant& variant, const Case& one, std::uint64_t seed) {
+inline void check_case(const EmulatedKernel& kernel, const Case& one, std::uint64_t seed) {
   CAPTURE(name_of(one.layout));
-  check_image(kernel, variant, testing::CallImage(one.problem, one.layout, seed), seed);
+  check_image(kernel, testing::CallImage(one.problem, one.layout, seed), seed);
 }
 
 }  // namespace attune::emulator_tests

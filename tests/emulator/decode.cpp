@@ -15,7 +15,8 @@
 #include "generator/collect.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/execute/decode_emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/decode_image.hpp"
 #include "tests/harness/random_prefill.hpp"
@@ -35,7 +36,7 @@ using testing::random_ragged_case;
 /// The shipped kernels, compiled on first need.
 class Kernels {
  public:
-  Kernels() : cache_(default_cache_root()) {
+  Kernels() {
     const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
     const Result<Collection> collected =
         collect(std::vector{specs / "decode.yaml", specs / "combine.yaml", specs / "store_kv.yaml"});
@@ -62,36 +63,23 @@ class Kernels {
     return variant;
   }
 
-  DecodeKernels find(const DecodePlan& plan, const DecodeProblem& problem) {
-    DecodeKernels kernels;
-    kernels.decode = &kernel(plan.variant);
-    if (problem.appends()) {
-      kernels.store_variant = choose(store_, problem.store(), emulator::device()).value();
-      kernels.store = &kernel(kernels.store_variant);
-    }
+  FixedKernels find(const DecodePlan& plan, const DecodeProblem& problem) {
+    FixedKernels kernels{&kernels_[plan.variant]};
+    if (problem.appends()) kernels.add(kernels_[choose(store_, problem.store(), emulator::device()).value()]);
     if (!plan.combines()) return kernels;
     CombineProblem plain = problem.merge();
     plain.ragged = false;
-    kernels.combine_variant = choose(combine_, plain, emulator::device()).value();
-    kernels.combine_variant.ragged = problem.ragged ? 1 : 0;
-    kernels.combine = &kernel(kernels.combine_variant);
+    Variant combine = choose(combine_, plain, emulator::device()).value();
+    combine.ragged = problem.ragged ? 1 : 0;
+    kernels.add(kernels_[combine]);
     return kernels;
   }
 
  private:
-  const emulator::Kernel& kernel(const Variant& variant) {
-    if (const auto known = kernels_.find(variant); known != kernels_.end()) return known->second;
-    const Source source = generate(variant);
-    return kernels_.emplace(variant, emulator::Kernel(compile_cached(compiler_, source, cache_).image, source.name))
-        .first->second;
-  }
-
-  const emulator::HostCompiler compiler_;
-  const Cache cache_;
   std::vector<Variant> decode_;
   std::vector<Variant> combine_;
   std::vector<Variant> store_;
-  std::map<Variant, emulator::Kernel> kernels_;
+  HostKernels kernels_;
 };
 
 /// A call's memory.
@@ -116,7 +104,10 @@ std::string run(Kernels& kernels, const DecodeProblem& problem, attune_decode_ar
   std::vector<float> workspace(plan.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
   args.workspace = workspace.data();
   args.workspace_bytes = plan.workspace_bytes;
-  return run_emulated(kernels.find(plan, problem), args, problem, plan, {.seed = seed}).fault;
+  FixedKernels found = kernels.find(plan, problem);
+  return emulate(found, {.seed = seed},
+                 [&](const Backend& backend) { run(args, problem, found.kernel_for(problem), plan, backend); })
+      .fault;
 }
 
 std::string run(Kernels& kernels, const DecodeProblem& problem, const attune_decode_args& args, std::uint64_t seed) {
@@ -311,8 +302,7 @@ TEST_CASE("with as many steps of keys as splits or more, no part of a sequence i
   std::vector<float> workspace(planned.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
   args.workspace = workspace.data();
   args.workspace_bytes = planned.workspace_bytes;
-  const std::string fault =
-      run_emulated(kernels.find(planned, one.problem), args, one.problem, planned, {.seed = 1}).fault;
+  const std::string fault = run_emulated(kernels.find(planned, one.problem), args, one.problem, {.seed = 1}).fault;
   REQUIRE_MESSAGE(fault.empty(), fault);
   image.check(memory.output(image), args.softmax_scale);
   for (const float partial_lse : std::span(workspace).last(5)) CHECK(std::isfinite(partial_lse));
@@ -339,15 +329,15 @@ TEST_CASE("a registry that emulates decodes in a workspace as large as it asks f
     HostMemory memory(image);
     attune_decode_args args = memory.args(image);
     registry.prepare(args);
-    args.workspace_bytes = registry.decode_workspace(args);
+    args.workspace_bytes = registry.workspace_bytes(args);
     CHECK((args.workspace_bytes > 0) == (splits != 1));
     std::vector<float> workspace(args.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
     args.workspace = workspace.data();
-    registry.decode(args, nullptr);
+    registry.run(args, nullptr);
     image.check(memory.output(image), args.softmax_scale);
     if (args.workspace_bytes == 0) continue;
     --args.workspace_bytes;
-    CHECK_THROWS_AS(registry.decode(args, nullptr), Error);
+    CHECK_THROWS_AS(registry.run(args, nullptr), Error);
   }
 }
 

@@ -20,22 +20,6 @@ using testing::random_prefill_case;
 
 const Device h200 = device_of(*find_arch("sm_90"));
 
-/// Kernels, compiled on first need.
-class Kernels {
- public:
-  const emulator::Kernel& operator[](const Variant& variant) {
-    if (const auto known = kernels_.find(variant); known != kernels_.end()) return known->second;
-    const Source source = generate(variant);
-    return kernels_.emplace(variant, emulator::Kernel(compile_cached(compiler_, source, cache_).image, source.name))
-        .first->second;
-  }
-
- private:
-  const emulator::HostCompiler compiler_;
-  const Cache cache_{default_cache_root()};
-  std::map<Variant, emulator::Kernel> kernels_;
-};
-
 /// A ragged case whose sequences are all as long as the longest, one behind the other.
 PrefillCase of_one_length(PrefillCase one) {
   Problem& problem = one.problem;
@@ -51,7 +35,7 @@ PrefillCase of_one_length(PrefillCase one) {
 
 /// Calls what a registry generates for the device with lengths that are none.
 void check_wild_lengths(const Device& device, Random random) {
-  Kernels kernels;
+  HostKernels kernels;
   int ran = 0;
   for (std::uint64_t i = 1; i <= 600; ++i) {
     PrefillCase one = random_prefill_case(random, 150);
@@ -82,7 +66,7 @@ void check_wild_lengths(const Device& device, Random random) {
                     .seqused_k = one.sequences.seqused_k.empty() ? nullptr : one.sequences.seqused_k.data(),
                     .seqused_q = one.sequences.seqused_q.empty() ? nullptr : one.sequences.seqused_q.data()});
     args.batch = problem.batch;
-    const emulator::Report report = run_emulated(kernels[own.variant], own.variant, args, problem, {.seed = i});
+    const emulator::Report report = run_emulated(FixedKernels{&kernels[own.variant]}, args, problem, {.seed = i});
     CHECK_MESSAGE(report.ok(), report.fault);
     ++ran;
   }
@@ -92,19 +76,19 @@ void check_wild_lengths(const Device& device, Random random) {
 }  // namespace
 
 TEST_CASE("what a registry generates agrees with the reference on random problems, and no access of it is unsafe") {
-  Kernels kernels;
+  HostKernels kernels;
   Random random(11);
   for (std::uint64_t i = 1; i <= 160; ++i) {
     const PrefillCase one = random_prefill_case(random, 260);
     CAPTURE(i);
     const OwnChoice own = choose_own(one.problem, emulator::device());
     REQUIRE(own.refusals.empty());
-    check_image(kernels[own.variant], own.variant, one.image(i), i);
+    check_image(kernels[own.variant], one.image(i), i);
   }
 }
 
 TEST_CASE("what a registry generates for compute capability 9.0 agrees with the reference too") {
-  Kernels kernels;
+  HostKernels kernels;
   Random random(13);
   int ran = 0;
   int dense_lists = 0;
@@ -118,13 +102,13 @@ TEST_CASE("what a registry generates for compute capability 9.0 agrees with the 
     REQUIRE(own.refusals.empty());
     if (own.variant.family != prefill_sm90) continue;
     CAPTURE(i);
-    check_image(kernels[own.variant], own.variant, one.image(i), i);
+    check_image(kernels[own.variant], one.image(i), i);
     ++ran;
     if (own.variant.causal == 0) continue;
     Variant listed = own.variant;
     listed.tile_list = 1;
     if (problem.ragged) one = of_one_length(one);
-    check_image(kernels[listed], listed, one.image(i), i);
+    check_image(kernels[listed], one.image(i), i);
     ++(problem.ragged ? ragged_lists : dense_lists);
   }
   CHECK(ran > 60);
@@ -138,7 +122,7 @@ TEST_CASE("wild lengths of a ragged batch lead to no access outside its tensors"
 }
 
 TEST_CASE("kernels for a paged cache agree with the reference on random problems, and no access of them is unsafe") {
-  Kernels kernels;
+  HostKernels kernels;
   Random random(13);
   for (std::uint64_t i = 1; i <= 120; ++i) {
     const PrefillCase one = random_paged_case(random, 260);
@@ -146,12 +130,12 @@ TEST_CASE("kernels for a paged cache agree with the reference on random problems
     const OwnChoice own = choose_own(one.problem, emulator::device());
     REQUIRE(own.refusals.empty());
     REQUIRE(own.variant.paged == 1);
-    check_image(kernels[own.variant], own.variant, one.image(i), i);
+    check_image(kernels[own.variant], one.image(i), i);
   }
 }
 
 TEST_CASE("wild tables and lengths lead to no access outside the pages of a cache") {
-  Kernels kernels;
+  HostKernels kernels;
   Random random(14);
   for (std::uint64_t i = 1; i <= 200; ++i) {
     PrefillCase one = random_paged_case(random, 150);
@@ -173,13 +157,13 @@ TEST_CASE("wild tables and lengths lead to no access outside the pages of a cach
                                                  .seqused_k = one.sequences.seqused_k.data(),
                                                  .block_table = one.sequences.block_table.data(),
                                                  .seqused_q = image.own_arrays().seqused_q});
-    const emulator::Report report = run_emulated(kernels[own.variant], own.variant, args, problem, {.seed = i});
+    const emulator::Report report = run_emulated(FixedKernels{&kernels[own.variant]}, args, problem, {.seed = i});
     CHECK_MESSAGE(report.ok(), report.fault);
   }
 }
 
 TEST_CASE("every way of copying takes keys from pages") {
-  Kernels kernels;
+  HostKernels kernels;
   const Problem problem{.dtype = Dtype::bf16,
                         .batch = 2,
                         .heads_q = 2,
@@ -201,7 +185,7 @@ TEST_CASE("every way of copying takes keys from pages") {
     change(variant);
     CAPTURE(variant.name());
     REQUIRE(check(variant).empty());
-    check_image(kernels[variant], variant, image, 5);
+    check_image(kernels[variant], image, 5);
   };
   run(48, 16, 4, [](Variant& v) { v.stages = 3; });  // more threads than a block has chunks
   run(64, 256, 1, [](Variant& v) { v.B_r = 16, v.stages = 1; });

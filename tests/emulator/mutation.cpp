@@ -26,7 +26,8 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/emulator/host_compiler.hpp"
-#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "tests/emulator/experiment.hpp"
 #include "tests/emulator/mutate.hpp"
@@ -74,7 +75,7 @@ class PrefillExperiment : public Experiment {
     args.softmax_scale *= setup.sharpness;
     Device device = emulator::device();
     device.multiprocessors = setup.multiprocessors;
-    Plan planned = plan(variant, problem, device);
+    PrefillPlan planned = plan(variant, problem, device);
     if (family_of(variant).tensor_maps) {
       planned.group_heads = static_cast<int>(setup.group);
       planned.grid.x = static_cast<unsigned>(device.multiprocessors);  // where that is more than there are tiles, too
@@ -85,12 +86,16 @@ class PrefillExperiment : public Experiment {
     workspace_.resize(planned.workspace_bytes / sizeof(std::uint64_t));
     args.workspace = workspace_.data();
     args.workspace_bytes = planned.workspace_bytes;
-    params_ = std::make_unique<EmulatedParams>(args, problem, planned);
+    EmulatorExecutor executor;
+    params_ = std::make_unique<PrefillParams>(args, problem, planned, executor);
     launch_.grid = planned.grid;
     launch_.threads = planned.threads;
     launch_.shared_bytes = planned.shared_bytes;
     launch_.params = params_->get();
-    launch_.memory = params_->memory(args, problem);
+    launch_.memory = buffers_of([&](VisitOperand visit) {
+      visit_operands(args, problem, visit);
+      params_->visit_workspace(visit);
+    });
     words_ = static_cast<std::size_t>(workspace_.empty() ? 0 : planned.sharing_warps());
     launch_.jobs = 1;
     launch_.count_banks = setup.count_banks;
@@ -147,7 +152,7 @@ class PrefillExperiment : public Experiment {
   static constexpr std::uint64_t poison = ~std::uint64_t{0};  // NaN as floats
   std::vector<std::uint64_t> workspace_;
   std::size_t words_ = 0;  // at its end, of warps that leave a tile
-  std::unique_ptr<EmulatedParams> params_;
+  std::unique_ptr<PrefillParams> params_;
   emulator::Launch launch_;
   ReferenceOutput reference_;
   ReferenceOutput naive_;

@@ -73,18 +73,12 @@ std::vector<Case> cases_for(const Variant& variant) {
 
 TEST_CASE("packed heads agree with the reference on the emulator, whatever their ratio, lengths and layout") {
   const std::vector<Variant> wanted = variants();
-  const emulator::HostCompiler compiler;
-  const Cache cache(default_cache_root());
+  HostKernels kernels;
   std::vector<Source> sources;
   for (const Variant& variant : wanted) sources.push_back(generate(variant));
-  std::vector<Compiled> compiled(sources.size());
-  parallel_for(static_cast<long long>(compiled.size()), 0, [&](long long i) {
-    const auto at = static_cast<std::size_t>(i);
-    compiled[at] = compile_cached(compiler, sources[at], cache);
-  });
-  for (std::size_t i = 0; i < compiled.size(); ++i) {
-    const emulator::Kernel kernel(compiled[i].image, sources[i].name);
-    for (const Case& one : cases_for(wanted[i])) check_case(kernel, wanted[i], one, i + 1);
+  kernels.make(sources);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    for (const Case& one : cases_for(wanted[i])) check_case(kernels[wanted[i]], one, i + 1);
   }
 }
 

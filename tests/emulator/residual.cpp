@@ -16,9 +16,7 @@ double share_off_nearest(Variant variant, int P_residual_keys, int seqlen_k) {
   variant.P_residual_keys = P_residual_keys;
   CAPTURE(variant.name());
   REQUIRE(check(variant).empty());
-  const emulator::HostCompiler compiler;
-  const Source source = generate(variant);
-  const emulator::Kernel kernel(compile_cached(compiler, source, Cache(default_cache_root())).image, source.name);
+  HostKernels kernels;
   const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
                         .batch = 1,
                         .heads_q = 2,
@@ -32,7 +30,7 @@ double share_off_nearest(Variant variant, int P_residual_keys, int seqlen_k) {
   std::vector<std::uint16_t> out = image.poisoned_out();
   std::vector<float> lse = image.poisoned_lse();
   const attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
-  const emulator::Report report = run_emulated(kernel, variant, args, problem, {.seed = 1});
+  const emulator::Report report = run_emulated(FixedKernels{&kernels[variant]}, args, problem, {.seed = 1});
   REQUIRE_MESSAGE(report.ok(), report.fault);
   const testing::CallImage::Output output = image.output(std::move(out), std::move(lse), in);
   image.check(output, args.softmax_scale);

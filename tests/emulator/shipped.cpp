@@ -9,7 +9,8 @@
 #include "generator/collect.hpp"
 #include "generator/parallel.hpp"
 #include "runtime/bundle/embedded.hpp"
-#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "tests/emulator/case.hpp"
 
 namespace attune::emulator_tests {
@@ -64,21 +65,16 @@ TEST_CASE("every shipped kernel agrees with the reference on the emulator, and n
   REQUIRE(collected.ok());
   const Result<std::vector<Source>> sources = emit_all(collected.value.wanted, embedded_templates());
   REQUIRE(sources.ok());
-  const emulator::HostCompiler compiler;
-  const Cache cache(default_cache_root());
-  std::vector<Compiled> compiled(sources.value.size());
-  parallel_for(static_cast<long long>(compiled.size()), 0,
-               [&](long long i) { compiled[i] = compile_cached(compiler, sources.value[i], cache); });
-  for (std::size_t i = 0; i < compiled.size(); ++i) {
-    const Source& source = sources.value[i];
-    const emulator::Kernel kernel(compiled[i].image, source.name);
-    for (const Case& one : cases_for(source.variant)) check_case(kernel, source.variant, one, i + 1);
+  HostKernels kernels;
+  kernels.make(sources.value);
+  for (std::size_t i = 0; i < sources.value.size(); ++i) {
+    const Variant& variant = sources.value[i].variant;
+    for (const Case& one : cases_for(variant)) check_case(kernels[variant], one, i + 1);
   }
 }
 
 TEST_CASE("every pair of head dimensions of prefill_sm90 agrees with the reference on the emulator") {
-  const emulator::HostCompiler compiler;
-  const Cache cache(default_cache_root());
+  HostKernels kernels;
   std::uint64_t seed = 1;
   for (const auto& [head_dim, head_dim_v] : {std::pair{96, 64}, {128, 64}, {192, 96}, {256, 192}}) {
     Variant variant = families()[prefill_sm90].defaults;
@@ -87,10 +83,7 @@ TEST_CASE("every pair of head dimensions of prefill_sm90 agrees with the referen
     variant.B_c = 64;
     variant.Q_stages = head_dim < 192 ? 2 : 1;
     variant.causal = variant.tile_list = head_dim % 128 == 0 ? 1 : 0;
-    const Result<Source> source = emit(variant, embedded_templates(), "pairs of head dimensions");
-    REQUIRE(source.ok());
-    const emulator::Kernel kernel(compile_cached(compiler, source.value, cache).image, source.value.name);
-    for (const Case& one : cases_for(variant)) check_case(kernel, variant, one, seed++);
+    for (const Case& one : cases_for(variant)) check_case(kernels[variant], one, seed++);
   }
 }
 

@@ -11,8 +11,8 @@
 
 #include "generator/collect.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/execute/chunk_emulated.hpp"
-#include "runtime/execute/emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "runtime/lab/reference.hpp"
 #include "runtime/operations/merge/arguments.hpp"
 #include "runtime/operations/store/arguments.hpp"
@@ -33,7 +33,7 @@ using testing::StoreMemory;
 /// The shipped kernels, compiled on first need.
 class Kernels {
  public:
-  Kernels() : cache_(default_cache_root()) {
+  Kernels() {
     const std::filesystem::path specs = std::filesystem::path(ATTUNE_SOURCE_DIR) / "specs";
     const Result<Collection> collected = collect(std::vector{specs / "store_kv.yaml", specs / "merge_states.yaml"});
     REQUIRE(collected.ok());
@@ -45,21 +45,12 @@ class Kernels {
   std::string run(const Args& args, std::uint64_t seed) {
     const auto problem = check_arguments(args);
     const Variant variant = choose(variants_, problem, emulator::device()).value();
-    return run_emulated(kernel(variant), variant, args, problem, {.seed = seed}).fault;
+    return run_emulated(FixedKernels{&kernels_[variant]}, args, problem, {.seed = seed}).fault;
   }
 
  private:
-  const emulator::Kernel& kernel(const Variant& variant) {
-    if (const auto known = kernels_.find(variant); known != kernels_.end()) return known->second;
-    const Source source = generate(variant);
-    return kernels_.emplace(variant, emulator::Kernel(compile_cached(compiler_, source, cache_).image, source.name))
-        .first->second;
-  }
-
-  const emulator::HostCompiler compiler_;
-  const Cache cache_;
   std::vector<Variant> variants_;
-  std::map<Variant, emulator::Kernel> kernels_;
+  HostKernels kernels_;
 };
 
 attune_store_kv_args args_of(const StoreImage& image, StoreMemory& memory) {
@@ -192,11 +183,11 @@ TEST_CASE("a registry that emulates stores and merges") {
   StoreMemory memory = image.memory();
   const attune_store_kv_args args = args_of(image, memory);
   registry.prepare(args);
-  registry.store_kv(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(image.agrees(memory.cache));
   Row row;
   registry.prepare(row.args());
-  registry.merge_states(row.args(), nullptr);
+  registry.run(row.args(), nullptr);
   CHECK(from_storage(Dtype::bf16, row.o[0]) == 2);
   CHECK(row.lse == doctest::Approx(std::log(2.0)));
 }

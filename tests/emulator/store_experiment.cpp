@@ -6,7 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/execute/chunk_emulated.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
+#include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/store/arguments.hpp"
 #include "tests/emulator/experiment.hpp"
 #include "tests/emulator/mutate.hpp"
@@ -27,7 +29,7 @@ class StoreExperiment : public Experiment {
     launch_.grid = planned.grid;
     launch_.threads = planned.threads;
     launch_.params = &params_;
-    launch_.memory = buffers_of(params_, image_.problem().dtype);
+    launch_.memory = buffers_of([&](VisitOperand visit) { visit_operands(args, image_.problem(), visit); });
     launch_.jobs = 1;
   }
 

@@ -54,28 +54,24 @@ struct Run {
 };
 
 /// One launch on a GPU of so many multiprocessors, with a workspace or without one.
-Run run_on(const emulator::Kernel& kernel, const Variant& variant, const testing::CallImage& image, int multiprocessors,
-           bool has_workspace, int jobs) {
+Run run_on(const EmulatedKernel& kernel, const testing::CallImage& image, int multiprocessors, bool has_workspace,
+           int jobs) {
   std::vector<std::uint16_t> in = image.in();
   std::vector<std::uint16_t> out = image.poisoned_out();
   std::vector<float> lse = image.poisoned_lse();
   attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
   Device device = emulator::device();
   device.multiprocessors = multiprocessors;
-  const Plan planned = plan(variant, image.problem(), device);
+  const PrefillPlan planned = plan(kernel.variant, image.problem(), device);
   std::vector<std::uint64_t> workspace(planned.workspace_bytes / sizeof(std::uint64_t), poison);
   args.workspace = workspace.data();
   args.workspace_bytes = has_workspace ? planned.workspace_bytes : 0;
-  const EmulatedParams params(args, image.problem(), planned);
   Run run;
-  run.fault = kernel
-                  .run({.grid = planned.grid,
-                        .threads = planned.threads,
-                        .shared_bytes = planned.shared_bytes,
-                        .params = params.get(),
-                        .memory = params.memory(args, image.problem()),
-                        .seed = static_cast<std::uint64_t>(multiprocessors),
-                        .jobs = jobs})
+  FixedKernels kernels{&kernel};
+  run.fault = emulate(kernels, {.seed = static_cast<std::uint64_t>(multiprocessors), .jobs = jobs},
+                      [&](const Backend& backend) {
+                        attune::run(args, image.problem(), kernel, planned, backend.executor, nullptr);
+                      })
                   .fault;
   run.output = image.output(std::move(out), std::move(lse), in);
   run.scale = args.softmax_scale;
@@ -88,14 +84,12 @@ Run run_on(const emulator::Kernel& kernel, const Variant& variant, const testing
 }  // namespace
 
 TEST_CASE("tiles that blocks share are to the bit those of one block, and right") {
-  const emulator::HostCompiler compiler;
-  const Cache cache(default_cache_root());
+  HostKernels kernels;
   std::uint64_t seed = 1;
   for (const Variant& variant : variants()) {
     CAPTURE(variant.name());
     REQUIRE(check(variant).empty());
-    const Source source = generate(variant);
-    const emulator::Kernel kernel(compile_cached(compiler, source, cache).image, source.name);
+    const EmulatedKernel& kernel = kernels[variant];
     const int ratio = std::max(1, variant.gqa_ratio);
     for (const int heads_kv : {4, 7}) {
       const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
@@ -108,11 +102,11 @@ TEST_CASE("tiles that blocks share are to the bit those of one block, and right"
                             .head_dim_v = variant.head_dim_v};
       CAPTURE(problem.text());
       const testing::CallImage image(problem, testing::Layout::gaps, seed++);
-      const Run whole = run_on(kernel, variant, image, 3, false, 1);
+      const Run whole = run_on(kernel, image, 3, false, 1);
       REQUIRE_MESSAGE(whole.fault.empty(), whole.fault);
       image.check(whole.output, whole.scale);
       for (const int jobs : {1, 4}) {
-        const Run shared = run_on(kernel, variant, image, 3, true, jobs);
+        const Run shared = run_on(kernel, image, 3, true, jobs);
         REQUIRE_MESSAGE(shared.fault.empty(), shared.fault);
         CHECK(shared.shared == 4);
         CHECK(shared.output == whole.output);
@@ -126,9 +120,8 @@ TEST_CASE("tiles that blocks share are to the bit those of one block, and right"
 
 TEST_CASE("blocks share no tile where the last round is nearly full, or would be short") {
   const Variant variant = variants().front();
-  const emulator::HostCompiler compiler;
-  const Source source = generate(variant);
-  const emulator::Kernel kernel(compile_cached(compiler, source, Cache(default_cache_root())).image, source.name);
+  HostKernels kernels;
+  const EmulatedKernel& kernel = kernels[variant];
   struct Shape {
     int heads, seqlen_k, multiprocessors;
   };
@@ -142,7 +135,7 @@ TEST_CASE("blocks share no tile where the last round is nearly full, or would be
                           .head_dim = 64};
     CAPTURE(problem.text());
     const testing::CallImage image(problem, testing::Layout::bshd, 5);
-    const Run run = run_on(kernel, variant, image, multiprocessors, true, 1);
+    const Run run = run_on(kernel, image, multiprocessors, true, 1);
     REQUIRE_MESSAGE(run.fault.empty(), run.fault);
     CHECK(run.shared == 0);
     CHECK(run.signals.empty());

@@ -48,7 +48,7 @@ TEST_CASE("the first wrong slot, length or page of random calls of store_kv is n
                                            memory.ints.data(), memory.cache.data());
     args.check_tables = 1;
     const bool has_room = one.problem.tokens <= one.problem.table_width * one.problem.page_size;
-    const std::string said = refusal([&] { registry.store_kv(args, nullptr); });
+    const std::string said = refusal([&] { registry.run(args, nullptr); });
     if (one.slots.empty() && !has_room) {
       CHECK(said.find("tokens is") == 0);
       continue;
@@ -107,7 +107,7 @@ TEST_CASE("the first wrong length, pad or page of random calls of decode is name
     const AttuneCheckParams params = check_params(args, check_arguments(args));
     const AttuneTableFault expected = testing::first_fault(params);
     ++kinds[static_cast<std::size_t>(expected.kind)];
-    const std::string said = refusal([&] { registry.decode(args, nullptr); });
+    const std::string said = refusal([&] { registry.run(args, nullptr); });
     CAPTURE(said);
     CHECK(said.find(testing::fault_text(params, expected)) == 0);
     CHECK(said.empty() == (expected.kind == 0));
@@ -157,7 +157,7 @@ TEST_CASE(
     const AttuneCheckParams params = check_params(args, check_arguments(args));
     const AttuneTableFault expected = testing::first_fault(params);
     ++kinds[static_cast<std::size_t>(expected.kind)];
-    const std::string said = refusal([&] { registry.decode(args, nullptr); });
+    const std::string said = refusal([&] { registry.run(args, nullptr); });
     CAPTURE(said);
     CHECK(said.find(testing::fault_text(params, expected)) == 0);
     CHECK(said.empty() == (expected.kind == 0));
@@ -193,7 +193,7 @@ TEST_CASE("a wrong row of cu_seqlens is told with the rows that it may be") {
     std::vector<float> lse = image.poisoned_lse();
     attune_decode_args args = image.args(in.data(), out.data(), lse.data(), nullptr, ints.data());
     args.check_tables = 1;
-    return refusal([&] { registry.decode(args, nullptr); });
+    return refusal([&] { registry.run(args, nullptr); });
   };
   const auto with = [&](std::size_t place, std::int32_t value) {
     std::vector<std::int32_t> ints = image.lengths();  // then cu_seqlens_q and cu_seqlens_k

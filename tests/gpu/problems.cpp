@@ -169,7 +169,8 @@ TEST_CASE("every embedded kernel agrees with the reference when it is launched i
     CAPTURE(embedded.name);
     if (family_of(embedded.variant).operation != Operation::prefill) continue;
     if (!check_arch(embedded.variant, arch_of(gpu().device)).empty()) continue;
-    const cli::LoadedKernel kernel(gpu(), embedded.fatbin, embedded.variant, std::string(embedded.name));
+    const LoadedKernel kernel(gpu().driver, embedded.variant, gpu().device, embedded.fatbin,
+                              std::string(embedded.name));
     for (const Problem& problem : cli::small_problems(embedded.variant)) {
       CAPTURE(problem.text());
       const cli::HostInputs inputs(problem, 11);

@@ -263,7 +263,7 @@ void check_far_prefill(Registry& registry, const MakeFarMemory& make, Far far, c
                           .o = memory.tensor(o),
                           .lse = static_cast<float*>(memory.at(lse)),
                           .softmax_scale = scale};
-  registry.prefill(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   const std::string served = registry.serving(call.args()).now;
   CHECK_MESSAGE(served.starts_with(family), served);
   check_output(problem, inputs, memory.get_all(o, queries), memory.floats(lse, lse_count));
@@ -321,7 +321,7 @@ void check_far_ragged_prefill(Registry& registry, const MakeFarMemory& make, con
                                                 .cu_seqlens_k = memory.put_values(cu_k, starts_k),
                                                 .total_q = total,
                                                 .total_k = total}};
-  registry.prefill(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   const std::string served = registry.serving(call.args()).now;
   CHECK_MESSAGE(served.starts_with(family), served);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -365,7 +365,7 @@ void check_far_paged_prefill(Registry& registry, const MakeFarMemory& make) {
                           .table_width = static_cast<std::int32_t>(table.size()),
                           .pages = far_pages,
                           .page_size = page_tokens}};
-  registry.prefill(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   check_output(one, inputs, memory.get_all(o, queries), {});
 }
 
@@ -404,7 +404,7 @@ void check_far_paged_decode(Registry& registry, const MakeFarMemory& make, int p
                          .block_table = memory.put_values(block_table, table),
                          .softmax_scale = scale,
                          .check_tables = true};
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   check_output(one, inputs, memory.get_all(o, query), {});
 }
 
@@ -439,7 +439,7 @@ void check_far_decode(Registry& registry, const MakeFarMemory& make, Far far) {
                              .pages = 2,
                              .splits = 2},
                    .softmax_scale = scale};
-  call.workspace_bytes = registry.decode_workspace(call.args());
+  call.workspace_bytes = registry.workspace_bytes(call.args());
   CHECK(call.workspace_bytes > 0);  // of parts, which combine merges
   const std::size_t workspace = layout.take(call.workspace_bytes);
   Memory memory(make, layout);
@@ -454,7 +454,7 @@ void check_far_decode(Registry& registry, const MakeFarMemory& make, Far far) {
   call.o = memory.tensor(o);
   call.lse = static_cast<float*>(memory.at(lse));
   call.workspace = memory.at(workspace);
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   check_output(problem, inputs, memory.get_all(o, queries), memory.floats(lse, lse_count));
 }
 
@@ -486,7 +486,7 @@ void check_long_decode(Registry& registry, const MakeFarMemory& make) {
                          .v = memory.tensor(v),
                          .o = memory.tensor(o),
                          .softmax_scale = scale};
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   check_output(one, inputs, memory.get_all(o, query), {});
 }
 
@@ -532,7 +532,7 @@ void check_far_store(Registry& registry, const MakeFarMemory& make, bool by_slot
     call.seqlens_k = memory.put_values(lengths, std::vector<std::int32_t>{before});
     call.block_table = memory.put_values(block_table, table);
   }
-  registry.store_kv(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   for (std::size_t i = 0; i < tokens; ++i) {
     CAPTURE(i);
     const std::int64_t page = places[i] / page_tokens;
@@ -568,7 +568,7 @@ void check_far_merge(Registry& registry, const MakeFarMemory& make, Far far) {
                         .o = memory.tensor(o),
                         .lse1 = memory.put_values(lse1, std::vector<float>(rows, 1.0F)),
                         .lse2 = memory.put_values(lse2, std::vector<float>(rows, 1.0F))};
-  registry.merge_states(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   // Both have the same weight.
   const Elements merged = memory.get_all(o, extents);
   float worst = 0;

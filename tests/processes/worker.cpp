@@ -93,7 +93,7 @@ bool serve(Registry& registry, const Problem& problem) {
   args.v = tensor(v, problem.heads_kv);
   args.o = tensor(o, problem.heads_q);
   args.lse = lse.data();
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   const auto host = [](const attune_tensor& of) {
     return HostTensor{static_cast<const std::uint16_t*>(of.data), of.stride_batch, of.stride_seq, of.stride_head};
   };

@@ -39,7 +39,7 @@ long times_waited() {
 void* launched(Registry& registry, const attune_prefill_args& args) {
   testing::FakeCuda& fake = Bench::fake();
   fake.launches = 0;  // the first is kept
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   return fake.last_launch.kernel;
 }
 
@@ -72,14 +72,14 @@ TEST_CASE("the padding kernel serves at once and without a stall until the exact
   std::vector<double> alone(1 << 18);  // long enough to meet what interrupts a machine anyway
   for (double& us : alone) {
     const auto start = Clock::now();
-    registry.prefill(prefill_args(128), nullptr);
+    registry.run(prefill_args(128), nullptr);
     us = us_since(start);
   }
   std::ranges::sort(alone);
 
   fake.launches = 0;
   const auto first = Clock::now();
-  registry.prefill(padded, nullptr);
+  registry.run(padded, nullptr);
   const double first_us = us_since(first);
   CHECK(fake.last_launch.kernel == generic);
   CHECK(fake.loads == 1);
@@ -93,7 +93,7 @@ TEST_CASE("the padding kernel serves at once and without a stall until the exact
   const long waited = times_waited();
   for (std::size_t i = 0; i < most_calls; ++i) {
     const auto start = Clock::now();
-    registry.prefill(padded, nullptr);
+    registry.run(padded, nullptr);
     const double us = us_since(start);
     if (between.size() < between.capacity()) between.push_back(us);
     if (i % 64 == 0 && registry.counters().swaps > 0) break;
@@ -140,7 +140,7 @@ TEST_CASE("what serves a call, and what is to take over, can be asked; asking lo
   const attune_prefill_args args = prefill_args(small);
   CHECK(registry.serving(args).now.empty());
   CHECK(Bench::fake().loads == 0);
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   const ServingNames first = registry.serving(args);
   if (registry.counters().swaps == 0) {
     CHECK(first.now == prefill_variant(128).name());
@@ -158,7 +158,7 @@ TEST_CASE("the background loads relaxed, in the context of the call that asked")
   BackgroundBench bench;
   testing::FakeCuda& fake = Bench::fake();
   fake.current_device = 1;
-  bench.registry->prefill(prefill_args(small), nullptr);
+  bench.registry->run(prefill_args(small), nullptr);
   fake.current_device = -1;
   CHECK(settled(*bench.registry).swaps == 1);
   CHECK(fake.loaded_for == 1);
@@ -224,12 +224,12 @@ TEST_CASE("a call that a loaded kernel serves does not wait for one that compile
   std::atomic<bool> compiled = false;
   {
     const std::jthread waiting([&] {
-      registry.prefill(unseen, nullptr);
+      registry.run(unseen, nullptr);
       compiled = true;
     });
     while (registry.counters().misses == 0) std::this_thread::yield();
-    registry.prefill(prefill_args(128), nullptr);
-    registry.prefill(prefill_args(128, 8, 8), nullptr);
+    registry.run(prefill_args(128), nullptr);
+    registry.run(prefill_args(128, 8, 8), nullptr);
     CHECK_FALSE(compiled);
   }
   CHECK(registry.counters().compiles == 1);
@@ -240,18 +240,18 @@ TEST_CASE("to stop the background leaves what serves in place; a registry that g
   BackgroundBench bench;
   Registry& registry = *bench.registry;
   registry.finish();  // nothing is open yet
-  for (const int head_dim : {16, 32, 48, 64, 80}) registry.prefill(prefill_args(head_dim), nullptr);
+  for (const int head_dim : {16, 32, 48, 64, 80}) registry.run(prefill_args(head_dim), nullptr);
   registry.finish();
   const attune_counters counters = registry.counters();
   CHECK(counters.pending == 0);
   CHECK(counters.compiles <= 1);
   registry.finish();
-  registry.prefill(prefill_args(96), nullptr);
+  registry.run(prefill_args(96), nullptr);
   CHECK(registry.counters().pending == 0);
   CHECK(registry.counters().compiles == counters.compiles);
 
   BackgroundBench again;
-  for (const int head_dim : {16, 32, 48, 64, 80}) again.registry->prefill(prefill_args(head_dim), nullptr);
+  for (const int head_dim : {16, 32, 48, 64, 80}) again.registry->run(prefill_args(head_dim), nullptr);
   again.registry.reset();
   CHECK(Bench::fake().unloads == Bench::fake().loads);
 }
@@ -269,7 +269,7 @@ TEST_CASE("a workspace is large enough for the kernel that takes over, too") {
       .o = api::bshd(address(0x4000), 1, 8, small),
       .workspace = address(0x8000)};
   attune_decode_args args = call.args();
-  args.workspace_bytes = registry.decode_workspace(args);
+  args.workspace_bytes = registry.workspace_bytes(args);
   CHECK(registry.counters().fallbacks == 1);
   const DecodeProblem problem{.heads_q = 8,
                               .heads_kv = 2,
@@ -284,10 +284,10 @@ TEST_CASE("a workspace is large enough for the kernel that takes over, too") {
                       .shared_per_sm = 228 * 1024,
                       .l2_bytes = 50LL << 20};
   CHECK(args.workspace_bytes > plan(wide, problem, device).workspace_bytes);
-  registry.decode(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(settled(registry).swaps >= 1);
-  registry.decode(args, nullptr);
-  CHECK(registry.decode_workspace(args) == args.workspace_bytes);
+  registry.run(args, nullptr);
+  CHECK(registry.workspace_bytes(args) == args.workspace_bytes);
 }
 
 #else

@@ -66,7 +66,7 @@ TEST_CASE("a registry launches the kernel of a bundle, compiling nothing") {
   RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.bundles = {written(bench, "kernels.attune", bundle_of(own_variant_of_a_program()))};
   Registry registry(options);
-  registry.prefill(some_args(), nullptr);
+  registry.run(some_args(), nullptr);
   CHECK(Bench::fake().loads == 1);
   CHECK(Bench::fake().launches == 1);
 }

@@ -10,6 +10,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
+#include "runtime/operations/chunk_plan.hpp"
 
 namespace {
 

@@ -109,10 +109,10 @@ TEST_CASE("decode parts: workspace is that of the launch which needs most") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   attune_decode_args args = call(most_launched_sequences);
   args.splits = 2;
-  const std::size_t of_one = registry.decode_workspace(args);
+  const std::size_t of_one = registry.workspace_bytes(args);
   CHECK(of_one > 0);
   args.batch = args.pages = 3 * most_launched_sequences + 1;
-  CHECK(registry.decode_workspace(args) == of_one);
+  CHECK(registry.workspace_bytes(args) == of_one);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "runtime/base/random.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
+#include "runtime/operations/decode/plan.hpp"
 
 namespace {
 

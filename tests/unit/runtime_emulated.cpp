@@ -9,9 +9,12 @@
 #include "attune/attune.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/files.hpp"
-#include "runtime/execute/emulated.hpp"
+#include "runtime/execute/emulator_executor.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "runtime/lab/reference.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/registry/emulated_kernels.hpp"
 
 using namespace attune;
 namespace fs = std::filesystem;
@@ -89,6 +92,11 @@ struct HostCall {
         .agrees;
   }
 };
+
+/// What the kernel of a checked call may touch.
+std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const Problem& problem) {
+  return attune::buffers_of([&](VisitOperand visit) { visit_operands(args, problem, visit); });
+}
 
 }  // namespace
 

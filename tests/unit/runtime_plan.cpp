@@ -5,6 +5,7 @@
 
 #include "generator/check.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "tests/harness/needs.hpp"
 
@@ -142,7 +143,7 @@ TEST_CASE("choose takes the least padding, then the order given") {
 TEST_CASE("plan covers every query row of every head") {
   const Variant variant = variant_of(128);
   Problem p = problem_of(128);
-  const Plan made = plan(variant, p, h200);
+  const PrefillPlan made = plan(variant, p, h200);
   CHECK(made.grid.y == static_cast<unsigned>((1000 + variant.B_r - 1) / variant.B_r));
   CHECK(made.grid.x * made.grid.z >= 8 * 2);
   CHECK(made.grid.x * (made.grid.z - 1) < 8 * 2);  // no group without a head

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/operations/prefill/balance.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 
@@ -72,7 +73,7 @@ TEST_CASE("packed, a tile's rows are queries of all heads of a group, and K/V he
   const Variant variant = packed(tile_of(128), 8);
   REQUIRE(check(variant).empty());
   for (const auto& [seqlen_q, tiles] : {std::pair{1, 1}, {16, 1}, {17, 2}, {130, 9}}) {
-    const Plan made = plan(variant, problem_of(seqlen_q, 8), h200);
+    const PrefillPlan made = plan(variant, problem_of(seqlen_q, 8), h200);
     CHECK(made.q_blocks == tiles);
     CHECK(made.grid == Grid{static_cast<unsigned>(6 * tiles), 1, 1});
     CHECK(made.group_heads == 1);
@@ -86,7 +87,7 @@ TEST_CASE("packed, a group has K/V heads, with all their bytes") {
   problem.causal = true;
   Variant causal = packed(tile_of(128), 8);
   causal.causal = 1;
-  const Plan made = plan(causal, problem, h200);
+  const PrefillPlan made = plan(causal, problem, h200);
   CHECK(made.group_heads == choose_group_heads({.q_blocks = 7,
                                                 .heads = 100,
                                                 .gqa_ratio = 1,

@@ -10,6 +10,7 @@
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/operations/prefill/balance.hpp"
+#include "runtime/operations/prefill/plan.hpp"
 #include "tests/harness/needs.hpp"
 
 using namespace attune;
@@ -48,7 +49,7 @@ bool mentions(const std::vector<std::string>& messages, const std::string& word)
 TEST_CASE("a plan has a block for each multiprocessor, or for each tile where there are fewer") {
   const Variant variant = variant_of(prefill_sm90, 128);
   Problem problem = problem_of(128);
-  Plan made = plan(variant, problem, h200);
+  PrefillPlan made = plan(variant, problem, h200);
   CHECK(made.q_blocks == 8);
   CHECK(made.grid == Grid{8 * 16, 1, 1});
   CHECK(made.threads == 384);
@@ -90,7 +91,7 @@ TEST_CASE("blocks share the keys of the tiles behind whole rounds evenly, and ea
       problem.batch = batch;
       problem.seqlen_k = seqlen_k;
       CAPTURE(problem.text());
-      const Plan made = plan(variant, problem, h200);
+      const PrefillPlan made = plan(variant, problem, h200);
       const auto blocks = static_cast<long long>(made.grid.x);
       const TileShares& shares = made.shares;
       const long long key_blocks = (seqlen_k + variant.B_c - 1) / variant.B_c;
@@ -120,7 +121,7 @@ TEST_CASE("with the causal mask the group is the balanced one, the second time t
     problem.batch = 16;
     problem.seqlen_q = problem.seqlen_k = seqlen;
     CAPTURE(seqlen);
-    const Plan made = plan(variant, problem, h200);
+    const PrefillPlan made = plan(variant, problem, h200);
     const int balanced = choose_group_heads({.q_blocks = made.q_blocks,
                                              .heads = 128,
                                              .gqa_ratio = 4,
@@ -143,7 +144,7 @@ TEST_CASE("a plan of a kernel with a tile list has the list, the same one the se
   problem.seqlen_q = problem.seqlen_k = 4096;
   CHECK(plan(variant, problem, h200).tiles == nullptr);
   variant.tile_list = 1;
-  const Plan made = plan(variant, problem, h200);
+  const PrefillPlan made = plan(variant, problem, h200);
   REQUIRE(made.tiles != nullptr);
   const int tiles = made.q_blocks * problem.batch * problem.heads_q;
   CHECK(made.tiles->first[made.grid.x] == tiles);
@@ -155,12 +156,12 @@ TEST_CASE("a ragged batch whose totals make all sequences as long as the longest
   variant.tile_list = 1;
   Problem problem = problem_of(128, true);
   problem.seqlen_q = problem.seqlen_k = 4096;
-  const Plan dense = plan(variant, problem, h200);
+  const PrefillPlan dense = plan(variant, problem, h200);
   variant.ragged = 1;
   problem.ragged = true;
   problem.total_q = problem.total_k = problem.batch * 4096;
   CHECK(refusals(variant, problem, h200).empty());
-  const Plan ragged = plan(variant, problem, h200);
+  const PrefillPlan ragged = plan(variant, problem, h200);
   REQUIRE(ragged.tiles != nullptr);
   CHECK(std::ranges::equal(ragged.tiles->first, dense.tiles->first));
   CHECK(std::ranges::equal(ragged.tiles->tiles, dense.tiles->tiles));
@@ -203,7 +204,7 @@ TEST_CASE("groups of a ragged batch are those of its mean lengths: of equal ones
     const Variant plain = variant_of(prefill_sm90, 128, causal);
     Variant variant = plain;
     variant.ragged = 1;
-    const Plan equal = plan(variant, ragged, h200);
+    const PrefillPlan equal = plan(variant, ragged, h200);
     CHECK(equal.group_heads == plan(plain, dense, h200).group_heads);
     CHECK(equal.grid == plan(plain, dense, h200).grid);
     ragged.total_q = ragged.total_k = 16 * 700 - 9;

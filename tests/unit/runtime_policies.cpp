@@ -75,12 +75,12 @@ TEST_CASE("a frozen registry names the nearest kernel and every field that diffe
   RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.ready = ready.kernels();
   Registry registry(options);
-  registry.prefill(prefill_args(56), nullptr);  // padded
+  registry.run(prefill_args(56), nullptr);  // padded
   CHECK(registry.counters().ready_loads == 1);
 
   attune_prefill_args wider = prefill_args(136);
   wider.softcap = 30;
-  const std::string message = refusal_of([&] { registry.prefill(wider, nullptr); });
+  const std::string message = refusal_of([&] { registry.run(wider, nullptr); });
   CHECK_MESSAGE(has(message, "the compile policy is ATTUNE_COMPILE_FROZEN"), message);
   CHECK_MESSAGE(has(message, "none of the 3 kernels that are ready serves bf16 d136"), message);
   CHECK_MESSAGE(has(message, "the nearest, " + prefill_variant(64, true).name() + ", differs in head_dim"), message);
@@ -111,12 +111,12 @@ TEST_CASE("a frozen registry serves from the disk what another one compiled") {
   CHECK(compiling.counters().bytes_loaded > 0);
 
   Registry frozen(without_ready(bench, ATTUNE_COMPILE_FROZEN));
-  frozen.merge_states(merge_call(), nullptr);
+  frozen.run(merge_call(), nullptr);
   CHECK(frozen.counters().disk_loads == 1);
   CHECK(frozen.counters().compiles == 0);
   CHECK(frozen.counters().misses == 1);
   CHECK(frozen.counters().hits == 0);
-  frozen.merge_states(merge_call(), nullptr);
+  frozen.run(merge_call(), nullptr);
   CHECK(frozen.counters().hits == 1);
   CHECK(refusal_of([&] { frozen.prepare(store_call(api::Rotary::none)); }).size() > 0);
 }
@@ -138,9 +138,9 @@ TEST_CASE("eight threads and four kernels: each is compiled once, and all calls 
           for (int repeat = 0; repeat < repeats; ++repeat) {
             const int kernel = (i + repeat) % 4;
             if (kernel < 3) {
-              registry.store_kv(store_call(static_cast<api::Rotary>(kernel)), nullptr);
+              registry.run(store_call(static_cast<api::Rotary>(kernel)), nullptr);
             } else {
-              registry.merge_states(merge_call(), nullptr);
+              registry.run(merge_call(), nullptr);
             }
           }
         } catch (const Error&) {
@@ -170,7 +170,7 @@ TEST_CASE("many calls are prepared ahead, in the caller's context; each is repor
   attune_store_kv_args wrong = store_call(api::Rotary::none);
   wrong.head_dim = 3;
   const attune_merge_states_args merge = merge_call();
-  const std::vector<AnyArgs> items{&stores[0], &wrong, &stores[1], &merge};
+  const std::vector<AnyArgs> items{stores[0], wrong, stores[1], merge};
   std::vector<std::size_t> done;
   std::set<std::size_t> seen;
   try {
@@ -195,7 +195,7 @@ TEST_CASE("many calls are prepared ahead, in the caller's context; each is repor
   CHECK(fake.loaded_for == 1);
   CHECK(fake.warmed_for == 1);
   CHECK(fake.launches == 0);
-  registry.merge_states(merge, nullptr);
+  registry.run(merge, nullptr);
   CHECK(fake.loads == 3);
 }
 

@@ -15,9 +15,11 @@
 #include "generator/spec_text.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/compiler/compile.hpp"
-#include "runtime/execute/emulated.hpp"
 #include "runtime/gpu/driver.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "runtime/record/workload.hpp"
+#include "runtime/registry/emulated_kernels.hpp"
 #include "tests/unit/registry_bench.hpp"
 
 namespace {
@@ -111,9 +113,9 @@ int call_everything(Registry& registry, Memory& memory) {
       .lse = memory.floats.data() + 128};
   int done = 0;
   const auto attempt = [&](const auto& call) { done += status_of(call) == ATTUNE_OK ? 1 : 0; };
-  attempt([&] { registry.prefill(prefill.args(), nullptr); });
-  attempt([&] { registry.decode(decode.args(), nullptr); });
-  attempt([&] { registry.merge_states(merge.args(), nullptr); });
+  attempt([&] { registry.run(prefill.args(), nullptr); });
+  attempt([&] { registry.run(decode.args(), nullptr); });
+  attempt([&] { registry.run(merge.args(), nullptr); });
   return done;
 }
 

@@ -11,6 +11,7 @@
 #include "generator/expand.hpp"
 #include "generator/spec_text.hpp"
 #include "runtime/choice/choice.hpp"
+#include "runtime/operations/decode/plan.hpp"
 #include "runtime/record/workload.hpp"
 
 using namespace attune;

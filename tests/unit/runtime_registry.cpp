@@ -104,7 +104,7 @@ TEST_CASE("no current context is said before anything is loaded") {
   const Bench bench;
   Bench::fake().current_device = -1;
   Registry registry(bench.options());
-  CHECK(status_of([&] { registry.prefill(args_of(128), nullptr); }) == ATTUNE_NO_DEVICE);
+  CHECK(status_of([&] { registry.run(args_of(128), nullptr); }) == ATTUNE_NO_DEVICE);
   CHECK(Bench::fake().loads == 0);
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("prepare loads once, relaxed; prefill launches what the plan says") {
 
     attune_prefill_args args = args_of(128);
     args.q.stride_batch = 800 * 1024;
-    registry.prefill(args, address(0x77));
+    registry.run(args, address(0x77));
     CHECK(fake.loads == 1);
     CHECK(fake.launches == 1);
     const auto& launch = fake.last_launch;
@@ -181,7 +181,7 @@ TEST_CASE("on compute capability 9.0 a launch has as many blocks as the GPU, and
   const Bench bench;
   testing::FakeCuda& fake = Bench::fake();
   Registry registry(bench.options());
-  registry.prefill(args_of(72), nullptr);
+  registry.run(args_of(72), nullptr);
   REQUIRE(fake.launches == 1);
   const testing::FakeLaunch& launch = fake.last_launch;
   CHECK(launch.grid == Grid{72, 1, 1});  // 3 tiles of each of 24 heads
@@ -213,14 +213,14 @@ TEST_CASE("V of a head_dim of its own gets a kernel of its own, and maps of V an
   testing::FakeCuda& fake = Bench::fake();
   Registry registry(bench.options());
   attune_prefill_args args = args_of(192);
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(fake.loads == 1);
   args.head_dim_v = 192;
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(fake.loads == 1);
   args.head_dim_v = 128;
   fake.launches = 0;  // the first is kept
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(fake.loads == 2);
   const AttuneTensorPrefillParams& params = fake.last_launch.tensor_params;
   CHECK(testing::FakeTensorMap::of(params.k).tensor.extents == std::array<std::uint64_t, 5>{192, 500, 2, 3, 1});
@@ -228,7 +228,7 @@ TEST_CASE("V of a head_dim of its own gets a kernel of its own, and maps of V an
   CHECK(testing::FakeTensorMap::of(params.o).tensor.extents == std::array<std::uint64_t, 5>{128, 300, 8, 3, 1});
   args.v.stride_head = 128;  // a row of V, though less than one of K
   const int before = fake.encoded_maps;
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(fake.encoded_maps == before + 1);
 }
 
@@ -242,18 +242,18 @@ TEST_CASE("maps are encoded once for tensors that come again, and anew for other
   args.k.data = address(0x80000);
   args.v.data = address(0x90000);
   args.o.data = address(0xb0000);
-  for (int i = 0; i < 5; ++i) registry.prefill(args, nullptr);
+  for (int i = 0; i < 5; ++i) registry.run(args, nullptr);
   CHECK(fake.encoded_maps == 4);
   args.v.data = address(0xa0000);
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(fake.encoded_maps == 5);
   args.k.stride_batch *= 2;
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(fake.encoded_maps == 6);
   for (std::uintptr_t i = 0; i < 1000; ++i) {  // more tensors than are kept
     fake.launches = 0;
     args.q.data = address(0x100000 + i * 0x100);
-    registry.prefill(args, nullptr);
+    registry.run(args, nullptr);
     const auto q = testing::FakeTensorMap::of(fake.last_launch.tensor_params.q);
     REQUIRE(q.tensor.base == args.q.data);
   }
@@ -269,7 +269,7 @@ TEST_CASE("what no tensor map can express is served without one, beside what can
     change(args);
     const int before = fake.encoded_maps;
     fake.launches = 0;
-    registry.prefill(args, nullptr);
+    registry.run(args, nullptr);
     CHECK(fake.launches == 1);
     CHECK((fake.last_launch.block == 128) == (fake.encoded_maps == before));
     return fake.encoded_maps > before;
@@ -295,7 +295,7 @@ TEST_CASE("a dimension of one element gets stride 0, whatever the caller gave") 
   args.q.stride_batch = 1;
   args.seqlen_k = 1;
   args.k.stride_seq = -3;
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(Bench::fake().last_launch.params.q.stride_batch == 0);
   CHECK(Bench::fake().last_launch.params.k.stride_seq == 0);
 }
@@ -311,7 +311,7 @@ TEST_CASE("one kernel serves all lengths at head_dim 128") {
       args.causal = 0;
       args.seqlen_q = seqlen_q;
       args.seqlen_k = seqlen_k;
-      registry.prefill(args, nullptr);
+      registry.run(args, nullptr);
     }
   }
   CHECK(fake.loads == 1);
@@ -329,7 +329,7 @@ TEST_CASE("at head_dim 64 causal and 96 the number of queries chooses between tw
         args.seqlen_q = seqlen_q;
         args.seqlen_k = seqlen_k;
         fake.launches = 0;  // the first is kept
-        registry.prefill(args, nullptr);
+        registry.run(args, nullptr);
         return fake.last_launch.block;
       };
       constexpr unsigned of_128_rows = 3 * 128;
@@ -349,14 +349,14 @@ TEST_CASE("calls that one kernel serves share it, other devices load their own")
   const Bench bench;
   testing::FakeCuda& fake = Bench::fake();
   Registry registry(bench.options());
-  for (const int heads_kv : {1, 2, 4, 8}) registry.prefill(args_of(128, 8, heads_kv), nullptr);
+  for (const int heads_kv : {1, 2, 4, 8}) registry.run(args_of(128, 8, heads_kv), nullptr);
   CHECK(fake.loads == 1);
   fake.current_device = 1;
-  registry.prefill(args_of(128), nullptr);
+  registry.run(args_of(128), nullptr);
   CHECK(fake.loads == 2);
   CHECK(fake.loaded_for == 1);
   fake.current_device = 0;
-  registry.prefill(args_of(128), nullptr);
+  registry.run(args_of(128), nullptr);
   CHECK(fake.loads == 2);
 }
 
@@ -382,7 +382,7 @@ TEST_CASE("a launch that fails is reported") {
   Registry registry(bench.options());
   registry.prepare(args_of(128));
   Bench::fake().fail_launch = 719;
-  CHECK(status_of([&] { registry.prefill(args_of(128), nullptr); }) == ATTUNE_DRIVER_ERROR);
+  CHECK(status_of([&] { registry.run(args_of(128), nullptr); }) == ATTUNE_DRIVER_ERROR);
 }
 
 TEST_CASE("threads that ask first at once load each kernel once") {
@@ -399,7 +399,7 @@ TEST_CASE("threads that ask first at once load each kernel once") {
         start.arrive_and_wait();
         try {
           for (int repeat = 0; repeat < 200; ++repeat) {
-            registry.prefill(args_of(128, 8 * (1 + (i + repeat) % 5), 8), nullptr);
+            registry.run(args_of(128, 8 * (1 + (i + repeat) % 5), 8), nullptr);
           }
         } catch (const Error&) {
           ++failures;
@@ -417,9 +417,9 @@ TEST_CASE("a repeated call allocates nothing") {
   const Bench bench;
   Registry registry(bench.options());
   const attune_prefill_args args = args_of(128);
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   const long long before = allocations();
-  for (int i = 0; i < 2000; ++i) registry.prefill(args, nullptr);
+  for (int i = 0; i < 2000; ++i) registry.run(args, nullptr);
   CHECK(allocations() == before);
 }
 
@@ -434,7 +434,7 @@ TEST_CASE("an image without code for this GPU leads to NVRTC, and from then on t
   const Bench bench;
   Bench::fake().refuse_fatbins = true;
   Registry first(bench.options());
-  first.prefill(args_of(72), nullptr);
+  first.run(args_of(72), nullptr);
   CHECK(Bench::fake().loads == 1);
   CHECK(testing::FakeTensorMap::of(Bench::fake().last_launch.tensor_params.q).tensor.extents[0] == 72);
   const Cache cache(bench.folder());

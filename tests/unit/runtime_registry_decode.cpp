@@ -70,7 +70,7 @@ TEST_CASE("decode launches both kernels with one block of parameters, the second
   registry.prepare(args);
   CHECK(fake.loads == 2);
   CHECK(fake.launches == 0);
-  registry.decode(args, address(0x77));
+  registry.run(args, address(0x77));
   CHECK(fake.loads == 2);
   REQUIRE(fake.launches == 2);
   const testing::FakeLaunch& first = fake.last_launch;
@@ -119,12 +119,12 @@ TEST_CASE("a softcap takes the softmax's place in the scale, in a kernel of its 
   const Bench bench;
   Registry registry(bench.options());
   api::Decode call = call_of(1);
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().last_launch.decode_params.cap_scale == 0);
   CHECK(Bench::fake().loads == 1);
   Bench::fake().launches = 0;
   call.shape.softcap = 20;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().loads == 2);
   CHECK(Bench::fake().last_launch.decode_params.scale_log2 == doctest::Approx(20 * std::numbers::log2e));
   CHECK(Bench::fake().last_launch.decode_params.cap_scale == doctest::Approx(2 * 0.5 * std::numbers::log2e / 20));
@@ -137,7 +137,7 @@ TEST_CASE("a ragged batch has kernels of its own, which are told where its queri
   api::Decode call = call_of(3);
   call.cu_seqlens_q = static_cast<const std::int32_t*>(address(0xd000));
   call.shape.total_q = 5;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().launches == 2);
   const AttuneDecodeParams& params = Bench::fake().last_launch.decode_params;
   CHECK(params.cu_seqlens_q == address(0xd000));
@@ -146,7 +146,7 @@ TEST_CASE("a ragged batch has kernels of its own, which are told where its queri
   CHECK(Bench::fake().loads == 2);
   call.cu_seqlens_q = nullptr;
   Bench::fake().launches = 0;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().loads == 4);
   CHECK(Bench::fake().last_launch.decode_params.cu_seqlens_q == nullptr);
 }
@@ -161,14 +161,14 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   call.block_table = nullptr;
   call.shape.table_width = 1;
   call.shape.page_size = call.shape.max_seqlen_k;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().loads == 2);
   CHECK(Bench::fake().last_launch.decode_params.cu_seqlens_k == nullptr);
   call.cu_seqlens_k = static_cast<const std::int32_t*>(address(0xe000));
   call.shape.total_k = 700;
   call.shape.pages = 0;  // does not count
   Bench::fake().launches = 0;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().launches == 2);
   CHECK(Bench::fake().loads == 2);
   const AttuneDecodeParams& params = Bench::fake().last_launch.decode_params;
@@ -184,7 +184,7 @@ TEST_CASE("packed keys are served by the kernels of ragged batches, which are to
   call.seqlens_k = nullptr;
   call.shape.splits = 0;
   Bench::fake().launches = 0;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().last_launch.decode_params.seqlens_k == nullptr);
   CHECK(Bench::fake().last_launch.decode_params.splits == 0);
 }
@@ -195,7 +195,7 @@ TEST_CASE("the keys of one sequence fall into splits though the device alone kno
   Registry registry(bench.options());
   const auto params_of = [&](const api::Decode& call) {
     Bench::fake().launches = 0;
-    registry.decode(call.args(), nullptr);
+    registry.run(call.args(), nullptr);
     return Bench::fake().last_launch.decode_params;
   };
   api::Decode call = call_of(0);
@@ -224,8 +224,8 @@ TEST_CASE("a kernel with clusters is launched in clusters, beside the end of a s
   table.put({check_shapes(args), tuned_tests::result_of(variant)});
   options.tuned = std::vector{table};
   Registry registry(std::move(options));
-  CHECK(registry.decode_workspace(args) == 0);
-  registry.decode(args, nullptr);
+  CHECK(registry.workspace_bytes(args) == 0);
+  registry.run(args, nullptr);
   REQUIRE(fake.launches == 2);
   CHECK(fake.last_launch.grid.cluster == 1);
   CHECK(fake.second_launch.overlaps);
@@ -242,7 +242,7 @@ TEST_CASE("new keys are stored by a launch before, beside whose end decode begin
   const attune_decode_args args = append_call(4).args();
   registry.prepare(args);
   CHECK(fake.loads == 3);
-  registry.decode(args, address(0x77));
+  registry.run(args, address(0x77));
   CHECK(fake.loads == 3);
   REQUIRE(fake.launches == 3);
   CHECK_FALSE(fake.last_launch.overlaps);
@@ -285,7 +285,7 @@ TEST_CASE("new keys without queries are stored, and nothing else is launched") {
   Registry registry(bench.options());
   attune_decode_args args = append_call(4).args();
   args.seqlen_q = 0;
-  registry.decode(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(Bench::fake().launches == 1);
   CHECK(Bench::fake().last_launch.store_params.tokens == 5);
 }
@@ -306,7 +306,7 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
   call.check_tables = true;
   registry.prepare(call.args());
   CHECK(fake.loads == 4);
-  registry.decode(call.args(), address(0x77));
+  registry.run(call.args(), address(0x77));
   CHECK(fake.loads == 4);
   CHECK(fake.launches == 4);
   CHECK(fake.last_launch.stream == address(0x77));
@@ -329,7 +329,7 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
     fake.launches = 0;
     fake.table_fault = fault;
     try {
-      registry.decode(call.args(), nullptr);
+      registry.run(call.args(), nullptr);
     } catch (const Error& error) {
       CHECK(error.status() == ATTUNE_INVALID_ARGUMENT);
       CHECK(fake.launches == 1);
@@ -346,10 +346,10 @@ TEST_CASE("tables are checked before anything else is launched, and the first th
 
   fake.launches = 0;
   fake.capturing = true;
-  CHECK(status_of([&] { registry.decode(call.args(), nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(status_of([&] { registry.run(call.args(), nullptr); }) == ATTUNE_INVALID_ARGUMENT);
   CHECK(fake.launches == 0);
   call.check_tables = false;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(fake.launches == 3);
 }
 
@@ -358,7 +358,7 @@ TEST_CASE("before compute capability 9.0 launches follow each other plainly") {
   const Bench bench;
   Bench::fake().capability = 80;
   Registry registry(bench.options());
-  registry.decode(append_call(4).args(), nullptr);
+  registry.run(append_call(4).args(), nullptr);
   REQUIRE(Bench::fake().launches == 3);
   CHECK_FALSE(Bench::fake().second_launch.overlaps);
   CHECK(Bench::fake().third_launch.combines);
@@ -372,7 +372,7 @@ TEST_CASE("one part a sequence needs one kernel and no workspace") {
   api::Decode call = call_of(1);
   call.workspace = nullptr;
   call.workspace_bytes = 0;
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(Bench::fake().loads == 1);
   CHECK(Bench::fake().launches == 1);
   CHECK(Bench::fake().last_launch.decode_params.partial_o == nullptr);
@@ -384,16 +384,16 @@ TEST_CASE("a workspace that is too small is refused before anything is launched"
   Registry registry(bench.options());
   for (const int splits : {0, 4}) {
     attune_decode_args args = call_of(splits).args();
-    const std::size_t bytes = registry.decode_workspace(args);
+    const std::size_t bytes = registry.workspace_bytes(args);
     CHECK(bytes > 0);
     args.workspace_bytes = bytes - 1;
-    CHECK(status_of([&] { registry.decode(args, nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+    CHECK(status_of([&] { registry.run(args, nullptr); }) == ATTUNE_INVALID_ARGUMENT);
     args.workspace = nullptr;
-    CHECK(status_of([&] { registry.decode(args, nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+    CHECK(status_of([&] { registry.run(args, nullptr); }) == ATTUNE_INVALID_ARGUMENT);
     CHECK(Bench::fake().launches == 0);
     args = call_of(splits).args();
     args.workspace_bytes = bytes;
-    registry.decode(args, nullptr);
+    registry.run(args, nullptr);
     CHECK(Bench::fake().launches == 2);
     Bench::fake().launches = 0;
   }
@@ -404,12 +404,12 @@ TEST_CASE("a repeated decode call allocates nothing and loads nothing") {
   const Bench bench;
   Registry registry(bench.options());
   attune_decode_args args = append_call(0).args();
-  registry.decode(args, nullptr);
+  registry.run(args, nullptr);
   const int loads = Bench::fake().loads;
   const long long before = allocations();
   for (int i = 0; i < 100; ++i) {
     args.max_seqlen_k = 1000 + i;  // as the sequences grow
-    registry.decode(args, nullptr);
+    registry.run(args, nullptr);
   }
   CHECK(allocations() == before);
   CHECK(Bench::fake().loads == loads);

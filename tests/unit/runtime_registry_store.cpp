@@ -61,7 +61,7 @@ TEST_CASE("store_kv launches one kernel with the call's parameters") {
   registry.prepare(args);
   CHECK(fake.loads == 1);
   CHECK(fake.launches == 0);
-  registry.store_kv(args, address(0x77));
+  registry.run(args, address(0x77));
   CHECK(fake.loads == 1);
   REQUIRE(fake.launches == 1);
   CHECK(fake.last_launch.grid == Grid{12, 1, 1});  // 3 x 20 x 2 rows of 12 chunks
@@ -103,7 +103,7 @@ TEST_CASE("slots are checked before they are used, beside nothing else") {
   call.check_tables = true;
   fake.table_fault = {.kind = 6, .batch = 1, .position = 5, .reserved = 0};
   try {
-    registry.store_kv(call.args(), nullptr);
+    registry.run(call.args(), nullptr);
     CHECK(false);
   } catch (const Error& error) {
     CHECK(std::string(error.what()) ==
@@ -116,14 +116,14 @@ TEST_CASE("slots are checked before they are used, beside nothing else") {
   CHECK(params.seqlen_new == 20);
   CHECK(params.max_seqlen_k == 20);
   fake.table_fault = {};
-  registry.store_kv(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(fake.launches == 3);
 
   call.slot_mapping = nullptr;
   call.seqlens_k = nullptr;
   call.shape.table_width = 1;
   call.shape.page_size = 19;
-  CHECK(status_of([&] { registry.store_kv(call.args(), nullptr); }) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(status_of([&] { registry.run(call.args(), nullptr); }) == ATTUNE_INVALID_ARGUMENT);
   CHECK(fake.launches == 3);
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("what does not count reaches no kernel: the table beside slots, the ro
   Registry registry(bench.options());
   api::Store call = store_of(api::Rotary::none);
   call.slot_mapping = static_cast<const std::int64_t*>(address(0xa000));
-  registry.store_kv(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   REQUIRE(Bench::fake().launches == 1);
   const AttuneStoreParams& params = Bench::fake().last_launch.store_params;
   CHECK(params.slots == address(0xa000));
@@ -152,7 +152,7 @@ TEST_CASE("merge_states launches one kernel with the call's parameters") {
   const attune_merge_states_args args = merge_of().args();
   registry.prepare(args);
   CHECK(fake.launches == 0);
-  registry.merge_states(args, address(0x77));
+  registry.run(args, address(0x77));
   CHECK(fake.loads == 1);
   REQUIRE(fake.launches == 1);
   CHECK(fake.last_launch.grid == Grid{17, 1, 1});  // 3 x 20 x 4 rows of 9 chunks
@@ -176,9 +176,9 @@ TEST_CASE("each rotation has a kernel of its own, and repeated calls allocate no
   Registry registry(bench.options());
   const auto call_all = [&] {
     for (const api::Rotary rotary : {api::Rotary::none, api::Rotary::interleaved, api::Rotary::halves}) {
-      registry.store_kv(store_of(rotary).args(), nullptr);
+      registry.run(store_of(rotary).args(), nullptr);
     }
-    registry.merge_states(merge_of().args(), nullptr);
+    registry.run(merge_of().args(), nullptr);
   };
   call_all();
   CHECK(Bench::fake().loads == 4);

@@ -66,7 +66,7 @@ TEST_CASE("each problem is served by its row's kernel, those that share a key to
   Registry registry(std::move(options));
   const auto threads_for = [&](int seqlen) {
     fake.launches = 0;  // the first from here on is noted
-    registry.prefill(args_of(prefill(2, seqlen)), nullptr);
+    registry.run(args_of(prefill(2, seqlen)), nullptr);
     return static_cast<int>(fake.last_launch.block);
   };
   CHECK(threads_for(4096) == 2 * threads_of_warp);
@@ -93,7 +93,7 @@ TEST_CASE("a kernel with a tile list gets the list of its launch, and a problem 
   options.tuned = std::vector{table};
   Registry registry(std::move(options));
   const Problem problem = prefill(2, 4096);
-  registry.prefill(args_of(problem), nullptr);
+  registry.run(args_of(problem), nullptr);
   const int tiles = 32 * problem.batch * problem.heads_q;
   CHECK(fake.last_launch.tensor_params.q_blocks == 32);
   CHECK(fake.last_launch.tiles.first[fake.last_launch.grid.x] == tiles);
@@ -101,7 +101,7 @@ TEST_CASE("a kernel with a tile list gets the list of its launch, and a problem 
   fake.last_launch = {};
   Problem many = problem;
   many.heads_q = many.heads_kv = AttuneTileList::most_tiles / 32 / many.batch + 1;
-  registry.prefill(args_of(many), nullptr);
+  registry.run(args_of(many), nullptr);
   CHECK(fake.last_launch.tensor_params.q_blocks >= 1);
   CHECK(fake.last_launch.tiles.first[1] == 0);
 }
@@ -134,7 +134,7 @@ TEST_CASE("decode is served by its row's kernel") {
                          .workspace = address(0x8000),
                          .workspace_bytes = std::size_t{1} << 30,
                          .softmax_scale = 0.5F};
-  registry.decode(call.args(), nullptr);
+  registry.run(call.args(), nullptr);
   CHECK(fake.last_launch.block == 2 * threads_of_warp);
 }
 
@@ -148,9 +148,9 @@ TEST_CASE("a registry that found no driver at first has its tables once there is
   Registry registry(std::move(options));
   const attune_prefill_args args = args_of(prefill(2, 4096));
   fake.too_old = true;
-  CHECK(status_of([&] { registry.prefill(args, nullptr); }) == ATTUNE_NO_DEVICE);
+  CHECK(status_of([&] { registry.run(args, nullptr); }) == ATTUNE_NO_DEVICE);
   fake.too_old = false;
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   CHECK(fake.last_launch.block == 2 * threads_of_warp);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a table that a bundle brings is read; ATTUNE_TUNED=off turns it off")
     options.tuned.reset();
     Registry registry(std::move(options));
     fake.launches = 0;
-    registry.prefill(args_of(prefill(2, 16384)), nullptr);
+    registry.run(args_of(prefill(2, 16384)), nullptr);
     return static_cast<int>(fake.last_launch.block);
   };
   CHECK(threads() == 3 * threads_of_warp);
@@ -187,7 +187,7 @@ TEST_CASE("a table of another GPU changes nothing") {
   RegistryOptions options = bench.options();
   options.tuned = std::vector{two_rows(gpu)};
   Registry registry(std::move(options));
-  registry.prefill(args_of(prefill(2, 4096)), nullptr);
+  registry.run(args_of(prefill(2, 4096)), nullptr);
   CHECK(fake.last_launch.block != 2 * threads_of_warp);
 }
 
@@ -200,10 +200,10 @@ TEST_CASE("a repeated call with a tuned table allocates nothing and loads nothin
   options.tuned = std::vector{two_rows(tuned_gpu(Driver().device(0)))};
   Registry registry(std::move(options));
   const attune_prefill_args args = args_of(prefill(2, 4096));
-  registry.prefill(args, nullptr);
+  registry.run(args, nullptr);
   const int loads = fake.loads;
   const long long before = allocations();
-  for (int i = 0; i < 2000; ++i) registry.prefill(args, nullptr);
+  for (int i = 0; i < 2000; ++i) registry.run(args, nullptr);
   CHECK(fake.loads == loads);
   CHECK(allocations() == before);
 }
@@ -222,7 +222,7 @@ TEST_CASE("a tuned variant that no compiler can build leaves the problem to the 
   RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
   options.tuned = {two_rows(tuned_gpu(Driver().device(0)))};
   Registry registry(std::move(options));
-  registry.prefill(args_of(prefill(2, 4096)), nullptr);
+  registry.run(args_of(prefill(2, 4096)), nullptr);
   CHECK(fake.last_launch.block != 2 * threads_of_warp);
 }
 

@@ -64,7 +64,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a ragged kernel is told no longest sequence that is longer than all rows") {
-  Plan plan;
+  PrefillPlan plan;
   plan.variant = default_variant(prefill_sm90, asking(need_for(Dtype::fp16, 64), {&Need::ragged}), 227 << 10);
   plan.head_dim_v = 64;
   AttunePrefillParams params = params_of(64);
@@ -105,7 +105,7 @@ TEST_CASE("packed, a query's heads are neighbouring rows of a box") {
 }
 
 TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
-  Plan plan;
+  PrefillPlan plan;
   plan.variant = default_variant(prefill_sm90, need_for(Dtype::fp16, 64), 227 << 10);
   plan.variant.gqa_ratio = 4;
   plan.variant.pack_gqa = 1;
@@ -126,7 +126,7 @@ TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
 TEST_CASE(
     "Q is read in tiles of B_r rows, K and V in blocks of B_c rows of their own heads; O is written by 64 rows, V's "
     "wide") {
-  Plan plan;
+  PrefillPlan plan;
   plan.variant = default_variant(prefill_sm90, need_for(Dtype::fp16, 64), 227 << 10);
   plan.q_blocks = 7;
   plan.head_dim_v = 40;

@@ -82,13 +82,13 @@ void use(Registry& registry, int what) {
   const attune_merge_states_args merge = merge_args();
   switch (what % 9) {
     case 0:
-      return registry.prefill(prefill, nullptr);
+      return registry.run(prefill, nullptr);
     case 1:
-      return registry.decode(decode, nullptr);
+      return registry.run(decode, nullptr);
     case 2:
-      return registry.store_kv(store, nullptr);
+      return registry.run(store, nullptr);
     case 3:
-      return registry.merge_states(merge, nullptr);
+      return registry.run(merge, nullptr);
     case 4:
       return registry.prepare(prefill);
     case 5:
@@ -96,14 +96,14 @@ void use(Registry& registry, int what) {
       registry.serving(decode);
       return;
     case 6:
-      registry.prefill_workspace(prefill);
-      registry.decode_workspace(decode_args(0));
+      registry.workspace_bytes(prefill);
+      registry.workspace_bytes(decode_args(0));
       return;
     case 7:
       (void)registry.counters();
       return;
     default:
-      return prepare_all(registry, std::array<AnyArgs, 4>{&prefill, &decode, &store, &merge}, 2, nullptr);
+      return prepare_all(registry, std::array<AnyArgs, 4>{prefill, decode, store, merge}, 2, nullptr);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "generator/check.hpp"
 #include "runtime/base/add_line.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/operations/decode/arguments.hpp"
@@ -21,24 +22,95 @@ bool asks(const Args& args) {
 }
 
 template <class Integer>
-long long value_at(const Integer* table, long long index, const ReadTable& read) {
+long long value_at(const Integer* table, long long index, const Executor& executor) {
   Integer value = 0;
-  read(&value, table + index, sizeof(value));
+  executor.read(&value, table + index, sizeof(value));
   return value;
 }
 
 /// Keys that a sequence may have before the new ones.
-long long most_keys(const AttuneCheckParams& params, int batch, const ReadTable& read) {
+long long most_keys(const AttuneCheckParams& params, int batch, const Executor& executor) {
   if (params.cu_seqlens_k == nullptr) return params.max_seqlen_k - params.seqlen_new;
-  return value_at(params.cu_seqlens_k, batch + 1, read) - value_at(params.cu_seqlens_k, batch, read);
+  return value_at(params.cu_seqlens_k, batch + 1, executor) - value_at(params.cu_seqlens_k, batch, executor);
 }
 
 /// Keys that a sequence has before the new ones, as it is told.
-long long keys_before(const AttuneCheckParams& params, int batch, const ReadTable& read) {
-  return params.seqlens_k == nullptr ? most_keys(params, batch, read) : value_at(params.seqlens_k, batch, read);
+long long keys_before(const AttuneCheckParams& params, int batch, const Executor& executor) {
+  return params.seqlens_k == nullptr ? most_keys(params, batch, executor) : value_at(params.seqlens_k, batch, executor);
+}
+
+/// Throws where the kernel found something.
+void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const Executor& executor) {
+  const auto fail = [&](const char* table, long long value, const std::string& accepted) {
+    throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}: batch {}, position {} is {}; it must be {}", table,
+                                                     fault.batch, fault.position, value, accepted));
+  };
+  const auto index = [&](long long width) { return fault.batch * width + fault.position; };
+  const auto fail_of_rows = [&](const char* name, const int* cu_seqlens, int total) {
+    // What ends must not do so before it begins.
+    const long long least = fault.position == 0 ? 0 : value_at(cu_seqlens, fault.batch, executor);
+    fail(name, value_at(cu_seqlens, fault.batch + fault.position, executor),
+         fmt::format("from {} to {}", least, total));
+  };
+  switch (fault.kind) {
+    case 1:
+      return fail_of_rows("cu_seqlens_q", params.cu_seqlens_q, params.total_q);
+    case 2:
+      return fail_of_rows("cu_seqlens_k", params.cu_seqlens_k, params.total_k);
+    case 3:
+      return fail("seqlens_k", value_at(params.seqlens_k, fault.batch, executor),
+                  fmt::format("from 0 to {}", most_keys(params, fault.batch, executor)));
+    case 4:
+      return fail("leftpad_k", value_at(params.leftpad_k, fault.batch, executor),
+                  fmt::format("from 0 to {}", keys_before(params, fault.batch, executor)));
+    case 5:
+      return fail("block_table", value_at(params.block_table, index(params.table_width), executor),
+                  fmt::format("from 0 to {}", params.pages - 1));
+    case 6:
+      return fail("slot_mapping", value_at(params.slots, index(params.seqlen_new), executor),
+                  fmt::format("-1, or from 0 to {}", static_cast<long long>(params.pages) * params.page_size - 1));
+    case 7: {
+      const long long rows = value_at(params.cu_seqlens_q, fault.batch + 1, executor) -
+                             value_at(params.cu_seqlens_q, fault.batch, executor);
+      return fail("seqused_q", value_at(params.seqused_q, fault.batch, executor), fmt::format("from 0 to {}", rows));
+    }
+    default:
+      return;
+  }
+}
+
+void visit_operands(const AttuneCheckParams& params, VisitOperand visit) {
+  visit(array_operand("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}));
+  visit(array_operand("block_table", params.block_table, {1, 1, params.batch, params.table_width}));
+  visit(array_operand("slot_mapping", params.slots, {1, 1, params.batch, params.seqlen_new}));
+  visit(array_operand("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, params.batch + 1}));
+  visit(array_operand("cu_seqlens_k", params.cu_seqlens_k, {1, 1, 1, params.batch + 1}));
+  visit(array_operand("leftpad_k", params.leftpad_k, {1, 1, 1, params.batch}));
+  visit(array_operand("seqused_q", params.seqused_q, {1, 1, 1, params.batch}));
+  visit(array_operand("fault", params.fault, {1, 1, 1, 1}, Access::write));
+}
+
+void run_check(AttuneCheckParams params, const Backend& backend) {
+  const ServingKernel& kernel = backend.kernels.kernel_for(CheckProblem{});
+  const Resources needs = resources(kernel.variant);
+  const auto operands = [&](VisitOperand visit) { visit_operands(params, visit); };
+  const auto step_at = [&](void* place) {
+    params.fault = static_cast<AttuneTableFault*>(place);
+    return Step{.kernel = &kernel,
+                .grid = {.x = 1, .y = 1, .z = 1},
+                .threads = needs.threads,
+                .shared_bytes = needs.shared_bytes,
+                .params = &params,
+                .operands = operands};
+  };
+  AttuneTableFault fault{};
+  backend.executor.ask(step_at, &fault, sizeof(fault), backend.stream);
+  throw_fault(params, fault, backend.executor);
 }
 
 }  // namespace
+
+const ProblemFacts CheckProblem::facts = usual_facts<CheckProblem>();
 
 bool checks_tables(const attune_decode_args& args) { return asks(args); }
 
@@ -100,42 +172,12 @@ AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProb
           .seqused_q = nullptr};
 }
 
-void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const ReadTable& read) {
-  const auto fail = [&](const char* table, long long value, const std::string& accepted) {
-    throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}: batch {}, position {} is {}; it must be {}", table,
-                                                     fault.batch, fault.position, value, accepted));
-  };
-  const auto index = [&](long long width) { return fault.batch * width + fault.position; };
-  const auto fail_of_rows = [&](const char* name, const int* cu_seqlens, int total) {
-    // What ends must not do so before it begins.
-    const long long least = fault.position == 0 ? 0 : value_at(cu_seqlens, fault.batch, read);
-    fail(name, value_at(cu_seqlens, fault.batch + fault.position, read), fmt::format("from {} to {}", least, total));
-  };
-  switch (fault.kind) {
-    case 1:
-      return fail_of_rows("cu_seqlens_q", params.cu_seqlens_q, params.total_q);
-    case 2:
-      return fail_of_rows("cu_seqlens_k", params.cu_seqlens_k, params.total_k);
-    case 3:
-      return fail("seqlens_k", value_at(params.seqlens_k, fault.batch, read),
-                  fmt::format("from 0 to {}", most_keys(params, fault.batch, read)));
-    case 4:
-      return fail("leftpad_k", value_at(params.leftpad_k, fault.batch, read),
-                  fmt::format("from 0 to {}", keys_before(params, fault.batch, read)));
-    case 5:
-      return fail("block_table", value_at(params.block_table, index(params.table_width), read),
-                  fmt::format("from 0 to {}", params.pages - 1));
-    case 6:
-      return fail("slot_mapping", value_at(params.slots, index(params.seqlen_new), read),
-                  fmt::format("-1, or from 0 to {}", static_cast<long long>(params.pages) * params.page_size - 1));
-    case 7: {
-      const long long rows =
-          value_at(params.cu_seqlens_q, fault.batch + 1, read) - value_at(params.cu_seqlens_q, fault.batch, read);
-      return fail("seqused_q", value_at(params.seqused_q, fault.batch, read), fmt::format("from 0 to {}", rows));
-    }
-    default:
-      return;
-  }
+void run_table_check(const attune_decode_args& args, const DecodeProblem& problem, const Backend& backend) {
+  run_check(check_params(args, problem), backend);
+}
+
+void run_table_check(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend) {
+  run_check(check_params(args, problem), backend);
 }
 
 }  // namespace attune

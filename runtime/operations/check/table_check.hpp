@@ -2,14 +2,11 @@
 // it found in words. The same for GPUs and for the emulator.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/call/device.hpp"
+#include "runtime/call/backend.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/store/problem.hpp"
 #include "templates/check_params.h"
@@ -19,6 +16,8 @@ namespace attune {
 /// One kernel checks every table.
 struct CheckProblem {
   static constexpr Operation operation = Operation::check;
+
+  static const ProblemFacts facts;
 
   auto operator<=>(const CheckProblem&) const = default;
 
@@ -40,11 +39,9 @@ void check_flag(std::vector<std::string>& found, int check_tables);
 AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProblem& problem);
 AttuneCheckParams check_params(const attune_store_kv_args& args, const StoreProblem& problem);
 
-/// Copies bytes of a table to the host.
-using ReadTable = std::function<void(void* to, const void* from, std::size_t bytes)>;
-
-/// Throws Error{ATTUNE_INVALID_ARGUMENT} where the kernel found something: the table, the batch, the position in its
-/// row and the value.
-void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault, const ReadTable& read);
+/// Checks the tables of a checked call, and waits for that. Throws Error{ATTUNE_INVALID_ARGUMENT} where it finds
+/// something (the table, the batch, the position in its row and the value), and where the stream is being captured.
+void run_table_check(const attune_decode_args& args, const DecodeProblem& problem, const Backend& backend);
+void run_table_check(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend);
 
 }  // namespace attune

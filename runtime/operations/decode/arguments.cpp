@@ -6,9 +6,8 @@
 #include <cstring>
 
 #include "runtime/base/add_line.hpp"
-#include "runtime/call/tensor_arguments.hpp"
+#include "runtime/call/arguments.hpp"
 #include "runtime/operations/check/table_check.hpp"
-#include "runtime/operations/prefill/arguments.hpp"
 
 namespace attune {
 
@@ -23,8 +22,6 @@ const std::int32_t* used_queries(const attune_decode_args& args) {
 }
 
 namespace {
-
-constexpr std::size_t workspace_alignment = 16;
 
 /// Of attune_decode_args before it had a softcap.
 constexpr std::size_t oldest_args_size = offsetof(attune_decode_args, splits) + sizeof(attune_decode_args::splits);
@@ -101,47 +98,65 @@ AttuneTensor key_params(const attune_tensor& tensor, const DecodeProblem& proble
   return params;
 }
 
-void check_new_keys(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
-  check_tensor(found, "k_new", args.k_new, new_keys_of(problem), Access::read);
-  check_tensor(found, "v_new", args.v_new, new_keys_of(problem), Access::read);
-  if (args.seqlens_k == nullptr && problem.batch > 0) {
-    found.emplace_back("seqlens_k is null; it must say how many keys each sequence has before the new ones");
-  }
-  if (!problem.rotates()) return;
-  check_angles(found, "rotary_cos", args.rotary_cos);
-  check_angles(found, "rotary_sin", args.rotary_sin);
+/// Whether a call reads or writes its cache.
+bool has_keys(const DecodeProblem& problem) {
+  return problem.batch > 0 && (problem.seqlen_q > 0 || problem.appends()) && problem.max_seqlen_k > 0;
 }
 
 void check_memory(std::vector<std::string>& found, const attune_decode_args& args, const DecodeProblem& problem) {
-  const bool has_keys = problem.batch > 0 && (problem.seqlen_q > 0 || problem.appends()) && problem.max_seqlen_k > 0;
-  const Access access = problem.appends() ? Access::write : Access::read;
-  const Extents keys = has_keys ? keys_of(problem) : Extents{};
-  check_tensor(found, "q", args.q, queries_of(problem), Access::read);
-  check_tensor(found, "k", args.k, keys, access);
-  check_tensor(found, "v", args.v, keys, access);
-  check_tensor(found, "o", args.o, queries_of(problem), Access::write);
-  check_alignment(found, "lse", args.lse, alignof(float));
-  check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
-  check_alignment(found, "leftpad_k", leftpad_of(args), alignof(std::int32_t));
-  check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
-  check_alignment(found, "workspace", args.workspace, workspace_alignment);
-  check_alignment(found, "seqused_q", used_queries(args), alignof(std::int32_t));
-  if (problem.ragged) {
-    check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
-  } else if (used_queries(args) != nullptr) {
+  visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
+  check_alignment(found, "workspace", args.workspace, vector_bytes);
+  if (!problem.ragged && used_queries(args) != nullptr) {
     found.emplace_back("seqused_q is given without cu_seqlens_q; only ragged batches have it");
   }
-  if (problem.appends()) check_new_keys(found, args, problem);
+  if (problem.appends() && args.seqlens_k == nullptr && problem.batch > 0) {
+    found.emplace_back("seqlens_k is null; it must say how many keys each sequence has before the new ones");
+  }
   if (problem.packed_keys) {
-    check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
     if (args.block_table == nullptr) return;
     found.emplace_back("cu_seqlens_k and block_table are both given; lengths in pages are those of seqlens_k");
-    return;
+  } else if (has_keys(problem)) {
+    check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
   }
-  if (has_keys) check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
 }
 
 }  // namespace
+
+void visit_attention(const attune_decode_args& args, const DecodeProblem& problem, Access of_keys, VisitOperand visit) {
+  const Extents keys = has_keys(problem) ? keys_of(problem) : Extents{};
+  visit(tensor_operand("q", args.q, queries_of(problem), Access::read));
+  visit(tensor_operand("k", args.k, keys, of_keys));
+  visit(tensor_operand("v", args.v, keys, of_keys));
+  if (!problem.packed_keys) {
+    visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
+  }
+  if (!problem.rotates()) return;
+  visit(angles_operand("rotary_cos", args.rotary_cos, problem.dtype, problem.rotations, problem.rotary_dim));
+  visit(angles_operand("rotary_sin", args.rotary_sin, problem.dtype, problem.rotations, problem.rotary_dim));
+}
+
+void visit_results(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit) {
+  const Extents queries = queries_of(problem);
+  visit(tensor_operand("o", args.o, queries, Access::write));
+  visit(array_operand("lse", args.lse, {1, queries.batch, queries.heads, queries.seq}, Access::write));
+}
+
+void visit_lengths(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit) {
+  visit(array_operand("seqlens_k", args.seqlens_k, {1, 1, 1, problem.batch}));
+  visit(array_operand("leftpad_k", leftpad_of(args), {1, 1, 1, problem.batch}));
+  visit(array_operand("seqused_q", used_queries(args), {1, 1, 1, problem.batch}));
+  if (problem.ragged) visit(array_operand("cu_seqlens_q", args.cu_seqlens_q, {1, 1, 1, problem.batch + 1LL}));
+  if (problem.packed_keys) visit(array_operand("cu_seqlens_k", args.cu_seqlens_k, {1, 1, 1, problem.batch + 1LL}));
+}
+
+void visit_operands(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit) {
+  visit_attention(args, problem, problem.appends() ? Access::write : Access::read, visit);
+  visit_results(args, problem, visit);
+  visit_lengths(args, problem, visit);
+  if (!problem.appends()) return;
+  visit(tensor_operand("k_new", args.k_new, new_keys_of(problem), Access::read));
+  visit(tensor_operand("v_new", args.v_new, new_keys_of(problem), Access::read));
+}
 
 DecodeProblem check_shapes(const attune_decode_args& args) {
   const DecodeProblem problem = problem_of(args);

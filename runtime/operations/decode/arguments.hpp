@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "attune/attune.h"
+#include "runtime/call/operand.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "templates/decode_params.h"
@@ -24,6 +25,14 @@ DecodeProblem check_shapes(const attune_decode_args& args);
 /// offset overflows. seqlens_k and block_table are device memory and not read. Throws like check_shapes(); allocates
 /// nothing when there is no mistake.
 DecodeProblem check_arguments(const attune_decode_args& args);
+
+/// What a checked call reads and writes, its workspace apart.
+void visit_operands(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit);
+
+/// What its attention reads, new keys and lengths apart; its results; and what says how long sequences are.
+void visit_attention(const attune_decode_args& args, const DecodeProblem& problem, Access of_keys, VisitOperand visit);
+void visit_results(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit);
+void visit_lengths(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit);
 
 /// Checks that the workspace holds what the plan needs. Throws Error{ATTUNE_INVALID_ARGUMENT}.
 void check_workspace(const attune_decode_args& args, const DecodePlan& plan);

@@ -145,6 +145,12 @@ std::vector<std::string> launch_refusals(const Variant& variant, const DecodePro
                       problem.splits)};
 }
 
+const ProblemFacts DecodeProblem::facts{.operation = DecodeProblem::operation,
+                                        .text = usual_facts<DecodeProblem>().text,
+                                        .launch_refusals = [](const void* problem, const Variant& variant) {
+                                          return launch_refusals(variant, *static_cast<const DecodeProblem*>(problem));
+                                        }};
+
 int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
   const Resources needs = resources(variant);
   const int by_shared_memory = device.shared_per_sm / (needs.shared_bytes + reserved_shared_bytes);

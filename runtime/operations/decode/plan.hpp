@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "runtime/call/device.hpp"
 #include "runtime/call/fit.hpp"
@@ -25,6 +27,9 @@ struct DecodePlan {
 
   [[nodiscard]] bool combines() const { return combine_grid.blocks() > 0; }
 };
+
+/// As prefill's: a cluster has no more parts than blocks.
+std::vector<std::string> launch_refusals(const Variant& variant, const DecodeProblem& problem);
 
 /// Thread blocks of a variant that a multiprocessor holds at a time, as far as shared memory, threads and an estimate
 /// of registers decide.

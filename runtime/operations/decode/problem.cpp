@@ -116,6 +116,8 @@ std::vector<std::string> problems_of(const DecodeProblem& problem) {
   return std::move(checks).take();
 }
 
+const ProblemFacts CombineProblem::facts = usual_facts<CombineProblem>();
+
 std::string CombineProblem::text() const {
   return fmt::format("combine {} d{}{}", dtype_text(dtype), head_dim, ragged ? " ragged" : "");
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
-#include "runtime/call/preference.hpp"
+#include "runtime/call/problem_view.hpp"
 #include "runtime/operations/store/problem.hpp"
 
 namespace attune {
@@ -23,6 +23,8 @@ struct CombineProblem {
   Dtype dtype = Dtype::bf16;
   int head_dim = 128;
   bool ragged = false;  ///< as DecodeProblem has it
+
+  static const ProblemFacts facts;
 
   auto operator<=>(const CombineProblem&) const = default;
 
@@ -65,6 +67,8 @@ struct DecodeProblem {
 
   bool packed_keys = false;  ///< of a ragged batch: its keys lie one sequence after the other, in no pages
   int total_k = 0;           ///< rows of a packed K and V
+
+  static const ProblemFacts facts;
 
   auto operator<=>(const DecodeProblem&) const = default;
 

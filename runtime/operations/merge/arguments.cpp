@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "runtime/base/add_line.hpp"
-#include "runtime/call/tensor_arguments.hpp"
-#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/call/arguments.hpp"
+#include "runtime/operations/chunk_plan.hpp"
 
 namespace attune {
 namespace {
@@ -20,12 +20,6 @@ MergeProblem problem_of(const attune_merge_states_args& args) {
           .seqlen = args.seqlen,
           .heads = args.heads,
           .head_dim = args.head_dim};
-}
-
-void check_lse(std::vector<std::string>& found, const char* name, const float* lse) {
-  if (lse == nullptr)
-    add_line(found, "{} is null; it must point to memory of the device (the host's for the emulator)", name);
-  check_alignment(found, name, lse, alignof(float));
 }
 
 /// Every thread of a row reads its LSEs, so that none may be written over.
@@ -51,14 +45,9 @@ void check_in_place(std::vector<std::string>& found, const char* name, const Att
   add_line(found, "o has the data of {}; it must have its strides too", name);
 }
 
-void check_memory(std::vector<std::string>& found, const attune_merge_states_args& args, const MergeProblem& problem) {
+void check_overlaps(std::vector<std::string>& found, const attune_merge_states_args& args,
+                    const MergeProblem& problem) {
   const Extents rows = rows_of(problem);
-  check_tensor(found, "o1", args.o1, rows, Access::read);
-  check_tensor(found, "o2", args.o2, rows, Access::read);
-  check_tensor(found, "o", args.o, rows, Access::write);
-  check_lse(found, "lse1", args.lse1);
-  check_lse(found, "lse2", args.lse2);
-  check_alignment(found, "lse", args.lse, alignof(float));
   const AttuneTensor o = kernel_tensor(args.o, rows);
   check_in_place(found, "o1", kernel_tensor(args.o1, rows), o);
   check_in_place(found, "o2", kernel_tensor(args.o2, rows), o);
@@ -68,10 +57,31 @@ void check_memory(std::vector<std::string>& found, const attune_merge_states_arg
 
 }  // namespace
 
+void visit_operands(const attune_merge_states_args& args, const MergeProblem& problem, VisitOperand visit) {
+  const Extents rows = rows_of(problem);
+  const auto lse = [&](const char* name, const float* data, Access access) {
+    return array_operand(name, data, {1, problem.batch, problem.heads, problem.seqlen}, access);
+  };
+  const auto needed_lse = [&](const char* name, const float* data) {
+    Operand operand = lse(name, data, Access::read);
+    operand.needed = "";
+    return operand;
+  };
+  visit(tensor_operand("o1", args.o1, rows, Access::read));
+  visit(tensor_operand("o2", args.o2, rows, Access::read));
+  visit(tensor_operand("o", args.o, rows, Access::write));
+  visit(needed_lse("lse1", args.lse1));
+  visit(needed_lse("lse2", args.lse2));
+  visit(lse("lse", args.lse, Access::write));
+}
+
 MergeProblem check_arguments(const attune_merge_states_args& args) {
   const MergeProblem problem = problem_of(args);
   std::vector<std::string> found = problems_of(problem);
-  if (found.empty() && !is_empty(problem)) check_memory(found, args, problem);
+  if (found.empty() && !is_empty(problem)) {
+    visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
+    check_overlaps(found, args, problem);
+  }
   throw_if_any(found);
   return problem;
 }
@@ -88,6 +98,16 @@ AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeP
           .seqlen = problem.seqlen,
           .heads = problem.heads,
           .head_dim = problem.head_dim};
+}
+
+void run(const attune_merge_states_args& args, const MergeProblem& problem, const Backend& backend) {
+  const ServingKernel& kernel = backend.kernels.kernel_for(problem);
+  const ChunkPlan chunks = plan(kernel.variant, problem);
+  const AttuneMergeParams params = make_params(args, problem);
+  const auto operands = [&](VisitOperand visit) { visit_operands(args, problem, visit); };
+  Plan planned;
+  planned.add(step_of(kernel, chunks, &params, operands));
+  backend.executor.run(planned, backend.stream);
 }
 
 }  // namespace attune

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attune/attune.h"
+#include "runtime/call/backend.hpp"
 #include "runtime/operations/merge/problem.hpp"
 #include "templates/store_params.h"
 
@@ -12,7 +13,13 @@ namespace attune {
 /// mistake; allocates nothing when there is none.
 MergeProblem check_arguments(const attune_merge_states_args& args);
 
+/// What a checked call reads and writes.
+void visit_operands(const attune_merge_states_args& args, const MergeProblem& problem, VisitOperand visit);
+
 /// The parameter block of a checked call.
 AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeProblem& problem);
+
+/// Runs a checked call.
+void run(const attune_merge_states_args& args, const MergeProblem& problem, const Backend& backend);
 
 }  // namespace attune

@@ -8,6 +8,8 @@
 
 namespace attune {
 
+const ProblemFacts MergeProblem::facts = usual_facts<MergeProblem>();
+
 std::string MergeProblem::text() const {
   return fmt::format("merge_states {} d{} b{} h{} l{}", value_text(*find_field("dtype"), static_cast<int>(dtype)),
                      head_dim, batch, heads, seqlen);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
-#include "runtime/call/preference.hpp"
+#include "runtime/call/problem_view.hpp"
 
 namespace attune {
 
@@ -18,6 +18,8 @@ struct MergeProblem {
   int seqlen = 1;
   int heads = 1;
   int head_dim = 128;
+
+  static const ProblemFacts facts;
 
   auto operator<=>(const MergeProblem&) const = default;
 

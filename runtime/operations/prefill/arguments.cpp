@@ -1,22 +1,16 @@
 #include "runtime/operations/prefill/arguments.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
 #include "runtime/base/add_line.hpp"
-#include "runtime/base/error.hpp"
-#include "runtime/call/tensor_arguments.hpp"
+#include "runtime/call/arguments.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 
 namespace attune {
 namespace {
-
-constexpr std::size_t workspace_alignment = 16;
 
 /// Of attune_prefill_args before V had a head_dim of its own.
 constexpr std::size_t oldest_args_size = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
@@ -103,29 +97,19 @@ void check_ragged(std::vector<std::string>& found, const attune_prefill_args& ar
   }
 }
 
+/// Whether a sequence may have a key that a query sees.
+bool has_keys(const Problem& problem) {
+  return !queries_of(problem).empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
+}
+
 void check_memory(std::vector<std::string>& found, const attune_prefill_args& args, const Problem& problem) {
-  const Extents queries = queries_of(problem);
-  Extents keys = keys_of(problem);
-  const bool has_keys = !queries.empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
-  if (!has_keys) keys.batch = 0;
-  check_tensor(found, "q", args.q, queries, Access::read);
-  check_tensor(found, "k", args.k, keys, Access::read);
-  check_tensor(found, "v", args.v, with_columns_of_v(keys, problem), Access::read);
-  check_tensor(found, "o", args.o, with_columns_of_v(queries, problem), Access::write);
-  check_alignment(found, "lse", args.lse, alignof(float));
-  if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, workspace_alignment);
-  if (problem.ragged) {
-    check_alignment(found, "cu_seqlens_q", args.cu_seqlens_q, alignof(std::int32_t));
-    check_alignment(found, "seqused_q", used_queries(args), alignof(std::int32_t));
-    if (!problem.paged) check_alignment(found, "cu_seqlens_k", args.cu_seqlens_k, alignof(std::int32_t));
-  }
-  if (problem.ragged || problem.paged) check_alignment(found, "seqused_k", args.seqused_k, alignof(std::int32_t));
+  visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
+  if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, vector_bytes);
   if (!problem.paged) return;
-  check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
-  if (has_keys && args.block_table == nullptr) {
+  if (has_keys(problem) && args.block_table == nullptr) {
     add_line(found, "block_table is null; it must name the pages where page_size is {}", args.page_size);
   }
-  if (!queries.empty() && args.seqused_k == nullptr) {
+  if (!queries_of(problem).empty() && args.seqused_k == nullptr) {
     found.emplace_back("seqused_k is null; it must say how many keys each sequence has in the pages of block_table");
   }
 }
@@ -154,12 +138,7 @@ int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound,
 
 /// What the shapes of a call say, its pointers and strides apart.
 Problem read_problem(const attune_prefill_args& args) {
-  if (args.struct_size < oldest_args_size) {
-    throw Error(
-        ATTUNE_INVALID_ARGUMENT,
-        fmt::format("attune_prefill_args.struct_size is {}; it must be sizeof(attune_prefill_args), at least {}",
-                    args.struct_size, oldest_args_size));
-  }
+  check_struct_size("attune_prefill_args", args.struct_size, oldest_args_size);
   const bool has_head_dim_v = args.struct_size >= offsetof(attune_prefill_args, head_dim_v) + sizeof(args.head_dim_v);
   Problem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
                   .batch = args.batch,
@@ -174,15 +153,30 @@ Problem read_problem(const attune_prefill_args& args) {
   return problem;
 }
 
-void require_none(const std::vector<std::string>& found) {
-  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
-}
-
 }  // namespace
+
+void visit_operands(const attune_prefill_args& args, const Problem& problem, VisitOperand visit) {
+  const Extents queries = queries_of(problem);
+  Extents keys = keys_of(problem);
+  if (!has_keys(problem)) keys.batch = 0;
+  visit(tensor_operand("q", args.q, queries, Access::read));
+  visit(tensor_operand("k", args.k, keys, Access::read));
+  visit(tensor_operand("v", args.v, with_columns_of_v(keys, problem), Access::read));
+  visit(tensor_operand("o", args.o, with_columns_of_v(queries, problem), Access::write));
+  visit(array_operand("lse", args.lse, {1, queries.batch, queries.heads, queries.seq}, Access::write));
+  const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
+    visit(array_operand(name, array, {1, 1, 1, entries}));
+  };
+  if (problem.ragged) of_sequences("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL);
+  if (problem.ragged && !problem.paged) of_sequences("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL);
+  if (problem.ragged || problem.paged) of_sequences("seqused_k", args.seqused_k, problem.batch);
+  if (problem.ragged) of_sequences("seqused_q", used_queries(args), problem.batch);
+  if (problem.paged) visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
+}
 
 Problem check_shapes(const attune_prefill_args& args) {
   Problem problem = read_problem(args);
-  require_none(problems_of(problem));
+  throw_if_any(problems_of(problem));
   problem.set_window(problem.window_left, problem.window_right);
   return problem;
 }
@@ -194,7 +188,7 @@ Problem check_arguments(const attune_prefill_args& args) {
   check_scalars(found, args);
   if (has_features(args)) check_ragged(found, args);
   if (shapes_ok) check_memory(found, args, problem);
-  require_none(found);
+  throw_if_any(found);
   problem.set_window(problem.window_left, problem.window_right);
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);

@@ -2,23 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "attune/attune.h"
+#include "runtime/call/operand.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 #include "templates/params.h"
 
 namespace attune {
-
-/// The value of an enum of the C ABI, which a caller in C may have set to anything.
-template <class Enum>
-int raw(const Enum& value) {
-  int result = 0;
-  static_assert(sizeof(Enum) == sizeof(result));
-  std::memcpy(&result, &value, sizeof(result));
-  return result;
-}
 
 /// Checks what a call's shapes say, without its pointers, strides and scale. Throws like check_arguments().
 Problem check_shapes(const attune_prefill_args& args);
@@ -30,6 +21,9 @@ Problem check_arguments(const attune_prefill_args& args);
 
 /// Whether there is no row to compute, so that nothing has to be launched.
 bool is_empty(const Problem& problem);
+
+/// What a checked call reads and writes, its workspace apart.
+void visit_operands(const attune_prefill_args& args, const Problem& problem, VisitOperand visit);
 
 /// The workspace of a checked call, for the launch of this number.
 Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch);

@@ -1,62 +1,66 @@
 #include "runtime/operations/prefill/launch.hpp"
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-
-#include "runtime/operations/prefill/tensor_maps.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
 
 namespace attune {
-namespace {
 
-/// Maps of the tensors that a thread met last.
-class TensorMaps {
- public:
-  const AttuneTensorMap& find_or_encode(const Driver& driver, const TensorDescription& tensor) {
-    // Fibonacci hashing: addresses of tensors differ in their middle bits.
-    const auto address = reinterpret_cast<std::uintptr_t>(tensor.base);
-    const std::size_t first = address * 0x9e3779b97f4a7c15 >> (64 - index_bits);
-    for (std::size_t i = 0; i < ways; ++i) {
-      const Entry& entry = entries_[(first + i) % entries_.size()];
-      if (entry.tensor == tensor) return entry.map;
-    }
-    Entry& entry = entries_[(first + replaced_++ % ways) % entries_.size()];
-    entry = {tensor, driver.encode(tensor)};
-    return entry.map;
-  }
-
- private:
-  struct Entry {
-    TensorDescription tensor;
-    AttuneTensorMap map;
-  };
-  static constexpr unsigned index_bits = 6;
-  static constexpr std::size_t ways = 4;
-
-  std::array<Entry, 1U << index_bits> entries_{};
-  std::size_t replaced_ = 0;
-};
-
-}  // namespace
-
-void launch(const Driver& driver, KernelHandle kernel, const Plan& plan, const AttunePrefillParams& params,
-            const Workspace& workspace, void* stream) {
+PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
+                             Executor& executor) {
   if (!family_of(plan.variant).tensor_maps) {
-    driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &params);
+    block_ = make_params(args, problem);
     return;
   }
-  thread_local TensorMaps maps;
   const AttuneTensorPrefillParams block = make_tensor_params(
-      params, plan, [&](const TensorDescription& tensor) { return maps.find_or_encode(driver, tensor); });
+      make_params(args, problem), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
   if (plan.tiles != nullptr) {
-    const AttuneListedPrefillParams listed{block, *plan.tiles};
-    driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &listed);
+    block_.emplace<AttuneListedPrefillParams>(block, *plan.tiles);
   } else if (plan.variant.stream_k != 0) {
-    const AttuneSharedPrefillParams shared = make_shared_params(block, plan, workspace);
-    driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &shared);
+    block_ = make_shared_params(block, plan, workspace_of(args, executor.launch_number()));
+    signals_ = plan.sharing_warps();
   } else {
-    driver.launch(kernel, plan.grid, plan.threads, plan.shared_bytes, stream, &block);
+    block_ = block;
   }
+}
+
+const void* PrefillParams::get() const {
+  return std::visit([](const auto& block) { return static_cast<const void*>(&block); }, block_);
+}
+
+void PrefillParams::visit_workspace(VisitOperand visit) const {
+  const auto* const shared = std::get_if<AttuneSharedPrefillParams>(&block_);
+  if (shared == nullptr || shared->partials == nullptr) return;
+  const long long partials = reinterpret_cast<const float*>(shared->signals) - shared->partials;
+  visit(array_operand("partials", shared->partials, {1, 1, 1, partials}, Access::write));
+  visit(array_operand("signals", shared->signals, {1, 1, 1, signals_}, Access::write));
+}
+
+void run(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
+         const PrefillPlan& launch, Executor& executor, void* stream) {
+  const PrefillParams params(args, problem, launch, executor);
+  const auto operands = [&](VisitOperand visit) {
+    visit_operands(args, problem, visit);
+    params.visit_workspace(visit);
+  };
+  Plan planned;
+  planned.add({.kernel = &kernel,
+               .grid = launch.grid,
+               .threads = launch.threads,
+               .shared_bytes = launch.shared_bytes,
+               .params = params.get(),
+               .operands = operands});
+  executor.run(planned, stream);
+}
+
+void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend) {
+  const ServingKernel& kernel = backend.kernels.kernel_for(problem);
+  run(args, problem, kernel, plan(kernel.variant, problem, kernel.device), backend.executor, backend.stream);
+}
+
+std::size_t workspace_bytes(const Problem& problem, MostBytes most) {
+  if (is_empty(problem)) return 0;
+  return most(problem, [&](const Variant& variant, const Device& device) {
+    return plan(variant, problem, device).workspace_bytes;
+  });
 }
 
 }  // namespace attune

@@ -1,16 +1,45 @@
-// A planned call on the GPU: the parameter block that its kernel reads, and the launch.
+// A planned call of prefill: the parameter block that its kernel reads, and its launch.
 #pragma once
 
-#include "runtime/gpu/driver.hpp"
+#include <variant>
+
+#include "attune/attune.h"
+#include "runtime/call/backend.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 #include "templates/params.h"
+#include "templates/shared_tiles.h"
+#include "templates/tensor_params.h"
+#include "templates/tile_list.h"
 
 namespace attune {
 
-/// Launches the kernel of the plan's variant on the stream. Tensor maps are encoded here; this thread's last ones are
-/// kept, as calls on the same tensors repeat. The workspace is free again behind the launch. Throws Error.
-void launch(const Driver& driver, KernelHandle kernel, const Plan& plan, const AttunePrefillParams& params,
-            const Workspace& workspace, void* stream);
+/// The block of one of the kinds that prefill's families have.
+class PrefillParams {
+ public:
+  /// Of a planned, checked call.
+  PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan, Executor& executor);
+
+  /// What Step::params is.
+  [[nodiscard]] const void* get() const;
+
+  /// What the launch uses of the call's workspace.
+  void visit_workspace(VisitOperand visit) const;
+
+ private:
+  long long signals_ = 0;  ///< how many the workspace has
+  std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams, AttuneSharedPrefillParams>
+      block_;
+};
+
+/// Runs a checked call with a kernel as it was planned for it.
+void run(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
+         const PrefillPlan& launch, Executor& executor, void* stream);
+
+/// Runs a checked call.
+void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend);
+
+/// Bytes of workspace that calls of this problem make use of.
+std::size_t workspace_bytes(const Problem& problem, MostBytes most);
 
 }  // namespace attune

@@ -118,7 +118,7 @@ constexpr double handover_keys = 300;
 
 /// Sets which tiles blocks share, where the last round would leave some without one for long enough. A share is a
 /// tile's keys at least, as a tile is passed on once.
-void share_tiles(Plan& plan, const Problem& problem, long long tiles) {
+void share_tiles(PrefillPlan& plan, const Problem& problem, long long tiles) {
   const auto blocks = static_cast<long long>(plan.grid.x);
   const long long rounds = tiles / blocks;
   plan.shares.tiles = plan.shares.whole_tiles = static_cast<int>(tiles);
@@ -147,7 +147,7 @@ Problem mean_problem(const Problem& problem) {
 }
 
 /// Sets how the tiles are laid out over blocks.
-void lay_out(Plan& plan, const Problem& problem, const Device& device) {
+void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
   const long long heads = heads_of(plan.variant, problem);
   const long long q_blocks = q_blocks_of(plan.variant, problem);
   if (heads == 0 || q_blocks == 0) return;
@@ -235,14 +235,20 @@ std::vector<std::string> launch_refusals(const Variant& variant, const Problem& 
   return result;
 }
 
-std::vector<Considered> consider(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
-  std::vector<Considered> result;
-  result.reserve(candidates.size());
-  for (const Variant& variant : candidates) result.push_back({variant, refusals(variant, problem, device)});
-  return result;
-}
+const ProblemFacts Problem::facts{
+    .operation = Problem::operation,
+    .text = usual_facts<Problem>().text,
+    .launch_refusals =
+        [](const void* problem, const Variant& variant) {
+          return launch_refusals(variant, *static_cast<const Problem*>(problem));
+        },
+    .choose =
+        [](const void* problem, std::span<const Variant> candidates, const Device& device) {
+          return choose_prefill(candidates, *static_cast<const Problem*>(problem), device);
+        }};
 
-std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device) {
+std::optional<Variant> choose_prefill(std::span<const Variant> candidates, const Problem& problem,
+                                      const Device& device) {
   const std::optional<Variant> plain = choose_alike(candidates, false, problem, device);
   const std::optional<Variant> packed = choose_alike(candidates, true, problem, device);
   if (!plain || !packed) return plain ? plain : packed;
@@ -252,16 +258,16 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Problem
   return problem.packing_saves_rows(packed->B_r, plain->B_r) ? packed : plain;
 }
 
-Plan plan(const Variant& variant, const Problem& problem, const Device& device) {
+PrefillPlan plan(const Variant& variant, const Problem& problem, const Device& device) {
   if (const auto reasons = launch_refusals(variant, problem); !reasons.empty()) {
     throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}", fmt::join(reasons, "; ")));
   }
   const Resources needs = resources(variant);
-  Plan result{.variant = variant,
-              .grid = {},
-              .threads = needs.threads,
-              .shared_bytes = needs.shared_bytes,
-              .head_dim_v = problem.head_dim_of_v()};
+  PrefillPlan result{.variant = variant,
+                     .grid = {},
+                     .threads = needs.threads,
+                     .shared_bytes = needs.shared_bytes,
+                     .head_dim_v = problem.head_dim_of_v()};
   lay_out(result, problem, device);
   return result;
 }

@@ -24,7 +24,7 @@ struct TileShares {
 };
 
 /// Everything a launch needs besides pointers; decided once per problem.
-struct Plan {
+struct PrefillPlan {
   Variant variant;
   /// Heads of a group x tiles of B_r rows x groups (templates/blocks/schedule.cuh), or as many blocks as stay on the
   /// GPU (templates/blocks/tile_order.cuh); empty: no launch.
@@ -42,23 +42,18 @@ struct Plan {
   [[nodiscard]] long long sharing_warps() const { return static_cast<long long>(grid.x) * (variant.B_r / 16); }
 };
 
-/// One candidate and, when it cannot serve the problem, why.
-struct Considered {
-  Variant variant;
-  std::vector<std::string> refusals;  ///< empty: it could serve
-};
+/// Why no launch of a variant that meets the problem's need can hold the problem; empty when one can.
+std::vector<std::string> launch_refusals(const Variant& variant, const Problem& problem);
 
 /// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
 /// of head_dim and V's together, then without a window that is not needed, then by the tile nearest to the problem's
 /// best, then by the order given. Those with pack_gqa and those without are compared among themselves; of the two that
 /// are left the one with pack_gqa is better where it is newer, pads less or, both being equal, computes fewer rows
 /// (Problem::packing_saves_rows()).
-std::optional<Variant> choose(std::span<const Variant> candidates, const Problem& problem, const Device& device);
-
-/// All candidates with their refusals, in the order given.
-std::vector<Considered> consider(std::span<const Variant> candidates, const Problem& problem, const Device& device);
+std::optional<Variant> choose_prefill(std::span<const Variant> candidates, const Problem& problem,
+                                      const Device& device);
 
 /// The launch facts of one variant for one problem.
-Plan plan(const Variant& variant, const Problem& problem, const Device& device);
+PrefillPlan plan(const Variant& variant, const Problem& problem, const Device& device);
 
 }  // namespace attune

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
-#include "runtime/call/preference.hpp"
+#include "runtime/call/problem_view.hpp"
 
 namespace attune {
 
@@ -40,6 +40,8 @@ struct Problem {
   int pages = 0;                 ///< of the cache
   int table_width = 0;           ///< pages that a sequence may have
   bool mappable_strides = true;  ///< those of Q, K and V are such that tensor maps can describe them
+
+  static const ProblemFacts facts;
 
   auto operator<=>(const Problem&) const = default;
 

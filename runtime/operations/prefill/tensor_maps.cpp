@@ -57,7 +57,7 @@ TensorDescription pack(const TensorDescription& tensor, int ratio) {
   return packed;
 }
 
-AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const Plan& plan,
+AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const PrefillPlan& plan,
                                              const Workspace& workspace) {
   AttuneSharedPrefillParams shared{block, 0, 0, 0, nullptr, nullptr, workspace.launch};
   if (plan.workspace_bytes == 0 || workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {

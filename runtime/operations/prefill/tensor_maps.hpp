@@ -7,26 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/call/tensor_description.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
 
 namespace attune {
-
-/// What cuTensorMapEncodeTiled is told of one tensor of 16-bit elements, swizzled by 128 bytes; elements beyond the
-/// tensor read as zeros. Innermost dimension first: head_dim, seqlen, heads, batch, or as pack() and spread() have
-/// them. The copy engine may read at `base` whatever a box's coordinates are, so `base` is always the tensor's own.
-struct TensorDescription {
-  const void* base = nullptr;
-  Dtype dtype = Dtype::bf16;
-  unsigned rank = 4;                                    ///< dimensions; others have an extent of 1
-  std::array<std::uint64_t, 5> extents{1, 1, 1, 1, 1};  ///< elements
-  std::array<std::uint64_t, 4> strides{};               ///< bytes, of all dimensions but the first
-  std::array<std::uint32_t, 5> box{1, 1, 1, 1, 1};      ///< elements that one copy moves
-
-  bool operator==(const TensorDescription&) const = default;
-};
 
 /// Whether a tensor map takes this stride of a dimension of more than one element: at least a row, so that rows do not
 /// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
@@ -61,13 +48,13 @@ TensorDescription spread(const TensorDescription& tensor);
 /// Memory that a launch may use besides its tensors.
 struct Workspace {
   void* data = nullptr;      ///< 16-byte aligned device memory, not initialised
-  std::size_t bytes = 0;     ///< fewer than Plan::workspace_bytes are not used
+  std::size_t bytes = 0;     ///< fewer than PrefillPlan::workspace_bytes are not used
   std::uint64_t launch = 0;  ///< a number, not 0, that this memory cannot be expected to hold
 };
 
 /// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
 template <class Encode>
-AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const Plan& plan,
+AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const PrefillPlan& plan,
                                              const Encode& encode) {
   const auto dtype = static_cast<Dtype>(plan.variant.dtype);
   const bool ragged = plan.variant.ragged != 0;
@@ -114,7 +101,7 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
 }
 
 /// The same with how thread blocks share the last tiles of a planned call: not at all where the workspace does not do.
-AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const Plan& plan,
+AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const PrefillPlan& plan,
                                              const Workspace& workspace);
 
 }  // namespace attune

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/call/tensor_arguments.hpp"
+#include "runtime/call/arguments.hpp"
 #include "runtime/operations/check/table_check.hpp"
-#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/chunk_plan.hpp"
 
 namespace attune {
 namespace {
@@ -43,29 +43,33 @@ StoreProblem problem_of(const attune_store_kv_args& args) {
           .rotations = args.rotations};
 }
 
-void check_memory(std::vector<std::string>& found, const attune_store_kv_args& args, const StoreProblem& problem) {
-  check_tensor(found, "k_new", args.k_new, new_rows_of(problem), Access::read);
-  check_tensor(found, "v_new", args.v_new, new_rows_of(problem), Access::read);
-  check_tensor(found, "k", args.k, cache_of(problem), Access::write);
-  check_tensor(found, "v", args.v, cache_of(problem), Access::write);
-  check_alignment(found, "slot_mapping", args.slot_mapping, alignof(std::int64_t));
-  check_alignment(found, "seqlens_k", args.seqlens_k, alignof(std::int32_t));
+}  // namespace
+
+void visit_operands(const attune_store_kv_args& args, const StoreProblem& problem, VisitOperand visit) {
+  visit(tensor_operand("k_new", args.k_new, new_rows_of(problem), Access::read));
+  visit(tensor_operand("v_new", args.v_new, new_rows_of(problem), Access::read));
+  visit(tensor_operand("k", args.k, cache_of(problem), Access::write));
+  visit(tensor_operand("v", args.v, cache_of(problem), Access::write));
+  visit(array_operand("slot_mapping", args.slot_mapping, {1, 1, problem.batch, problem.tokens}));
+  visit(array_operand("seqlens_k", args.seqlens_k, {1, 1, 1, problem.batch}));
   if (args.slot_mapping == nullptr) {
-    check_alignment(found, "block_table", args.block_table, alignof(std::int32_t));
-    check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
+    visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
   }
   if (!problem.rotates()) return;
-  check_alignment(found, "positions", args.positions, alignof(std::int32_t));
-  check_angles(found, "rotary_cos", args.rotary_cos);
-  check_angles(found, "rotary_sin", args.rotary_sin);
+  visit(array_operand("positions", args.positions, {1, 1, problem.batch, problem.tokens}));
+  visit(angles_operand("rotary_cos", args.rotary_cos, problem.dtype, problem.rotations, problem.rotary_dim));
+  visit(angles_operand("rotary_sin", args.rotary_sin, problem.dtype, problem.rotations, problem.rotary_dim));
 }
-
-}  // namespace
 
 StoreProblem check_arguments(const attune_store_kv_args& args) {
   const StoreProblem problem = problem_of(args);
   std::vector<std::string> found = problems_of(problem);
-  if (found.empty() && !is_empty(problem)) check_memory(found, args, problem);
+  if (found.empty() && !is_empty(problem)) {
+    visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
+    if (args.slot_mapping == nullptr) {
+      check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
+    }
+  }
   if (knows_check(args)) check_flag(found, args.check_tables);
   throw_if_any(found);
   return problem;
@@ -93,6 +97,16 @@ AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProbl
           .table_width = problem.table_width,
           .rotary_dim = rotates ? problem.rotary_dim : 0,
           .rotations = rotates ? problem.rotations : 0};
+}
+
+void run(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend) {
+  const ServingKernel& kernel = backend.kernels.kernel_for(problem);
+  const ChunkPlan chunks = plan(kernel.variant, problem);
+  const AttuneStoreParams params = make_params(args, problem);
+  const auto operands = [&](VisitOperand visit) { visit_operands(args, problem, visit); };
+  Plan planned;
+  planned.add(step_of(kernel, chunks, &params, operands));
+  backend.executor.run(planned, backend.stream);
 }
 
 }  // namespace attune

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attune/attune.h"
+#include "runtime/call/backend.hpp"
 #include "runtime/operations/store/problem.hpp"
 #include "templates/store_params.h"
 
@@ -12,7 +13,13 @@ namespace attune {
 /// Error{ATTUNE_INVALID_ARGUMENT} with one line for each mistake; allocates nothing when there is none.
 StoreProblem check_arguments(const attune_store_kv_args& args);
 
+/// What a checked call reads and writes.
+void visit_operands(const attune_store_kv_args& args, const StoreProblem& problem, VisitOperand visit);
+
 /// The parameter block of a checked call.
 AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProblem& problem);
+
+/// Runs a checked call.
+void run(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend);
 
 }  // namespace attune

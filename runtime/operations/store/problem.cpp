@@ -11,6 +11,8 @@ std::string word_of(const char* key, int value) { return value_text(*find_field(
 
 }  // namespace
 
+const ProblemFacts StoreProblem::facts = usual_facts<StoreProblem>();
+
 std::string StoreProblem::text() const {
   std::string text =
       fmt::format("store_kv {} d{} b{} hk{} t{} pages{} page{}", word_of("dtype", static_cast<int>(dtype)), head_dim,

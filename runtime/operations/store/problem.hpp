@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
-#include "runtime/call/preference.hpp"
+#include "runtime/call/problem_view.hpp"
 
 namespace attune {
 
@@ -25,6 +25,8 @@ struct StoreProblem {
   Rotary rotary = Rotary::none;
   int rotary_dim = 0;  ///< columns of a key that are rotated; with Rotary::none neither this nor `rotations` counts
   int rotations = 0;   ///< positions that have one
+
+  static const ProblemFacts facts;
 
   auto operator<=>(const StoreProblem&) const = default;
 

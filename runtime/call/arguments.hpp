@@ -1,44 +1,30 @@
-// What the checks of every operation's arguments share: tensors, scales and other pointers.
+// What every operation's arguments share: enums, scales, tables of pages, and tensors as kernels take them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "attune/attune.h"
-#include "generator/variant.hpp"
+#include "runtime/call/operand.hpp"
 #include "templates/params.h"
 
 namespace attune {
 
-/// An argument's own extents, in the order of its strides, and its elements.
-struct Extents {
-  std::int64_t batch;
-  std::int64_t seq;
-  std::int64_t heads;
-  std::int64_t head_dim;
-  Dtype dtype;
-
-  [[nodiscard]] bool empty() const { return batch == 0 || seq == 0; }
-};
-
-enum class Access { read, write };
-
-/// Adds a line for each mistake in a tensor: its pointer, its strides, offsets that overflow. A tensor without elements
-/// is neither read nor written, and may be anything.
-void check_tensor(std::vector<std::string>& found, const char* name, const attune_tensor& tensor,
-                  const Extents& extents, Access access);
-
-/// Adds a line where the pointer is no multiple of so many bytes.
-void check_alignment(std::vector<std::string>& found, const char* name, const void* pointer, std::size_t bytes);
+/// The value of an enum of the C ABI, which a caller in C may have set to anything.
+template <class Enum>
+int raw(const Enum& value) {
+  int result = 0;
+  static_assert(sizeof(Enum) == sizeof(result));
+  std::memcpy(&result, &value, sizeof(result));
+  return result;
+}
 
 /// Adds a line where a cache's pages are not named: a table is needed but where sequence i has page i.
 void check_table(std::vector<std::string>& found, const std::int32_t* block_table, int batch, int pages,
                  int table_width);
-
-/// Adds a line where the cosines or sines of a rotation are not there, or not where kernels can read them.
-void check_angles(std::vector<std::string>& found, const char* name, const void* angles);
 
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale);
 

@@ -1,0 +1,65 @@
+#include "runtime/call/arguments.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "runtime/base/add_line.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/call/field_checks.hpp"
+
+namespace attune {
+namespace {
+
+// A scale of 0 would turn a masked score's -inf into NaN; with this one every finite score still becomes 0.
+constexpr float smallest_scale = 1e-30F;
+
+// An infinite factor would turn a score of 0 into NaN.
+constexpr float largest_cap_scale = 1e30F;
+
+}  // namespace
+
+void check_table(std::vector<std::string>& found, const std::int32_t* block_table, int batch, int pages,
+                 int table_width) {
+  if (block_table != nullptr) return;
+  if (table_width > 1) {
+    add_line(found, "block_table is null; it must name the pages where table_width is {}", table_width);
+  } else if (pages < batch) {
+    add_line(found, "pages is {}; without a block_table it must be at least batch, which is {}", pages, batch);
+  }
+}
+
+void check_struct_size(const char* type, std::size_t given, std::size_t needed) {
+  if (given >= needed) return;
+  throw Error(ATTUNE_INVALID_ARGUMENT,
+              fmt::format("{}.struct_size is {}; it must be sizeof({}), at least {}", type, given, type, needed));
+}
+
+void throw_if_any(const std::vector<std::string>& found) {
+  if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
+}
+
+void check_softmax_scale(std::vector<std::string>& found, float softmax_scale) {
+  if (softmax_scale >= 0 && softmax_scale <= largest_scale) return;
+  add_line(found, "softmax_scale is {}; it must be from 0 to {}", softmax_scale, largest_scale);
+}
+
+ScoreScales scales_of(float softmax_scale, float softcap) {
+  const auto log2_of = [](float scale) { return std::max(scale * std::numbers::log2e_v<float>, smallest_scale); };
+  const float scale_log2 = log2_of(softmax_scale);
+  if (softcap == 0) return {.scale_log2 = scale_log2, .cap_scale = 0};
+  return {.scale_log2 = log2_of(softcap), .cap_scale = std::min(2 * scale_log2 / softcap, largest_cap_scale)};
+}
+
+AttuneTensor kernel_tensor(const attune_tensor& tensor, const Extents& extents) {
+  const auto used = [](std::int64_t stride, std::int64_t extent) { return extent > 1 ? stride : 0; };
+  return {.data = tensor.data,
+          .stride_batch = used(tensor.stride_batch, extents.batch),
+          .stride_seq = used(tensor.stride_seq, extents.seq),
+          .stride_head = used(tensor.stride_head, extents.heads)};
+}
+
+}  // namespace attune

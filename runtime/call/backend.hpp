@@ -1,0 +1,56 @@
+// Where calls run: what finds their kernels, and what runs their plans.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/function_ref.hpp"
+#include "runtime/call/plan.hpp"
+#include "runtime/call/problem_view.hpp"
+#include "runtime/call/tensor_description.hpp"
+
+namespace attune {
+
+class KernelFinder {
+ public:
+  virtual ~KernelFinder() = default;
+
+  /// What serves a problem; it stays until this goes. Throws Error.
+  virtual const ServingKernel& kernel_for(const ProblemView& problem) = 0;
+};
+
+/// The same, as a parameter.
+using FindKernel = FunctionRef<const ServingKernel&(const ProblemView&)>;
+
+/// The most that `bytes(variant, device)` says of the kernels that serve a problem or are to take over.
+using MostBytes =
+    FunctionRef<std::size_t(const ProblemView&, FunctionRef<std::size_t(const Variant&, const Device&)> bytes)>;
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  /// Queues the plan's launches on the stream; an executor without streams is done when it returns. Throws Error.
+  virtual void run(const Plan& plan, void* stream) = 0;
+
+  /// Runs one launch, whose kernel writes `bytes` to the place that `step_at` is told, waits for it and copies them to
+  /// `result`. Throws Error{ATTUNE_INVALID_ARGUMENT} where the stream cannot be waited for.
+  virtual void ask(FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes, void* stream) = 0;
+
+  /// Copies from a call's operands to the host. What writes them must have ended.
+  virtual void read(void* to, const void* from, std::size_t bytes) const = 0;
+
+  /// A tensor map for kernels of compute capability 9.0.
+  virtual AttuneTensorMap encode(const TensorDescription& tensor) const = 0;
+
+  /// A number, not 0, that no memory can be expected to hold; another one for each launch.
+  virtual std::uint64_t launch_number() = 0;
+};
+
+struct Backend {
+  KernelFinder& kernels;
+  Executor& executor;
+  void* stream;
+};
+
+}  // namespace attune

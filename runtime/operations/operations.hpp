@@ -1,0 +1,73 @@
+// The operations that callers may ask for. Each has a folder here, with what follows from a call of it:
+//
+//   problem.hpp    its problem: shapes and element type, what it asks of kernels, its text and its checks
+//   arguments.hpp  from the arguments of a C call to the problem, its operands and the kernels' parameters
+//   plan.hpp       the grid of a kernel
+//   launch.hpp     the launches of a call
+//
+// Whoever handles every operation alike calls the overloads of check_arguments(), is_empty(), visit_operands() and
+// run(), and of prepare() and workspace_bytes() where one kernel or no workspace is not the whole story.
+#pragma once
+
+#include <type_traits>
+#include <variant>
+
+#include "attune/attune.h"
+#include "runtime/operations/check/table_check.hpp"
+#include "runtime/operations/decode/arguments.hpp"
+#include "runtime/operations/decode/launch.hpp"
+#include "runtime/operations/merge/arguments.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/prefill/launch.hpp"
+#include "runtime/operations/store/arguments.hpp"
+
+namespace attune {
+
+/// The arguments of a call of any operation, which outlive it.
+struct AnyArgs {
+  using Pointer = std::variant<const attune_prefill_args*, const attune_decode_args*, const attune_store_kv_args*,
+                               const attune_merge_states_args*>;
+
+  template <class Args>
+  requires std::is_constructible_v<Pointer, const Args*> AnyArgs(const Args& args)
+      : pointer(&args) {}  // implicit: arguments are what callers have
+
+  Pointer pointer;
+};
+
+/// Prepares the kernels that calls of this problem need.
+template <class OneProblem>
+void prepare(const OneProblem& problem, FindKernel prepare_kernel) {
+  prepare_kernel(problem);
+}
+
+/// Bytes of workspace that calls of this problem make use of.
+template <class OneProblem>
+std::size_t workspace_bytes(const OneProblem& /*problem*/, MostBytes /*most*/) {
+  return 0;
+}
+
+/// Checks what a call's shapes say, without its pointers. Throws Error.
+template <class Args>
+auto check_shapes(const Args& args) {
+  return check_arguments(args);
+}
+
+/// Whether a call has nothing to do.
+template <class Args, class OneProblem>
+bool is_idle(const Args& /*args*/, const OneProblem& problem) {
+  return is_empty(problem);
+}
+
+/// Decode may have keys to store, or tables to check, where it has no queries.
+inline bool is_idle(const attune_decode_args& args, const DecodeProblem& problem) {
+  return problem.batch == 0 || (is_empty(problem) && is_empty(problem.store()) && !checks_tables(args));
+}
+
+/// Whether a call asks for a check of its tables, which is_idle() calls do not get.
+template <class Args>
+bool checks_tables(const Args& /*args*/) {
+  return false;
+}
+
+}  // namespace attune

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "runtime/python/binding.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
 
@@ -51,7 +52,52 @@ nb::object attend_padded(std::span<const Argument> arguments, const First& first
   return without_padding(attention(padded, with_scale), head_dim_v);
 }
 
+/// The arguments of each function.
+struct Apart {
+  nb::handle q;
+  nb::handle k;
+  nb::handle v;
+  Options options;
+
+  static constexpr auto names = joined(std::array{"q", "k", "v"}, Options::names);
+};
+
+struct KvPacked {
+  nb::handle q;
+  nb::handle kv;
+  Options options;
+
+  static constexpr auto names = joined(std::array{"q", "kv"}, Options::names);
+};
+
+struct QkvPacked {
+  nb::handle qkv;
+  Options options;
+
+  static constexpr auto names = joined(std::array{"qkv"}, Options::names);
+};
+
+nb::object attention_apart(const Apart& call) {
+  return attention(std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
+                   call.options);
+}
+
+nb::object attention_kvpacked(const KvPacked& call) {
+  return attention(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.options);
+}
+
+nb::object attention_qkvpacked(const QkvPacked& call) {
+  return attention(std::array{Argument{"qkv", call.qkv, 3}}, call.options);
+}
+
 }  // namespace
+
+void bind_attention(nb::module_& module) {
+  bind_call(module, "attention", &attention_apart, "The output, or (output, LSE, None).");
+  bind_call(module, "attention_kvpacked", &attention_kvpacked, "attention() of keys and values in one array.");
+  bind_call(module, "attention_qkvpacked", &attention_qkvpacked,
+            "attention() of queries, keys and values in one array.");
+}
 
 nb::object without_padding(const nb::object& result, std::int64_t head_dim) {
   if (!nb::isinstance<nb::tuple>(result)) return columns_before(result, head_dim);

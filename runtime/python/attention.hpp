@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -10,18 +11,23 @@
 
 namespace attune::python {
 
-/// What does not lie in arrays; each is as the caller passed it.
+/// What attention over keys of any kind takes beside its arrays; each is as the caller passed it.
 struct Options {
   nanobind::handle softmax_scale;  ///< a number, or None
   nanobind::handle causal;
   nanobind::handle window_size;  ///< two integers
   nanobind::handle softcap;
   nanobind::handle return_lse;
+
+  static constexpr std::array names{"softmax_scale", "causal", "window_size", "softcap", "return_attn_probs"};
 };
 
 /// Attention over q, k and v, which lie in one to three arrays. Returns the output, or (output, LSE, None). Throws a
 /// Python exception or Error; then nothing was launched.
 nanobind::object attention(std::span<const Argument> arguments, const Options& options);
+
+/// Adds attention, attention_kvpacked and attention_qkvpacked to the module.
+void bind_attention(nanobind::module_& module);
 
 /// A result, an array or a tuple that begins with one, with so many columns of that array.
 nanobind::object without_padding(const nanobind::object& result, std::int64_t head_dim);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "runtime/python/binding.hpp"
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
@@ -145,6 +146,8 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
 }
 
 }  // namespace
+
+void bind_decode(nb::module_& module) { bind_call(module, "decode", &decode, "The output, or (output, LSE)."); }
 
 nb::object decode(const DecodeArguments& arguments) {
   const First first = read_first({"q", arguments.q, 1});

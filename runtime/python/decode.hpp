@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
+
 #include "runtime/python/operands.hpp"
 
 namespace attune::python {
@@ -10,8 +12,6 @@ namespace attune::python {
 /// Each as the caller passed it.
 struct DecodeArguments {
   nanobind::handle q;
-  nanobind::handle cu_seqlens_q;  ///< an array or None, with it max_seqlen_q
-  nanobind::handle max_seqlen_q;  ///< an integer or None
   nanobind::handle k_cache;
   nanobind::handle v_cache;
   nanobind::handle k;  ///< an array or None, as is what follows
@@ -31,11 +31,39 @@ struct DecodeArguments {
   nanobind::handle return_lse;
   nanobind::handle out;  ///< an array or None
   nanobind::handle check_tables;
+  nanobind::handle cu_seqlens_q;  ///< an array or None, with it max_seqlen_q
+  nanobind::handle max_seqlen_q;  ///< an integer or None
+
+  static constexpr std::array names{"q",
+                                    "k_cache",
+                                    "v_cache",
+                                    "k",
+                                    "v",
+                                    "rotary_cos",
+                                    "rotary_sin",
+                                    "cache_seqlens",
+                                    "cache_batch_idx",
+                                    "cache_leftpad",
+                                    "block_table",
+                                    "softmax_scale",
+                                    "causal",
+                                    "window_size",
+                                    "softcap",
+                                    "rotary_interleaved",
+                                    "num_splits",
+                                    "return_softmax_lse",
+                                    "out",
+                                    "check_tables",
+                                    "cu_seqlens_q",
+                                    "max_seqlen_q"};
 };
 
 /// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error; then nothing
 /// was launched.
 nanobind::object decode(const DecodeArguments& arguments);
+
+/// Adds decode to the module.
+void bind_decode(nanobind::module_& module);
 
 /// Launches a call, complete but for its workspace, which is allocated on the device of the first array. The device is
 /// the current one.

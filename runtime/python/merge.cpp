@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/python/attention.hpp"
+#include "runtime/python/binding.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
 
@@ -64,6 +65,8 @@ nb::object merge_padded(const MergeArguments& arguments, const First& first, std
 }
 
 }  // namespace
+
+void bind_merge(nb::module_& module) { bind_call(module, "merge", &merge, "The output, or (output, LSE)."); }
 
 nb::object merge(const MergeArguments& arguments) {
   const First first = read_first({"o1", arguments.o1, 1});

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/python/binding.hpp"
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
@@ -142,6 +143,8 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
 }
 
 }  // namespace
+
+void bind_store(nb::module_& module) { bind_call(module, "store", &store, "Writes new keys and values into a cache."); }
 
 void store(const StoreArguments& arguments) {
   const First first = read_first({"k", arguments.k, 1});

@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
+
 namespace attune::python {
 
 /// Each as the caller passed it.
@@ -20,9 +22,16 @@ struct StoreArguments {
   nanobind::handle rotary_sin;
   nanobind::handle rotary_interleaved;
   nanobind::handle check_tables;
+
+  static constexpr std::array names{
+      "k",           "v",         "k_cache",    "v_cache",    "slot_mapping",       "cache_seqlens", "cache_batch_idx",
+      "block_table", "positions", "rotary_cos", "rotary_sin", "rotary_interleaved", "check_tables"};
 };
 
 /// Writes new keys and values into a cache. Throws a Python exception or Error; then nothing was launched.
 void store(const StoreArguments& arguments);
+
+/// Adds store to the module.
+void bind_store(nanobind::module_& module);
 
 }  // namespace attune::python

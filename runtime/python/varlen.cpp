@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/python/attention.hpp"
+#include "runtime/python/binding.hpp"
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
@@ -134,13 +135,13 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
   args.heads_kv = count("heads_kv", k.shape[2]);
   args.head_dim = count("head_dim", q.shape[3]);
   args.head_dim_v = count("head_dim_v", v.shape[3]);
-  args.softmax_scale = static_cast<float>(scale_of(arguments.softmax_scale, q.shape[3]));
-  args.causal = is_true(arguments.causal) ? 1 : 0;
-  const Window window = window_of(arguments.window_size);
+  args.softmax_scale = static_cast<float>(scale_of(arguments.options.softmax_scale, q.shape[3]));
+  args.causal = is_true(arguments.options.causal) ? 1 : 0;
+  const Window window = window_of(arguments.options.window_size);
   args.window = 1;
   args.window_left = window.left;
   args.window_right = window.right;
-  args.softcap = static_cast<float>(number("softcap", arguments.softcap));
+  args.softcap = static_cast<float>(number("softcap", arguments.options.softcap));
   if (!arguments.out.is_none()) {
     Operand like = q;
     like.shape[3] = v.shape[3];
@@ -170,10 +171,10 @@ nb::object attend_padded(const VarlenArguments& arguments, const First& first, c
     copies.push_back(first.framework.padded(argument.array, padded_head_dim(of.shape[3])));
     padded.push_back({argument.name, copies.back(), argument.parts});
   }
-  const nb::object scale = nb::float_(scale_of(arguments.softmax_scale, q.shape[3]));
+  const nb::object scale = nb::float_(scale_of(arguments.options.softmax_scale, q.shape[3]));
   VarlenArguments same = arguments;
   same.arrays = padded;
-  same.softmax_scale = scale;
+  same.options.softmax_scale = scale;
   return without_padding(varlen(same), v.shape[3]);
 }
 
@@ -222,7 +223,93 @@ attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
   return result;
 }
 
+/// The arguments of each function.
+struct Apart {
+  nb::handle q;
+  nb::handle k;
+  nb::handle v;
+  nb::handle cu_seqlens_q;
+  nb::handle cu_seqlens_k;
+  nb::handle max_seqlen_q;
+  nb::handle max_seqlen_k;
+  Options options;
+  nb::handle block_table;
+  nb::handle seqused_q;
+  nb::handle seqused_k;
+  nb::handle out;
+
+  static constexpr auto names =
+      joined(std::array{"q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names,
+             std::array{"block_table", "seqused_q", "seqused_k", "out"});
+};
+
+struct KvPacked {
+  nb::handle q;
+  nb::handle kv;
+  nb::handle cu_seqlens_q;
+  nb::handle cu_seqlens_k;
+  nb::handle max_seqlen_q;
+  nb::handle max_seqlen_k;
+  Options options;
+
+  static constexpr auto names =
+      joined(std::array{"q", "kv", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names);
+};
+
+struct QkvPacked {
+  nb::handle qkv;
+  nb::handle cu_seqlens;
+  nb::handle max_seqlen;
+  Options options;
+
+  static constexpr auto names = joined(std::array{"qkv", "cu_seqlens", "max_seqlen"}, Options::names);
+};
+
+nb::object varlen_apart(const Apart& call) {
+  return varlen({.arrays = std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
+                 .cu_seqlens_q = call.cu_seqlens_q,
+                 .cu_seqlens_k = call.cu_seqlens_k,
+                 .max_seqlen_q = call.max_seqlen_q,
+                 .max_seqlen_k = call.max_seqlen_k,
+                 .options = call.options,
+                 .block_table = call.block_table,
+                 .seqused_q = call.seqused_q,
+                 .seqused_k = call.seqused_k,
+                 .out = call.out});
+}
+
+/// Without pages and without `out`.
+nb::object varlen_packed(std::span<const Argument> arrays, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
+                         nb::handle max_seqlen_q, nb::handle max_seqlen_k, const Options& options) {
+  return varlen({.arrays = arrays,
+                 .cu_seqlens_q = cu_seqlens_q,
+                 .cu_seqlens_k = cu_seqlens_k,
+                 .max_seqlen_q = max_seqlen_q,
+                 .max_seqlen_k = max_seqlen_k,
+                 .options = options,
+                 .block_table = nb::none(),
+                 .seqused_q = nb::none(),
+                 .seqused_k = nb::none(),
+                 .out = nb::none()});
+}
+
+nb::object varlen_kvpacked(const KvPacked& call) {
+  return varlen_packed(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.cu_seqlens_q,
+                       call.cu_seqlens_k, call.max_seqlen_q, call.max_seqlen_k, call.options);
+}
+
+nb::object varlen_qkvpacked(const QkvPacked& call) {
+  return varlen_packed(std::array{Argument{"qkv", call.qkv, 3}}, call.cu_seqlens, call.cu_seqlens, call.max_seqlen,
+                       call.max_seqlen, call.options);
+}
+
 }  // namespace
+
+void bind_varlen(nb::module_& module) {
+  bind_call(module, "varlen", &varlen_apart, "The output, or (output, LSE, None).");
+  bind_call(module, "varlen_kvpacked", &varlen_kvpacked, "varlen() of keys and values in one array.");
+  bind_call(module, "varlen_qkvpacked", &varlen_qkvpacked, "varlen() of queries, keys and values in one array.");
+}
 
 nb::object varlen(const VarlenArguments& arguments) {
   const First first = read_first(arguments.arrays.front());
@@ -233,7 +320,7 @@ nb::object varlen(const VarlenArguments& arguments) {
   }
   nb::object lengths;
   attune_prefill_args args = args_of(arguments, first, operands, lengths);
-  const bool return_lse = is_true(arguments.return_lse);
+  const bool return_lse = is_true(arguments.options.return_lse);
 
   const Entered entered(framework.on_device(first.array.device));
   nb::object out = nb::borrow(arguments.out);

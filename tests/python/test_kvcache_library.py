@@ -3,8 +3,6 @@
 Without a GPU the kernels run in the emulator, behind the same operator.
 """
 
-import inspect
-
 import numpy as np
 import pytest
 from cached import LENGTHS, assert_attends, int32, paged, problem
@@ -25,13 +23,6 @@ def tensors(device, *arrays):
 
 def arrays(*tensors):
     return tuple(tensor.cpu().numpy() for tensor in tensors)
-
-
-def test_the_signature_is_that_of_the_package_without_out():
-    parameters = inspect.signature(library.flash_attn_with_kvcache).parameters.values()
-    expected = inspect.signature(attune.flash_attn_with_kvcache).parameters.values()
-    found = [(p.name, p.default, p.kind) for p in parameters]
-    assert found == [(p.name, p.default, p.kind) for p in expected if p.name != "out"]
 
 
 @pytest.mark.parametrize("page_size", [None, 16])

@@ -3,8 +3,6 @@
 Skipped, by name, without PyTorch. Without a GPU the kernels run in the emulator, behind the same operators.
 """
 
-import inspect
-
 import numpy as np
 import pytest
 from cached import LENGTHS, int32, paged
@@ -26,15 +24,6 @@ def on(device, *values):
     return [
         torch.from_numpy(one).to(device) if isinstance(one, np.ndarray) else one for one in values
     ]
-
-
-@pytest.mark.parametrize("name", ["flash_attn_varlen_func", "store_kvcache", "merge_attn_states"])
-def test_the_signature_is_that_of_the_package_without_out(name):
-    parameters = inspect.signature(getattr(library, name)).parameters.values()
-    expected = inspect.signature(getattr(attune, name)).parameters.values()
-    found = [(p.name, p.default, p.kind) for p in parameters]
-    assert found == [(p.name, p.default, p.kind) for p in expected if p.name != "out"]
-    assert getattr(library, name).__doc__
 
 
 def test_ragged_batches_agree_with_float64(torch_device):

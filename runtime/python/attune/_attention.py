@@ -2,63 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeVar, overload
-
 from . import _attune
-
-Array = TypeVar("Array")  # torch.Tensor, cupy.ndarray, jax.Array or numpy.ndarray
-
-
-class Pair(Protocol):
-    """Two integers: a tuple, a list or an array."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Any: ...
+from ._arguments import Array, Pair, refuse_unserved
+from ._functions import documented
 
 
-@overload
-def flash_attn_func(
-    q: Array,
-    k: Array,
-    v: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: Literal[False] = ...,
-) -> Array: ...
-@overload
-def flash_attn_func(
-    q: Array,
-    k: Array,
-    v: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    *,
-    return_attn_probs: Literal[True],
-) -> tuple[Array, Array, None]: ...
-@overload
-def flash_attn_func(
-    q: Array,
-    k: Array,
-    v: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: bool = ...,
-) -> Array | tuple[Array, Array, None]: ...
+@documented
 def flash_attn_func(
     q: Array,
     k: Array,
@@ -72,97 +21,14 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
-    """softmax(softmax_scale * q @ k.T + mask) @ v, for each batch and head.
-
-    Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
-    head i // (heads_q / heads_kv) of them.
-
-    Args:
-        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16. head_dim is up to 256 and
-            contiguous; the other strides are multiples of 8 elements in any order, and the first
-            element is aligned to 16 bytes. Where head_dim is no multiple of 8, padded copies of q, k
-            and v are made first, and the result is a view of their width. Any of batch, seqlen_q and
-            seqlen_k may be 0: without keys the result is zeros.
-        k: (batch, seqlen_k, heads_kv, head_dim), where heads_kv divides heads_q; framework, device
-            and dtype are those of q.
-        v: as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
-            have a kernel of their own, which serves what is smaller too.
-        dropout_p: Only 0 is served.
-        softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
-            1 / sqrt(head_dim).
-        causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
-            right. A query that sees no key gives zeros.
-        window_size: (left, right): a query sees so many keys before and behind its own position,
-            which is i + seqlen_k - seqlen_q; -1: all. With causal the right is 0. Two integers of any
-            kind, in a tuple, a list or an array.
-        softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
-        alibi_slopes: Only None is served.
-        deterministic: Either: the same inputs on the same device give the same bits.
-        return_attn_probs: Also return the log-sum-exp of each row.
-
-    Returns:
-        An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None) as flash-attn has
-        it without dropout: softmax_lse is (batch, heads_q, seqlen_q), float32, natural logarithm,
-        and -inf (flash-attn 2: +inf) where a query sees no key.
-
-    Raises:
-        TypeError: An array of no known framework, of another one than q, or of a dtype that is not
-            served; a scale that is no number.
-        ValueError: A shape, stride, alignment, device or scale that is not accepted.
-        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a PyTorch or
-            JAX array that requires a gradient; a JAX array on several devices.
-        RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault. From
-            JAX also what else it meets only when it runs the kernel: a GPU that is not served.
-
-    Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.
-    """
-    _refuse_unserved(dropout_p, alibi_slopes)
+    refuse_unserved(dropout_p, alibi_slopes)
     result: Array | tuple[Array, Array, None] = _attune.attention(
         q, k, v, softmax_scale, causal, window_size, softcap, return_attn_probs
     )
     return result
 
 
-@overload
-def flash_attn_kvpacked_func(
-    q: Array,
-    kv: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: Literal[False] = ...,
-) -> Array: ...
-@overload
-def flash_attn_kvpacked_func(
-    q: Array,
-    kv: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    *,
-    return_attn_probs: Literal[True],
-) -> tuple[Array, Array, None]: ...
-@overload
-def flash_attn_kvpacked_func(
-    q: Array,
-    kv: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: bool = ...,
-) -> Array | tuple[Array, Array, None]: ...
+@documented
 def flash_attn_kvpacked_func(
     q: Array,
     kv: Array,
@@ -175,58 +41,14 @@ def flash_attn_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
-    """flash_attn_func of keys and values in one array, without a copy.
-
-    Args:
-        q: (batch, seqlen_q, heads_q, head_dim).
-        kv: (batch, seqlen_k, 2, heads_kv, head_dim): keys, then values.
-
-    The other arguments, the result, the errors and the paper are those of flash_attn_func.
-    """
-    _refuse_unserved(dropout_p, alibi_slopes)
+    refuse_unserved(dropout_p, alibi_slopes)
     result: Array | tuple[Array, Array, None] = _attune.attention_kvpacked(
         q, kv, softmax_scale, causal, window_size, softcap, return_attn_probs
     )
     return result
 
 
-@overload
-def flash_attn_qkvpacked_func(
-    qkv: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: Literal[False] = ...,
-) -> Array: ...
-@overload
-def flash_attn_qkvpacked_func(
-    qkv: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    *,
-    return_attn_probs: Literal[True],
-) -> tuple[Array, Array, None]: ...
-@overload
-def flash_attn_qkvpacked_func(
-    qkv: Array,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: bool = ...,
-) -> Array | tuple[Array, Array, None]: ...
+@documented
 def flash_attn_qkvpacked_func(
     qkv: Array,
     dropout_p: float = 0.0,
@@ -238,89 +60,14 @@ def flash_attn_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
-    """flash_attn_func of queries, keys and values in one array, without a copy.
-
-    Args:
-        qkv: (batch, seqlen, 3, heads, head_dim): queries, keys, then values.
-
-    The other arguments, the result, the errors and the paper are those of flash_attn_func.
-    """
-    _refuse_unserved(dropout_p, alibi_slopes)
+    refuse_unserved(dropout_p, alibi_slopes)
     result: Array | tuple[Array, Array, None] = _attune.attention_qkvpacked(
         qkv, softmax_scale, causal, window_size, softcap, return_attn_probs
     )
     return result
 
 
-@overload
-def flash_attn_varlen_func(
-    q: Array,
-    k: Array,
-    v: Array,
-    cu_seqlens_q: Array,
-    cu_seqlens_k: Array | None,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: Literal[False] = ...,
-    block_table: Array | None = ...,
-    *,
-    seqused_q: Array | None = ...,
-    seqused_k: Array | None = ...,
-    out: Array | None = ...,
-) -> Array: ...
-@overload
-def flash_attn_varlen_func(
-    q: Array,
-    k: Array,
-    v: Array,
-    cu_seqlens_q: Array,
-    cu_seqlens_k: Array | None,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    *,
-    return_attn_probs: Literal[True],
-    block_table: Array | None = ...,
-    seqused_q: Array | None = ...,
-    seqused_k: Array | None = ...,
-    out: Array | None = ...,
-) -> tuple[Array, Array, None]: ...
-@overload
-def flash_attn_varlen_func(
-    q: Array,
-    k: Array,
-    v: Array,
-    cu_seqlens_q: Array,
-    cu_seqlens_k: Array | None,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: bool = ...,
-    block_table: Array | None = ...,
-    *,
-    seqused_q: Array | None = ...,
-    seqused_k: Array | None = ...,
-    out: Array | None = ...,
-) -> Array | tuple[Array, Array, None]: ...
+@documented
 def flash_attn_varlen_func(
     q: Array,
     k: Array,
@@ -343,49 +90,7 @@ def flash_attn_varlen_func(
     seqused_k: Array | None = None,
     out: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    """flash_attn_func of a ragged batch: sequences of any lengths, one after the other.
-
-    The lengths stay on the GPU: nothing waits for it, and a CUDA graph that captured the call serves
-    what they hold when it is replayed. Call once with the same shapes before capturing. Wild lengths
-    give wrong numbers, but no access outside the arrays.
-
-    Where max_seqlen_q is at most 8, the head_dim of v that of q, and at most 256 heads of q share one
-    of k, the kernels of flash_attn_with_kvcache serve the call, which divide the keys of each sequence
-    among the GPU's multiprocessors; the others are those of flash_attn_func.
-
-    Args:
-        q: (total_q, heads_q, head_dim), float16 or bfloat16. Strides and alignment are those of
-            flash_attn_func.
-        k: (total_k, heads_kv, head_dim), where heads_kv divides heads_q; or with a block_table
-            (blocks, page_size, heads_kv, head_dim), of any page_size.
-        v: as k, but its head_dim may be another one where flash_attn_func takes it.
-        cu_seqlens_q: (batch + 1,), int32, on the device of q: where in q each sequence begins, and
-            behind the last where it ends.
-        cu_seqlens_k: The same of k and v. With a block_table the lengths alone count, and with
-            seqused_k it may be None.
-        max_seqlen_q: The longest sequence's queries; of a longer one only so many rows are written,
-            and what the others hold is anything: the lengths are not looked at on the host. At least
-            1 where q has rows.
-        max_seqlen_k: The longest sequence's keys; of a longer one only so many are seen.
-        seqused_q: (batch,), int32, on the device of q: how many of each sequence's rows of q count;
-            None: all that cu_seqlens_q says. The masks are aligned to the last of them; out and
-            softmax_lse keep what they held in the rows behind it, which of new memory is anything.
-        seqused_k: The same of each sequence's keys.
-        block_table: (batch, blocks of a sequence), int32, on the device of q: where in a cache the pages
-            of each sequence are, in order. What is behind those of its keys is not read.
-        out: (total_q, heads_q, head_dim of v): where to write the result; new memory by default. Not
-            where a head_dim is no multiple of 8.
-
-    Returns:
-        An array like q, with the head_dim of v, which is out if that was given. With
-        return_attn_probs a tuple (out, softmax_lse, None), where softmax_lse is (heads_q, total_q).
-        Rows that belong to no sequence are not written.
-
-    The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
-    NotImplementedError, and a cache whose head_dim is no multiple of 8 ValueError: it is never
-    copied.
-    """
-    _refuse_unserved(dropout_p, alibi_slopes)
+    refuse_unserved(dropout_p, alibi_slopes)
     result: Array | tuple[Array, Array, None] = _attune.varlen(
         q,
         k,
@@ -394,71 +99,20 @@ def flash_attn_varlen_func(
         cu_seqlens_k,
         max_seqlen_q,
         max_seqlen_k,
-        seqused_q,
-        seqused_k,
         softmax_scale,
         causal,
         window_size,
         softcap,
         return_attn_probs,
         block_table,
+        seqused_q,
+        seqused_k,
         out,
     )
     return result
 
 
-@overload
-def flash_attn_varlen_kvpacked_func(
-    q: Array,
-    kv: Array,
-    cu_seqlens_q: Array,
-    cu_seqlens_k: Array,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: Literal[False] = ...,
-) -> Array: ...
-@overload
-def flash_attn_varlen_kvpacked_func(
-    q: Array,
-    kv: Array,
-    cu_seqlens_q: Array,
-    cu_seqlens_k: Array,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    *,
-    return_attn_probs: Literal[True],
-) -> tuple[Array, Array, None]: ...
-@overload
-def flash_attn_varlen_kvpacked_func(
-    q: Array,
-    kv: Array,
-    cu_seqlens_q: Array,
-    cu_seqlens_k: Array,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: bool = ...,
-) -> Array | tuple[Array, Array, None]: ...
+@documented
 def flash_attn_varlen_kvpacked_func(
     q: Array,
     kv: Array,
@@ -475,19 +129,7 @@ def flash_attn_varlen_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
-    """flash_attn_varlen_func of keys and values in one array, without a copy.
-
-    Args:
-        q: (total_q, heads_q, head_dim).
-        kv: (total_k, 2, heads_kv, head_dim): keys, then values.
-        cu_seqlens_q: As in flash_attn_varlen_func.
-        cu_seqlens_k: Likewise.
-        max_seqlen_q: Likewise.
-        max_seqlen_k: Likewise.
-
-    The other arguments, the result, the errors and the paper are those of flash_attn_varlen_func.
-    """
-    _refuse_unserved(dropout_p, alibi_slopes)
+    refuse_unserved(dropout_p, alibi_slopes)
     result: Array | tuple[Array, Array, None] = _attune.varlen_kvpacked(
         q,
         kv,
@@ -504,49 +146,7 @@ def flash_attn_varlen_kvpacked_func(
     return result
 
 
-@overload
-def flash_attn_varlen_qkvpacked_func(
-    qkv: Array,
-    cu_seqlens: Array,
-    max_seqlen: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: Literal[False] = ...,
-) -> Array: ...
-@overload
-def flash_attn_varlen_qkvpacked_func(
-    qkv: Array,
-    cu_seqlens: Array,
-    max_seqlen: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    *,
-    return_attn_probs: Literal[True],
-) -> tuple[Array, Array, None]: ...
-@overload
-def flash_attn_varlen_qkvpacked_func(
-    qkv: Array,
-    cu_seqlens: Array,
-    max_seqlen: int,
-    dropout_p: float = ...,
-    softmax_scale: float | None = ...,
-    causal: bool = ...,
-    window_size: Pair = ...,
-    softcap: float = ...,
-    alibi_slopes: Array | None = ...,
-    deterministic: bool = ...,
-    return_attn_probs: bool = ...,
-) -> Array | tuple[Array, Array, None]: ...
+@documented
 def flash_attn_varlen_qkvpacked_func(
     qkv: Array,
     cu_seqlens: Array,
@@ -560,17 +160,7 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
-    """flash_attn_varlen_func of queries, keys and values in one array, without a copy.
-
-    Args:
-        qkv: (total, 3, heads, head_dim): queries, keys, then values.
-        cu_seqlens: (batch + 1,), int32, on the device of qkv: where each sequence begins, and behind
-            the last where it ends.
-        max_seqlen: The longest sequence's tokens; of a longer one only so many rows are written.
-
-    The other arguments, the result, the errors and the paper are those of flash_attn_varlen_func.
-    """
-    _refuse_unserved(dropout_p, alibi_slopes)
+    refuse_unserved(dropout_p, alibi_slopes)
     result: Array | tuple[Array, Array, None] = _attune.varlen_qkvpacked(
         qkv,
         cu_seqlens,
@@ -582,18 +172,3 @@ def flash_attn_varlen_qkvpacked_func(
         return_attn_probs,
     )
     return result
-
-
-def _refuse_unserved(dropout_p: float, alibi_slopes: Any) -> None:
-    if dropout_p != 0:
-        raise NotImplementedError(f"dropout_p is {dropout_p}; only 0 is served yet")
-    _refuse_given(alibi_slopes=alibi_slopes)
-
-
-def _refuse_given(**unserved: Any) -> None:
-    for name, value in unserved.items():
-        if value is not None:
-            kind = type(value)
-            raise NotImplementedError(
-                f"{name} is a {kind.__module__}.{kind.__qualname__}; only None is served yet"
-            )

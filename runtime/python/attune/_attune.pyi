@@ -1,6 +1,7 @@
+# Written by runtime/python/stubs.py from attune/_functions: change that, not this file.
 from typing import Any
 
-from ._attention import Pair
+from ._arguments import Pair
 
 version: str
 
@@ -12,7 +13,7 @@ def attention(
     causal: bool,
     window_size: Pair,
     softcap: float,
-    return_lse: bool,
+    return_attn_probs: bool,
 ) -> Any: ...
 def attention_kvpacked(
     q: Any,
@@ -21,7 +22,7 @@ def attention_kvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
-    return_lse: bool,
+    return_attn_probs: bool,
 ) -> Any: ...
 def attention_qkvpacked(
     qkv: Any,
@@ -29,7 +30,7 @@ def attention_qkvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
-    return_lse: bool,
+    return_attn_probs: bool,
 ) -> Any: ...
 def varlen(
     q: Any,
@@ -39,14 +40,14 @@ def varlen(
     cu_seqlens_k: Any,
     max_seqlen_q: int,
     max_seqlen_k: int,
-    seqused_q: Any,
-    seqused_k: Any,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,
     softcap: float,
-    return_lse: bool,
+    return_attn_probs: bool,
     block_table: Any,
+    seqused_q: Any,
+    seqused_k: Any,
     out: Any,
 ) -> Any: ...
 def varlen_kvpacked(
@@ -60,7 +61,7 @@ def varlen_kvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
-    return_lse: bool,
+    return_attn_probs: bool,
 ) -> Any: ...
 def varlen_qkvpacked(
     qkv: Any,
@@ -70,7 +71,7 @@ def varlen_qkvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
-    return_lse: bool,
+    return_attn_probs: bool,
 ) -> Any: ...
 def decode(
     q: Any,
@@ -90,7 +91,7 @@ def decode(
     softcap: float,
     rotary_interleaved: bool,
     num_splits: int,
-    return_lse: bool,
+    return_softmax_lse: bool,
     out: Any,
     check_tables: bool,
     cu_seqlens_q: Any,
@@ -111,7 +112,15 @@ def store(
     rotary_interleaved: bool,
     check_tables: bool,
 ) -> None: ...
-def merge(o1: Any, lse1: Any, o2: Any, lse2: Any, return_lse: bool, out: Any) -> Any: ...
+def merge(
+    o1: Any,
+    lse1: Any,
+    o2: Any,
+    lse2: Any,
+    return_lse: bool,
+    out: Any,
+) -> Any: ...
+
 def xla_handler() -> Any: ...
 def explain(
     bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None

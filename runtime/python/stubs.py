@@ -1,0 +1,121 @@
+"""Writes the type stubs of the package from its list of functions: python3 runtime/python/stubs.py
+
+A function's result depends on whether it is asked for the log-sum-exp, which takes three overloads to say: here, for
+type checkers and editors, and not in the modules themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = Path(__file__).resolve().parent / "attune"
+if "attune" not in sys.modules:  # the list is enough: the package itself needs its built module
+    sys.modules["attune"] = ModuleType("attune")
+    sys.modules["attune"].__path__ = [str(PACKAGE)]
+
+from attune._functions import FUNCTIONS, REQUIRED, Argument, Function, for_torch
+from attune._functions.entry import documentation
+
+HEADER = (
+    "# Written by runtime/python/stubs.py from attune/_functions: change that, not this file.\n"
+)
+
+#: What else attune._attune has: the attune tool's functions, behind attune/_tools.py.
+TOOLS = """
+def xla_handler() -> Any: ...
+def explain(
+    bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
+) -> dict[str, Any]: ...
+def jit(
+    bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
+) -> str: ...
+def counters(emulator: bool | None) -> dict[str, Any]: ...
+def finish() -> None: ...
+def cache_root() -> str: ...
+def cache_list() -> list[tuple[str, str, str, int, bool, str, str]]: ...
+def cache_clear() -> int: ...
+"""
+
+
+def stubs() -> dict[Path, str]:
+    """Every stub, by its path in the package."""
+    written = {Path("_attune.pyi"): _bindings()}
+    for module in sorted({one.module for one in FUNCTIONS.values()}):
+        functions = [one for one in FUNCTIONS.values() if one.module == module]
+        written[Path(f"{module}.pyi")] = _module(functions)
+        written[Path("torch", f"{module}.pyi")] = _module(map(for_torch, functions), torch=True)
+    return written
+
+
+def annotation(type_: str, torch: bool) -> str:
+    """The annotation of a value in attune, or in attune.torch."""
+    return type_.replace("Array", "torch.Tensor") if torch else type_
+
+
+def _module(functions: Iterable[Function], torch: bool = False) -> str:
+    imports = "from typing import Literal, overload\n\n"
+    if torch:
+        imports += "import torch\n\nfrom .._arguments import Pair\n"
+    else:
+        imports += "from ._arguments import Array, Pair\n"
+    text = HEADER + imports
+    for function in functions:
+        text += "\n" + "".join(_declarations(function, torch))
+    return text
+
+
+def _declarations(function: Function, torch: bool) -> Iterator[str]:
+    doc = "\n".join(f"    {line}".rstrip() for line in documentation(function).splitlines())
+    doc = f'    """{doc.lstrip()}\n    """\n'
+    arguments = [(one, annotation(one.type, torch)) for one in function.arguments]
+    result, flagged = (annotation(one, torch) for one in (function.result, function.flagged))
+    if not function.flag:
+        yield _declaration(function.name, _parameters(arguments), result) + f"\n{doc}"
+        return
+
+    def flag_of(kind: str) -> list[tuple[Argument, str]]:
+        return [(one, kind if one.name == function.flag else type_) for one, type_ in arguments]
+
+    def overload(parameters: Iterator[str], result: str) -> str:
+        return "@overload\n" + _declaration(function.name, parameters, result)
+
+    yield overload(_parameters(flag_of("Literal[False]")), result) + f"\n{doc}"
+    asked = [
+        (one._replace(default=REQUIRED, by_name=True) if one.name == function.flag else one, type_)
+        for one, type_ in flag_of("Literal[True]")
+    ]
+    yield overload(_parameters(asked), flagged) + " ...\n"
+    yield overload(_parameters(arguments), f"{result} | {flagged}") + " ...\n"
+
+
+def _parameters(arguments: Iterable[tuple[Argument, str]]) -> Iterator[str]:
+    by_name = False
+    for argument, type_ in arguments:
+        if argument.by_name and not by_name:
+            by_name = True
+            yield "*"
+        default = "" if argument.default is REQUIRED else f" = {argument.default}"
+        yield f"{argument.name}: {type_}{default}"
+
+
+def _declaration(name: str, parameters: Iterable[str], result: str) -> str:
+    return "".join([f"def {name}(\n", *(f"    {one},\n" for one in parameters), f") -> {result}:"])
+
+
+def _bindings() -> str:
+    """What attune._attune takes: what a function passes on, in its order, by position."""
+    text = HEADER + "from typing import Any\n\nfrom ._arguments import Pair\n\nversion: str\n\n"
+    for function in FUNCTIONS.values():
+        passed = (one for one in function.arguments if one.use == "passed")
+        parameters = (f"{one.name}: {'Any' if 'Array' in one.type else one.type}" for one in passed)
+        result = "None" if function.result == "None" else "Any"
+        text += _declaration(function.binding, parameters, result) + " ...\n"
+    return text + TOOLS
+
+
+if __name__ == "__main__":
+    for path, text in stubs().items():
+        (PACKAGE / path).write_text(text)

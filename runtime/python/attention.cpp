@@ -52,8 +52,8 @@ nb::object attend_padded(std::span<const Argument> arguments, const First& first
   return without_padding(attention(padded, with_scale), head_dim_v);
 }
 
-/// The arguments of each function.
-struct Apart {
+/// The arguments of attention: q, k and v apart.
+struct ApartArguments {
   nb::handle q;
   nb::handle k;
   nb::handle v;
@@ -62,7 +62,8 @@ struct Apart {
   static constexpr auto names = joined(std::array{"q", "k", "v"}, Options::names);
 };
 
-struct KvPacked {
+/// Those of attention_kvpacked.
+struct KvPackedArguments {
   nb::handle q;
   nb::handle kv;
   Options options;
@@ -70,23 +71,24 @@ struct KvPacked {
   static constexpr auto names = joined(std::array{"q", "kv"}, Options::names);
 };
 
-struct QkvPacked {
+/// Those of attention_qkvpacked.
+struct QkvPackedArguments {
   nb::handle qkv;
   Options options;
 
   static constexpr auto names = joined(std::array{"qkv"}, Options::names);
 };
 
-nb::object attention_apart(const Apart& call) {
+nb::object attention_apart(const ApartArguments& call) {
   return attention(std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
                    call.options);
 }
 
-nb::object attention_kvpacked(const KvPacked& call) {
+nb::object attention_kvpacked(const KvPackedArguments& call) {
   return attention(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.options);
 }
 
-nb::object attention_qkvpacked(const QkvPacked& call) {
+nb::object attention_qkvpacked(const QkvPackedArguments& call) {
   return attention(std::array{Argument{"qkv", call.qkv, 3}}, call.options);
 }
 

@@ -223,8 +223,8 @@ attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
   return result;
 }
 
-/// The arguments of each function.
-struct Apart {
+/// The arguments of varlen: q, k and v apart.
+struct ApartArguments {
   nb::handle q;
   nb::handle k;
   nb::handle v;
@@ -243,7 +243,8 @@ struct Apart {
              std::array{"block_table", "seqused_q", "seqused_k", "out"});
 };
 
-struct KvPacked {
+/// Those of varlen_kvpacked.
+struct KvPackedArguments {
   nb::handle q;
   nb::handle kv;
   nb::handle cu_seqlens_q;
@@ -256,7 +257,8 @@ struct KvPacked {
       joined(std::array{"q", "kv", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names);
 };
 
-struct QkvPacked {
+/// Those of varlen_qkvpacked.
+struct QkvPackedArguments {
   nb::handle qkv;
   nb::handle cu_seqlens;
   nb::handle max_seqlen;
@@ -265,7 +267,7 @@ struct QkvPacked {
   static constexpr auto names = joined(std::array{"qkv", "cu_seqlens", "max_seqlen"}, Options::names);
 };
 
-nb::object varlen_apart(const Apart& call) {
+nb::object varlen_apart(const ApartArguments& call) {
   return varlen({.arrays = std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
                  .cu_seqlens_q = call.cu_seqlens_q,
                  .cu_seqlens_k = call.cu_seqlens_k,
@@ -293,12 +295,12 @@ nb::object varlen_packed(std::span<const Argument> arrays, nb::handle cu_seqlens
                  .out = nb::none()});
 }
 
-nb::object varlen_kvpacked(const KvPacked& call) {
+nb::object varlen_kvpacked(const KvPackedArguments& call) {
   return varlen_packed(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.cu_seqlens_q,
                        call.cu_seqlens_k, call.max_seqlen_q, call.max_seqlen_k, call.options);
 }
 
-nb::object varlen_qkvpacked(const QkvPacked& call) {
+nb::object varlen_qkvpacked(const QkvPackedArguments& call) {
   return varlen_packed(std::array{Argument{"qkv", call.qkv, 3}}, call.cu_seqlens, call.cu_seqlens, call.max_seqlen,
                        call.max_seqlen, call.options);
 }

@@ -8,8 +8,9 @@ Everything else that says so follows from an entry, or is held to it by a test:
   implementations and fakes;
 * the stubs of all of these, which runtime/python/stubs.py writes.
 
-So a new function is an entry here, a binding (a .cpp file of runtime/python), the body in attune and
-that in attune.torch with its operator, and tests of what it computes.
+So a new function is an entry here, a binding (a .cpp file of runtime/python, which module.cpp adds), its
+body in attune and in attune.torch, where its operator has an implementation and a fake, and tests of
+what it computes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 #: The default of an argument that has none.
@@ -132,7 +132,7 @@ def documentation(function: Function) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _described(entries: Any) -> str:
+def _described(entries: Iterable[tuple[str, str]]) -> str:
     return "\n".join(_indented(f"{name}: {text}", "    ", "        ") for name, text in entries)
 
 

@@ -95,10 +95,10 @@ nb::object attention_qkvpacked(const QkvPackedArguments& call) {
 }  // namespace
 
 void bind_attention(nb::module_& module) {
-  bind_call(module, "attention", &attention_apart, "The output, or (output, LSE, None).");
-  bind_call(module, "attention_kvpacked", &attention_kvpacked, "attention() of keys and values in one array.");
-  bind_call(module, "attention_qkvpacked", &attention_qkvpacked,
-            "attention() of queries, keys and values in one array.");
+  bind_call<&attention_apart>(module, "attention", "The output, or (output, LSE, None).");
+  bind_call<&attention_kvpacked>(module, "attention_kvpacked", "attention() of keys and values in one array.");
+  bind_call<&attention_qkvpacked>(module, "attention_qkvpacked",
+                                  "attention() of queries, keys and values in one array.");
 }
 
 nb::object without_padding(const nb::object& result, std::int64_t head_dim) {

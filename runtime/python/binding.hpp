@@ -26,16 +26,21 @@ struct HandleAt {
   using Type = nanobind::handle;
 };
 
-/// Adds a function to the module. `Arguments` is an aggregate of handles, and its `names` are theirs, in order; they
-/// are checked against the package's list of functions by its tests. None is taken for any of them: what is wrong with
-/// a value is said under its own name.
-template <typename Arguments, typename Result>
-void bind_call(nanobind::module_& module, const char* name, Result (*call)(const Arguments&), const char* doc) {
+/// What a call takes.
+template <typename Result, typename Arguments>
+Arguments taken_by(Result (*call)(const Arguments&));
+
+/// Adds a call to the module. What it takes is an aggregate of handles, and its `names` are theirs, in order; they are
+/// checked against the package's list of functions by its tests. None is taken for any of them: what is wrong with a
+/// value is said under its own name.
+template <auto call>
+void bind_call(nanobind::module_& module, const char* name, const char* doc) {
+  using Arguments = decltype(taken_by(call));
   constexpr std::size_t count = Arguments::names.size();
   static_assert(sizeof(Arguments) == count * sizeof(nanobind::handle), "each member has a name");
   [&]<std::size_t... index>(std::index_sequence<index...>) {
     module.def(
-        name, [call](typename HandleAt<index>::Type... values) { return call(Arguments{values...}); },
+        name, [](typename HandleAt<index>::Type... values) { return call(Arguments{values...}); },
         nanobind::arg(Arguments::names[index]).none()..., doc);
   }
   (std::make_index_sequence<count>());

@@ -147,7 +147,7 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
 
 }  // namespace
 
-void bind_decode(nb::module_& module) { bind_call(module, "decode", &decode, "The output, or (output, LSE)."); }
+void bind_decode(nb::module_& module) { bind_call<&decode>(module, "decode", "The output, or (output, LSE)."); }
 
 nb::object decode(const DecodeArguments& arguments) {
   const First first = read_first({"q", arguments.q, 1});

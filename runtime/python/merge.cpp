@@ -66,7 +66,7 @@ nb::object merge_padded(const MergeArguments& arguments, const First& first, std
 
 }  // namespace
 
-void bind_merge(nb::module_& module) { bind_call(module, "merge", &merge, "The output, or (output, LSE)."); }
+void bind_merge(nb::module_& module) { bind_call<&merge>(module, "merge", "The output, or (output, LSE)."); }
 
 nb::object merge(const MergeArguments& arguments) {
   const First first = read_first({"o1", arguments.o1, 1});

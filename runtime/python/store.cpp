@@ -144,7 +144,7 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
 
 }  // namespace
 
-void bind_store(nb::module_& module) { bind_call(module, "store", &store, "Writes new keys and values into a cache."); }
+void bind_store(nb::module_& module) { bind_call<&store>(module, "store", "Writes new keys and values into a cache."); }
 
 void store(const StoreArguments& arguments) {
   const First first = read_first({"k", arguments.k, 1});

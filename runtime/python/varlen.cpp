@@ -308,9 +308,9 @@ nb::object varlen_qkvpacked(const QkvPackedArguments& call) {
 }  // namespace
 
 void bind_varlen(nb::module_& module) {
-  bind_call(module, "varlen", &varlen_apart, "The output, or (output, LSE, None).");
-  bind_call(module, "varlen_kvpacked", &varlen_kvpacked, "varlen() of keys and values in one array.");
-  bind_call(module, "varlen_qkvpacked", &varlen_qkvpacked, "varlen() of queries, keys and values in one array.");
+  bind_call<&varlen_apart>(module, "varlen", "The output, or (output, LSE, None).");
+  bind_call<&varlen_kvpacked>(module, "varlen_kvpacked", "varlen() of keys and values in one array.");
+  bind_call<&varlen_qkvpacked>(module, "varlen_qkvpacked", "varlen() of queries, keys and values in one array.");
 }
 
 nb::object varlen(const VarlenArguments& arguments) {

@@ -21,6 +21,7 @@
 #include "runtime/cli/gpu.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/prefill/launch.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 
@@ -113,8 +114,9 @@ void print_load_times(const cli::Gpu& gpu) {
   const Arch arch = arch_of(gpu.device);
   for (const ReadyKernel& kernel : embedded_kernels()) {
     if (!check_arch(kernel.variant, arch).empty()) continue;
-    times.push_back(
-        ms_of([&] { const cli::LoadedKernel loaded(gpu, kernel.fatbin, kernel.variant, std::string(kernel.name)); }));
+    times.push_back(ms_of([&] {
+      const LoadedKernel loaded(gpu.driver, kernel.variant, gpu.device, kernel.fatbin, std::string(kernel.name));
+    }));
   }
   std::ranges::sort(times);
   fmt::print("\nloading an embedded kernel (decompression included): median {:.2f} ms, longest {:.2f} ms of {}\n",
@@ -240,9 +242,8 @@ void print_launch_times(const cli::Gpu& gpu, const ReadyKernel& embedded) {
   const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
   const attune_prefill_args args = small_call(memory, problem);
   const TimedRegistry registry(nullptr);
-  const cli::LoadedKernel kernel(gpu, embedded.fatbin, variant, variant.name());
+  const LoadedKernel kernel(gpu.driver, variant, gpu.device, embedded.fatbin, variant.name());
   const PrefillPlan launch = plan(variant, problem, gpu.device);
-  const AttunePrefillParams params = make_params(args, problem);
 
   const auto per_launch_us = [&](const std::function<void()>& call) {
     const double ms = median_ms(
@@ -253,20 +254,19 @@ void print_launch_times(const cli::Gpu& gpu, const ReadyKernel& embedded) {
         [&] { gpu.driver.synchronize(); });
     return ms / launches * 1e3;
   };
-  AttuneSharedPrefillParams shared{};  // kernels without stream_k read its first part alone
-  const void* raw_params = &params;
+  GpuExecutor executor(gpu.driver);
+  const PrefillParams params(args, problem, launch, executor);
   if (family_of(variant).tensor_maps) {
-    const auto encode = [&](const TensorDescription& tensor) { return gpu.driver.encode(tensor); };
-    AttuneTensorPrefillParams block{};
+    const TensorDescription tensor =
+        describe(make_params(args, problem).q, {problem.head_dim, 16, 1, 1}, problem.dtype, variant.B_r);
+    AttuneTensorMap map{};
     const double ms = median_ms(51, [&] {
-      for (int i = 0; i < launches; ++i) block = make_tensor_params(params, launch, encode);
+      for (int i = 0; i < launches; ++i) map = gpu.driver.encode(tensor);
     });
-    shared = make_shared_params(block, launch, {});
-    raw_params = &shared;
-    fmt::print("encoding three tensor maps: {:.2f} us\n", ms / launches * 1e3);
+    fmt::print("encoding a tensor map: {:.2f} us\n", ms / launches * 1e3);
   }
   const auto raw = [&] {
-    gpu.driver.launch(kernel.handle(), launch.grid, launch.threads, launch.shared_bytes, nullptr, raw_params);
+    gpu.driver.launch(kernel.handle, launch.grid, launch.threads, launch.shared_bytes, nullptr, params.get());
   };
   const auto ours = [&] { registry.prefill(args); };
   const double raw_us = per_launch_us(raw);

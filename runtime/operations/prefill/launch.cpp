@@ -1,24 +1,28 @@
 #include "runtime/operations/prefill/launch.hpp"
 
+#include "runtime/base/result_of.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 
 namespace attune {
 
 PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                              Executor& executor) {
+  const AttunePrefillParams plain = make_params(args, problem);
+  const auto tensors = [&] {
+    return make_tensor_params(plain, plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
+  };
   if (!family_of(plan.variant).tensor_maps) {
-    block_ = make_params(args, problem);
-    return;
-  }
-  const AttuneTensorPrefillParams block = make_tensor_params(
-      make_params(args, problem), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
-  if (plan.tiles != nullptr) {
-    block_.emplace<AttuneListedPrefillParams>(block, *plan.tiles);
+    block_ = plain;
+  } else if (plan.tiles != nullptr) {
+    block_.emplace<AttuneListedPrefillParams>(ResultOf([&] {
+      return AttuneListedPrefillParams{tensors(), *plan.tiles};
+    }));
   } else if (plan.variant.stream_k != 0) {
-    block_ = make_shared_params(block, plan, workspace_of(args, executor.launch_number()));
+    const Workspace workspace = workspace_of(args, executor.launch_number());
+    block_.emplace<AttuneSharedPrefillParams>(ResultOf([&] { return make_shared_params(tensors(), plan, workspace); }));
     signals_ = plan.sharing_warps();
   } else {
-    block_ = block;
+    block_.emplace<AttuneTensorPrefillParams>(ResultOf(tensors));
   }
 }
 

@@ -39,6 +39,12 @@ std::string Diagnostic::text() const {
   return fix.empty() ? fmt::format("{}: {}", place, what) : fmt::format("{}: {}; {}", place, what, fix);
 }
 
+std::string alternatives_text(const std::vector<std::string>& words) {
+  std::string text = words.front();
+  for (std::size_t i = 1; i < words.size(); ++i) text += (i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
 std::string nearest_word(const std::string& word, const std::vector<std::string>& candidates) {
   if (word.size() > max_word) return "";
   std::string best;

@@ -33,6 +33,9 @@ struct Result {
   [[nodiscard]] bool ok() const { return problems.empty(); }
 };
 
+/// "fp16", "fp16 or bf16", "none, interleaved or halves"
+std::string alternatives_text(const std::vector<std::string>& words);
+
 /// The candidate closest to `word` by edit distance, or "" when none is near enough to be a typo.
 std::string nearest_word(const std::string& word, const std::vector<std::string>& candidates);
 

@@ -112,9 +112,9 @@ int JsonFields::integer(std::string_view key, int minimum, int maximum, std::opt
   return minimum;
 }
 
-double JsonFields::number(std::string_view key, double minimum, double maximum) {
-  const Json* value = required(key);
-  if (value == nullptr) return minimum;
+double JsonFields::number(std::string_view key, double minimum, double maximum, std::optional<double> otherwise) {
+  const Json* value = otherwise ? find(key) : required(key);
+  if (value == nullptr) return otherwise.value_or(minimum);
   if (value->is_number()) {
     const auto number = value->get<double>();
     if (number >= minimum && number <= maximum) return number;
@@ -124,9 +124,9 @@ double JsonFields::number(std::string_view key, double minimum, double maximum) 
   return minimum;
 }
 
-bool JsonFields::flag(std::string_view key) {
+bool JsonFields::flag(std::string_view key, bool otherwise) {
   const Json* value = find(key);
-  if (value == nullptr) return false;
+  if (value == nullptr) return otherwise;
   if (value->is_boolean()) return value->get<bool>();
   problem(fmt::format("{} of {} is {}", key, name_, shown_as(*value)), "true or false");
   return false;

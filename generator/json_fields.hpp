@@ -44,11 +44,11 @@ class JsonFields {
   /// A whole number from `minimum` to `maximum`; where the key is missing `otherwise`, if there is such.
   int integer(std::string_view key, int minimum, int maximum, std::optional<int> otherwise = std::nullopt);
 
-  /// A number from `minimum` to `maximum`.
-  double number(std::string_view key, double minimum, double maximum);
+  /// A number from `minimum` to `maximum`; where the key is missing `otherwise`, if there is such.
+  double number(std::string_view key, double minimum, double maximum, std::optional<double> otherwise = std::nullopt);
 
-  /// true or false; false where the key is missing.
-  bool flag(std::string_view key);
+  /// true or false; `otherwise` where the key is missing.
+  bool flag(std::string_view key, bool otherwise = false);
 
   /// Text without control characters, not empty and not longer than a line of a message.
   std::string word(std::string_view key);

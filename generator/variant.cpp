@@ -344,10 +344,7 @@ std::string accepted_values(const Field& field) {
                         : fmt::format("a multiple of {} from {} to {}", field.step, field.minimum, field.maximum);
     return field.choices.empty() ? range : fmt::format("{} or {}", field.choices[0], range);
   }
-  const std::vector<std::string> words = accepted_words(field);
-  std::string text = words.front();
-  for (std::size_t i = 1; i < words.size(); ++i) text += (i + 1 == words.size() ? " or " : ", ") + words[i];
-  return text;
+  return alternatives_text(accepted_words(field));
 }
 
 std::span<const Family> families() { return family_table; }

@@ -1,5 +1,4 @@
 #include "runtime/choice/tuned.hpp"
-#include "runtime/call/field_checks.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,18 +10,16 @@
 #include <tuple>
 #include <utility>
 
-#include "generator/json_fields.hpp"
 #include "generator/problem_list.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/choice/tuned_row.hpp"
 #include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/decode/problem_fields.hpp"
 #include "runtime/operations/prefill/plan.hpp"
+#include "runtime/operations/prefill/problem_fields.hpp"
 
 namespace attune {
 namespace {
-
-constexpr int rotary_dim_step = 16;
-
-int pages_for(int seqlen_k, int page_size) { return std::max(1, (seqlen_k + page_size - 1) / page_size); }
 
 /// What the rows of one operation are sorted by: first what a kernel must have, then sizes from the model's to the
 /// batch's.
@@ -44,98 +41,6 @@ bool comes_before(const TunedProblem& a, const TunedProblem& b) {
       [&](const auto& left) { return order_of(left) < order_of(std::get<std::decay_t<decltype(left)>>(b)); }, a);
 }
 
-constexpr const char* name_of(const Problem&) { return "prefill"; }
-constexpr const char* name_of(const DecodeProblem&) { return "decode"; }
-
-/// What both operations have, under the names of the C structs.
-template <class AnyProblem>
-Json sizes_of(const AnyProblem& problem, int seqlen_k) {
-  Json object{{"operation", name_of(problem)}};
-  object["dtype"] = json_value(*find_field("dtype"), static_cast<int>(problem.dtype));
-  object["head_dim"] = problem.head_dim;
-  object["batch"] = problem.batch;
-  object["heads_q"] = problem.heads_q;
-  object["heads_kv"] = problem.heads_kv;
-  object["seqlen_q"] = problem.seqlen_q;
-  object["seqlen_k"] = seqlen_k;
-  return object;
-}
-
-Json json_of(const Problem& problem) {
-  Json object = sizes_of(problem, problem.seqlen_k);
-  if (problem.head_dim_v != 0) object["head_dim_v"] = problem.head_dim_v;
-  if (problem.causal) object["causal"] = true;
-  if (problem.window_left >= 0) object["window_left"] = problem.window_left;
-  if (problem.window_right >= 0) object["window_right"] = problem.window_right;
-  if (problem.softcap > 0) object["softcap"] = true;
-  if (problem.paged) object["page_size"] = problem.page_size;
-  if (!problem.ragged) return object;
-  object["ragged"] = true;
-  object["total_q"] = problem.total_q;
-  if (!problem.paged) object["total_k"] = problem.total_k;
-  return object;
-}
-
-Json json_of(const DecodeProblem& problem) {
-  Json object = sizes_of(problem, problem.max_seqlen_k);
-  if (problem.window_left >= 0) object["window_left"] = problem.window_left;
-  if (problem.softcap > 0) object["softcap"] = true;
-  if (problem.paged()) object["page_size"] = problem.page_size;
-  if (problem.equal_lengths) object["equal_lengths"] = true;
-  if (problem.splits > 0) object["splits"] = problem.splits;
-  if (problem.rotates()) object["rotary"] = json_value(*find_field("rotary"), static_cast<int>(problem.rotary));
-  if (!problem.ragged) return object;
-  object["ragged"] = true;
-  object["total_q"] = problem.total_q;
-  if (problem.packed_keys) object["total_k"] = problem.total_k;
-  return object;
-}
-
-template <class AnyProblem>
-void read_sizes(AnyProblem& problem, int& seqlen_k, JsonFields& fields) {
-  constexpr int most_head_dim = 256;
-  problem.dtype = static_cast<Dtype>(fields.value_of(*find_field("dtype")));
-  problem.head_dim = fields.integer("head_dim", 1, most_head_dim);
-  problem.batch = fields.integer("batch", 1, most_rows);
-  problem.heads_q = fields.integer("heads_q", 1, most_rows);
-  problem.heads_kv = fields.integer("heads_kv", 1, most_rows);
-  problem.seqlen_q = fields.integer("seqlen_q", 1, most_rows);
-  seqlen_k = fields.integer("seqlen_k", 1, most_rows);
-  problem.softcap = fields.flag("softcap") ? 1 : 0;
-  problem.window_left = fields.integer("window_left", 0, most_rows - 1, -1);
-  problem.page_size = fields.integer("page_size", 1, most_rows, 0);
-}
-
-TunedProblem read_prefill(JsonFields& fields) {
-  constexpr int most_head_dim = 256;
-  Problem problem;
-  read_sizes(problem, problem.seqlen_k, fields);
-  problem.head_dim_v = fields.integer("head_dim_v", 1, most_head_dim, 0);
-  problem.causal = fields.flag("causal");
-  problem.window_right = fields.integer("window_right", 0, most_rows - 1, -1);
-  problem.ragged = fields.flag("ragged");
-  problem.total_q = fields.integer("total_q", 1, most_rows, longest_total(problem.batch, problem.seqlen_q));
-  problem.total_k = fields.integer("total_k", 1, most_rows, longest_total(problem.batch, problem.seqlen_k));
-  problem.paged = problem.page_size > 0;
-  return tuned_problem(problem);
-}
-
-TunedProblem read_decode(JsonFields& fields) {
-  DecodeProblem problem;
-  read_sizes(problem, problem.max_seqlen_k, fields);
-  problem.table_width = problem.page_size > 0 ? 2 : 1;  // paged or not; tuned_problem() knows how many pages
-  problem.equal_lengths = fields.flag("equal_lengths");
-  constexpr int most_splits = 256;
-  problem.splits = fields.integer("splits", 1, most_splits, 0);
-  problem.rotary = static_cast<Rotary>(fields.value_of(*find_field("rotary"), 0));
-  problem.seqlen_new = problem.rotates() ? 1 : 0;
-  problem.ragged = fields.flag("ragged");
-  problem.total_q = fields.integer("total_q", 1, most_rows, longest_total(problem.batch, problem.seqlen_q));
-  problem.total_k = fields.integer("total_k", 1, most_rows, 0);
-  problem.packed_keys = problem.total_k > 0;
-  return tuned_problem(problem);
-}
-
 /// Reads the problem of a row; nothing, and diagnostics, where it is none that a kernel could serve.
 std::optional<TunedProblem> read_problem(const TunedLine& line, std::vector<Diagnostic>& problems) {
   const std::size_t before = problems.size();
@@ -143,11 +48,21 @@ std::optional<TunedProblem> read_problem(const TunedLine& line, std::vector<Diag
   if (!object) return std::nullopt;
   JsonFields fields(*object, "problem", line.where, problems);
   const std::string operation = fields.word("operation");
-  if (operation != "prefill" && operation != "decode") {
-    if (!operation.empty()) fields.problem(fmt::format("operation of problem is '{}'", operation), "prefill or decode");
+  const std::vector<TunedProblem> each = each_operation(TunedProblem());
+  const TunedProblem* const known = find_operation(each, operation);
+  if (known == nullptr) {
+    if (!operation.empty()) {
+      fields.problem(fmt::format("operation of problem is '{}'", operation), operations_text(each));
+    }
     return std::nullopt;
   }
-  const TunedProblem problem = operation == "prefill" ? read_prefill(fields) : read_decode(fields);
+  const auto read = [&]<class P>(const P& /*type*/) {
+    P problem = P::usual();
+    read_row(fields, problem);
+    problem.complete();
+    return TunedProblem(tuned_problem(problem));
+  };
+  const TunedProblem problem = std::visit(read, *known);
   fields.finish();
   if (problems.size() > before) return std::nullopt;
   for (const std::string& reason : std::visit([](const auto& one) { return problems_of(one); }, problem)) {
@@ -157,40 +72,26 @@ std::optional<TunedProblem> read_problem(const TunedLine& line, std::vector<Diag
   return problem;
 }
 
-}  // namespace
-
-Problem tuned_problem(const Problem& problem) {
-  Problem result = problem;
-  result.set_window(problem.window_left, problem.window_right);
-  if (result.head_dim_v == result.head_dim) result.head_dim_v = 0;
-  result.softcap = problem.softcap > 0 ? 1 : 0;
-  const bool has_totals = problem.ragged;
-  if (!has_totals) result.total_q = 0;
-  if (!has_totals || problem.paged) result.total_k = 0;
-  result.page_size = problem.paged ? problem.page_size : 0;
-  result.table_width = problem.paged ? pages_for(problem.seqlen_k, problem.page_size) : 0;
-  result.pages = problem.paged ? longest_total(problem.batch, result.table_width) : 0;
-  result.mappable_strides = true;
+/// As its row, with no more pages than there may be: tables may name the same ones again and again.
+template <class P>
+P in_table(const P& problem) {
+  P result = as_row(problem);
+  result.pages = std::min(result.pages, most_rows);
   return result;
 }
 
+}  // namespace
+
+Problem tuned_problem(const Problem& problem) {
+  Problem bounded = problem;
+  bounded.set_window(problem.window_left, problem.window_right);
+  return in_table(bounded);
+}
+
 DecodeProblem tuned_problem(const DecodeProblem& problem) {
-  DecodeProblem result = problem;
-  result.page_size = problem.paged() ? problem.page_size : std::max(1, problem.max_seqlen_k);
-  result.table_width = problem.paged() ? std::max(2, pages_for(problem.max_seqlen_k, problem.page_size)) : 1;
-  result.pages = longest_total(problem.batch, result.table_width);
-  result.window_left = problem.window_left < problem.max_seqlen_k - 1 ? problem.window_left : -1;
-  result.window_right = -1;
-  result.softcap = problem.softcap > 0 ? 1 : 0;
-  if (!problem.ragged) result.total_q = 0;
-  if (problem.packed_keys) {
-    result.total_k = std::max(1, problem.total_k);
-    result.page_size = result.pages = result.table_width = 1;
-  }
-  result.seqlen_new = problem.rotates() ? 1 : 0;
-  result.rotary_dim = problem.rotates() ? problem.head_dim / rotary_dim_step * rotary_dim_step : 0;
-  result.rotations = problem.rotates() ? std::max(1, problem.max_seqlen_k) : 0;
-  return result;
+  DecodeProblem bounded = problem;
+  if (problem.window_left >= problem.max_seqlen_k - 1) bounded.window_left = -1;
+  return in_table(bounded);
 }
 
 void TunedTable::put(TunedRow row) {
@@ -205,10 +106,6 @@ void TunedTable::put(TunedRow row) {
 const TunedRow* TunedTable::find(const TunedProblem& problem) const {
   const auto place = std::ranges::lower_bound(rows, problem, comes_before, &TunedRow::problem);
   return place != rows.end() && place->problem == problem ? &*place : nullptr;
-}
-
-int longest_total(int batch, int seqlen) {
-  return static_cast<int>(std::clamp<long long>(static_cast<long long>(batch) * seqlen, 0, most_rows));
 }
 
 TunedGpu tuned_gpu(const Device& device) {
@@ -283,7 +180,7 @@ Result<TunedTable> read_tuned(const std::filesystem::path& path) {
 std::string tuned_text(const TunedTable& table) {
   TunedFile file{.gpu = table.gpu, .rows = {}};
   for (const TunedRow& row : table.rows) {
-    const Json problem = std::visit([](const auto& one) { return json_of(one); }, row.problem);
+    const Json problem = std::visit([](const auto& one) { return row_of(one); }, row.problem);
     file.rows.push_back({.problem = json_line(problem), .result = row.result, .where = {}});
   }
   std::string text = tuned_file_text(file);

@@ -54,10 +54,6 @@ struct TunedTable {
   [[nodiscard]] const TunedRow* find(const TunedProblem& problem) const;
 };
 
-/// Rows of a ragged batch whose sequences are all as long as the longest, inside what lengths may be: what a problem
-/// that names no total has, in a table or a list.
-int longest_total(int batch, int seqlen);
-
 /// The GPU of a table measured on this device.
 TunedGpu tuned_gpu(const Device& device);
 

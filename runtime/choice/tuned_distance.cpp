@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "generator/hash.hpp"
@@ -33,20 +34,22 @@ std::array<float, 5> sizes_of(long long seqlen_q, int ratio, long long keys, lon
   return {log2_of(seqlen_q), log2_of(ratio), log2_of(keys), log2_of(work), log2_of(page_size)};
 }
 
+/// Values of which each combination has its own number: flags of a bit, others of nine.
+template <class... Values>
+std::uint64_t numbered(Values... values) {
+  std::uint64_t number = 0;
+  ((number = number << (std::is_same_v<Values, bool> ? 1 : 9) | static_cast<std::uint64_t>(values)), ...);
+  return number;
+}
+
 constexpr std::size_t index_of(Operation operation) { return static_cast<std::size_t>(operation); }
 
 }  // namespace
 
 TunedShape tuned_shape(const Problem& problem) {
-  auto kind = static_cast<std::uint64_t>(Problem::operation);
-  kind = kind << 1 | static_cast<std::uint64_t>(problem.dtype);
-  kind = kind << 9 | static_cast<std::uint64_t>(problem.head_dim);
-  kind = kind << 9 | static_cast<std::uint64_t>(problem.head_dim_of_v());
-  kind = kind << 1 | (problem.causal ? 1U : 0U);
-  kind = kind << 1 | (problem.has_window() ? 1U : 0U);
-  kind = kind << 1 | (problem.softcap > 0 ? 1U : 0U);
-  kind = kind << 1 | (problem.ragged ? 1U : 0U);
-  kind = kind << 1 | (problem.paged ? 1U : 0U);
+  const std::uint64_t kind =
+      numbered(Problem::operation, problem.dtype, problem.head_dim, problem.head_dim_of_v(), problem.causal,
+               problem.has_window(), problem.softcap > 0, problem.ragged, problem.paged);
   const bool packed_keys = problem.ragged && !problem.paged;
   const long long seqlen_q =
       problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
@@ -60,17 +63,9 @@ TunedShape tuned_shape(const Problem& problem) {
 }
 
 TunedShape tuned_shape(const DecodeProblem& problem) {
-  auto kind = static_cast<std::uint64_t>(DecodeProblem::operation);
-  kind = kind << 1 | static_cast<std::uint64_t>(problem.dtype);
-  kind = kind << 9 | static_cast<std::uint64_t>(problem.head_dim);
-  kind = kind << 2 | static_cast<std::uint64_t>(problem.rotary);
-  kind = kind << 1 | (problem.window_left >= 0 ? 1U : 0U);
-  kind = kind << 1 | (problem.softcap > 0 ? 1U : 0U);
-  kind = kind << 1 | (problem.paged() ? 1U : 0U);
-  kind = kind << 1 | (problem.one_length() ? 1U : 0U);
-  kind = kind << 1 | (problem.ragged ? 1U : 0U);
-  kind = kind << 1 | (problem.packed_keys ? 1U : 0U);
-  kind = kind << 9 | static_cast<std::uint64_t>(problem.splits);
+  const std::uint64_t kind = numbered(DecodeProblem::operation, problem.dtype, problem.head_dim, problem.rotary,
+                                      problem.window_left >= 0, problem.softcap > 0, problem.paged(),
+                                      problem.one_length(), problem.ragged, problem.packed_keys, problem.splits);
   const long long seqlen_q =
       problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
   const long long seqlen_k =

@@ -13,13 +13,13 @@
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/problem_options.hpp"
 #include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/decode/problem_fields.hpp"
 
 namespace attune::cli {
 namespace {
-
-constexpr int usual_seqlen_k = 4096;
 
 /// A kernel and where it comes from.
 std::string kernel_text(const Served& kernel) {
@@ -109,52 +109,42 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
 
 }  // namespace
 
+DecodeOptions::DecodeOptions() : named(DecodeProblem::usual()) {
+  constexpr int usual_seqlen_k = 4096;
+  named.max_seqlen_k = usual_seqlen_k;
+  named.seqlen_new = 0;
+}
+
 void DecodeOptions::add(CLI::App& app) {
-  const std::string group = "Decoding";
+  constexpr const char* group = "Decoding";
   app.add_flag("--decode", decode,
                "Attention of few queries to a cache; --seqlen-q is then 1 by default, --seqlen-k 4096")
       ->group(group);
-  app.add_option("--page-size", page_size, "Tokens of a page [default: the cache is contiguous]")
-      ->check(CLI::PositiveNumber)
-      ->group(group);
-  app.add_option("--splits", splits, "Parts of the keys of each sequence; 0: what keeps the GPU busy")
-      ->capture_default_str()
-      ->group(group);
+  for_each_field<DecodeProblem>([&](const auto& field) {
+    if (field.doc != nullptr) add_field_option(app, group, field, named);
+  });
+  app.get_option("--page-size")->check(CLI::PositiveNumber);
   app.add_flag("--lengths-on-device", lengths_on_device,
                "Sequences have up to --seqlen-k keys, how many is known on the GPU alone")
-      ->group(group);
-  app.add_option("--seqlen-new", seqlen_new, "Keys that the call appends to each sequence; --seqlen-k counts them")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--rotary", rotary, "How new keys and queries are rotated")
-      ->check(CLI::IsMember(accepted_words(*find_field("rotary"))))
-      ->capture_default_str()
       ->group(group);
 }
 
 DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App& app) const {
   const Problem given = sizes.problem();
-  DecodeProblem result{.dtype = given.dtype,
-                       .batch = given.batch,
-                       .seqlen_q = app.count("--seqlen-q") > 0 ? given.seqlen_q : 1,
-                       .heads_q = given.heads_q,
-                       .heads_kv = given.heads_kv,
-                       .head_dim = given.head_dim,
-                       .max_seqlen_k = sizes.seqlen_k.value_or(usual_seqlen_k)};
-  result.equal_lengths = !lengths_on_device && seqlen_new == 0;
-  result.page_size = page_size > 0 ? page_size : std::max(1, result.max_seqlen_k);
-  result.table_width = std::max(1, pages_of(result.max_seqlen_k, result.page_size));
-  result.pages = all_pages(result.batch, result.table_width);
-  result.splits = splits;
-  result.softcap = sizes.softcap;
-  result.window_left = sizes.window_left;
-  result.window_right = sizes.causal ? 0 : sizes.window_right;
-  result.seqlen_new = seqlen_new;
-  result.rotary = static_cast<Rotary>(parse_value(*find_field("rotary"), rotary).value_or(0));
-  if (!result.rotates()) return result;
-  constexpr int rotary_dim_step = 16;
-  result.rotary_dim = result.head_dim / rotary_dim_step * rotary_dim_step;
-  result.rotations = std::max(1, result.max_seqlen_k);
+  DecodeProblem result = named;
+  result.dtype = given.dtype;
+  result.batch = given.batch;
+  if (app.count("--seqlen-q") > 0) result.seqlen_q = given.seqlen_q;
+  result.heads_q = given.heads_q;
+  result.heads_kv = given.heads_kv;
+  result.head_dim = given.head_dim;
+  if (sizes.named.seqlen_k != left_out) result.max_seqlen_k = given.seqlen_k;
+  result.equal_lengths = !lengths_on_device && named.seqlen_new == 0;
+  result.softcap = given.softcap;
+  result.window_left = sizes.named.window_left;
+  result.window_right = sizes.named.causal ? 0 : sizes.named.window_right;
+  if (result.page_size >= result.max_seqlen_k) result.page_size = left_out;  // one page is as a contiguous cache
+  result.complete();
   return result;
 }
 

@@ -13,11 +13,10 @@ namespace attune::cli {
 /// --decode, and what only a problem of decoding has.
 struct DecodeOptions {
   bool decode = false;
-  int page_size = 0;  ///< 0: a contiguous cache
-  int splits = 0;
   bool lengths_on_device = false;
-  int seqlen_new = 0;
-  std::string rotary = "none";  ///< by all columns that can be rotated
+  DecodeProblem named;  ///< as given, nothing completed
+
+  DecodeOptions();
 
   void add(CLI::App& app);
 

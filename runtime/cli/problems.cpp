@@ -12,62 +12,49 @@
 
 #include "generator/variant.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/call/page_counts.hpp"
 #include "runtime/cli/failure.hpp"
+#include "runtime/cli/problem_options.hpp"
+#include "runtime/operations/prefill/problem_fields.hpp"
 
 namespace attune::cli {
 
+namespace {
+
+/// Calls `visit` with the fields that are sizes or, where those are not asked for, choices of a variant, of those that
+/// the command line has.
+template <class Visitor>
+void for_each_option(bool sizes, const Visitor& visit) {
+  for_each_field<Problem>([&](const auto& field) {
+    const bool is_size = field.topic == Topic::batch || field.topic == Topic::heads || field.topic == Topic::lengths;
+    if (field.doc != nullptr && is_size == sizes) visit(field);
+  });
+}
+
+bool any_given(const CLI::App& app, bool sizes) {
+  bool given = false;
+  for_each_option(sizes, [&](const auto& field) { given = given || app.count(option_name(field)) > 0; });
+  return given;
+}
+
+}  // namespace
+
 void ProblemOptions::add_sizes(CLI::App& app) {
-  const std::string group = "Problem";
-  app.add_option("--batch", batch, "Sequences")->capture_default_str()->group(group);
-  app.add_option("--heads-q", heads_q, "Query heads")->capture_default_str()->group(group);
-  app.add_option("--heads-kv", heads_kv, "Key/value heads; must divide --heads-q [default: --heads-q]")->group(group);
-  app.add_option("--seqlen-q", seqlen_q, "Queries of each sequence")->capture_default_str()->group(group);
-  app.add_option("--seqlen-k", seqlen_k, "Keys of each sequence [default: --seqlen-q]")->group(group);
+  for_each_option(true, [&](const auto& field) { add_field_option(app, "Problem", field, named); });
 }
 
 void ProblemOptions::add_choices(CLI::App& app) {
-  const std::string group = "Problem";
-  app.add_option("--dtype", dtype, "fp16 or bf16")
-      ->check(CLI::IsMember({"fp16", "bf16"}))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--head-dim", head_dim, "Head dimension, a multiple of 8 up to 256 [default: 128]")->group(group);
-  app.add_option("--head-dim-v", head_dim_v, "Head dimension of V and O [default: --head-dim]")->group(group);
-  app.add_flag("--causal", causal, "Query i sees keys j <= i + seqlen_k - seqlen_q")->group(group);
-  app.add_option("--window-left", window_left, "Keys that a query sees before its own position; -1: all")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--window-right", window_right, "Keys that a query sees behind its own position; -1: all")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--softcap", softcap, "Scores x become softcap * tanh(x / softcap); 0: they stay")
-      ->capture_default_str()
-      ->group(group);
+  for_each_option(false, [&](const auto& field) { add_field_option(app, "Problem", field, named); });
 }
 
-bool ProblemOptions::given(const CLI::App& app) {
-  constexpr std::array names{"--batch", "--heads-q", "--heads-kv", "--seqlen-q", "--seqlen-k"};
-  return std::ranges::any_of(names, [&](const char* name) { return app.count(name) > 0; });
-}
+bool ProblemOptions::given(const CLI::App& app) { return any_given(app, true); }
 
-bool ProblemOptions::choices_given(const CLI::App& app) {
-  constexpr std::array names{"--dtype",       "--head-dim",     "--head-dim-v", "--causal",
-                             "--window-left", "--window-right", "--softcap"};
-  return std::ranges::any_of(names, [&](const char* name) { return app.count(name) > 0; });
-}
+bool ProblemOptions::choices_given(const CLI::App& app) { return any_given(app, false); }
 
 Problem ProblemOptions::problem() const {
-  Problem result{.dtype = dtype == "fp16" ? Dtype::fp16 : Dtype::bf16,
-                 .batch = batch,
-                 .heads_q = heads_q,
-                 .heads_kv = heads_kv.value_or(heads_q),
-                 .seqlen_q = seqlen_q,
-                 .seqlen_k = seqlen_k.value_or(seqlen_q),
-                 .head_dim = head_dim.value_or(128),
-                 .head_dim_v = head_dim_v.value_or(0),
-                 .causal = causal};
-  result.set_window(window_left, window_right);
-  result.softcap = softcap;
+  Problem result = named;
+  result.complete();
+  result.set_window(named.window_left, named.window_right);
   return result;
 }
 
@@ -81,8 +68,8 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   if (variant.softcap != 0) result.softcap = 30;
   if (variant.ragged != 0) make_ragged(result);
   if (variant.paged != 0) make_paged(result);
-  if (variant.gqa_ratio > 0 && !heads_kv && heads_q % variant.gqa_ratio == 0) {
-    result.heads_kv = heads_q / variant.gqa_ratio;
+  if (variant.gqa_ratio > 0 && named.heads_kv == left_out && result.heads_q % variant.gqa_ratio == 0) {
+    result.heads_kv = result.heads_q / variant.gqa_ratio;
   }
   return result;
 }
@@ -117,15 +104,6 @@ std::size_t key_elements(const Problem& problem) {
 std::size_t value_elements(const Problem& problem) {
   return static_cast<std::size_t>(problem.stored_key_sequences()) * problem.stored_keys() * problem.heads_kv *
          problem.head_dim_of_v();
-}
-
-int pages_of(int keys, int page_size) {
-  return static_cast<int>((static_cast<long long>(keys) + page_size - 1) / page_size);
-}
-
-int all_pages(int batch, int table_width) {
-  constexpr long long most = std::numeric_limits<int>::max();
-  return static_cast<int>(std::clamp(static_cast<long long>(batch) * table_width, -most, most));
 }
 
 Angles random_angles(Dtype dtype, std::size_t count, std::uint64_t seed) {

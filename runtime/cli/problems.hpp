@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,21 +12,9 @@
 
 namespace attune::cli {
 
-/// --batch, --heads-q, --heads-kv, --seqlen-q, --seqlen-k and, where asked for, --dtype, --head-dim,
-/// --head-dim-v and --causal.
+/// Options for the sizes of a problem of prefill and, where asked for, for what a variant otherwise chooses.
 struct ProblemOptions {
-  int batch = 1;
-  int heads_q = 16;
-  std::optional<int> heads_kv;  ///< default: heads_q
-  int seqlen_q = 1024;
-  std::optional<int> seqlen_k;  ///< default: seqlen_q
-  std::optional<int> head_dim;
-  std::optional<int> head_dim_v;  ///< default: head_dim
-  std::string dtype = "bf16";
-  bool causal = false;
-  int window_left = -1;
-  int window_right = -1;
-  float softcap = 0;
+  Problem named = Problem::usual();  ///< as given, nothing completed
 
   /// The sizes that do not depend on a variant.
   void add_sizes(CLI::App& app);
@@ -54,11 +41,6 @@ std::size_t query_elements(const Problem& problem);
 std::size_t key_elements(const Problem& problem);
 std::size_t value_elements(const Problem& problem);
 std::size_t output_elements(const Problem& problem);
-
-/// Pages that hold so many keys, and those of a whole batch. Both stop at what an int holds, which is more than any
-/// problem may have: a check says so, where a product that wrapped might pass.
-int pages_of(int keys, int page_size);
-int all_pages(int batch, int table_width);
 
 /// Where the sequences of a ragged batch begin and end: the longest has `most` rows or all, together they have at most
 /// `total`, and they fall off as 1 / i as steeply as that takes.

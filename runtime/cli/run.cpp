@@ -319,7 +319,9 @@ Examples:
   attune run specs/prefill_sm80.yaml --device none --json)");
   return {.app = app, .run = [options, app] {
             options->one_problem = ProblemOptions::given(*app);
-            options->decode = DecodeOptions{.lengths_on_device = true}.problem(options->problem, *app);
+            DecodeOptions decode;
+            decode.lengths_on_device = true;
+            options->decode = decode.problem(options->problem, *app);
             return Run(*options).execute();
           }};
 }

@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
+#include <type_traits>
 
 #include "generator/problem_list.hpp"
 #include "generator/yaml_tree.hpp"
 #include "runtime/base/files.hpp"
 #include "runtime/choice/tuned.hpp"
-#include "runtime/cli/problems.hpp"
+#include "runtime/operations/decode/problem_fields.hpp"
+#include "runtime/operations/prefill/problem_fields.hpp"
 #include "runtime/record/record.hpp"
 
 namespace attune::cli {
@@ -67,10 +68,18 @@ class ProblemReader {
     const std::size_t before = problems_->size();
     collect();
     if (problems_->size() > before) return std::nullopt;
-    const std::string operation = word("operation", {"prefill", "decode"}, "prefill");
-    const tune::AnyProblem problem = operation == "decode" ? read_decode() : read_prefill();
+    const std::vector<tune::AnyProblem> each = each_operation(tune::AnyProblem());
+    const tune::AnyProblem* known = &each.front();
+    if (const YamlNode* const operation = take("operation"); operation != nullptr) {
+      known = find_operation(each, operation->text);
+      if (known == nullptr) {
+        report_value(*operation, "operation", operations_text(each));
+        return std::nullopt;
+      }
+    }
+    const tune::AnyProblem problem = std::visit([this](const auto& type) { return read_fields(type); }, *known);
     for (const auto& [key, value] : values_) {
-      report(value->where, fmt::format("{} is no key of a problem of {}", key, operation),
+      report(value->where, fmt::format("{} is no key of a problem of {}", key, word_of(problem)),
              fmt::format("keys are {}", fmt::join(known_, ", ")));
     }
     if (problems_->size() > before) return std::nullopt;
@@ -118,69 +127,47 @@ class ProblemReader {
     return value;
   }
 
-  std::string word(const std::string& key, const std::vector<std::string>& words, const std::string& usual) {
-    const YamlNode* value = take(key);
-    if (value == nullptr) return usual;
-    if (std::ranges::find(words, value->text) != words.end()) return value->text;
-    report(value->where, fmt::format("'{}' is not a value of {}", value->text, key),
-           fmt::format("{}", fmt::join(words, " or ")));
-    return usual;
+  void report_value(const YamlNode& value, std::string_view key, std::string accepted) {
+    report(value.where, fmt::format("'{}' is not a value of {}", value.text, key), std::move(accepted));
   }
 
-  bool flag(const std::string& key) { return word(key, {"false", "true"}, "false") == "true"; }
-
-  int number(const std::string& key, int usual, int least = std::numeric_limits<int>::min()) {
-    const YamlNode* value = take(key);
-    if (value == nullptr) return usual;
-    int result = 0;
-    const char* const end = value->text.data() + value->text.size();
-    if (const auto [stop, error] = std::from_chars(value->text.data(), end, result);
-        error == std::errc() && stop == end && result >= least) {
-      return result;
-    }
-    report(value->where, fmt::format("'{}' is not a value of {}", value->text, key),
-           least > 0 ? fmt::format("a whole number from {} on", least) : "a whole number");
-    return usual;
-  }
-
-  Dtype dtype() { return word("dtype", {"fp16", "bf16"}, "bf16") == "fp16" ? Dtype::fp16 : Dtype::bf16; }
-
-  tune::AnyProblem read_prefill() {
-    Problem problem{.dtype = dtype()};
-    problem.batch = number("batch", 1);
-    problem.heads_q = number("heads_q", 16);
-    problem.heads_kv = number("heads_kv", problem.heads_q);
-    problem.seqlen_q = number("seqlen_q", 1024);
-    problem.seqlen_k = number("seqlen_k", problem.seqlen_q);
-    problem.head_dim = number("head_dim", 128);
-    problem.head_dim_v = number("head_dim_v", 0);
-    problem.causal = flag("causal");
-    problem.window_left = number("window_left", -1);
-    problem.window_right = number("window_right", -1);
-    problem.softcap = flag("softcap") ? 1.0F : 0.0F;
-    problem.ragged = flag("ragged");
-    if (problem.ragged) {
-      problem.total_q = number("total_q", longest_total(problem.batch, problem.seqlen_q), 1);
-      problem.total_k = number("total_k", longest_total(problem.batch, problem.seqlen_k), 1);
-    }
+  /// Reads all keys that say something of the problem which they make; what is left out is as P::complete() has it.
+  template <class P>
+  tune::AnyProblem read_fields(const P& /*type*/) {
+    P problem = P::usual();
+    for_each_field<P>([&](const auto& field) {
+      const auto found = values_.find(field.row_key());
+      if (field.row != RowRole::absent && found != values_.end()) read_value(*found->second, field, problem);
+    });
+    problem.complete();
+    for_each_field<P>([&](const auto& field) {
+      if (field.row != RowRole::absent && field.applies_to(problem)) take(field.row_key());
+    });
     return problem;
   }
 
-  tune::AnyProblem read_decode() {
-    DecodeProblem problem{.dtype = dtype()};
-    problem.batch = number("batch", 1);
-    problem.heads_q = number("heads_q", 16);
-    problem.heads_kv = number("heads_kv", problem.heads_q);
-    problem.seqlen_q = number("seqlen_q", 1);
-    problem.max_seqlen_k = number("seqlen_k", 1024);
-    problem.head_dim = number("head_dim", 128);
-    problem.page_size = number("page_size", problem.max_seqlen_k);
-    problem.table_width = problem.page_size > 0 ? pages_of(problem.max_seqlen_k, problem.page_size) : 0;
-    problem.pages = all_pages(problem.batch, problem.table_width);
-    problem.equal_lengths = flag("equal_lengths");
-    problem.window_left = number("window_left", -1);
-    problem.softcap = flag("softcap") ? 1.0F : 0.0F;
-    return problem;
+  template <class P, class Value>
+  void read_value(const YamlNode& node, const ProblemField<P, Value>& field, P& problem) {
+    Value& value = problem.*field.member;
+    if constexpr (std::is_enum_v<Value>) {
+      const Field& choices = *find_field(field.key);
+      const std::optional<int> choice = parse_value(choices, node.text);
+      if (!choice) return report_value(node, field.row_key(), accepted_values(choices));
+      value = static_cast<Value>(*choice);
+    } else if constexpr (std::is_same_v<Value, int>) {
+      // A size is at least 1; where a field may be left out, the number that stands for it may be written too.
+      const int least = field.applies == nullptr ? std::min(1, P().*field.member) : 1;
+      int number = 0;
+      const char* const end = node.text.data() + node.text.size();
+      const auto [stop, error] = std::from_chars(node.text.data(), end, number);
+      if (error != std::errc() || stop != end || number < least) {
+        return report_value(node, field.row_key(), fmt::format("a whole number from {} on", least));
+      }
+      value = number;
+    } else {
+      if (node.text != "true" && node.text != "false") return report_value(node, field.row_key(), "false or true");
+      value = node.text == "true" ? Value(1) : Value(0);
+    }
   }
 
   const YamlNode* node_;

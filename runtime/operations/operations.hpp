@@ -1,9 +1,10 @@
 // The operations that callers may ask for. Each has a folder here, with what follows from a call of it:
 //
-//   problem.hpp    its problem: shapes and element type, what it asks of kernels, its text and its checks
-//   arguments.hpp  from the arguments of a C call to the problem, its operands and the kernels' parameters
-//   plan.hpp       the grid of a kernel
-//   launch.hpp     the launches of a call
+//   problem.hpp        its problem: shapes and element type, what it asks of kernels, its text and its checks
+//   problem_fields.hpp the table of its fields, from which texts, checks, records, tuned rows and options follow
+//   arguments.hpp      from the arguments of a C call to the problem, its operands and the kernels' parameters
+//   plan.hpp           the grid of a kernel
+//   launch.hpp         the launches of a call
 //
 // Whoever handles every operation alike calls the overloads of check_arguments(), is_empty(), visit_operands() and
 // run(), and of prepare() and workspace_bytes() where one kernel or no workspace is not the whole story.

@@ -5,32 +5,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <limits>
 #include <system_error>
-#include <tuple>
 
 #include "generator/json_fields.hpp"
 #include "runtime/base/environment.hpp"
 #include "runtime/base/files.hpp"
+#include "runtime/operations/problem_fields.hpp"
 #include "runtime/record/record_fields.hpp"
 
 namespace attune {
 namespace {
 
 constexpr mode_t readable_by_all = 0644;
-
-/// Sizes that count as one have this in common; -1 is unlimited, 0 is none.
-int rounded(int size) { return size <= 0 ? size : static_cast<int>(std::bit_floor(static_cast<unsigned>(size))); }
-
-template <class OneProblem>
-void round_sizes(OneProblem& problem) {
-  const auto round = [&](const auto& field) {
-    if constexpr (field_is_size<decltype(field)>) problem.*field.member = rounded(problem.*field.member);
-  };
-  std::apply([&](const auto&... field) { (round(field), ...); }, record_fields<OneProblem>());
-}
 
 std::filesystem::path expanded(const std::filesystem::path& path) {
   std::string text = path.string();
@@ -48,14 +36,8 @@ int open_to_append(const std::filesystem::path& path) {
 
 }  // namespace
 
-RecordGroup group_of(const MetProblem& problem) {
-  return std::visit(
-      [](auto one) {
-        const Ask ask = one.ask();
-        round_sizes(one);
-        return RecordGroup{one, ask};
-      },
-      problem);
+RecordGroup group_of(const AnyProblem& problem) {
+  return std::visit([](const auto& one) { return RecordGroup{with_rounded_sizes(one), one.ask()}; }, problem);
 }
 
 std::filesystem::path default_record_path() { return environment("ATTUNE_RECORD"); }
@@ -73,7 +55,7 @@ void Recorder::write_all() {
   }
 }
 
-void Recorder::note(const MetProblem& problem, long long calls) {
+void Recorder::note(const AnyProblem& problem, long long calls) {
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = met_.try_emplace(group_of(problem), Entry{.first = problem});
   Entry& entry = at->second;

@@ -24,24 +24,16 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "generator/diagnostic.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/operations/check/table_check.hpp"
-#include "runtime/operations/decode/problem.hpp"
-#include "runtime/operations/merge/problem.hpp"
-#include "runtime/operations/prefill/problem.hpp"
-#include "runtime/operations/store/problem.hpp"
+#include "runtime/operations/any_problem.hpp"
 
 namespace attune {
 
-/// A problem of any operation that callers ask for.
-using MetProblem = std::variant<Problem, DecodeProblem, StoreProblem, MergeProblem, CheckProblem>;
-
 struct Recorded {
-  MetProblem problem;
+  AnyProblem problem;
   long long calls = 0;  ///< 0: it was only prepared
 
   auto operator<=>(const Recorded&) const = default;
@@ -55,8 +47,8 @@ long long added_calls(long long calls, long long more);
 
 /// What problems that count as one have in common: the problem with sizes rounded down to powers of two, and what it
 /// asks for.
-using RecordGroup = std::pair<MetProblem, Ask>;
-RecordGroup group_of(const MetProblem& problem);
+using RecordGroup = std::pair<AnyProblem, Ask>;
+RecordGroup group_of(const AnyProblem& problem);
 
 /// $ATTUNE_RECORD; empty (nothing is recorded) where it is not set.
 std::filesystem::path default_record_path();
@@ -72,14 +64,14 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   /// Counts calls of a sound problem; 0 for one that was only prepared.
-  void note(const MetProblem& problem, long long calls);
+  void note(const AnyProblem& problem, long long calls);
 
   /// Writes all counts that the file does not have yet.
   void write_all();
 
  private:
   struct Entry {
-    MetProblem first;
+    AnyProblem first;
     long long calls = 0;
     long long written = 0;  ///< of them
   };

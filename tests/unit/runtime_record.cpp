@@ -110,8 +110,8 @@ TEST_CASE("a line keeps every field of every kind of problem, and the calls") {
                             {.problem = store, .calls = 1LL << 40}, {.problem = merge, .calls = 7},
                             {.problem = CheckProblem{}, .calls = 2}};
   // And of the usual ones, most of whose fields are left out.
-  for (const MetProblem& usual :
-       {MetProblem(Problem{}), MetProblem(DecodeProblem{}), MetProblem(StoreProblem{}), MetProblem(MergeProblem{})}) {
+  for (const AnyProblem& usual :
+       {AnyProblem(Problem{}), AnyProblem(DecodeProblem{}), AnyProblem(StoreProblem{}), AnyProblem(MergeProblem{})}) {
     all.push_back({.problem = usual, .calls = 3});
   }
   std::string text;
@@ -171,7 +171,7 @@ TEST_CASE("registries, threads and runs share a file, and their calls add up") {
     for (Recorder* recorder : {&first, &second}) {
       for (int thread = 0; thread < 4; ++thread) {
         threads.emplace_back([recorder] {
-          for (int i = 0; i < 1000; ++i) recorder->note(i % 2 == 0 ? MetProblem(prefill) : MetProblem(decode), 1);
+          for (int i = 0; i < 1000; ++i) recorder->note(i % 2 == 0 ? AnyProblem(prefill) : AnyProblem(decode), 1);
         });
       }
     }
@@ -268,8 +268,9 @@ TEST_CASE("a line that is no problem is named by its place, and the last one is 
       problems(R"({"operation":"merge_states","dtype":"fp8","batch":2.5,"seqlen":-3,"heads":[1],"hedas":1,"calls":-1})"
                "\n");
   for (const char* part :
-       {"dtype is \"fp8\"; fp16 or bf16", "batch is 2.5; a whole number", "heads is a list or an object",
-        "head_dim is missing", "unknown field 'hedas'; fields are operation, calls, dtype", "calls is missing or"}) {
+       {"dtype of the line is \"fp8\"; fp16 or bf16", "batch of the line is 2.5; a whole number",
+        "heads of the line is [1]; a whole number", "the line has no head_dim", "calls is missing or",
+        "the line has a key \"hedas\", which is unknown; did you mean heads?"}) {
     CAPTURE(part);
     CHECK(wrong.find(std::string("calls.jsonl:1:1: ") + part) != std::string::npos);
   }
@@ -289,9 +290,9 @@ TEST_CASE("a number of a record that wraps, or that no type holds, is refused wi
     return read.problems.empty() ? "" : read.problems.front().text();
   };
   CHECK(problem_of("", "1").empty());
-  CHECK(
-      problem_of(R"("rotations":18446744073709551615,)", "1").starts_with("r:1:1: rotations is 18446744073709551615;"));
-  CHECK(problem_of(R"("rotations":4294967297,)", "1").starts_with("r:1:1: rotations is 4294967297;"));
+  CHECK(problem_of(R"("rotations":18446744073709551615,)", "1")
+            .starts_with("r:1:1: rotations of the line is 18446744073709551615;"));
+  CHECK(problem_of(R"("rotations":4294967297,)", "1").starts_with("r:1:1: rotations of the line is 4294967297;"));
   CHECK(problem_of("", "18446744073709551615").starts_with("r:1:1: calls is missing or no number of calls"));
   CHECK(problem_of("", "9223372036854775807").starts_with("r:1:1: calls is missing or no number of calls"));
   CHECK(problem_of("", "1e400").starts_with("r:1:1: the line is no JSON object, or has a number beyond"));

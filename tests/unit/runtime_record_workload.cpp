@@ -44,7 +44,7 @@ std::vector<Recorded> random_workload(unsigned seed, std::size_t count) {
     const int heads_q = heads_kv * one_of(1, 2, 4, 7, 8, 32);
     const int head_dim = 8 * static_cast<int>(1 + random() % 32);
     const Rotary rotary = head_dim >= 16 ? one_of(Rotary::none, Rotary::interleaved, Rotary::halves) : Rotary::none;
-    MetProblem problem;
+    AnyProblem problem;
     switch (random() % 5) {
       case 0:
         problem = DecodeProblem{.dtype = dtype,

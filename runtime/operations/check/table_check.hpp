@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "attune/attune.h"
@@ -16,6 +17,7 @@ namespace attune {
 /// One kernel checks every table.
 struct CheckProblem {
   static constexpr Operation operation = Operation::check;
+  static constexpr const char* word = "check_tables";  ///< as Problem has it
 
   static const ProblemFacts facts;
 
@@ -24,8 +26,12 @@ struct CheckProblem {
   /// As Problem::ask().
   [[nodiscard]] static Ask ask() { return {.need = {.operation = operation}, .preference = {}}; }
 
-  [[nodiscard]] static std::string text() { return "check_tables"; }
+  [[nodiscard]] static std::string text() { return word; }
 };
+
+/// It has no fields, and nothing can be wrong with it.
+constexpr std::tuple<> problem_fields(const CheckProblem* /*type*/) { return {}; }
+inline std::vector<std::string> problems_of(const CheckProblem& /*problem*/) { return {}; }
 
 /// Whether a checked call asks for it.
 bool checks_tables(const attune_decode_args& args);

@@ -19,6 +19,7 @@ inline constexpr int most_shared_heads = 256;
 /// The merge of what decode's thread blocks leave.
 struct CombineProblem {
   static constexpr Operation operation = Operation::combine;
+  static constexpr const char* word = "combine";
 
   Dtype dtype = Dtype::bf16;
   int head_dim = 128;
@@ -39,6 +40,7 @@ struct CombineProblem {
 /// its sequences.
 struct DecodeProblem {
   static constexpr Operation operation = Operation::decode;
+  static constexpr const char* word = "decode";  ///< as Problem has it
 
   Dtype dtype = Dtype::bf16;
   int batch = 1;
@@ -71,6 +73,12 @@ struct DecodeProblem {
   static const ProblemFacts facts;
 
   auto operator<=>(const DecodeProblem&) const = default;
+
+  /// As Problem::usual() and Problem::complete(). A cache with a page_size has several pages, one without is
+  /// contiguous; with a rotation a key
+  /// comes along, and all columns that can be rotated are; with total_k keys are packed.
+  [[nodiscard]] static DecodeProblem usual();
+  void complete();
 
   /// Whether a sequence's keys may lie in several pages.
   [[nodiscard]] bool paged() const { return table_width > 1; }

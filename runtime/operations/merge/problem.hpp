@@ -12,6 +12,7 @@ namespace attune {
 /// Two results over different keys into one.
 struct MergeProblem {
   static constexpr Operation operation = Operation::merge;
+  static constexpr const char* word = "merge_states";  ///< as Problem has it
 
   Dtype dtype = Dtype::bf16;
   int batch = 1;

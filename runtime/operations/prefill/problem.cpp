@@ -1,14 +1,12 @@
 #include "runtime/operations/prefill/problem.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <utility>
 
-#include "generator/variant.hpp"
-#include "runtime/call/field_checks.hpp"
+#include "runtime/call/page_counts.hpp"
+#include "runtime/operations/prefill/problem_fields.hpp"
 
 namespace attune {
 namespace {
@@ -20,17 +18,30 @@ long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
 
 }  // namespace
 
-std::string Problem::text() const {
-  const std::string v = head_dim_of_v() == head_dim ? "" : fmt::format("v{}", head_dim_v);
-  std::string text = fmt::format("{} d{}{} b{} hq{} hk{} lq{} lk{}{}", dtype == Dtype::fp16 ? "fp16" : "bf16", head_dim,
-                                 v, batch, heads_q, heads_kv, seqlen_q, seqlen_k, causal ? " causal" : "");
-  if (window_left >= 0) text += fmt::format(" left{}", window_left);
-  if (!causal && window_right >= 0) text += fmt::format(" right{}", window_right);
-  if (softcap > 0) text += fmt::format(" softcap{}", softcap);
-  if (ragged) text += fmt::format(" ragged tq{}", total_q);
-  if (ragged && !paged) text += fmt::format(" tk{}", total_k);
-  if (paged) text += fmt::format(" page{}", page_size);
-  return text;
+std::string Problem::text() const { return text_of(*this, ""); }
+
+Problem Problem::usual() {
+  return {.heads_q = 16,
+          .heads_kv = left_out,
+          .seqlen_q = 1024,
+          .seqlen_k = left_out,
+          .head_dim_v = left_out,
+          .total_q = left_out,
+          .total_k = left_out,
+          .page_size = left_out};
+}
+
+void Problem::complete() {
+  fill(heads_kv, heads_q);
+  fill(seqlen_k, seqlen_q);
+  fill(head_dim_v, 0);
+  fill(total_q, ragged ? longest_total(batch, seqlen_q) : 0);
+  paged = page_size != left_out;
+  fill(total_k, ragged && !paged ? longest_total(batch, seqlen_k) : 0);
+  fill(page_size, 0);
+  if (!paged) return;
+  table_width = std::max(1, pages_of(seqlen_k, page_size));
+  pages = all_pages(batch, table_width);
 }
 
 void Problem::set_window(int left, int right) {
@@ -104,23 +115,12 @@ Ask Problem::ask() const {
 }
 
 std::vector<std::string> problems_of(const Problem& problem) {
-  FieldChecks checks;
-  checks.dtype(problem.dtype);
-  checks.at_least("batch", problem.batch, 0);
-  checks.in_range("seqlen_q", problem.seqlen_q, 0, most_rows);
-  checks.in_range("seqlen_k", problem.seqlen_k, 0, most_rows);
-  checks.in_range("total_q", problem.total_q, 0, most_rows);
-  checks.in_range("total_k", problem.total_k, 0, most_rows);
-  if (problem.paged) {
-    checks.cache({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
-                 "seqlen_k", problem.seqlen_k);
-  }
+  FieldChecks checks = checked_fields(problem);
   checks.heads(problem.heads_q, problem.heads_kv);
-  checks.head_dim("head_dim", problem.head_dim);
-  if (problem.head_dim_v != 0) checks.head_dim("head_dim_v", problem.head_dim_v, ", or 0 where it is head_dim");
-  checks.in_range("window_left", problem.window_left, -1, most_rows - 1);
-  checks.in_range("window_right", problem.window_right, -1, most_rows - 1);
-  checks.softcap(problem.softcap);
+  if (problem.paged) {
+    checks.room({.page_size = problem.page_size, .pages = problem.pages, .table_width = problem.table_width},
+                "seqlen_k", problem.seqlen_k);
+  }
   return std::move(checks).take();
 }
 

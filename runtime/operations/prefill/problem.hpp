@@ -17,6 +17,7 @@ inline constexpr std::array tile_rows{64, 128, 192};
 /// One dense forward attention (prefill) problem.
 struct Problem {
   static constexpr Operation operation = Operation::prefill;
+  static constexpr const char* word = "prefill";  ///< in records and tables
 
   Dtype dtype = Dtype::bf16;
   int batch = 1;
@@ -44,6 +45,14 @@ struct Problem {
   static const ProblemFacts facts;
 
   auto operator<=>(const Problem&) const = default;
+
+  /// What a row of a table, a list of problems or a command line begins with: sizes of a usual layer, and `left_out`
+  /// (runtime/call/problem_fields.hpp) where other fields say what is meant.
+  [[nodiscard]] static Problem usual();
+
+  /// Gives what is left out its value, and the fields of pages theirs: keys and values are in pages where a page_size
+  /// is given, as many as there are keys for.
+  void complete();
 
   /// Of V and O.
   [[nodiscard]] int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }

@@ -13,6 +13,7 @@ namespace attune {
 /// New keys and values to a cache, which is pages of page_size tokens as in DecodeProblem.
 struct StoreProblem {
   static constexpr Operation operation = Operation::store;
+  static constexpr const char* word = "store_kv";  ///< as Problem has it
 
   Dtype dtype = Dtype::bf16;
   int batch = 1;

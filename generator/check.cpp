@@ -1,7 +1,6 @@
 #include "generator/check.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -11,13 +10,7 @@
 namespace attune {
 namespace {
 
-const FamilyChecks& checks_of(const Variant& variant) {
-  // In the order of families().
-  static const std::array checks{&prefill_sm80_checks(), &prefill_sm90_checks(), &decode_sm80_checks(),
-                                 &combine_checks(),      &store_kv_checks(),     &merge_states_checks(),
-                                 &check_tables_checks()};
-  return *checks.at(static_cast<std::size_t>(variant.family));
-}
+const FamilyChecks& checks_of(const Variant& variant) { return family_of(variant).checks(); }
 
 std::string capability_text(int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); }
 

@@ -29,18 +29,9 @@ Cost cost_of(const Variant& variant) {
   if (variant.family == prefill_sm90) {
     return {.seconds = seconds_per_column * (variant.head_dim + variant.B_c), .bytes = sm90_code_bytes};
   }
-  switch (family_of(variant).operation) {
-    case Operation::decode:
-      return mma_cost(decode_mma_instructions(variant));
-    case Operation::combine:
-    case Operation::store:
-    case Operation::merge:
-    case Operation::check:
-      return mma_cost(0);
-    case Operation::prefill:
-      break;
-  }
-  return mma_cost(mma_instructions(variant));
+  const Operation operation = family_of(variant).operation;
+  if (operation == Operation::decode) return mma_cost(decode_mma_instructions(variant));
+  return mma_cost(operation == Operation::prefill ? mma_instructions(variant) : 0);
 }
 
 }  // namespace

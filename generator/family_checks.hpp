@@ -34,8 +34,7 @@ const FamilyChecks& prefill_sm80_checks();
 const FamilyChecks& prefill_sm90_checks();
 const FamilyChecks& decode_sm80_checks();
 const FamilyChecks& combine_checks();
-const FamilyChecks& store_kv_checks();
-const FamilyChecks& merge_states_checks();
+const FamilyChecks& chunk_checks();  ///< of kernels in which a thread has 16 bytes of a tensor
 const FamilyChecks& check_tables_checks();
 
 /// The legal value of a field nearest to the variant's own with which `passes` holds; nothing when none does.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "generator/diagnostic.hpp"
+#include "generator/family_checks.hpp"
 #include "generator/need.hpp"
 
 namespace attune {
@@ -200,7 +201,14 @@ constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
 
 constexpr std::array check_tables_keys{"warps"sv};
 
-constexpr std::array family_table{
+/// Tells each family's kernels their place in the table.
+template <std::size_t count>
+constexpr std::array<Family, count> numbered(std::array<Family, count> table) {
+  for (std::size_t i = 0; i < count; ++i) table[i].defaults.family = static_cast<int>(i);
+  return table;
+}
+
+constexpr std::array family_table = numbered(std::array{
     Family{.name = "prefill_sm80",
            .operation = Operation::prefill,
            .minimum_capability = 80,
@@ -208,6 +216,7 @@ constexpr std::array family_table{
            .tensor_maps = false,
            .keys = prefill_sm80_keys,
            .defaults = {},
+           .checks = prefill_sm80_checks,
            .doc = "FlashAttention-2 forward on mma.sync tensor cores"},
     Family{.name = "prefill_sm90",
            .operation = Operation::prefill,
@@ -215,7 +224,8 @@ constexpr std::array family_table{
            .architecture_specific = true,
            .tensor_maps = true,
            .keys = prefill_sm90_keys,
-           .defaults = {.family = prefill_sm90, .B_c = 128},
+           .defaults = {.B_c = 128},
+           .checks = prefill_sm90_checks,
            .doc = "FlashAttention-3 forward on wgmma and bulk tensor copies"},
     Family{.name = "decode_sm80",
            .operation = Operation::decode,
@@ -223,7 +233,8 @@ constexpr std::array family_table{
            .architecture_specific = false,
            .tensor_maps = false,
            .keys = decode_sm80_keys,
-           .defaults = {.family = decode_sm80, .B_r = 16},
+           .defaults = {.B_r = 16},
+           .checks = decode_sm80_checks,
            .doc = "Flash-Decoding on mma.sync tensor cores"},
     Family{.name = "combine",
            .operation = Operation::combine,
@@ -231,7 +242,8 @@ constexpr std::array family_table{
            .architecture_specific = false,
            .tensor_maps = false,
            .keys = combine_keys,
-           .defaults = {.family = combine, .warps = 8},
+           .defaults = {.warps = 8},
+           .checks = combine_checks,
            .doc = "Flash-Decoding's merge of the parts of the keys"},
     Family{.name = "store_kv",
            .operation = Operation::store,
@@ -239,7 +251,8 @@ constexpr std::array family_table{
            .architecture_specific = false,
            .tensor_maps = false,
            .keys = store_kv_keys,
-           .defaults = {.family = store_kv},
+           .defaults = {},
+           .checks = chunk_checks,
            .doc = "new keys and values to a cache, with rotary position embedding"},
     Family{.name = "merge_states",
            .operation = Operation::merge,
@@ -247,7 +260,8 @@ constexpr std::array family_table{
            .architecture_specific = false,
            .tensor_maps = false,
            .keys = merge_states_keys,
-           .defaults = {.family = merge_states},
+           .defaults = {},
+           .checks = chunk_checks,
            .doc = "merge of two results over different keys"},
     Family{.name = "check_tables",
            .operation = Operation::check,
@@ -255,9 +269,10 @@ constexpr std::array family_table{
            .architecture_specific = false,
            .tensor_maps = false,
            .keys = check_tables_keys,
-           .defaults = {.family = check_tables},
+           .defaults = {},
+           .checks = check_tables_checks,
            .doc = "check of the lengths, block tables and slots of a cache"},
-};
+});
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
 static_assert(family_table[store_kv].name == "store_kv" && family_table[merge_states].name == "merge_states");

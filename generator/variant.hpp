@@ -181,6 +181,8 @@ enum class Operation : int {
 };
 inline constexpr int operation_count = 6;
 
+struct FamilyChecks;
+
 /// A kernel family, one file in templates/.
 struct Family {
   std::string_view name;  ///< "prefill_sm80": templates/<name>.cu
@@ -190,6 +192,7 @@ struct Family {
   bool tensor_maps;                        ///< reads Q, K and V through them (templates/tensor_params.h)
   std::span<const std::string_view> keys;  ///< the fields its kernels have
   Variant defaults;                        ///< what a spec has left out
+  const FamilyChecks& (*checks)();         ///< its arithmetic and its rules (generator/family_checks.hpp)
   std::string_view doc;
 
   /// Whether its kernels run on this compute capability, shared memory apart.

@@ -117,21 +117,41 @@ attune::RegistryOptions options_of(const attune_options* options) {
 /// `operation` as a number: a caller may give any.
 attune::AnyArgs any_args(int operation, const void* args, const std::string& name) {
   require(args, (name + "args").c_str());
-  switch (operation) {
-    case ATTUNE_PREFILL:
-      return *static_cast<const attune_prefill_args*>(args);
-    case ATTUNE_DECODE:
-      return *static_cast<const attune_decode_args*>(args);
-    case ATTUNE_STORE_KV:
-      return *static_cast<const attune_store_kv_args*>(args);
-    case ATTUNE_MERGE_STATES:
-      return *static_cast<const attune_merge_states_args*>(args);
-    default:
-      throw attune::Error(ATTUNE_INVALID_ARGUMENT,
-                          fmt::format("{}operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
-                                      "3 (merge_states)",
-                                      name, operation));
-  }
+  if (const std::optional<attune::AnyArgs> found = attune::AnyArgs::of(operation, args)) return *found;
+  throw attune::Error(ATTUNE_INVALID_ARGUMENT,
+                      fmt::format("{}operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
+                                  "3 (merge_states)",
+                                  name, operation));
+}
+
+// What every operation's functions do.
+
+template <class Args>
+attune_status prepare(attune_registry* registry, const Args* args) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.prepare(*args);
+  });
+}
+
+template <class Args>
+attune_status run(attune_registry* registry, const Args* args, void* stream) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    registry->registry.run(*args, stream);
+  });
+}
+
+template <class Args>
+attune_status workspace_of(attune_registry* registry, const Args* args, size_t* bytes) {
+  return guarded([&] {
+    require(registry, "registry");
+    require(args, "args");
+    require(bytes, "bytes");
+    *bytes = registry->registry.workspace_bytes(*args);
+  });
 }
 
 /// As much of a name as fits.
@@ -238,85 +258,43 @@ attune_status attune_prepare_all(attune_registry* registry, const attune_prepare
 }
 
 attune_status attune_prefill_workspace(attune_registry* registry, const attune_prefill_args* args, size_t* bytes) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    require(bytes, "bytes");
-    *bytes = registry->registry.workspace_bytes(*args);
-  });
+  return workspace_of(registry, args, bytes);
 }
 
 attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.prepare(*args);
-  });
+  return prepare(registry, args);
 }
 
 attune_status attune_prefill(attune_registry* registry, const attune_prefill_args* args, void* stream) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.run(*args, stream);
-  });
+  return run(registry, args, stream);
 }
 
 attune_status attune_decode_workspace(attune_registry* registry, const attune_decode_args* args, size_t* bytes) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    require(bytes, "bytes");
-    *bytes = registry->registry.workspace_bytes(*args);
-  });
+  return workspace_of(registry, args, bytes);
 }
 
 attune_status attune_decode_prepare(attune_registry* registry, const attune_decode_args* args) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.prepare(*args);
-  });
+  return prepare(registry, args);
 }
 
 attune_status attune_decode(attune_registry* registry, const attune_decode_args* args, void* stream) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.run(*args, stream);
-  });
+  return run(registry, args, stream);
 }
 
 attune_status attune_store_kv_prepare(attune_registry* registry, const attune_store_kv_args* args) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.prepare(*args);
-  });
+  return prepare(registry, args);
 }
 
 attune_status attune_store_kv(attune_registry* registry, const attune_store_kv_args* args, void* stream) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.run(*args, stream);
-  });
+  return run(registry, args, stream);
 }
 
 attune_status attune_merge_states_prepare(attune_registry* registry, const attune_merge_states_args* args) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.prepare(*args);
-  });
+  return prepare(registry, args);
 }
 
 attune_status attune_merge_states(attune_registry* registry, const attune_merge_states_args* args, void* stream) {
-  return guarded([&] {
-    require(registry, "registry");
-    require(args, "args");
-    registry->registry.run(*args, stream);
-  });
+  return run(registry, args, stream);
 }
 
 }  // extern "C"

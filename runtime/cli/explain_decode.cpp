@@ -14,9 +14,9 @@
 #include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problem_options.hpp"
-#include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/decode/problem_fields.hpp"
+#include "runtime/operations/store/arguments.hpp"
 
 namespace attune::cli {
 namespace {

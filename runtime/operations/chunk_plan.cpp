@@ -11,7 +11,8 @@ namespace {
 constexpr long long chunk = 8;                 // elements of a thread
 constexpr long long most_chunks = 1LL << 31U;  // kernels number them in 32 bits, those behind the last included
 
-/// For a batch x rows x heads x head_dim tensor.
+}  // namespace
+
 ChunkPlan plan_chunks(const Variant& variant, int batch, int rows, int heads, int head_dim) {
   long long chunks = head_dim / chunk;
   for (const int extent : {batch, rows, heads}) {
@@ -23,16 +24,6 @@ ChunkPlan plan_chunks(const Variant& variant, int batch, int rows, int heads, in
   }
   const int threads = resources(variant).threads;
   return {.grid = {.x = static_cast<unsigned>((chunks + threads - 1) / threads), .y = 1, .z = 1}, .threads = threads};
-}
-
-}  // namespace
-
-ChunkPlan plan(const Variant& variant, const StoreProblem& problem) {
-  return plan_chunks(variant, problem.batch, problem.tokens, problem.heads_kv, problem.head_dim);
-}
-
-ChunkPlan plan(const Variant& variant, const MergeProblem& problem) {
-  return plan_chunks(variant, problem.batch, problem.seqlen, problem.heads, problem.head_dim);
 }
 
 }  // namespace attune

@@ -4,8 +4,6 @@
 
 #include "runtime/call/device.hpp"
 #include "runtime/call/plan.hpp"
-#include "runtime/operations/merge/problem.hpp"
-#include "runtime/operations/store/problem.hpp"
 
 namespace attune {
 
@@ -25,8 +23,8 @@ inline Step step_of(const ServingKernel& kernel, const ChunkPlan& plan, const vo
           .operands = operands};
 }
 
-/// The launch facts of one variant for one problem. Throws Error{ATTUNE_UNSUPPORTED} when the problem is too large.
-ChunkPlan plan(const Variant& variant, const StoreProblem& problem);
-ChunkPlan plan(const Variant& variant, const MergeProblem& problem);
+/// That of a variant, for a tensor of batch x rows x heads x head_dim. Throws Error{ATTUNE_UNSUPPORTED} when it is too
+/// large.
+ChunkPlan plan_chunks(const Variant& variant, int batch, int rows, int heads, int head_dim);
 
 }  // namespace attune

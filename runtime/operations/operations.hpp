@@ -10,22 +10,33 @@
 // run(), and of prepare() and workspace_bytes() where one kernel or no workspace is not the whole story.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "attune/attune.h"
 #include "runtime/operations/check/table_check.hpp"
 #include "runtime/operations/decode/arguments.hpp"
 #include "runtime/operations/decode/launch.hpp"
+#include "runtime/operations/decode/problem_fields.hpp"
 #include "runtime/operations/merge/arguments.hpp"
+#include "runtime/operations/merge/problem_fields.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/operations/prefill/launch.hpp"
+#include "runtime/operations/prefill/problem_fields.hpp"
 #include "runtime/operations/store/arguments.hpp"
+#include "runtime/operations/store/problem_fields.hpp"
 
 namespace attune {
 
+/// A problem of any of them.
+using AnyProblem = std::variant<Problem, DecodeProblem, StoreProblem, MergeProblem, CheckProblem>;
+
 /// The arguments of a call of any operation, which outlive it.
 struct AnyArgs {
+  /// In the order of attune_operation.
   using Pointer = std::variant<const attune_prefill_args*, const attune_decode_args*, const attune_store_kv_args*,
                                const attune_merge_states_args*>;
 
@@ -33,7 +44,23 @@ struct AnyArgs {
   requires std::is_constructible_v<Pointer, const Args*> AnyArgs(const Args& args)
       : pointer(&args) {}  // implicit: arguments are what callers have
 
+  /// Those of the operation of this number of attune_operation; nothing where there is no such operation.
+  static std::optional<AnyArgs> of(int operation, const void* args) {
+    return of(operation, args, std::make_index_sequence<std::variant_size_v<Pointer>>());
+  }
+
   Pointer pointer;
+
+ private:
+  template <std::size_t... i>
+  static std::optional<AnyArgs> of(int operation, const void* args, std::index_sequence<i...> /*operations*/) {
+    std::optional<AnyArgs> result;
+    const auto try_one = [&]<class Args>(int number, const Args* /*type*/) {
+      if (operation == number) result.emplace(*static_cast<const Args*>(args));
+    };
+    (try_one(i, std::variant_alternative_t<i, Pointer>()), ...);
+    return result;
+  }
 };
 
 /// Prepares the kernels that calls of this problem need.

@@ -12,7 +12,7 @@
 #include "generator/json_fields.hpp"
 #include "runtime/base/environment.hpp"
 #include "runtime/base/files.hpp"
-#include "runtime/operations/problem_fields.hpp"
+#include "runtime/operations/operations.hpp"
 #include "runtime/record/record_fields.hpp"
 
 namespace attune {

@@ -28,7 +28,7 @@
 
 #include "generator/diagnostic.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/operations/any_problem.hpp"
+#include "runtime/operations/operations.hpp"
 
 namespace attune {
 

@@ -7,7 +7,7 @@
 
 #include "generator/json_fields.hpp"
 #include "generator/problem_list.hpp"
-#include "runtime/operations/problem_fields.hpp"
+#include "runtime/operations/operations.hpp"
 #include "runtime/record/record.hpp"
 #include "runtime/record/record_fields.hpp"
 

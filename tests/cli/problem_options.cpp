@@ -8,7 +8,7 @@
 #include "runtime/choice/tuned.hpp"
 #include "runtime/cli/problem_options.hpp"
 #include "runtime/cli/tune_problems.hpp"
-#include "runtime/operations/problem_fields.hpp"
+#include "runtime/operations/operations.hpp"
 #include "tests/cli/tool.hpp"
 
 using namespace attune;

@@ -10,7 +10,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
-#include "runtime/operations/chunk_plan.hpp"
+#include "runtime/operations/merge/arguments.hpp"
+#include "runtime/operations/store/arguments.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/choice/tuned_row.hpp"
-#include "runtime/operations/problem_fields.hpp"
+#include "runtime/operations/operations.hpp"
 #include "runtime/record/record_fields.hpp"
 
 using namespace attune;

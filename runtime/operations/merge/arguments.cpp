@@ -4,7 +4,6 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
-#include "runtime/operations/chunk_plan.hpp"
 
 namespace attune {
 namespace {
@@ -98,6 +97,10 @@ AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeP
           .seqlen = problem.seqlen,
           .heads = problem.heads,
           .head_dim = problem.head_dim};
+}
+
+ChunkPlan plan(const Variant& variant, const MergeProblem& problem) {
+  return plan_chunks(variant, problem.batch, problem.seqlen, problem.heads, problem.head_dim);
 }
 
 void run(const attune_merge_states_args& args, const MergeProblem& problem, const Backend& backend) {

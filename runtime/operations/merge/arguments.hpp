@@ -3,6 +3,7 @@
 
 #include "attune/attune.h"
 #include "runtime/call/backend.hpp"
+#include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/merge/problem.hpp"
 #include "templates/store_params.h"
 
@@ -18,6 +19,9 @@ void visit_operands(const attune_merge_states_args& args, const MergeProblem& pr
 
 /// The parameter block of a checked call.
 AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeProblem& problem);
+
+/// The launch of a variant. Throws Error{ATTUNE_UNSUPPORTED} when the problem is too large.
+ChunkPlan plan(const Variant& variant, const MergeProblem& problem);
 
 /// Runs a checked call.
 void run(const attune_merge_states_args& args, const MergeProblem& problem, const Backend& backend);

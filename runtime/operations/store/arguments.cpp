@@ -7,7 +7,6 @@
 
 #include "runtime/call/arguments.hpp"
 #include "runtime/operations/check/table_check.hpp"
-#include "runtime/operations/chunk_plan.hpp"
 
 namespace attune {
 namespace {
@@ -97,6 +96,10 @@ AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProbl
           .table_width = problem.table_width,
           .rotary_dim = rotates ? problem.rotary_dim : 0,
           .rotations = rotates ? problem.rotations : 0};
+}
+
+ChunkPlan plan(const Variant& variant, const StoreProblem& problem) {
+  return plan_chunks(variant, problem.batch, problem.tokens, problem.heads_kv, problem.head_dim);
 }
 
 void run(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend) {

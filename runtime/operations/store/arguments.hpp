@@ -3,6 +3,7 @@
 
 #include "attune/attune.h"
 #include "runtime/call/backend.hpp"
+#include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/store/problem.hpp"
 #include "templates/store_params.h"
 
@@ -18,6 +19,9 @@ void visit_operands(const attune_store_kv_args& args, const StoreProblem& proble
 
 /// The parameter block of a checked call.
 AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProblem& problem);
+
+/// The launch of a variant. Throws Error{ATTUNE_UNSUPPORTED} when the problem is too large.
+ChunkPlan plan(const Variant& variant, const StoreProblem& problem);
 
 /// Runs a checked call.
 void run(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend);

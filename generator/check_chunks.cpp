@@ -1,5 +1,5 @@
-// store_kv and merge_states: a thread has 16 bytes of each tensor, whatever the problem, so that every number of warps
-// will do; and so it does for check_tables.
+// Kernels in which a thread has 16 bytes of each tensor, whatever the problem, so that every number of warps will do;
+// and so it does for check_tables.
 #include "generator/family_checks.hpp"
 
 namespace attune {
@@ -35,9 +35,7 @@ constexpr FamilyChecks checks_of_check_tables{.resources = check_resources,
 
 }  // namespace
 
-const FamilyChecks& store_kv_checks() { return checks; }
-
-const FamilyChecks& merge_states_checks() { return checks; }
+const FamilyChecks& chunk_checks() { return checks; }
 
 const FamilyChecks& check_tables_checks() { return checks_of_check_tables; }
 

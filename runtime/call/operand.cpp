@@ -16,7 +16,7 @@ void check_stride(std::vector<std::string>& found, const Operand& operand, std::
   if (stride < 0 || stride % stride_step != 0) {
     add_line(found, "{}.stride_{} is {}; it must be a multiple of {} elements, 0 or more", operand.name, dimensions[i],
              stride, stride_step);
-  } else if (operand.access == Access::write && stride == 0) {
+  } else if (operand.access != Access::read && stride == 0) {
     add_line(found, "{}.stride_{} is 0; rows that are written must not share memory", operand.name, dimensions[i]);
   }
 }

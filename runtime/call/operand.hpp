@@ -25,7 +25,7 @@ struct Extents {
   [[nodiscard]] bool empty() const { return batch == 0 || seq == 0; }
 };
 
-enum class Access { read, write };
+enum class Access { read, write, update };  ///< write: what was there before is not read
 
 /// A tensor, whose strides are the caller's, or a contiguous array.
 struct Operand {

@@ -19,11 +19,15 @@ std::vector<emulator::Buffer> buffers_of(Operands operands) {
     emulator::Buffer buffer{.name = operand.name,
                             .data = const_cast<void*>(operand.data),
                             .element_bytes = operand.element_bytes,
-                            .writable = operand.access == Access::write};
+                            .writable = operand.access != Access::read};
     for (std::size_t i = 0; i < buffer.extents.size(); ++i) buffer.extents[i] = operand.extents[i];
     // A tensor's dimension of one element may come with any stride.
     for (std::size_t i = 0; i < buffer.strides.size(); ++i) {
       buffer.strides[i] = operand.kind == Operand::Kind::array || operand.extents[i] > 1 ? operand.strides[i] : 0;
+    }
+    if (operand.access == Access::update) {  // what is read is there before, and so a buffer of its own
+      buffers.push_back(buffer);
+      buffers.back().writable = false;
     }
     buffers.push_back(std::move(buffer));
   });

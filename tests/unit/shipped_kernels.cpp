@@ -9,6 +9,7 @@
 #include "generator/parallel.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/compiler/compile.hpp"
+#include "tests/harness/shipped_specs.hpp"
 
 namespace attune {
 namespace {
@@ -16,11 +17,7 @@ namespace {
 const std::filesystem::path root = ATTUNE_SOURCE_DIR;
 
 std::vector<Wanted> shipped() {
-  const std::vector<std::filesystem::path> specs{root / "specs/prefill_sm80.yaml", root / "specs/prefill_sm90.yaml",
-                                                 root / "specs/decode.yaml",       root / "specs/combine.yaml",
-                                                 root / "specs/store_kv.yaml",     root / "specs/merge_states.yaml",
-                                                 root / "specs/quickstart.yaml"};
-  const Result<Collection> collected = collect(specs);
+  const Result<Collection> collected = collect(testing::shipped_specs());
   REQUIRE(collected.ok());
   return collected.value.wanted;
 }

@@ -272,6 +272,15 @@ constexpr std::array family_table = numbered(std::array{
            .defaults = {},
            .checks = check_tables_checks,
            .doc = "check of the lengths, block tables and slots of a cache"},
+    Family{.name = "rotary_embedding",
+           .operation = Operation::rotate,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = store_kv_keys,
+           .defaults = {.rotary = static_cast<int>(Rotary::halves)},
+           .checks = chunk_checks,
+           .doc = "rotary position embedding of queries and keys, in place"},
 });
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");

@@ -178,8 +178,9 @@ enum class Operation : int {
   store = 3,    ///< new keys and values to a cache
   merge = 4,    ///< two results of attention into one
   check = 5,    ///< what a cache's tables name
+  rotate = 6,   ///< queries and keys by their positions
 };
-inline constexpr int operation_count = 6;
+inline constexpr int operation_count = 7;
 
 struct FamilyChecks;
 

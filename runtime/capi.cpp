@@ -119,9 +119,8 @@ attune::AnyArgs any_args(int operation, const void* args, const std::string& nam
   require(args, (name + "args").c_str());
   if (const std::optional<attune::AnyArgs> found = attune::AnyArgs::of(operation, args)) return *found;
   throw attune::Error(ATTUNE_INVALID_ARGUMENT,
-                      fmt::format("{}operation is {}; it must be 0 (prefill), 1 (decode), 2 (store_kv) or "
-                                  "3 (merge_states)",
-                                  name, operation));
+                      fmt::format("{}operation is {}; it must be a number of attune_operation, 0 to {}", name,
+                                  operation, std::variant_size_v<attune::AnyArgs::Pointer> - 1));
 }
 
 // What every operation's functions do.
@@ -294,6 +293,15 @@ attune_status attune_merge_states_prepare(attune_registry* registry, const attun
 }
 
 attune_status attune_merge_states(attune_registry* registry, const attune_merge_states_args* args, void* stream) {
+  return run(registry, args, stream);
+}
+
+attune_status attune_rotary_embedding_prepare(attune_registry* registry, const attune_rotary_embedding_args* args) {
+  return prepare(registry, args);
+}
+
+attune_status attune_rotary_embedding(attune_registry* registry, const attune_rotary_embedding_args* args,
+                                      void* stream) {
   return run(registry, args, stream);
 }
 

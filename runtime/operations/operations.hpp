@@ -26,19 +26,21 @@
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/operations/prefill/launch.hpp"
 #include "runtime/operations/prefill/problem_fields.hpp"
+#include "runtime/operations/rotary/arguments.hpp"
+#include "runtime/operations/rotary/problem_fields.hpp"
 #include "runtime/operations/store/arguments.hpp"
 #include "runtime/operations/store/problem_fields.hpp"
 
 namespace attune {
 
 /// A problem of any of them.
-using AnyProblem = std::variant<Problem, DecodeProblem, StoreProblem, MergeProblem, CheckProblem>;
+using AnyProblem = std::variant<Problem, DecodeProblem, StoreProblem, MergeProblem, CheckProblem, RotaryProblem>;
 
 /// The arguments of a call of any operation, which outlive it.
 struct AnyArgs {
   /// In the order of attune_operation.
   using Pointer = std::variant<const attune_prefill_args*, const attune_decode_args*, const attune_store_kv_args*,
-                               const attune_merge_states_args*>;
+                               const attune_merge_states_args*, const attune_rotary_embedding_args*>;
 
   template <class Args>
   requires std::is_constructible_v<Pointer, const Args*> AnyArgs(const Args& args)

@@ -273,6 +273,28 @@ typedef struct attune_merge_states_args {
   int32_t head_dim; /* a multiple of 8, at most 256 */
 } attune_merge_states_args;
 
+/* Rotates the first rotary_dim columns of queries and keys, in place, by the angles of their positions (rotary position
+ * embedding, arXiv 2104.09864). */
+typedef struct attune_rotary_embedding_args {
+  size_t struct_size;
+  attune_dtype dtype;
+  attune_tensor q;          /* batch x seqlen x heads_q x head_dim */
+  attune_tensor k;          /* batch x seqlen x heads_kv x head_dim, apart from q; not looked at where heads_kv is 0 */
+  const int32_t* positions; /* batch x seqlen, contiguous, device memory: the row of rotary_cos and rotary_sin for each
+                               row; null: offsets + i */
+  const int32_t* offsets;   /* batch, device memory: the position of each sequence's first row; null: 0 */
+  const void* rotary_cos;   /* rotations x rotary_dim / 2, contiguous, 16-byte aligned, of the same dtype */
+  const void* rotary_sin;   /* likewise */
+  int32_t batch;
+  int32_t seqlen;
+  int32_t heads_q;
+  int32_t heads_kv;     /* 0: there are no keys */
+  int32_t head_dim;     /* a multiple of 8, at most 256 */
+  attune_rotary rotary; /* ATTUNE_ROTARY_INTERLEAVED or ATTUNE_ROTARY_HALVES */
+  int32_t rotary_dim;   /* a multiple of 16, at most head_dim */
+  int32_t rotations;    /* a row at a position outside 0 to rotations - 1 stays as it is */
+} attune_rotary_embedding_args;
+
 /* What a registry has done since it was made. */
 typedef struct attune_counters {
   size_t struct_size;    /* set by the caller; no more than so many bytes are written */
@@ -295,7 +317,8 @@ typedef enum attune_operation {
   ATTUNE_PREFILL = 0,     /* attune_prefill_args */
   ATTUNE_DECODE = 1,      /* attune_decode_args */
   ATTUNE_STORE_KV = 2,    /* attune_store_kv_args */
-  ATTUNE_MERGE_STATES = 3 /* attune_merge_states_args */
+  ATTUNE_MERGE_STATES = 3,    /* attune_merge_states_args */
+  ATTUNE_ROTARY_EMBEDDING = 4 /* attune_rotary_embedding_args */
 } attune_operation;
 
 /* One call to prepare. */
@@ -396,6 +419,10 @@ ATTUNE_API attune_status attune_store_kv(attune_registry* registry, const attune
 ATTUNE_API attune_status attune_merge_states_prepare(attune_registry* registry, const attune_merge_states_args* args);
 ATTUNE_API attune_status attune_merge_states(attune_registry* registry, const attune_merge_states_args* args,
                                              void* stream);
+ATTUNE_API attune_status attune_rotary_embedding_prepare(attune_registry* registry,
+                                                         const attune_rotary_embedding_args* args);
+ATTUNE_API attune_status attune_rotary_embedding(attune_registry* registry, const attune_rotary_embedding_args* args,
+                                                 void* stream);
 
 #ifdef __cplusplus
 }

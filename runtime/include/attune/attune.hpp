@@ -410,8 +410,54 @@ struct Merge {
   }
 };
 
+/// What rotary_embedding rotates, pointers apart.
+struct RotaryShape {
+  Dtype dtype = Dtype::bf16;
+  std::int32_t batch = 1;
+  std::int32_t seqlen = 1;
+  std::int32_t heads_q = 1;
+  std::int32_t heads_kv = 1;    ///< 0: there are no keys
+  std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
+  Rotary rotary = Rotary::halves;
+  std::int32_t rotary_dim = 128;  ///< a multiple of 16, at most head_dim
+  std::int32_t rotations = 1;     ///< rows at positions outside 0 to rotations - 1 stay as they are
+};
+
+/// One call of rotary_embedding: the first rotary_dim columns of queries and keys, in place.
+struct RotaryEmbedding {
+  RotaryShape shape;
+  Tensor q{};
+  Tensor k{};                               ///< apart from q
+  const std::int32_t* positions = nullptr;  ///< batch x seqlen; null: offsets + i
+  const std::int32_t* offsets = nullptr;    ///< batch; null: 0
+  const void* rotary_cos = nullptr;         ///< rotations x rotary_dim / 2, 16-byte aligned
+  const void* rotary_sin = nullptr;
+
+  /// The same for the C ABI.
+  [[nodiscard]] attune_rotary_embedding_args args() const {
+    attune_rotary_embedding_args result{};
+    result.struct_size = sizeof(result);
+    result.dtype = static_cast<attune_dtype>(shape.dtype);
+    result.q = q;
+    result.k = k;
+    result.positions = positions;
+    result.offsets = offsets;
+    result.rotary_cos = rotary_cos;
+    result.rotary_sin = rotary_sin;
+    result.batch = shape.batch;
+    result.seqlen = shape.seqlen;
+    result.heads_q = shape.heads_q;
+    result.heads_kv = shape.heads_kv;
+    result.head_dim = shape.head_dim;
+    result.rotary = static_cast<attune_rotary>(shape.rotary);
+    result.rotary_dim = shape.rotary_dim;
+    result.rotations = shape.rotations;
+    return result;
+  }
+};
+
 /// A call of any operation, to be prepared.
-using AnyCall = std::variant<Prefill, Decode, Store, Merge>;
+using AnyCall = std::variant<Prefill, Decode, Store, Merge, RotaryEmbedding>;
 
 /// How far Attention::prepare_all() has come; its texts are gone when the callback returns.
 using Progress = attune_prepare_progress;
@@ -476,7 +522,7 @@ class Attention {
     check(attune_decode_prepare(registry_.get(), &args));
   }
 
-  /// The same for store_kv and merge_states.
+  /// The same for the others.
   void operator()(const Store& call, void* stream = nullptr) const {
     const attune_store_kv_args args = call.args();
     check(attune_store_kv(registry_.get(), &args, stream));
@@ -493,13 +539,22 @@ class Attention {
     const attune_merge_states_args args = call.args();
     check(attune_merge_states_prepare(registry_.get(), &args));
   }
+  void operator()(const RotaryEmbedding& call, void* stream = nullptr) const {
+    const attune_rotary_embedding_args args = call.args();
+    check(attune_rotary_embedding(registry_.get(), &args, stream));
+  }
+  void prepare(const RotaryEmbedding& call) const {
+    const attune_rotary_embedding_args args = call.args();
+    check(attune_rotary_embedding_prepare(registry_.get(), &args));
+  }
 
   /// Prepares many calls side by side on up to `threads` threads (0: one for each core). `on_progress`, which may be
   /// null, is called from any thread, but from one at a time. All calls are tried; throws the Error of the first that
   /// failed, or what `on_progress` threw.
   void prepare_all(const std::vector<AnyCall>& calls, int threads = 0,
                    const std::function<void(const Progress&)>& on_progress = nullptr) const {
-    using Args = std::variant<attune_prefill_args, attune_decode_args, attune_store_kv_args, attune_merge_states_args>;
+    using Args = std::variant<attune_prefill_args, attune_decode_args, attune_store_kv_args, attune_merge_states_args,
+                              attune_rotary_embedding_args>;
     std::vector<Args> args;
     args.reserve(calls.size());
     std::vector<attune_prepare_item> items;

@@ -1,8 +1,8 @@
 // What a thread, or a warp together, does at once: memory, copies by cp.async, exchange, mma.
 #include <cstring>
 
+#include "runtime/base/storage.hpp"
 #include "runtime/emulator/block.hpp"
-#include "runtime/lab/reference.hpp"
 
 namespace attune::emulator {
 

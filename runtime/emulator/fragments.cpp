@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/lab/reference.hpp"
+#include "runtime/base/storage.hpp"
 
 namespace attune::emulator {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/storage.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
 namespace attune {
@@ -79,9 +80,5 @@ struct Comparison {
 /// with the reference.
 Comparison compare(const Problem& problem, const std::uint16_t* o, const float* lse, const ReferenceOutput& reference,
                    const ReferenceOutput& naive);
-
-/// Rounds to the nearest storage value, ties to even.
-std::uint16_t to_storage(Dtype dtype, float value);
-float from_storage(Dtype dtype, std::uint16_t bits);
 
 }  // namespace attune

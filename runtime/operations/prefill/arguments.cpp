@@ -102,8 +102,29 @@ bool has_keys(const Problem& problem) {
   return !queries_of(problem).empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
 }
 
+/// visit_operands() where the visitor is known: every call is checked.
+template <class Visit>
+void visit_each(const attune_prefill_args& args, const Problem& problem, const Visit& visit) {
+  const Extents queries = queries_of(problem);
+  Extents keys = keys_of(problem);
+  if (!has_keys(problem)) keys.batch = 0;
+  visit(tensor_operand("q", args.q, queries, Access::read));
+  visit(tensor_operand("k", args.k, keys, Access::read));
+  visit(tensor_operand("v", args.v, with_columns_of_v(keys, problem), Access::read));
+  visit(tensor_operand("o", args.o, with_columns_of_v(queries, problem), Access::write));
+  visit(array_operand("lse", args.lse, {1, queries.batch, queries.heads, queries.seq}, Access::write));
+  const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
+    visit(array_operand(name, array, {1, 1, 1, entries}));
+  };
+  if (problem.ragged) of_sequences("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL);
+  if (problem.ragged && !problem.paged) of_sequences("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL);
+  if (problem.ragged || problem.paged) of_sequences("seqused_k", args.seqused_k, problem.batch);
+  if (problem.ragged) of_sequences("seqused_q", used_queries(args), problem.batch);
+  if (problem.paged) visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
+}
+
 void check_memory(std::vector<std::string>& found, const attune_prefill_args& args, const Problem& problem) {
-  visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
+  visit_each(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
   if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, vector_bytes);
   if (!problem.paged) return;
   if (has_keys(problem) && args.block_table == nullptr) {
@@ -156,22 +177,7 @@ Problem read_problem(const attune_prefill_args& args) {
 }  // namespace
 
 void visit_operands(const attune_prefill_args& args, const Problem& problem, VisitOperand visit) {
-  const Extents queries = queries_of(problem);
-  Extents keys = keys_of(problem);
-  if (!has_keys(problem)) keys.batch = 0;
-  visit(tensor_operand("q", args.q, queries, Access::read));
-  visit(tensor_operand("k", args.k, keys, Access::read));
-  visit(tensor_operand("v", args.v, with_columns_of_v(keys, problem), Access::read));
-  visit(tensor_operand("o", args.o, with_columns_of_v(queries, problem), Access::write));
-  visit(array_operand("lse", args.lse, {1, queries.batch, queries.heads, queries.seq}, Access::write));
-  const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
-    visit(array_operand(name, array, {1, 1, 1, entries}));
-  };
-  if (problem.ragged) of_sequences("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL);
-  if (problem.ragged && !problem.paged) of_sequences("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL);
-  if (problem.ragged || problem.paged) of_sequences("seqused_k", args.seqused_k, problem.batch);
-  if (problem.ragged) of_sequences("seqused_q", used_queries(args), problem.batch);
-  if (problem.paged) visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
+  visit_each(args, problem, visit);
 }
 
 Problem check_shapes(const attune_prefill_args& args) {

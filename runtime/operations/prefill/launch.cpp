@@ -5,26 +5,31 @@
 
 namespace attune {
 
-PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
-                             Executor& executor) {
-  const AttunePrefillParams plain = make_params(args, problem);
-  const auto tensors = [&] {
-    return make_tensor_params(plain, plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
+PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const Problem& problem,
+                                         const PrefillPlan& plan, Executor& executor) {
+  // What these functions return is constructed in the block.
+  const auto block = []<class Params>(std::in_place_type_t<Params> type, const auto& make) {
+    return Block(type, ResultOf(make));
   };
-  if (!family_of(plan.variant).tensor_maps) {
-    block_ = plain;
-  } else if (plan.tiles != nullptr) {
-    block_.emplace<AttuneListedPrefillParams>(ResultOf([&] {
+  const auto plain = [&] { return make_params(args, problem); };
+  const auto tensors = [&] {
+    return make_tensor_params(plain(), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
+  };
+  if (!family_of(plan.variant).tensor_maps) return block(std::in_place_type<AttunePrefillParams>, plain);
+  if (plan.tiles != nullptr) {
+    return block(std::in_place_type<AttuneListedPrefillParams>, [&] {
       return AttuneListedPrefillParams{tensors(), *plan.tiles};
-    }));
-  } else if (plan.variant.stream_k != 0) {
-    const Workspace workspace = workspace_of(args, executor.launch_number());
-    block_.emplace<AttuneSharedPrefillParams>(ResultOf([&] { return make_shared_params(tensors(), plan, workspace); }));
-    signals_ = plan.sharing_warps();
-  } else {
-    block_.emplace<AttuneTensorPrefillParams>(ResultOf(tensors));
+    });
   }
+  if (plan.variant.stream_k == 0) return block(std::in_place_type<AttuneTensorPrefillParams>, tensors);
+  const Workspace workspace = workspace_of(args, executor.launch_number());
+  return block(std::in_place_type<AttuneSharedPrefillParams>,
+               [&] { return make_shared_params(tensors(), plan, workspace); });
 }
+
+PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
+                             Executor& executor)
+    : signals_(plan.variant.stream_k != 0 ? plan.sharing_warps() : 0), block_(made(args, problem, plan, executor)) {}
 
 const void* PrefillParams::get() const {
   return std::visit([](const auto& block) { return static_cast<const void*>(&block); }, block_);

@@ -27,9 +27,13 @@ class PrefillParams {
   void visit_workspace(VisitOperand visit) const;
 
  private:
-  long long signals_ = 0;  ///< how many the workspace has
-  std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams, AttuneSharedPrefillParams>
-      block_;
+  using Block = std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams,
+                             AttuneSharedPrefillParams>;
+  static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
+                    Executor& executor);
+
+  long long signals_;  ///< how many the workspace has
+  Block block_;
 };
 
 /// Runs a checked call with a kernel as it was planned for it.

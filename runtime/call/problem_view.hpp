@@ -24,11 +24,14 @@ struct ProblemFacts {
                                    const Device& device) = nullptr;
 };
 
-/// The facts of a problem type that has no rules of its own.
+/// The facts of a problem type, with rules of its own or without.
 template <class OneProblem>
-constexpr ProblemFacts usual_facts() {
+constexpr ProblemFacts usual_facts(decltype(ProblemFacts::launch_refusals) launch_refusals = nullptr,
+                                   decltype(ProblemFacts::choose) choose = nullptr) noexcept {
   return {.operation = OneProblem::operation,
-          .text = [](const void* problem) { return static_cast<const OneProblem*>(problem)->text(); }};
+          .text = [](const void* problem) { return static_cast<const OneProblem*>(problem)->text(); },
+          .launch_refusals = launch_refusals,
+          .choose = choose};
 }
 
 /// The problem outlives it.

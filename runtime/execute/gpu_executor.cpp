@@ -53,7 +53,9 @@ LoadedKernel::~LoadedKernel() {
 }
 
 LoadedKernel::LoadedKernel(LoadedKernel&& other) noexcept
-    : ServingKernel(other), driver(other.driver), handle(std::exchange(other.handle, {})) {}
+    : ServingKernel(static_cast<ServingKernel&&>(other)),
+      driver(other.driver),
+      handle(std::exchange(other.handle, {})) {}
 
 AttuneTensorMap GpuExecutor::encode(const TensorDescription& tensor) const {
   thread_local TensorMaps maps;

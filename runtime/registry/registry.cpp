@@ -42,13 +42,13 @@ struct Registry::State {
     return [this](const std::string& line) { log(ATTUNE_LOG_WARNING, line); };
   }
 
+  Counters counters;
   const attune_compile_policy policy;
   const std::uint64_t emulator_seed;
   const Log log;
   const ReadyKernels ready;
   std::optional<TunedDevices> tuned;  ///< none for the emulator: nobody times its kernels
   const Cache cache;
-  Counters counters;
   const std::unique_ptr<Recorder> recorder;  ///< null: nothing is recorded
 
   /// In place of a driver, and of everything below.

@@ -137,6 +137,11 @@ DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, int splits
   return splits == 1 || plan.variant.cluster != 0 ? plan : with_merges(plan, problem, problem.batch);
 }
 
+/// As ProblemFacts has it.
+std::vector<std::string> refusals_of(const void* problem, const Variant& variant) {
+  return launch_refusals(variant, *static_cast<const DecodeProblem*>(problem));
+}
+
 }  // namespace
 
 std::vector<std::string> launch_refusals(const Variant& variant, const DecodeProblem& problem) {
@@ -145,11 +150,7 @@ std::vector<std::string> launch_refusals(const Variant& variant, const DecodePro
                       problem.splits)};
 }
 
-const ProblemFacts DecodeProblem::facts{.operation = DecodeProblem::operation,
-                                        .text = usual_facts<DecodeProblem>().text,
-                                        .launch_refusals = [](const void* problem, const Variant& variant) {
-                                          return launch_refusals(variant, *static_cast<const DecodeProblem*>(problem));
-                                        }};
+const ProblemFacts DecodeProblem::facts = usual_facts<DecodeProblem>(refusals_of);
 
 int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
   const Resources needs = resources(variant);

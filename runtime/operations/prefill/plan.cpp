@@ -198,6 +198,14 @@ std::optional<Variant> choose_alike(std::span<const Variant> candidates, bool pa
   return best;
 }
 
+// As ProblemFacts has them.
+std::vector<std::string> refusals_of(const void* problem, const Variant& variant) {
+  return launch_refusals(variant, *static_cast<const Problem*>(problem));
+}
+std::optional<Variant> best_of(const void* problem, std::span<const Variant> candidates, const Device& device) {
+  return choose_prefill(candidates, *static_cast<const Problem*>(problem), device);
+}
+
 }  // namespace
 
 std::vector<std::string> launch_refusals(const Variant& variant, const Problem& problem) {
@@ -235,17 +243,7 @@ std::vector<std::string> launch_refusals(const Variant& variant, const Problem& 
   return result;
 }
 
-const ProblemFacts Problem::facts{
-    .operation = Problem::operation,
-    .text = usual_facts<Problem>().text,
-    .launch_refusals =
-        [](const void* problem, const Variant& variant) {
-          return launch_refusals(variant, *static_cast<const Problem*>(problem));
-        },
-    .choose =
-        [](const void* problem, std::span<const Variant> candidates, const Device& device) {
-          return choose_prefill(candidates, *static_cast<const Problem*>(problem), device);
-        }};
+const ProblemFacts Problem::facts = usual_facts<Problem>(refusals_of, best_of);
 
 std::optional<Variant> choose_prefill(std::span<const Variant> candidates, const Problem& problem,
                                       const Device& device) {

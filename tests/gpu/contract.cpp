@@ -159,11 +159,11 @@ TEST_CASE("offsets beyond 2^31 elements are right") {
 
   const Driver& driver = gpu().driver;
   const std::size_t bytes = static_cast<std::size_t>(stride) * rows * sizeof(std::uint16_t);
-  const cli::DeviceBuffer k(driver, bytes);
-  const cli::DeviceBuffer v(driver, bytes);
-  const cli::DeviceBuffer o(driver, bytes);
+  const DeviceBuffer k(driver, bytes);
+  const DeviceBuffer v(driver, bytes);
+  const DeviceBuffer o(driver, bytes);
   std::vector<std::uint16_t> row(64);
-  const auto spread = [&](const cli::DeviceBuffer& far, const attune_tensor& from) {
+  const auto spread = [&](const DeviceBuffer& far, const attune_tensor& from) {
     for (int r = 0; r < rows; ++r) {
       driver.copy_to_host(row.data(), static_cast<std::uint16_t*>(from.data) + r * from.stride_seq, 128);
       driver.copy_to_device(static_cast<std::uint16_t*>(far.data()) + r * stride, row.data(), 128);

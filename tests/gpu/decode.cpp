@@ -64,12 +64,12 @@ class DecodeCall {
 
  private:
   DecodeImage image_;
-  cli::DeviceBuffer in_;
-  cli::DeviceBuffer out_;
-  cli::DeviceBuffer lse_;
-  cli::DeviceBuffer table_;
-  cli::DeviceBuffer lengths_;
-  std::optional<cli::DeviceBuffer> workspace_;
+  DeviceBuffer in_;
+  DeviceBuffer out_;
+  DeviceBuffer lse_;
+  DeviceBuffer table_;
+  DeviceBuffer lengths_;
+  std::optional<DeviceBuffer> workspace_;
 };
 
 DecodeImage::Output run(const TestRegistry& registry, const DecodeCall& call) {

@@ -100,8 +100,8 @@ TEST_CASE("wild lengths on the device lead to no access outside the tensors") {
     const TestCall sane(image);
     testing::make_wild(random, one.sequences.cu_seqlens_q, one.problem.total_q);
     testing::make_wild(random, one.sequences.cu_seqlens_k, one.problem.total_k);
-    const cli::DeviceBuffer cu_seqlens_q(gpu().driver, one.sequences.cu_seqlens_q.size() * sizeof(std::int32_t));
-    const cli::DeviceBuffer cu_seqlens_k(gpu().driver, one.sequences.cu_seqlens_k.size() * sizeof(std::int32_t));
+    const DeviceBuffer cu_seqlens_q(gpu().driver, one.sequences.cu_seqlens_q.size() * sizeof(std::int32_t));
+    const DeviceBuffer cu_seqlens_k(gpu().driver, one.sequences.cu_seqlens_k.size() * sizeof(std::int32_t));
     cu_seqlens_q.upload(one.sequences.cu_seqlens_q);
     cu_seqlens_k.upload(one.sequences.cu_seqlens_k);
     attune_prefill_args args = sane.args;
@@ -148,8 +148,8 @@ TEST_CASE("wild tables and lengths on the device lead to no access outside the p
     const TestCall sane(one.image(i));
     testing::make_wild(random, one.sequences.seqused_k, one.problem.seqlen_k);
     testing::make_wild(random, one.sequences.block_table, one.problem.pages);
-    const cli::DeviceBuffer seqused_k(gpu().driver, one.sequences.seqused_k.size() * sizeof(std::int32_t));
-    const cli::DeviceBuffer block_table(gpu().driver, one.sequences.block_table.size() * sizeof(std::int32_t));
+    const DeviceBuffer seqused_k(gpu().driver, one.sequences.seqused_k.size() * sizeof(std::int32_t));
+    const DeviceBuffer block_table(gpu().driver, one.sequences.block_table.size() * sizeof(std::int32_t));
     seqused_k.upload(one.sequences.seqused_k);
     block_table.upload(one.sequences.block_table);
     attune_prefill_args args = sane.args;

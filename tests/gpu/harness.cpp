@@ -48,7 +48,7 @@ TestCall::TestCall(CallImage image)
   seqused_q_.upload(image_.sequences().seqused_q);
   block_table_.upload(image_.sequences().block_table);
   poison();
-  const auto array = [](const cli::DeviceBuffer& buffer, const std::vector<std::int32_t>& values) {
+  const auto array = [](const DeviceBuffer& buffer, const std::vector<std::int32_t>& values) {
     return values.empty() ? nullptr : static_cast<const std::int32_t*>(buffer.data());
   };
   args = image_.args(in_.data(), out_.data(), lse_.data(),

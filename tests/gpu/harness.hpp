@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/cli/gpu.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/lab/device_memory.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 #include "tests/harness/call_image.hpp"
 
@@ -57,14 +58,14 @@ class TestCall {
 
  private:
   CallImage image_;
-  cli::DeviceBuffer in_;
-  cli::DeviceBuffer out_;
-  cli::DeviceBuffer lse_;
-  cli::DeviceBuffer cu_seqlens_q_;
-  cli::DeviceBuffer cu_seqlens_k_;
-  cli::DeviceBuffer seqused_k_;
-  cli::DeviceBuffer seqused_q_;
-  cli::DeviceBuffer block_table_;
+  DeviceBuffer in_;
+  DeviceBuffer out_;
+  DeviceBuffer lse_;
+  DeviceBuffer cu_seqlens_q_;
+  DeviceBuffer cu_seqlens_k_;
+  DeviceBuffer seqused_k_;
+  DeviceBuffer seqused_q_;
+  DeviceBuffer block_table_;
 };
 
 /// Runs one call and checks everything a correct one fulfils.

@@ -37,7 +37,7 @@ class DeviceVector {
   void download(std::vector<T>& values) const { buffer_.download(values); }
 
  private:
-  cli::DeviceBuffer buffer_;
+  DeviceBuffer buffer_;
 };
 
 void check_store(const TestRegistry& registry, const StoreCase& one, std::uint64_t seed) {

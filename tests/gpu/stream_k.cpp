@@ -31,13 +31,13 @@ class TestWorkspace {
   }
 
  private:
-  static cli::DeviceBuffer of(const TestRegistry& registry, TestCall& call) {
+  static DeviceBuffer of(const TestRegistry& registry, TestCall& call) {
     REQUIRE(attune_prefill_workspace(registry.get(), &call.args, &call.args.workspace_bytes) == ATTUNE_OK);
     REQUIRE(call.args.workspace_bytes > 0);
     return {gpu().driver, call.args.workspace_bytes};
   }
 
-  cli::DeviceBuffer memory_;
+  DeviceBuffer memory_;
 };
 
 }  // namespace

@@ -7,7 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
+#include "runtime/lab/trial.hpp"
 
 namespace attune::testing {
 namespace {
@@ -102,14 +103,14 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
     v_ = place(layout, sequences_of_keys, keys, problem.heads_kv, dim_v, cursor, 16);
   }
   in_.assign(cursor, poison_bits);
-  const cli::HostInputs inputs(problem, seed);
-  const auto fill = [&](const Placement& at, int batch, int seqlen, int heads,
-                        const std::vector<std::uint16_t>& values) {
+  const auto fill = [&](const Placement& at, int batch, int seqlen, int heads, std::uint64_t own_seed) {
+    const std::size_t count = std::size_t{1} * batch * seqlen * heads * at.head_dim;
+    const std::vector<std::uint16_t> values = random_values(problem.dtype, count, own_seed);
     for_each_element(at, batch, seqlen, heads, [&](std::size_t to, std::size_t i) { in_[to] = values[i]; });
   };
-  fill(q_, sequences_of_rows, rows, problem.heads_q, inputs.q);
-  fill(k_, sequences_of_keys, keys, problem.heads_kv, inputs.k);
-  fill(v_, sequences_of_keys, keys, problem.heads_kv, inputs.v);
+  fill(q_, sequences_of_rows, rows, problem.heads_q, 3 * seed);
+  fill(k_, sequences_of_keys, keys, problem.heads_kv, 3 * seed + 1);
+  fill(v_, sequences_of_keys, keys, problem.heads_kv, 3 * seed + 2);
   out_elements_ = guard;
   o_ = place(layout, sequences_of_rows, rows, problem.heads_q, dim_v, out_elements_);
   if (problem.paged) poison_unused_keys();
@@ -209,7 +210,7 @@ attune_prefill_args CallImage::args(void* in, void* out, void* lse, const Arrays
   args.heads_q = problem_.heads_q;
   args.heads_kv = problem_.heads_kv;
   args.head_dim = problem_.head_dim;
-  args.softmax_scale = static_cast<float>(cli::usual_scale(problem_));
+  args.softmax_scale = static_cast<float>(usual_scale(problem_.head_dim));
   args.causal = problem_.causal ? 1 : 0;
   args.head_dim_v = problem_.head_dim_v;
   args.cu_seqlens_q = arrays.cu_seqlens_q;

@@ -12,7 +12,8 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
+#include "runtime/lab/trial.hpp"
 
 namespace attune::testing {
 namespace {
@@ -253,15 +254,15 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
   const auto put = [&](const std::vector<std::uint16_t>& values, std::size_t first) {
     std::ranges::copy(values, in_.begin() + static_cast<std::ptrdiff_t>(first));
   };
-  put(cli::random_values(problem.dtype, q_elements, seed), guard);
-  put(cli::random_values(problem.dtype, new_elements, seed + 1000), new_first_);
-  const cli::Angles tables = cli::random_angles(problem.dtype, angles, seed);
+  put(random_values(problem.dtype, q_elements, seed), guard);
+  put(random_values(problem.dtype, new_elements, seed + 1000), new_first_);
+  const Angles tables = random_angles(problem.dtype, angles, seed);
   put(tables.cos, cos_first_);
   put(tables.sin, sin_first_);
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     const int length = case_.keys_before(sequence);
     const std::size_t count = static_cast<std::size_t>(length) * problem.heads_kv * problem.head_dim;
-    const std::vector<std::uint16_t> values = cli::random_values(problem.dtype, 2 * count, seed * 31 + sequence + 1);
+    const std::vector<std::uint16_t> values = random_values(problem.dtype, 2 * count, seed * 31 + sequence + 1);
     auto next = values.begin();
     for (int key = std::min(case_.first_key(sequence), length); key < length; ++key) {
       for (int head = 0; head < problem.heads_kv; ++head) {
@@ -508,7 +509,7 @@ ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) 
                         .head_dim = problem.head_dim,
                         .softcap = problem.softcap};
       const auto keys = [&](const std::vector<std::uint16_t>& values) {
-        return cli::contiguous(values, one.seqlen_k, one.heads_kv, one.head_dim);
+        return contiguous(values.data(), one.seqlen_k, one.heads_kv, one.head_dim);
       };
       const ReferenceOutput output = attention(one, q, keys(k), keys(v), scale, 1);
       std::ranges::copy(output.o, all.o.begin() + static_cast<std::ptrdiff_t>(row * dim));

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
 #include "runtime/lab/reference.hpp"
 
 namespace attune::testing {
@@ -85,7 +85,7 @@ MergeImage::MergeImage(const MergeCase& one, std::uint64_t seed) : case_(one) {
           const float lse = i == 0 ? first : second;
           memory_.lse[static_cast<std::size_t>(i)][lse_offset(sequence, row, head)] = lse;
           if (lse == nothing) continue;  // and its O stays NaN
-          const auto values = cli::random_values(problem.dtype, static_cast<std::size_t>(problem.head_dim), random());
+          const auto values = random_values(problem.dtype, static_cast<std::size_t>(problem.head_dim), random());
           std::ranges::copy(values, memory_.o[static_cast<std::size_t>(i)].begin() +
                                         static_cast<std::ptrdiff_t>(offset(i, sequence, row, head)));
         }

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
 #include "runtime/lab/reference.hpp"
 
 namespace attune::testing {
@@ -140,7 +140,7 @@ StoreImage::StoreImage(StoreCase one, std::uint64_t seed) : case_(std::move(one)
   memory_.fresh.resize(new_elements + 2 * guard);
   fill_with_bits(random, memory_.fresh);
   if (problem.rotates()) {
-    const std::vector<std::uint16_t> numbers = cli::random_values(problem.dtype, new_elements, seed);
+    const std::vector<std::uint16_t> numbers = random_values(problem.dtype, new_elements, seed);
     std::ranges::copy(numbers, memory_.fresh.begin() + guard);
   }
   const std::size_t angles = static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2;

@@ -1,0 +1,193 @@
+// A call of attention on random inputs whose answer the reference knows: its memory, its launches, and what they should
+// leave. What an operation has of its own is in its file.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/memory.hpp"
+#include "runtime/lab/reference.hpp"
+
+namespace attune {
+
+/// What a call left.
+struct Outputs {
+  std::vector<std::uint16_t> o;  ///< batch x seqlen_q (ragged: total_q) x heads_q x head_dim of V
+  std::vector<float> lse;        ///< batch x heads_q x seqlen_q (ragged: total_q)
+  bool guards_intact = true;     ///< nothing was written around them and the workspace
+};
+
+/// The reference and the naive result of a trial.
+struct Expected {
+  ReferenceOutput reference;
+  ReferenceOutput naive;
+};
+
+/// The launches of a trial with some kernels.
+struct TrialPlan {
+  std::size_t workspace_bytes = 0;
+  bool one_kernel = true;  ///< else others run behind the first
+
+  /// Queues them on the default stream. `memory` is a Trial's, with a workspace of as many bytes or more.
+  std::function<void(void* memory, Executor& executor)> run;
+};
+
+/// Its memory begins with the inputs and goes on with the results: O, LSE and a workspace, all of it poison at first.
+class Trial {
+ public:
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+  virtual ~Trial() = default;
+
+  [[nodiscard]] virtual ProblemView problem() const = 0;
+
+  /// Plans launches of the kernel for the problem's operation, and of those that go with it. The kernels and the trial
+  /// outlive the result. Throws Error.
+  [[nodiscard]] virtual TrialPlan plan_with(FixedKernels kernels) const = 0;
+
+  /// The same as a problem of prefill, which has as many outputs.
+  [[nodiscard]] const Problem& attention() const { return attention_; }
+
+  /// Where its sequences are; of keys that a call appends, as it leaves them.
+  [[nodiscard]] const Sequences& sequences() const { return sequences_; }
+
+  /// Draws the inputs, normally distributed. They are a multiple of 256 bytes.
+  [[nodiscard]] Memory inputs() const;
+
+  /// What stands behind the inputs before a call.
+  [[nodiscard]] Memory poisoned_results(std::size_t workspace_bytes) const;
+
+  /// Reads that after a call.
+  [[nodiscard]] Outputs outputs(Memory results) const;
+
+  [[nodiscard]] Expected expected(const Memory& inputs) const;
+
+ protected:
+  /// The call appends so many of the keys of each sequence, the last ones.
+  Trial(const Problem& attention, Sequences sequences, std::uint64_t seed, int appended = 0);
+
+  /// Bytes from the beginning of the memory.
+  struct InputPlaces {
+    std::size_t q;
+    std::size_t k;
+    std::size_t v;
+    std::size_t cu_seqlens_q;
+    std::size_t cu_seqlens_k;
+    std::size_t lengths;
+    std::size_t block_table;
+  };
+
+  [[nodiscard]] const InputPlaces& places() const { return in_; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+
+  /// A place for what an operation has besides; as long as it is being constructed.
+  [[nodiscard]] std::size_t add_input(std::size_t bytes) { return inputs_.add(bytes); }
+
+  /// Adds to inputs that were drawn, or takes away.
+  virtual void complete(Memory& /*inputs*/) const {}
+
+  /// Makes of queries what keys are to meet.
+  virtual void rotate(std::vector<std::uint16_t>& /*queries*/, const Memory& /*inputs*/) const {}
+
+  /// The arguments that the operations share, with tensors that are contiguous and arrays that are null where the trial
+  /// has none; how long sequences are is not among them.
+  template <class Args>
+  [[nodiscard]] Args shared_args(void* memory, std::size_t workspace_bytes) const;
+
+  /// How many keys the call is told that each sequence has, without those that it appends; null where it is not.
+  [[nodiscard]] const std::int32_t* told_lengths(void* memory) const {
+    return array(memory, in_.lengths, sequences_.seqused_k);
+  }
+
+ private:
+  static const std::int32_t* array(void* memory, std::size_t place, const std::vector<std::int32_t>& entries) {
+    return entries.empty() ? nullptr : reinterpret_cast<const std::int32_t*>(static_cast<std::byte*>(memory) + place);
+  }
+
+  Problem attention_;
+  Sequences sequences_;
+  std::uint64_t seed_;
+  int appended_;
+  Places inputs_;
+  InputPlaces in_;
+  Places results_;  ///< but the workspace
+  std::size_t o_;   ///< in the results
+  std::size_t lse_;
+};
+
+using Trials = std::vector<std::unique_ptr<const Trial>>;
+
+/// On which kernels are timed: each sequence of decode has as many keys as it may have; packed ones as many as there
+/// are, their lengths falling off.
+std::unique_ptr<const Trial> make_trial(const Problem& problem, std::uint64_t seed);
+std::unique_ptr<const Trial> make_trial(const DecodeProblem& problem, std::uint64_t seed);
+
+/// A few small ones that visit a variant's corners. Of prefill: exact and smaller head_dim, one row, odd and prime
+/// lengths, longer K than Q and the reverse, no keys where the family takes that, and groups of query heads as the
+/// variant allows. Of decode: no keys, one, odd lengths and full ones; few and many rows, exact and smaller head_dim,
+/// windows, and keys in one part, in several, and left to the library; where the variant rotates queries the last key
+/// of each sequence is new; where it is for ragged batches, sequences have fewer queries one after the other, and,
+/// where it reads no pages, keys in a cache as well as packed ones.
+Trials small_trials(const Variant& variant, std::uint64_t seed);
+Trials small_prefill_trials(const Variant& variant, std::uint64_t seed);
+Trials small_decode_trials(const Variant& variant, std::uint64_t seed);
+
+/// The other variants that calls of a variant launch.
+std::vector<Variant> companions_of(const Variant& variant, const Device& device);
+
+/// Gives a problem the rotation that a variant is made for, and a new key in each sequence with it.
+void set_rotation(DecodeProblem& problem, const Variant& variant);
+
+/// Elements of Q, O, K and V, and rows of Q, which are the elements of LSE.
+std::size_t query_rows(const Problem& problem);
+std::size_t output_elements(const Problem& problem);
+
+/// A contiguous batch x seqlen x heads x head_dim tensor.
+HostTensor contiguous(const std::uint16_t* values, int seqlen, int heads, int head_dim);
+
+/// 1 / sqrt(head_dim)
+inline double usual_scale(int head_dim) { return 1 / std::sqrt(static_cast<double>(head_dim)); }
+
+template <class Args>
+Args Trial::shared_args(void* memory, std::size_t workspace_bytes) const {
+  auto* const inputs = static_cast<std::byte*>(memory);
+  std::byte* const results = inputs + inputs_.end();
+  const auto tensor = [](void* data, int seqlen, int heads, long long dim) {
+    return attune_tensor{
+        .data = data, .stride_batch = dim * heads * seqlen, .stride_seq = dim * heads, .stride_head = dim};
+  };
+  Args args{};
+  args.struct_size = sizeof(args);
+  args.dtype = static_cast<attune_dtype>(attention_.dtype);
+  args.q = tensor(inputs + in_.q, attention_.stored_rows(), attention_.heads_q, attention_.head_dim);
+  args.k = tensor(inputs + in_.k, attention_.stored_keys(), attention_.heads_kv, attention_.head_dim);
+  args.v = tensor(inputs + in_.v, attention_.stored_keys(), attention_.heads_kv, attention_.head_dim_of_v());
+  args.o = tensor(results + o_, attention_.stored_rows(), attention_.heads_q, attention_.head_dim_of_v());
+  args.lse = reinterpret_cast<float*>(results + lse_);
+  args.batch = attention_.batch;
+  args.seqlen_q = attention_.seqlen_q;
+  args.heads_q = attention_.heads_q;
+  args.heads_kv = attention_.heads_kv;
+  args.head_dim = attention_.head_dim;
+  args.softmax_scale = static_cast<float>(usual_scale(attention_.head_dim));
+  args.softcap = attention_.softcap;
+  args.cu_seqlens_q = array(memory, in_.cu_seqlens_q, sequences_.cu_seqlens_q);
+  args.cu_seqlens_k = array(memory, in_.cu_seqlens_k, sequences_.cu_seqlens_k);
+  args.total_q = attention_.total_q;
+  args.total_k = attention_.total_k;
+  args.block_table = array(memory, in_.block_table, sequences_.block_table);
+  args.table_width = attention_.table_width;
+  args.pages = attention_.pages;
+  args.page_size = attention_.page_size;
+  args.workspace = workspace_bytes > 0 ? results + results_.end() : nullptr;
+  args.workspace_bytes = workspace_bytes;
+  return args;
+}
+
+}  // namespace attune

@@ -114,27 +114,26 @@ class DecodeTrial final : public Trial {
     args.rotary = static_cast<attune_rotary>(problem_.rotary);
     args.rotary_dim = problem_.rotary_dim;
     args.rotations = problem_.rotations;
-    args.rotary_cos = static_cast<const std::byte*>(memory) + cos_;
-    args.rotary_sin = static_cast<const std::byte*>(memory) + sin_;
+    args.rotary_cos = at<std::byte>(memory, cos_);
+    args.rotary_sin = at<std::byte>(memory, sin_);
     return args;
   }
 
   /// Adds the angles, and poisons keys that no sequence has.
   void complete(Memory& inputs) const override {
-    const auto word = [&](std::size_t place) { return inputs.begin() + static_cast<std::ptrdiff_t>(place / 2); };
     const Angles drawn = random_angles(problem_.dtype, angles(), seed());
-    std::ranges::copy(drawn.cos, word(cos_));
-    std::ranges::copy(drawn.sin, word(sin_));
+    put(inputs, cos_, drawn.cos);
+    put(inputs, sin_, drawn.sin);
     const Problem& stored = attention();
     std::vector<bool> used(static_cast<std::size_t>(stored.stored_key_sequences()) * stored.stored_keys());
     for (std::size_t sequence = 0; sequence < sequences().seqused_k.size(); ++sequence) {
       for (int key = 0; key < sequences().seqused_k[sequence]; ++key) used[token_of(sequence, key)] = true;
     }
-    const std::ptrdiff_t row = std::ptrdiff_t{problem_.heads_kv} * problem_.head_dim;
+    const std::size_t row = std::size_t{1} * problem_.heads_kv * problem_.head_dim;
     for (std::size_t token = 0; token < used.size(); ++token) {
       if (used[token]) continue;
       for (const std::size_t place : {places().k, places().v}) {
-        std::fill_n(word(place) + static_cast<std::ptrdiff_t>(token) * row, row, poison);
+        std::fill_n(at<std::uint16_t>(inputs.data(), place) + token * row, row, poison);
       }
     }
   }

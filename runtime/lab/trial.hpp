@@ -21,6 +21,8 @@ struct Outputs {
   std::vector<std::uint16_t> o;  ///< batch x seqlen_q (ragged: total_q) x heads_q x head_dim of V
   std::vector<float> lse;        ///< batch x heads_q x seqlen_q (ragged: total_q)
   bool guards_intact = true;     ///< nothing was written around them and the workspace
+
+  bool operator==(const Outputs& other) const;  ///< to the bit
 };
 
 /// The reference and the naive result of a trial.
@@ -102,14 +104,10 @@ class Trial {
 
   /// How many keys the call is told that each sequence has, without those that it appends; null where it is not.
   [[nodiscard]] const std::int32_t* told_lengths(void* memory) const {
-    return array(memory, in_.lengths, sequences_.seqused_k);
+    return array_at(memory, in_.lengths, sequences_.seqused_k);
   }
 
  private:
-  static const std::int32_t* array(void* memory, std::size_t place, const std::vector<std::int32_t>& entries) {
-    return entries.empty() ? nullptr : reinterpret_cast<const std::int32_t*>(static_cast<std::byte*>(memory) + place);
-  }
-
   Problem attention_;
   Sequences sequences_;
   std::uint64_t seed_;
@@ -169,7 +167,7 @@ Args Trial::shared_args(void* memory, std::size_t workspace_bytes) const {
   args.k = tensor(inputs + in_.k, attention_.stored_keys(), attention_.heads_kv, attention_.head_dim);
   args.v = tensor(inputs + in_.v, attention_.stored_keys(), attention_.heads_kv, attention_.head_dim_of_v());
   args.o = tensor(results + o_, attention_.stored_rows(), attention_.heads_q, attention_.head_dim_of_v());
-  args.lse = reinterpret_cast<float*>(results + lse_);
+  args.lse = at<float>(results, lse_);
   args.batch = attention_.batch;
   args.seqlen_q = attention_.seqlen_q;
   args.heads_q = attention_.heads_q;
@@ -177,11 +175,11 @@ Args Trial::shared_args(void* memory, std::size_t workspace_bytes) const {
   args.head_dim = attention_.head_dim;
   args.softmax_scale = static_cast<float>(usual_scale(attention_.head_dim));
   args.softcap = attention_.softcap;
-  args.cu_seqlens_q = array(memory, in_.cu_seqlens_q, sequences_.cu_seqlens_q);
-  args.cu_seqlens_k = array(memory, in_.cu_seqlens_k, sequences_.cu_seqlens_k);
+  args.cu_seqlens_q = array_at(memory, in_.cu_seqlens_q, sequences_.cu_seqlens_q);
+  args.cu_seqlens_k = array_at(memory, in_.cu_seqlens_k, sequences_.cu_seqlens_k);
   args.total_q = attention_.total_q;
   args.total_k = attention_.total_k;
-  args.block_table = array(memory, in_.block_table, sequences_.block_table);
+  args.block_table = array_at(memory, in_.block_table, sequences_.block_table);
   args.table_width = attention_.table_width;
   args.pages = attention_.pages;
   args.page_size = attention_.page_size;

@@ -62,7 +62,7 @@ TEST_CASE("ten runs on the same ragged batch give the same bits") {
   }
   const TestCall call(one.image(3));
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output first = call.fetch();
+  const Outputs first = call.fetch();
   for (int i = 1; i < 10; ++i) {
     call.poison();
     REQUIRE(call.run(registry) == ATTUNE_OK);
@@ -109,7 +109,7 @@ TEST_CASE("wild lengths on the device lead to no access outside the tensors") {
     args.cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k.data());
     CHECK_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
     gpu().driver.synchronize();  // throws where an access failed
-    CHECK(sane.fetch().surroundings_intact);
+    CHECK(sane.fetch().guards_intact);
   }
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("ten runs on the same pages give the same bits") {
   while (one.problem.seqlen_q < 300 || one.problem.seqlen_k < 300) one = random_paged_case(random, 700);
   const TestCall call(one.image(4));
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output first = call.fetch();
+  const Outputs first = call.fetch();
   for (int i = 1; i < 10; ++i) {
     call.poison();
     REQUIRE(call.run(registry) == ATTUNE_OK);
@@ -157,7 +157,7 @@ TEST_CASE("wild tables and lengths on the device lead to no access outside the p
     args.block_table = static_cast<const std::int32_t*>(block_table.data());
     CHECK_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
     gpu().driver.synchronize();  // throws where an access failed
-    CHECK(sane.fetch().surroundings_intact);
+    CHECK(sane.fetch().guards_intact);
   }
 }
 

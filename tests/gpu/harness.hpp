@@ -33,6 +33,20 @@ class TestRegistry {
   attune_registry* registry_ = nullptr;
 };
 
+/// A copy of host memory in device memory.
+inline DeviceBuffer on_device(const Memory& memory) {
+  DeviceBuffer buffer(gpu().driver, memory.size() * sizeof(Memory::value_type));
+  buffer.upload(memory);
+  return buffer;
+}
+
+/// Waits for the GPU and fetches as much of a memory as there was in the beginning.
+inline Memory fetched(const DeviceBuffer& buffer, Memory memory) {
+  gpu().driver.synchronize();
+  buffer.download(memory);
+  return memory;
+}
+
 /// A call in device memory.
 class TestCall {
  public:
@@ -45,27 +59,19 @@ class TestCall {
   /// Launches and waits; the status of the launch.
   attune_status run(const TestRegistry& registry, void* stream = nullptr) const;
 
-  using Output = CallImage::Output;
-  [[nodiscard]] Output fetch() const;
+  [[nodiscard]] Outputs fetch() const;
 
   /// Puts the poison back.
   void poison() const;
 
   [[nodiscard]] const CallImage& image() const { return image_; }
-  [[nodiscard]] Comparison compare_with_reference(const Output& output) const {
-    return image_.compare_with_reference(output, args.softmax_scale);
+  [[nodiscard]] Comparison compare_with_reference(const Outputs& outputs) const {
+    return image_.compare_with_reference(outputs, args.softmax_scale);
   }
 
  private:
   CallImage image_;
-  DeviceBuffer in_;
-  DeviceBuffer out_;
-  DeviceBuffer lse_;
-  DeviceBuffer cu_seqlens_q_;
-  DeviceBuffer cu_seqlens_k_;
-  DeviceBuffer seqused_k_;
-  DeviceBuffer seqused_q_;
-  DeviceBuffer block_table_;
+  DeviceBuffer memory_;
 };
 
 /// Runs one call and checks everything a correct one fulfils.

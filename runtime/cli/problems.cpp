@@ -8,6 +8,7 @@
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/problem_options.hpp"
 #include "runtime/lab/lengths.hpp"
+#include "runtime/operations/decode/problem_fields.hpp"
 #include "runtime/operations/prefill/problem_fields.hpp"
 
 namespace attune::cli {
@@ -64,6 +65,45 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   if (variant.gqa_ratio > 0 && named.heads_kv == left_out && result.heads_q % variant.gqa_ratio == 0) {
     result.heads_kv = result.heads_q / variant.gqa_ratio;
   }
+  return result;
+}
+
+DecodeOptions::DecodeOptions() : named(DecodeProblem::usual()) {
+  constexpr int usual_seqlen_k = 4096;
+  named.max_seqlen_k = usual_seqlen_k;
+  named.seqlen_new = 0;
+}
+
+void DecodeOptions::add(CLI::App& app) {
+  constexpr const char* group = "Decoding";
+  app.add_flag("--decode", decode,
+               "Attention of few queries to a cache; --seqlen-q is then 1 by default, --seqlen-k 4096")
+      ->group(group);
+  for_each_field<DecodeProblem>([&](const auto& field) {
+    if (field.doc != nullptr) add_field_option(app, group, field, named);
+  });
+  app.get_option("--page-size")->check(CLI::PositiveNumber);
+  app.add_flag("--lengths-on-device", lengths_on_device,
+               "Sequences have up to --seqlen-k keys, how many is known on the GPU alone")
+      ->group(group);
+}
+
+DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App& app) const {
+  const Problem given = sizes.problem();
+  DecodeProblem result = named;
+  result.dtype = given.dtype;
+  result.batch = given.batch;
+  if (app.count("--seqlen-q") > 0) result.seqlen_q = given.seqlen_q;
+  result.heads_q = given.heads_q;
+  result.heads_kv = given.heads_kv;
+  result.head_dim = given.head_dim;
+  if (sizes.named.seqlen_k != left_out) result.max_seqlen_k = given.seqlen_k;
+  result.equal_lengths = !lengths_on_device && named.seqlen_new == 0;
+  result.softcap = given.softcap;
+  result.window_left = sizes.named.window_left;
+  result.window_right = sizes.named.causal ? 0 : sizes.named.window_right;
+  if (result.page_size >= result.max_seqlen_k) result.page_size = left_out;  // one page is as a contiguous cache
+  result.complete();
   return result;
 }
 

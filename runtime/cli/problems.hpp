@@ -29,6 +29,20 @@ struct ProblemOptions {
   [[nodiscard]] Problem problem_for(const Variant& variant) const;
 };
 
+/// --decode, and what only a problem of decoding has.
+struct DecodeOptions {
+  bool decode = false;
+  bool lengths_on_device = false;
+  DecodeProblem named;  ///< as given, nothing completed
+
+  DecodeOptions();
+
+  void add(CLI::App& app);
+
+  /// With the sizes of the other options, of which --seqlen-q has another default here.
+  [[nodiscard]] DecodeProblem problem(const ProblemOptions& sizes, const CLI::App& app) const;
+};
+
 /// Throws Failure with all that no kernel could serve about this problem.
 void require_sound(const Problem& problem);
 void require_sound(const DecodeProblem& problem);

@@ -4,7 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
+#include <iterator>
+#include <optional>
 
 #include "runtime/choice/choice.hpp"
 #include "runtime/cli/banks.hpp"
@@ -22,23 +23,32 @@ std::string describe(const Comparison& comparison, bool guards_intact) {
   return text;
 }
 
-Verdict verdict_on(const Built& built) {
-  return {.variant = built.source->name, .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
-}
-
-/// Whether a kernel serves the problem of a trial; the verdict is told where it does not.
-bool serves(const ServingKernel& kernel, const Trial& trial, Verdict& verdict) {
-  const std::vector<std::string> reasons = refusals(kernel.variant, trial.problem(), kernel.device);
-  if (reasons.empty()) return true;
-  verdict.disagreements.push_back(
-      {trial.problem().text(), fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
-  return false;
+/// Tries the first of these kernels, which `built` became, on each trial that it serves. `run` returns what it left, or
+/// nothing where it adds a fault.
+template <class Kernel, class Run>
+Verdict try_first(const Built& built, const std::vector<Kernel>& kernels, const Trials& trials, const OnTried& on_tried,
+                  const Run& run) {
+  Verdict verdict{.variant = built.source->name, .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
+  const ServingKernel& kernel = kernels.front();
+  for (const auto& trial : trials) {
+    const std::vector<std::string> reasons = refusals(kernel.variant, trial->problem(), kernel.device);
+    if (reasons.empty()) {
+      ++verdict.problems;
+      const Memory inputs = trial->inputs();
+      const std::optional<Outputs> outputs = run(*trial, trial->plan_with(FixedKernels(kernels)), inputs, verdict);
+      if (outputs) add_outcome(verdict, *trial, *outputs, trial->expected(inputs));
+    } else {
+      verdict.disagreements.push_back(
+          {trial->problem().text(), fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
+    }
+    if (on_tried) on_tried();
+  }
+  return verdict;
 }
 
 }  // namespace
 
 void add_outcome(Verdict& verdict, const Trial& trial, const Outputs& outputs, const Expected& expected) {
-  ++verdict.problems;
   const Comparison comparison =
       compare(trial.attention(), outputs.o.data(), outputs.lse.data(), expected.reference, expected.naive);
   verdict.worst = std::max(verdict.worst, comparison.max_error / comparison.tolerance);
@@ -75,18 +85,12 @@ Verdict verify(const Gpu& gpu, std::span<const Built* const> kernels, const Tria
   for (const Built* one : kernels) {
     loaded.emplace_back(gpu.driver, one->source->variant, gpu.device, one->compiled.image, one->source->name);
   }
-  Verdict verdict = verdict_on(*kernels.front());
-  for (const auto& trial : trials) {
-    if (serves(loaded.front(), *trial, verdict)) {
-      const Memory inputs = trial->inputs();
-      const TrialPlan planned = trial->plan_with(FixedKernels(loaded));
-      DeviceTrial on_device(gpu.driver, *trial, inputs, planned.workspace_bytes);
-      on_device.launch(planned);
-      add_outcome(verdict, *trial, on_device.fetch(), trial->expected(inputs));
-    }
-    if (on_tried) on_tried();
-  }
-  return verdict;
+  return try_first(*kernels.front(), loaded, trials, on_tried,
+                   [&](const Trial& trial, const TrialPlan& planned, const Memory& inputs, Verdict& /*verdict*/) {
+                     DeviceTrial on_device(gpu.driver, trial, inputs, planned.workspace_bytes);
+                     on_device.launch(planned);
+                     return std::optional(on_device.fetch());
+                   });
 }
 
 Verdict verify(std::span<const Built* const> kernels, const Trials& trials, const EmulatedRun& how,
@@ -97,32 +101,23 @@ Verdict verify(std::span<const Built* const> kernels, const Trials& trials, cons
     variant.arch = 0;  // a set of GPUs is about machine code, and here is none
     loaded.push_back(emulated_kernel(variant, one->compiled.image, one->source->name));
   }
-  Verdict verdict = verdict_on(*kernels.front());
-  for (const auto& trial : trials) {
-    if (serves(loaded.front(), *trial, verdict)) {
-      FixedKernels fixed(loaded);
-      const Memory inputs = trial->inputs();
-      const TrialPlan planned = trial->plan_with(fixed);
-      const Memory poisoned = trial->poisoned_results(planned.workspace_bytes);
-      Memory memory = inputs;
-      memory.insert(memory.end(), poisoned.begin(), poisoned.end());
-      // Of one kernel alone: another source's lines would be counted among its own.
-      EmulatedRun once = how;
-      once.count_banks = how.count_banks && planned.one_kernel;
-      const emulator::Report report =
-          emulate(fixed, once, [&](const Backend& backend) { planned.run(memory.data(), backend.executor); });
-      add_sites(verdict.banks, report.sites);
-      if (report.fault.empty()) {
-        const Memory results(memory.begin() + static_cast<std::ptrdiff_t>(inputs.size()), memory.end());
-        add_outcome(verdict, *trial, trial->outputs(results), trial->expected(inputs));
-      } else {
-        ++verdict.problems;
-        verdict.disagreements.push_back({trial->problem().text(), report.fault});
-      }
-    }
-    if (on_tried) on_tried();
-  }
-  return verdict;
+  const auto run = [&](const Trial& trial, const TrialPlan& planned, const Memory& inputs,
+                       Verdict& verdict) -> std::optional<Outputs> {
+    const Memory poisoned = trial.poisoned_results(planned.workspace_bytes);
+    Memory memory = inputs;
+    memory.insert(memory.end(), poisoned.begin(), poisoned.end());
+    // Of one kernel alone: another source's lines would be counted among its own.
+    EmulatedRun once = how;
+    once.count_banks = how.count_banks && planned.one_kernel;
+    FixedKernels found;  // by the plan
+    const emulator::Report report =
+        emulate(found, once, [&](const Backend& backend) { planned.run(memory.data(), backend.executor); });
+    add_sites(verdict.banks, report.sites);
+    if (report.fault.empty()) return trial.outputs({memory.begin() + std::ssize(inputs), memory.end()});
+    verdict.disagreements.push_back({trial.problem().text(), report.fault});
+    return std::nullopt;
+  };
+  return try_first(*kernels.front(), loaded, trials, on_tried, run);
 }
 
 RowWriter verdict_rows(std::span<const Source> sources) {

@@ -28,7 +28,7 @@ struct Verdict {
   [[nodiscard]] bool ok() const { return disagreements.empty(); }
 };
 
-/// Adds to a verdict what came of one trial.
+/// Adds to a verdict how what came of one trial compares.
 void add_outcome(Verdict& verdict, const Trial& trial, const Outputs& outputs, const Expected& expected);
 
 /// Told of each trial that is done.

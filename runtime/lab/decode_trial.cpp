@@ -100,20 +100,13 @@ class DecodeTrial final : public Trial {
   }
 
   [[nodiscard]] attune_decode_args args(void* memory, std::size_t workspace_bytes) const {
-    auto args = shared_args<attune_decode_args>(memory, workspace_bytes);
+    attune_decode_args args = arguments_of(problem_);
+    place(args, memory, workspace_bytes);
     args.seqlens_k = problem_.equal_lengths ? nullptr : told_lengths(memory);
-    args.max_seqlen_k = problem_.max_seqlen_k;
-    args.window_left = problem_.window_left;
-    args.window_right = problem_.window_right;
-    args.splits = problem_.splits;
     if (!problem_.appends()) return args;
-    args.seqlen_new = problem_.seqlen_new;
     const long long dim = problem_.head_dim;  // of tensors that are not read
-    args.k_new =
-        args.v_new = {args.q.data, dim * problem_.heads_kv * problem_.seqlen_new, dim * problem_.heads_kv, dim};
-    args.rotary = static_cast<attune_rotary>(problem_.rotary);
-    args.rotary_dim = problem_.rotary_dim;
-    args.rotations = problem_.rotations;
+    args.k_new = args.v_new = {args.q.data, dim * problem_.heads_kv * problem_.seqlen_new, dim * problem_.heads_kv,
+                               dim};
     args.rotary_cos = at<std::byte>(memory, cos_);
     args.rotary_sin = at<std::byte>(memory, sin_);
     return args;

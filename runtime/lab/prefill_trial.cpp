@@ -33,14 +33,9 @@ class PrefillTrial final : public Trial {
     const PrefillPlan launch = plan(kernel.variant, attention(), kernel.device);
     const auto launch_it = [this, &kernel, launch](void* memory, Executor& executor) {
       if (launch.grid.blocks() == 0) return;
-      attune_prefill_args args = shared_args<attune_prefill_args>(memory, launch.workspace_bytes);
-      args.seqlen_k = attention().seqlen_k;
-      args.causal = attention().causal ? 1 : 0;
-      args.head_dim_v = attention().head_dim_v;
+      attune_prefill_args args = arguments_of(attention());
+      place(args, memory, launch.workspace_bytes);
       args.seqused_k = told_lengths(memory);
-      args.window = 1;
-      args.window_left = attention().window_left;
-      args.window_right = attention().window_right;
       run(args, attention(), kernel, launch, executor, nullptr);
     };
     return {.workspace_bytes = launch.workspace_bytes, .one_kernel = true, .run = launch_it};

@@ -2,7 +2,6 @@
 // leave. What an operation has of its own is in its file.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/lab/arguments.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/memory.hpp"
 #include "runtime/lab/reference.hpp"
@@ -97,10 +97,10 @@ class Trial {
   /// Makes of queries what keys are to meet.
   virtual void rotate(std::vector<std::uint16_t>& /*queries*/, const Memory& /*inputs*/) const {}
 
-  /// The arguments that the operations share, with tensors that are contiguous and arrays that are null where the trial
-  /// has none; how long sequences are is not among them.
+  /// Points arguments to contiguous tensors, to the workspace, and to those arrays that the trial has and operations
+  /// share: how many keys sequences have is not among them.
   template <class Args>
-  [[nodiscard]] Args shared_args(void* memory, std::size_t workspace_bytes) const;
+  void place(Args& args, void* memory, std::size_t workspace_bytes) const;
 
   /// How many keys the call is told that each sequence has, without those that it appends; null where it is not.
   [[nodiscard]] const std::int32_t* told_lengths(void* memory) const {
@@ -142,50 +142,31 @@ std::vector<Variant> companions_of(const Variant& variant, const Device& device)
 /// Gives a problem the rotation that a variant is made for, and a new key in each sequence with it.
 void set_rotation(DecodeProblem& problem, const Variant& variant);
 
-/// Elements of Q, O, K and V, and rows of Q, which are the elements of LSE.
+/// Rows of Q, which are the elements of LSE, and elements of O.
 std::size_t query_rows(const Problem& problem);
 std::size_t output_elements(const Problem& problem);
 
 /// A contiguous batch x seqlen x heads x head_dim tensor.
 HostTensor contiguous(const std::uint16_t* values, int seqlen, int heads, int head_dim);
 
-/// 1 / sqrt(head_dim)
-inline double usual_scale(int head_dim) { return 1 / std::sqrt(static_cast<double>(head_dim)); }
-
 template <class Args>
-Args Trial::shared_args(void* memory, std::size_t workspace_bytes) const {
-  auto* const inputs = static_cast<std::byte*>(memory);
-  std::byte* const results = inputs + inputs_.end();
-  const auto tensor = [](void* data, int seqlen, int heads, long long dim) {
-    return attune_tensor{
-        .data = data, .stride_batch = dim * heads * seqlen, .stride_seq = dim * heads, .stride_head = dim};
+void Trial::place(Args& args, void* memory, std::size_t workspace_bytes) const {
+  auto* const results = at<void>(memory, inputs_.end());
+  const auto tensor = [](void* data, int seqlen, int heads, int head_dim) {
+    const HostTensor strides = contiguous(nullptr, seqlen, heads, head_dim);
+    return attune_tensor{data, strides.stride_batch, strides.stride_seq, strides.stride_head};
   };
-  Args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = static_cast<attune_dtype>(attention_.dtype);
-  args.q = tensor(inputs + in_.q, attention_.stored_rows(), attention_.heads_q, attention_.head_dim);
-  args.k = tensor(inputs + in_.k, attention_.stored_keys(), attention_.heads_kv, attention_.head_dim);
-  args.v = tensor(inputs + in_.v, attention_.stored_keys(), attention_.heads_kv, attention_.head_dim_of_v());
-  args.o = tensor(results + o_, attention_.stored_rows(), attention_.heads_q, attention_.head_dim_of_v());
+  const Problem& problem = attention_;
+  args.q = tensor(at<void>(memory, in_.q), problem.stored_rows(), problem.heads_q, problem.head_dim);
+  args.k = tensor(at<void>(memory, in_.k), problem.stored_keys(), problem.heads_kv, problem.head_dim);
+  args.v = tensor(at<void>(memory, in_.v), problem.stored_keys(), problem.heads_kv, problem.head_dim_of_v());
+  args.o = tensor(at<void>(results, o_), problem.stored_rows(), problem.heads_q, problem.head_dim_of_v());
   args.lse = at<float>(results, lse_);
-  args.batch = attention_.batch;
-  args.seqlen_q = attention_.seqlen_q;
-  args.heads_q = attention_.heads_q;
-  args.heads_kv = attention_.heads_kv;
-  args.head_dim = attention_.head_dim;
-  args.softmax_scale = static_cast<float>(usual_scale(attention_.head_dim));
-  args.softcap = attention_.softcap;
   args.cu_seqlens_q = array_at(memory, in_.cu_seqlens_q, sequences_.cu_seqlens_q);
   args.cu_seqlens_k = array_at(memory, in_.cu_seqlens_k, sequences_.cu_seqlens_k);
-  args.total_q = attention_.total_q;
-  args.total_k = attention_.total_k;
   args.block_table = array_at(memory, in_.block_table, sequences_.block_table);
-  args.table_width = attention_.table_width;
-  args.pages = attention_.pages;
-  args.page_size = attention_.page_size;
-  args.workspace = workspace_bytes > 0 ? results + results_.end() : nullptr;
+  args.workspace = workspace_bytes > 0 ? at<void>(results, results_.end()) : nullptr;
   args.workspace_bytes = workspace_bytes;
-  return args;
 }
 
 }  // namespace attune

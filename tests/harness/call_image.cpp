@@ -178,37 +178,17 @@ attune_prefill_args CallImage::args(void* memory) const {
     return attune_tensor{static_cast<std::uint16_t*>(memory) + at.first, at.stride_batch, at.stride_seq,
                          at.stride_head};
   };
-  attune_prefill_args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = problem_.dtype == Dtype::fp16 ? ATTUNE_FP16 : ATTUNE_BF16;
+  attune_prefill_args args = arguments_of(problem_);
   args.q = tensor(q_);
   args.k = tensor(k_);
   args.v = tensor(v_);
   args.o = tensor(o_);
   args.lse = at<float>(memory, lse_);
-  args.batch = problem_.batch;
-  args.seqlen_q = problem_.seqlen_q;
-  args.seqlen_k = problem_.seqlen_k;
-  args.heads_q = problem_.heads_q;
-  args.heads_kv = problem_.heads_kv;
-  args.head_dim = problem_.head_dim;
-  args.softmax_scale = static_cast<float>(usual_scale(problem_.head_dim));
-  args.causal = problem_.causal ? 1 : 0;
-  args.head_dim_v = problem_.head_dim_v;
   args.cu_seqlens_q = array_at(memory, cu_seqlens_q_, sequences_.cu_seqlens_q);
   args.cu_seqlens_k = array_at(memory, cu_seqlens_k_, sequences_.cu_seqlens_k);
   args.seqused_k = array_at(memory, seqused_k_, sequences_.seqused_k);
   args.seqused_q = array_at(memory, seqused_q_, sequences_.seqused_q);
-  args.total_q = problem_.total_q;
-  args.total_k = problem_.total_k;
-  args.window = 1;
-  args.window_left = problem_.window_left;
-  args.window_right = problem_.window_right;
-  args.softcap = problem_.softcap;
   args.block_table = array_at(memory, block_table_, sequences_.block_table);
-  args.table_width = problem_.table_width;
-  args.pages = problem_.pages;
-  args.page_size = problem_.page_size;
   return args;
 }
 

@@ -105,8 +105,8 @@ class DecodeTrial final : public Trial {
     args.seqlens_k = problem_.equal_lengths ? nullptr : told_lengths(memory);
     if (!problem_.appends()) return args;
     const long long dim = problem_.head_dim;  // of tensors that are not read
-    args.k_new = args.v_new = {args.q.data, dim * problem_.heads_kv * problem_.seqlen_new, dim * problem_.heads_kv,
-                               dim};
+    args.k_new =
+        args.v_new = {args.q.data, dim * problem_.heads_kv * problem_.seqlen_new, dim * problem_.heads_kv, dim};
     args.rotary_cos = at<std::byte>(memory, cos_);
     args.rotary_sin = at<std::byte>(memory, sin_);
     return args;

@@ -20,7 +20,7 @@ using namespace attune::testing;
 
 namespace {
 
-std::string text_of(const std::filesystem::path& path) {
+std::string content_of(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
 }
@@ -264,7 +264,7 @@ TEST_CASE("tables are merged from the command line, and what is none is named") 
   const ToolResult result = attune_tool({"tune", "--merge", a, a, "--out", out});
   CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "1 row for NVIDIA H200"));
-  CHECK(contains(text_of(out), "\"seqlen_q\": 1024"));
+  CHECK(contains(content_of(out), "\"seqlen_q\": 1024"));
   const std::string broken = folder.file("broken.yaml", "rows: 7\n");
   const ToolResult refused = attune_tool({"tune", "--merge", a, broken, "--out", out});
   CHECK(refused.exit_code == 2);

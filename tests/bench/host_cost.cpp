@@ -19,6 +19,7 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/cli/machine.hpp"
+#include "runtime/execute/gpu_executor.hpp"
 #include "runtime/lab/device_memory.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/operations/prefill/launch.hpp"

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "runtime/base/random.hpp"
-#include "runtime/lab/reference.hpp"
+#include "runtime/base/storage.hpp"
 
 namespace attune {
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <variant>
 
 #include "generator/check.hpp"
 #include "runtime/base/text.hpp"
@@ -12,14 +14,14 @@
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/contest.hpp"
-#include "runtime/cli/explain_decode.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/problems.hpp"
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
-#include "runtime/cli/verify_decode.hpp"
+#include "runtime/cli/verify.hpp"
 
 namespace attune::cli {
 namespace {
@@ -85,7 +87,7 @@ Kernels load_kernels(const Gpu& gpu, const std::vector<std::string>& specs) {
   const std::vector<Source> sources = emit_sources(load_specs_of({Operation::prefill, Operation::decode}, specs));
   const Compiler compiler;
   return Kernels{.attention = load_all(gpu, compiler, sources),
-                 .merging = load_all(gpu, compiler, merging_sources(sources, gpu.device))};
+                 .merging = load_all(gpu, compiler, companion_sources(sources, gpu.device))};
 }
 
 /// The kernels that serve the problem and pad head_dim and V's least.
@@ -130,7 +132,13 @@ std::vector<Timing> measure(const Gpu& gpu, const Kernels& kernels, const tune::
   for (int i = 0; i < warm_up_launches + launches; ++i) {
     for (std::size_t which = 0; which < chosen.size(); ++which) order.push_back(static_cast<int>(which));
   }
-  const std::vector<double> all = Contest(gpu, problem, chosen, merge, seed).time(order);
+  std::vector<FixedKernels> contestants;
+  for (const LoadedKernel* kernel : chosen) {
+    contestants.push_back({kernel});
+    if (merge != nullptr) contestants.back().add(*merge);
+  }
+  auto trial = std::visit([&](const auto& one) { return make_trial(one, seed); }, problem);
+  const std::vector<double> all = Contest(gpu, std::move(trial), contestants).time(order);
   std::vector<Timing> timings;
   for (std::size_t which = 0; which < chosen.size(); ++which) {
     std::vector<double> seconds;

@@ -1,6 +1,7 @@
 #include "runtime/cli/contest.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace attune::cli {
 namespace {
@@ -10,38 +11,17 @@ std::size_t flush_bytes(const Device& device) { return 2 * static_cast<std::size
 
 }  // namespace
 
-Contest::Contest(const Gpu& gpu, const tune::AnyProblem& problem, const std::vector<const LoadedKernel*>& kernels,
-                 const LoadedKernel* merge, std::uint64_t seed)
-    : gpu_(&gpu), merge_(merge), flushed_bytes_(flush_bytes(gpu.device)), flushed_(gpu.driver, flushed_bytes_) {
-  for (const LoadedKernel* kernel : kernels) contestants_.push_back({.kernel = kernel, .prefill = {}, .decode = {}});
-  std::visit([&](const auto& one) { open(one, seed); }, problem);
-}
-
-void Contest::open(const Problem& problem, std::uint64_t seed) {
-  problem_.emplace(*gpu_, problem, HostInputs(problem, seed));
-  for (Contestant& one : contestants_) {
-    one.prefill = plan(one.kernel->variant, problem, gpu_->device);
-    problem_->make_room(one.prefill.workspace_bytes);
+Contest::Contest(const Gpu& gpu, std::unique_ptr<const Trial> trial, const std::vector<FixedKernels>& contestants)
+    : gpu_(&gpu),
+      trial_(std::move(trial)),
+      flushed_bytes_(flush_bytes(gpu.device)),
+      flushed_(gpu.driver, flushed_bytes_) {
+  std::size_t workspace_bytes = 0;
+  for (const FixedKernels& kernels : contestants) {
+    plans_.push_back(trial_->plan_with(kernels));
+    workspace_bytes = std::max(workspace_bytes, plans_.back().workspace_bytes);
   }
-}
-
-void Contest::open(const DecodeProblem& problem, std::uint64_t seed) {
-  std::size_t workspace = 0;
-  for (Contestant& one : contestants_) {
-    one.decode = plan(one.kernel->variant, problem, gpu_->device);
-    workspace = std::max(workspace, one.decode.workspace_bytes);
-  }
-  const DecodeTrial trial = full_trial(problem);
-  trial_.emplace(*gpu_, trial, CacheInputs(trial, seed), workspace);
-}
-
-void Contest::launch(int kernel) {
-  const Contestant& contestant = contestants_[static_cast<std::size_t>(kernel)];
-  if (problem_) {
-    problem_->launch(*contestant.kernel, contestant.prefill);
-  } else {
-    trial_->launch(*contestant.kernel, *merge_, contestant.decode);
-  }
+  on_device_.emplace(gpu.driver, *trial_, trial_->inputs(), workspace_bytes);
 }
 
 std::vector<double> Contest::time(std::span<const int> order) {
@@ -61,14 +41,10 @@ std::vector<double> Contest::time(std::span<const int> order) {
   return seconds;
 }
 
-Outputs Contest::result_of(int kernel) {
-  if (problem_) {
-    problem_->poison();
-  } else {
-    trial_->poison();
-  }
-  launch(kernel);
-  return problem_ ? problem_->fetch() : trial_->fetch();
+Outputs Contest::result_of(int contestant) {
+  on_device_->poison();
+  launch(contestant);
+  return on_device_->fetch();
 }
 
 }  // namespace attune::cli

@@ -1,16 +1,23 @@
-// attune explain: which kernel serves a problem, which were refused and why.
+// attune explain: which kernels serve a problem, which were refused and why, and into how many parts a cache's keys
+// fall.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
+#include <string>
+#include <variant>
+#include <vector>
 
+#include "generator/check.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/choice/decision.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/cli/command.hpp"
-#include "runtime/cli/explain_decode.hpp"
-#include "runtime/cli/explain_tuned.hpp"
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
+#include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/store/arguments.hpp"
 
 namespace attune::cli {
 namespace {
@@ -23,6 +30,32 @@ struct ExplainOptions {
   bool json = false;
 };
 
+/// What is said of a problem, for programs and for people.
+struct Explanation {
+  bool served;
+  nlohmann::ordered_json json;
+  std::string text;
+};
+
+/// Whether a row decides, which, how far it is and what was measured; else the reason.
+nlohmann::ordered_json tuned_json(const TunedVerdict& tuned) {
+  nlohmann::ordered_json json{{"used", tuned.reason.empty() && tuned.row.has_value()}};
+  if (!tuned.reason.empty()) json["reason"] = tuned.reason;
+  if (!tuned.row) return json;
+  const TunedResult& result = tuned.row->result;
+  json["problem"] = std::visit([](const auto& problem) { return problem.text(); }, tuned.row->problem);
+  json["distance"] = tuned.distance;
+  json["variant"] = result.variant.name();
+  json["microseconds"] = result.microseconds;
+  json["default_microseconds"] = result.default_microseconds;
+  json["confidence"] = result.confidence;
+  json["gpu"] = tuned.gpu;
+  json["date"] = result.date;
+  return json;
+}
+
+nlohmann::ordered_json grid_json(const Grid& grid) { return {grid.x, grid.y, grid.z}; }
+
 nlohmann::ordered_json json_of(const std::vector<Considered>& considered) {
   auto rows = nlohmann::ordered_json::array();
   for (const Considered& one : considered)
@@ -30,14 +63,17 @@ nlohmann::ordered_json json_of(const std::vector<Considered>& considered) {
   return rows;
 }
 
-void print_decision_json(const Decision& decision) {
-  nlohmann::ordered_json json{{"problem", decision.problem.text()},
-                              {"device", decision.device.name},
+/// `all`: also variants that are refused for several reasons.
+Explanation explanation(const Problem& problem, const Device& device, bool all) {
+  const ReadyKernels ready;
+  const Decision decision = decide(problem, device, ready, default_tuned_tables(ready));
+  nlohmann::ordered_json json{{"problem", problem.text()},
+                              {"device", device.name},
                               {"served", decision.served()},
                               {"variant", decision.serving.name()},
                               {"source", origin_text(decision.origin)}};
   if (decision.launch) {
-    json["grid"] = {decision.launch->grid.x, decision.launch->grid.y, decision.launch->grid.z};
+    json["grid"] = grid_json(decision.launch->grid);
     json["threads"] = decision.launch->threads;
     json["shared_bytes"] = decision.launch->shared_bytes;
   } else {
@@ -46,24 +82,118 @@ void print_decision_json(const Decision& decision) {
   json["tuned"] = tuned_json(decision.tuned);
   json["passed_over"] = json_of(decision.passed_over);
   json["considered"] = json_of(decision.considered);
-  print_json(json);
+  return {.served = decision.served(), .json = json, .text = decision_text(decision, all ? "" : "--all shows them")};
 }
 
-Exit explain(const ExplainOptions& options, const CLI::App& app) {
-  const Problem problem = options.problem.problem();
-  if (!options.decode.decode) require_sound(problem);
-  const Device device = device_for(options.gpu);
-  if (options.decode.decode) {
-    return explain_decode(options.decode.problem(options.problem, app), device, options.json);
+/// A kernel and where it comes from.
+std::string kernel_text(const Served& kernel) {
+  return fmt::format("{} {}", kernel.ready ? "the ready" : "NVRTC, at first use:", kernel.variant.name());
+}
+
+/// For what no table has rows of.
+template <class AnyProblem>
+Served untuned(const AnyProblem& problem, const Device& device) {
+  return serve(ReadyKernels(), {}, problem, device);
+}
+
+std::string grid_text(const Grid& grid) { return fmt::format("grid {} x {} x {}", grid.x, grid.y, grid.z); }
+
+/// Into how many parts the keys fall, and on whose word.
+std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
+  if (launch.splits > 0) {
+    return fmt::format("{} of each sequence{}{}", counted(launch.splits, "part"),
+                       problem.splits > 0 ? ", as asked for" : "",
+                       launch.grid.cluster > 1 ? ", a cluster of thread blocks that merges them itself"
+                       : problem.splits == 0 && !problem.one_length() ? ", which has too few keys for more"
+                                                                      : "");
   }
+  return fmt::format("{} of the whole batch's keys, equally long whatever the sequences' lengths; {}",
+                     counted(launch.parts, "part"),
+                     problem.one_length() ? "whole sequences would leave the last round of thread blocks too empty"
+                                          : "the lengths are known on the GPU alone");
+}
+
+/// What a GPU holds, which automatic parts are to fill.
+std::string room_text(const DecodeProblem& problem, const DecodePlan& launch, const Device& device) {
+  const int each = blocks_per_multiprocessor(launch.variant, device);
+  return fmt::format("{} for each sequence ({} of {}, {} to a tile); the GPU holds {} at a time, {} on each of {}",
+                     counted(launch.grid.x, "tile"), counted(problem.heads_kv, "K/V head"),
+                     counted(problem.rows(), "row"), launch.variant.B_r,
+                     counted(1LL * each * device.multiprocessors, "thread block"), each,
+                     counted(device.multiprocessors, "multiprocessor"));
+}
+
+std::string text_of(const DecodeProblem& problem, const Device& device, const Served& kernel,
+                    const DecodePlan& launch) {
+  std::string text = fmt::format("{} on {}\n  served by {}\n", problem.text(), device.name, kernel_text(kernel));
+  text += kernel.tuned.text();
+  text += fmt::format("  {}, {} threads a block, {} of shared memory\n", grid_text(launch.grid), launch.threads,
+                      bytes_text(launch.shared_bytes));
+  text += fmt::format("  {}\n  {}\n", room_text(problem, launch, device), parts_text(problem, launch));
+  if (launch.combines()) {
+    text += fmt::format("  merged by {}, {}, through {} of workspace\n", kernel_text(untuned(problem.merge(), device)),
+                        grid_text(launch.combine_grid), bytes_text(static_cast<double>(launch.workspace_bytes)));
+  }
+  if (problem.appends()) {
+    const Served store = untuned(problem.store(), device);
+    text += fmt::format("  behind {}, {}, which stores the new keys\n", kernel_text(store),
+                        grid_text(plan(store.variant, problem.store()).grid));
+  }
+  if (problem.head_dim < launch.variant.head_dim) {
+    text += fmt::format("  head_dim {} is padded to {} with zeros\n", problem.head_dim, launch.variant.head_dim);
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& device, const Served& kernel,
+                               const DecodePlan& launch) {
+  nlohmann::ordered_json json{
+      {"problem", problem.text()},
+      {"device", device.name},
+      {"served", true},
+      {"variant", kernel.variant.name()},
+      {"source", kernel.ready ? "ready" : "nvrtc"},
+      {"grid", grid_json(launch.grid)},
+      {"threads", launch.threads},
+      {"shared_bytes", launch.shared_bytes},
+      {"splits", launch.splits},
+      {"cluster", launch.grid.cluster},
+      {"parts", launch.parts},
+      {"blocks_at_once", blocks_per_multiprocessor(launch.variant, device) * device.multiprocessors},
+      {"workspace_bytes", launch.workspace_bytes},
+      {"tuned", tuned_json(kernel.tuned)}};
+  if (launch.combines()) {
+    json["combine"] = untuned(problem.merge(), device).variant.name();
+    json["combine_grid"] = grid_json(launch.combine_grid);
+  }
+  if (problem.appends()) json["store"] = untuned(problem.store(), device).variant.name();
+  return json;
+}
+
+Explanation explanation(const DecodeProblem& problem, const Device& device, bool /*all*/) {
   const ReadyKernels ready;
-  const Decision decision = decide(problem, device, ready, default_tuned_tables(ready));
-  if (options.json) {
-    print_decision_json(decision);
-  } else {
-    fmt::print("{}", decision_text(decision, options.all ? "" : "--all shows them"));
+  const Served kernel = serve(ready, default_tuned_tables(ready), problem, device);
+  if (const std::vector<std::string> reasons = refusals(kernel.variant, problem, device); !reasons.empty()) {
+    return {.served = false,
+            .json = {{"problem", problem.text()}, {"device", device.name}, {"served", false}, {"refusals", reasons}},
+            .text = fmt::format("{} on {}\n  no kernel can serve it: {}\n", problem.text(), device.name,
+                                fmt::join(reasons, "; "))};
   }
-  return decision.served() ? Exit::done : Exit::check_failed;
+  const DecodePlan launch = plan(kernel.variant, problem, device);
+  return {.served = true,
+          .json = json_of(problem, device, kernel, launch),
+          .text = text_of(problem, device, kernel, launch)};
+}
+
+Exit explain(const ExplainOptions& options, const auto& problem) {
+  require_sound(problem);
+  const Explanation said = explanation(problem, device_for(options.gpu), options.all);
+  if (options.json) {
+    print_json(said.json);
+  } else {
+    fmt::print("{}", said.text);
+  }
+  return said.served ? Exit::done : Exit::check_failed;
 }
 
 }  // namespace
@@ -83,7 +213,10 @@ Command explain_command(CLI::App& root) {
   attune explain --dtype bf16 --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --causal
   attune explain --head-dim 72 --seqlen-q 1000 --gpu l40s --all
   attune explain --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64 --lengths-on-device)");
-  return {.app = app, .run = [options, app] { return explain(*options, *app); }};
+  return {.app = app, .run = [options, app] {
+            return options->decode.decode ? explain(*options, options->decode.problem(options->problem, *app))
+                                          : explain(*options, options->problem.problem());
+          }};
 }
 
 }  // namespace attune::cli

@@ -14,14 +14,13 @@
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
-#include "runtime/cli/explain_decode.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/number_options.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/problems.hpp"
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/selfcheck.hpp"
 #include "runtime/cli/verify.hpp"
-#include "runtime/cli/verify_decode.hpp"
 
 namespace attune::cli {
 namespace {
@@ -38,17 +37,8 @@ struct RunOptions {
   bool json = false;
 };
 
-/// The problems that a variant is checked on. Throws Failure when one was named that is unsound.
-std::vector<Problem> problems_for(const Variant& variant, const RunOptions& options) {
-  if (!options.one_problem) return small_problems(variant);
-  const Problem problem = options.problem.problem_for(variant);
-  require_sound(problem);
-  return {problem};
-}
-
-/// The same for a variant of decoding.
-std::vector<DecodeTrial> trials_for(const Variant& variant, const RunOptions& options) {
-  if (!options.one_problem) return small_trials(variant);
+/// The one problem of decode that the options name, for this variant.
+DecodeProblem decode_problem(const Variant& variant, const RunOptions& options) {
   DecodeProblem problem = options.decode;
   problem.dtype = static_cast<Dtype>(variant.dtype);
   problem.head_dim = variant.head_dim;
@@ -60,8 +50,23 @@ std::vector<DecodeTrial> trials_for(const Variant& variant, const RunOptions& op
     problem.pages = problem.batch * problem.table_width;
   }
   set_rotation(problem, variant);
-  require_sound(problem);
-  return {full_trial(problem)};
+  return problem;
+}
+
+/// What a variant is tried on. Throws Failure when a problem was named that is unsound.
+Trials trials_for(const Variant& variant, const RunOptions& options) {
+  if (!options.one_problem) return small_trials(variant, options.seed);
+  Trials trials;
+  const auto add = [&](const auto& problem) {
+    require_sound(problem);
+    trials.push_back(make_trial(problem, options.seed));
+  };
+  if (family_of(variant).operation == Operation::decode) {
+    add(decode_problem(variant, options));
+  } else {
+    add(options.problem.problem_for(variant));
+  }
+  return trials;
 }
 
 /// What of this machine takes part, and why what is missing does not.
@@ -114,11 +119,8 @@ class Run {
   }
 
  private:
-  /// How a kernel is tried; a decode kernel is given what merges its parts.
-  struct Tries {
-    std::function<Verdict(const Built&, const std::vector<Problem>&, const OnTried&)> prefill;
-    std::function<Verdict(const Built&, const Built&, const std::vector<DecodeTrial>&, const OnTried&)> decode;
-  };
+  /// How a kernel is tried, together with those that go with it.
+  using Try = std::function<Verdict(std::span<const Built* const>, const Trials&, const OnTried&)>;
 
   /// What came of the kernels that were tried.
   struct Tried {
@@ -161,29 +163,26 @@ class Run {
   Exit check() {
     if (machine_.on_gpu()) {
       const Gpu& gpu = *machine_.gpu;
-      const std::vector<Source> sources = merging_sources(sources_, gpu.device);
-      const std::vector<Built> merging = build(*machine_.nvrtc, sources, {arch_of(gpu.device)}, options_->jobs);
-      all_compiled_ = report_failures(merging) && all_compiled_;
-      const Tries tries{
-          .prefill = [&](const Built& one, const std::vector<Problem>& problems,
-                         const OnTried& on_tried) { return verify(gpu, one, problems, options_->seed, on_tried); },
-          .decode = [&](const Built& one, const Built& merge, const std::vector<DecodeTrial>& trials,
-                        const OnTried& on_tried) { return verify(gpu, one, merge, trials, options_->seed, on_tried); }};
-      return compare(gpu.device.name, arch_of(gpu.device), merging, tries,
+      const std::vector<Source> sources = companion_sources(sources_, gpu.device);
+      const std::vector<Built> companions = build(*machine_.nvrtc, sources, {arch_of(gpu.device)}, options_->jobs);
+      all_compiled_ = report_failures(companions) && all_compiled_;
+      const Try try_kernel = [&](std::span<const Built* const> kernels, const Trials& trials, const OnTried& on_tried) {
+        return verify(gpu, kernels, trials, on_tried);
+      };
+      return compare(gpu.device, arch_of(gpu.device), companions, try_kernel,
                      [&](const auto& try_all) { try_all(built_); });
     }
     if (!machine_.host) return without_kernels();
     json_["host_compiler"] = machine_.host->version();
-    const std::vector<Source> sources = merging_sources(sources_, emulator::device());
-    const std::vector<Built> merging = build(*machine_.host, sources, options_->jobs);
-    all_compiled_ = report_failures(merging) && all_compiled_;
+    const std::vector<Source> sources = companion_sources(sources_, emulator::device());
+    const std::vector<Built> companions = build(*machine_.host, sources, options_->jobs);
+    all_compiled_ = report_failures(companions) && all_compiled_;
     const EmulatedRun how{.seed = options_->seed, .jobs = options_->jobs, .count_banks = options_->bank_conflicts};
-    const Tries tries{.prefill = [&](const Built& one, const std::vector<Problem>& problems,
-                                     const OnTried& on_tried) { return verify(one, problems, how, on_tried); },
-                      .decode = [&](const Built& one, const Built& merge, const std::vector<DecodeTrial>& trials,
-                                    const OnTried& on_tried) { return verify(one, merge, trials, how, on_tried); }};
+    const Try try_kernel = [&](std::span<const Built* const> kernels, const Trials& trials, const OnTried& on_tried) {
+      return verify(kernels, trials, how, on_tried);
+    };
     std::vector<Diagnostic> failures;
-    const Exit exit = compare(emulator_arch, emulated_arch(), merging, tries, [&](const auto& try_all) {
+    const Exit exit = compare(emulator::device(), emulated_arch(), companions, try_kernel, [&](const auto& try_all) {
       // A few at a time, so that the first results do not wait for the host's compiler to be done with all.
       const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
       for (std::size_t first = 0; first < sources_.size(); first += cores) {
@@ -201,28 +200,27 @@ class Run {
   [[nodiscard]] long long problems_to_try(const Arch& arch) const {
     std::size_t problems = 0;
     for (const Source& source : sources_) {
-      const Variant& variant = source.variant;
-      if (!check_arch(variant, arch).empty()) continue;
-      problems += family_of(variant).operation == Operation::decode ? trials_for(variant, *options_).size()
-                                                                    : problems_for(variant, *options_).size();
+      if (check_arch(source.variant, arch).empty()) problems += trials_for(source.variant, *options_).size();
     }
     return static_cast<long long>(problems);
   }
 
   /// Tries what `with_kernels` hands over, as often as it does, and tells.
   template <class WithKernels>
-  Exit compare(const std::string& device, const Arch& arch, const std::vector<Built>& merging, const Tries& tries,
+  Exit compare(const Device& device, const Arch& arch, const std::vector<Built>& companions, const Try& try_kernel,
                const WithKernels& with_kernels) {
     const RowWriter rows = verdict_rows(sources_);
     Tried tried;
     {
       Progress progress(stderr, "problems tried", problems_to_try(arch));
-      if (!options_->json) fmt::print("\n{}\n{}", device, rows.title());
+      if (!options_->json) fmt::print("\n{}\n{}", device.name, rows.title());
       with_kernels([&](const std::vector<Built>& built) {
         for (const Built& one : built) {
-          if (!try_one(
-                  one, merging, tries, [&] { progress.add(); }, tried))
-            continue;
+          const auto kernels = one.ok() ? with_companions(one, companions, device) : std::vector<const Built*>{};
+          if (kernels.empty()) continue;
+          tried.verdicts.push_back(
+              try_kernel(kernels, trials_for(one.source->variant, *options_), [&] { progress.add(); }));
+          tried.sources.push_back(one.source);
           if (!options_->json) progress.print(rows.row(verdict_cells(tried.verdicts.back())));
         }
       });
@@ -232,27 +230,11 @@ class Run {
         fmt::print(stderr, "not run: {}: {}\n", source.name, refusal.message);
       }
     }
-    json_["device"] = device;
+    json_["device"] = device.name;
     json_["checks"] = verdict_json(tried.verdicts);
     if (options_->bank_conflicts) report_banks(tried);
     report_disagreements(tried.verdicts);
     return std::ranges::all_of(tried.verdicts, &Verdict::ok) ? Exit::done : Exit::check_failed;
-  }
-
-  /// Adds what comes of a kernel, unless it or what goes with it did not compile.
-  bool try_one(const Built& one, const std::vector<Built>& merging, const Tries& tries, const OnTried& on_tried,
-               Tried& tried) const {
-    if (!one.ok()) return false;
-    const Variant& variant = one.source->variant;
-    if (family_of(variant).operation == Operation::decode) {
-      const Built* const merge = merging_kernel(merging, variant);
-      if (merge == nullptr) return false;
-      tried.verdicts.push_back(tries.decode(one, *merge, trials_for(variant, *options_), on_tried));
-    } else {
-      tried.verdicts.push_back(tries.prefill(one, problems_for(variant, *options_), on_tried));
-    }
-    tried.sources.push_back(one.source);
-    return true;
   }
 
   void report_banks(const Tried& tried) {

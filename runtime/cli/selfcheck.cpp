@@ -5,12 +5,45 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
+#include "runtime/lab/trial.hpp"
 
 namespace attune::cli {
 namespace {
 
 constexpr double allowed = 1e-12;
+
+struct Inputs {
+  std::vector<std::uint16_t> q;
+  std::vector<std::uint16_t> k;
+  std::vector<std::uint16_t> v;
+
+  Inputs(const Problem& problem, std::uint64_t seed) {
+    const auto draw = [&](int seqlen, int heads, int head_dim, std::uint64_t of) {
+      return random_values(problem.dtype, std::size_t{1} * problem.batch * seqlen * heads * head_dim, 3 * seed + of);
+    };
+    q = draw(problem.seqlen_q, problem.heads_q, problem.head_dim, 0);
+    k = draw(problem.seqlen_k, problem.heads_kv, problem.head_dim, 1);
+    v = draw(problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v(), 2);
+  }
+};
+
+struct Tensors {
+  HostTensor q;
+  HostTensor k;
+  HostTensor v;
+};
+
+Tensors tensors(const Problem& problem, const Inputs& inputs) {
+  return {.q = contiguous(inputs.q.data(), problem.seqlen_q, problem.heads_q, problem.head_dim),
+          .k = contiguous(inputs.k.data(), problem.seqlen_k, problem.heads_kv, problem.head_dim),
+          .v = contiguous(inputs.v.data(), problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v())};
+}
+
+ReferenceOutput reference_of(const Problem& problem, const Inputs& inputs) {
+  const auto [q, k, v] = tensors(problem, inputs);
+  return reference_attention(problem, q, k, v, usual_scale(problem.head_dim));
+}
 
 /// One row by online softmax (arXiv 1805.02867), one key at a time from the last to the first.
 struct OnlineRow {
@@ -18,11 +51,9 @@ struct OnlineRow {
   long double lse = -std::numeric_limits<long double>::infinity();
 };
 
-OnlineRow online_row(const Problem& problem, const HostInputs& inputs, int batch, int head, int row) {
+OnlineRow online_row(const Problem& problem, const Inputs& inputs, int batch, int head, int row) {
   const int dim_v = problem.head_dim_of_v();
-  const HostTensor q = contiguous(inputs.q, problem.seqlen_q, problem.heads_q, problem.head_dim);
-  const HostTensor k = contiguous(inputs.k, problem.seqlen_k, problem.heads_kv, problem.head_dim);
-  const HostTensor v = contiguous(inputs.v, problem.seqlen_k, problem.heads_kv, dim_v);
+  const Tensors of = tensors(problem, inputs);
   const auto value = [&](const HostTensor& from, int position, int h, int d) {
     const auto index = batch * from.stride_batch + position * from.stride_seq + h * from.stride_head + d;
     return static_cast<long double>(from_storage(problem.dtype, from.data[index]));
@@ -35,13 +66,13 @@ OnlineRow online_row(const Problem& problem, const HostInputs& inputs, int batch
     if (problem.causal && j - row > problem.seqlen_k - problem.seqlen_q) continue;
     long double score = 0;
     for (int d = 0; d < problem.head_dim; ++d) {
-      score += value(q, row, head, d) * value(k, j, head_kv, d);
+      score += value(of.q, row, head, d) * value(of.k, j, head_kv, d);
     }
-    score *= usual_scale(problem);
+    score *= usual_scale(problem.head_dim);
     const long double larger = std::max(largest, score);
     const long double kept = std::exp(largest - larger);
     const long double weight = std::exp(score - larger);
-    for (int d = 0; d < dim_v; ++d) result.o[d] = result.o[d] * kept + weight * value(v, j, head_kv, d);
+    for (int d = 0; d < dim_v; ++d) result.o[d] = result.o[d] * kept + weight * value(of.v, j, head_kv, d);
     sum = sum * kept + weight;
     largest = larger;
   }
@@ -59,8 +90,8 @@ double difference(double a, double b) {
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-double largest_difference(const Problem& problem, const HostInputs& inputs) {
-  const ReferenceOutput reference = expected_output(problem, inputs).reference;
+double largest_difference(const Problem& problem, const Inputs& inputs) {
+  const ReferenceOutput reference = reference_of(problem, inputs);
   const int dim_v = problem.head_dim_of_v();
   double largest = 0;
   for (int batch = 0; batch < problem.batch; ++batch) {
@@ -80,9 +111,9 @@ double largest_difference(const Problem& problem, const HostInputs& inputs) {
 }
 
 /// Softmax weights sum to one, so values of 1 come back as 1 in every row that sees a key.
-double distance_from_one(const Problem& problem, HostInputs inputs) {
+double distance_from_one(const Problem& problem, Inputs inputs) {
   std::ranges::fill(inputs.v, to_storage(problem.dtype, 1.0F));
-  const ReferenceOutput reference = expected_output(problem, inputs).reference;
+  const ReferenceOutput reference = reference_of(problem, inputs);
   double largest = 0;
   for (const double x : reference.o) {
     if (x != 0) largest = std::max(largest, difference(x, 1));
@@ -108,7 +139,7 @@ SelfCheck check_reference(std::uint64_t seed) {
                               .head_dim = 40,
                               .head_dim_v = head_dim_v,
                               .causal = causal};
-        const HostInputs inputs(problem, seed);
+        const Inputs inputs(problem, seed);
         check.max_error =
             std::max({check.max_error, largest_difference(problem, inputs), distance_from_one(problem, inputs)});
         ++check.cases;

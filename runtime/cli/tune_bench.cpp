@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <utility>
+#include <variant>
 
 #include "generator/parallel.hpp"
-#include "runtime/choice/choice.hpp"
 #include "runtime/cli/verify.hpp"
 
 namespace attune::cli {
@@ -34,24 +35,17 @@ bool lse_agrees(float lse, float trusted) {
 
 }  // namespace
 
-Variant merging_variant(const Variant& decode, const Device& device) {
-  return choose_own(
-             CombineProblem{
-                 .dtype = static_cast<Dtype>(decode.dtype), .head_dim = decode.head_dim, .ragged = decode.ragged != 0},
-             device)
-      .variant;
-}
-
 std::string differences(const Problem& shape, const Outputs& outputs, const Outputs& trusted) {
   const std::size_t rows = query_rows(shape);
   const auto columns = static_cast<std::size_t>(shape.head_dim_of_v());
   constexpr std::size_t piece = 4096;  // rows
   // Of a ragged batch no sequence may have a row, and then no kernel writes it.
-  const Outputs poisoned(shape);
+  const auto is_poison = [&](const Outputs& one, std::size_t row) {
+    return std::ranges::all_of(std::span(one.o).subspan(row * columns, columns),
+                               [](std::uint16_t bits) { return bits == poison; });
+  };
   const auto o_untouched = [&](std::size_t row) {
-    const std::span untouched = std::span(poisoned.o).subspan(row * columns, columns);
-    return shape.ragged && std::ranges::equal(std::span(outputs.o).subspan(row * columns, columns), untouched) &&
-           std::ranges::equal(std::span(trusted.o).subspan(row * columns, columns), untouched);
+    return shape.ragged && is_poison(outputs, row) && is_poison(trusted, row);
   };
   const auto lse_untouched = [&](std::size_t row) {
     return shape.ragged && std::isnan(outputs.lse[row]) && std::isnan(trusted.lse[row]);
@@ -67,7 +61,7 @@ std::string differences(const Problem& shape, const Outputs& outputs, const Outp
   });
   std::string text;
   if (wrong > 0) text = fmt::format("{} of {} rows differ from those of the heuristic's choice", wrong.load(), rows);
-  if (!outputs.guards_intact()) text += fmt::format("{}it wrote past the end of an output", text.empty() ? "" : "; ");
+  if (!outputs.guards_intact) text += fmt::format("{}it wrote past the end of an output", text.empty() ? "" : "; ");
   return text;
 }
 
@@ -80,28 +74,24 @@ LoadedKernel GpuBench::load(const Variant& variant) const {
   return {gpu_.driver, variant, gpu_.device, lab_->image(variant), variant.name()};
 }
 
+std::vector<LoadedKernel> GpuBench::load_companions(const Variant& variant) const {
+  std::vector<LoadedKernel> loaded;
+  for (const Variant& companion : companions_of(variant, gpu_.device)) loaded.push_back(load(companion));
+  return loaded;
+}
+
 std::string GpuBench::check(const Variant& variant) {
   Verdict verdict{.variant = variant.name(), .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
   const LoadedKernel kernel = load(variant);
-  if (family_of(variant).operation == Operation::decode) {
-    const LoadedKernel merge = load(merging_variant(variant, gpu_.device));
-    for (const DecodeTrial& trial : small_trials(variant)) {
-      const KnownTrial& known = lab_->known(trial);
-      const DecodePlan planned = plan(variant, trial.problem, gpu_.device);
-      const DeviceTrial on_device(gpu_, trial, known.inputs, planned.workspace_bytes);
-      on_device.launch(kernel, merge, planned);
-      add_outcome(verdict, trial.problem.text(), outputs_of(trial.problem), {.outputs = on_device.fetch(), .fault = {}},
-                  [&] { return known.expected; });
-    }
-  } else {
-    for (const Problem& problem : small_problems(variant)) {
-      const KnownProblem& known = lab_->known(problem);
-      DeviceProblem& on_device = small_.try_emplace(problem.text(), gpu_, problem, known.inputs).first->second;
-      on_device.poison();
-      on_device.launch(kernel);
-      add_outcome(verdict, problem.text(), problem, {.outputs = on_device.fetch(), .fault = {}},
-                  [&] { return known.expected; });
-    }
+  const std::vector<LoadedKernel> companions = load_companions(variant);
+  FixedKernels kernels(companions);
+  kernels.add(kernel);
+  for (const auto& trial : small_trials(variant, lab_->seed())) {
+    const KnownTrial& known = lab_->known(*trial);
+    const TrialPlan planned = trial->plan_with(kernels);
+    DeviceTrial on_device(gpu_.driver, *trial, known.inputs, planned.workspace_bytes);
+    on_device.launch(planned);
+    add_outcome(verdict, *trial, on_device.fetch(), known.expected);
   }
   if (verdict.ok()) return {};
   const Verdict::Disagreement& first = verdict.disagreements.front();
@@ -111,20 +101,19 @@ std::string GpuBench::check(const Variant& variant) {
 void GpuBench::open(const tune::AnyProblem& problem, std::span<const Variant> candidates) {
   contest_.reset();
   kernels_.clear();
-  merge_.reset();
-  const auto* const decode = std::get_if<DecodeProblem>(&problem);
-  shape_ = decode != nullptr ? outputs_of(*decode) : std::get<Problem>(problem);
+  companions_.clear();
   for (const Variant& variant : candidates) kernels_.push_back(load(variant));
-  if (decode != nullptr) merge_.emplace(load(merging_variant(candidates.front(), gpu_.device)));
-  std::vector<const LoadedKernel*> contestants;
-  for (const LoadedKernel& kernel : kernels_) contestants.push_back(&kernel);
-  contest_.emplace(gpu_, problem, contestants, merge_ ? &*merge_ : nullptr, lab_->seed());
+  for (LoadedKernel& companion : load_companions(candidates.front())) companions_.push_back(std::move(companion));
+  std::vector<FixedKernels> contestants;
+  for (const LoadedKernel& kernel : kernels_) contestants.emplace_back(companions_).add(kernel);
+  contest_.emplace(gpu_, std::visit([&](const auto& one) { return make_trial(one, lab_->seed()); }, problem),
+                   contestants);
 }
 
 std::vector<double> GpuBench::time(int /*round*/, std::span<const int> order) { return contest_->time(order); }
 
 std::string GpuBench::compare(int candidate, int trusted) {
-  return differences(shape_, contest_->result_of(candidate), contest_->result_of(trusted));
+  return differences(contest_->trial().attention(), contest_->result_of(candidate), contest_->result_of(trusted));
 }
 
 }  // namespace attune::cli

@@ -1,7 +1,6 @@
 // One GPU of the tuner's laboratory.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,9 +11,6 @@
 #include "runtime/cli/tune_lab.hpp"
 
 namespace attune::cli {
-
-/// The kernel that merges what a decode kernel leaves.
-Variant merging_variant(const Variant& decode, const Device& device);
 
 /// How the results of two kernels for one problem differ; empty when as little as two right ones may. A row of O is
 /// compared by its root mean square: where it cancels, rounding of the weights is as large as where it does not.
@@ -32,14 +28,13 @@ class GpuBench final : public tune::Bench {
 
  private:
   [[nodiscard]] LoadedKernel load(const Variant& variant) const;
+  [[nodiscard]] std::vector<LoadedKernel> load_companions(const Variant& variant) const;
 
   GpuLab* lab_;
   Gpu gpu_;
-  std::map<std::string, DeviceProblem> small_;  ///< what check() launches, by text
-  Problem shape_;                               ///< of the outputs of the problem that is open
-  std::vector<LoadedKernel> kernels_;           ///< its candidates
-  std::optional<LoadedKernel> merge_;
-  std::optional<Contest> contest_;  ///< between them
+  std::vector<LoadedKernel> kernels_;     ///< the candidates for the problem that is open
+  std::vector<LoadedKernel> companions_;  ///< what they launch besides
+  std::optional<Contest> contest_;        ///< between them
 };
 
 }  // namespace attune::cli

@@ -48,8 +48,8 @@ GpuLab::GpuLab(std::vector<int> ordinals, std::uint64_t seed)
 tune::BuildReport GpuLab::build(const Variant& variant) {
   try {
     tune::BuildReport report = build_one(variant);
-    if (family_of(variant).operation == Operation::decode) build_one(merging_variant(variant, device_));
-    prepare_checks(variant);
+    for (const Variant& companion : companions_of(variant, device_)) build_one(companion);
+    for (const auto& trial : small_trials(variant, seed_)) known(*trial);  // so that check() need not wait
     return report;
   } catch (const Error& error) {
     return {.error = error.what()};
@@ -71,14 +71,6 @@ tune::BuildReport GpuLab::build_one(const Variant& variant) {
           .seconds = compiled.seconds};
 }
 
-void GpuLab::prepare_checks(const Variant& variant) {
-  if (family_of(variant).operation == Operation::decode) {
-    for (const DecodeTrial& trial : small_trials(variant)) known(trial);
-  } else {
-    for (const Problem& problem : small_problems(variant)) known(problem);
-  }
-}
-
 std::unique_ptr<tune::Bench> GpuLab::bench(int gpu) {
   return std::make_unique<GpuBench>(*this, ordinals_.at(static_cast<std::size_t>(gpu)));
 }
@@ -90,32 +82,17 @@ const std::string& GpuLab::image(const Variant& variant) const {
   return images_.at(variant.name());  // of a map, whose elements stay where they are
 }
 
-const KnownProblem& GpuLab::known(const Problem& problem) {
-  Slot<KnownProblem>* slot = nullptr;
+const KnownTrial& GpuLab::known(const Trial& trial) {
+  Slot* slot = nullptr;
   {
     const std::scoped_lock lock(mutex_);
-    slot = &problems_[problem.text()];
+    slot = &trials_[fmt::format("{} {}", trial.problem().text(), fmt::join(trial.sequences().seqused_k, " "))];
   }
   std::call_once(slot->once, [&] {
-    HostInputs inputs(problem, seed_);
-    Expected expected = expected_output(problem, inputs);
-    slot->known = std::make_unique<KnownProblem>(KnownProblem{problem, std::move(inputs), std::move(expected)});
+    slot->known.inputs = trial.inputs();
+    slot->known.expected = trial.expected(slot->known.inputs);
   });
-  return *slot->known;
-}
-
-const KnownTrial& GpuLab::known(const DecodeTrial& trial) {
-  Slot<KnownTrial>* slot = nullptr;
-  {
-    const std::scoped_lock lock(mutex_);
-    slot = &trials_[fmt::format("{} {}", trial.problem.text(), fmt::join(trial.lengths, " "))];
-  }
-  std::call_once(slot->once, [&] {
-    CacheInputs inputs(trial, seed_);
-    Expected expected = expected_output(trial, inputs);
-    slot->known = std::make_unique<KnownTrial>(KnownTrial{trial, std::move(inputs), std::move(expected)});
-  });
-  return *slot->known;
+  return slot->known;
 }
 
 }  // namespace attune::cli

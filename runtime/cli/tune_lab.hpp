@@ -11,21 +11,15 @@
 #include <vector>
 
 #include "runtime/cache/cache.hpp"
-#include "runtime/cli/decode_trial.hpp"
-#include "runtime/cli/gpu.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/lab/trial.hpp"
 #include "runtime/tune/lab.hpp"
 
 namespace attune::cli {
 
-/// Inputs of a small problem and what the reference says of it, which all variants of a kind share.
-struct KnownProblem {
-  Problem problem;
-  HostInputs inputs;
-  Expected expected;
-};
+/// Inputs of a small trial and what the reference says of it, which all variants of a kind share.
 struct KnownTrial {
-  DecodeTrial trial;
-  CacheInputs inputs;
+  Memory inputs;
   Expected expected;
 };
 
@@ -49,23 +43,16 @@ class GpuLab final : public tune::Lab {
   [[nodiscard]] const std::string& image(const Variant& variant) const;
 
   /// Computed once, by whoever asks first; the others wait.
-  const KnownProblem& known(const Problem& problem);
-  const KnownTrial& known(const DecodeTrial& trial);
+  const KnownTrial& known(const Trial& trial);
 
  private:
-  template <class Known>
   struct Slot {
     std::once_flag once;
-    std::unique_ptr<const Known> known;
+    KnownTrial known;
   };
-  template <class Known>
-  using Knowledge = std::map<std::string, Slot<Known>>;  ///< by text of the problem and its lengths
 
   /// Compiles or finds in the cache, and keeps the image. Throws Error.
   tune::BuildReport build_one(const Variant& variant);
-
-  /// Has what check() will ask for computed.
-  void prepare_checks(const Variant& variant);
 
   std::vector<int> ordinals_;
   std::uint64_t seed_;
@@ -76,8 +63,7 @@ class GpuLab final : public tune::Lab {
   std::chrono::steady_clock::time_point start_;
   mutable std::mutex mutex_;
   std::map<std::string, std::string> images_;  ///< by name of the variant
-  Knowledge<KnownProblem> problems_;
-  Knowledge<KnownTrial> trials_;
+  std::map<std::string, Slot> trials_;         ///< by text of the problem and its lengths
 };
 
 }  // namespace attune::cli

@@ -1,15 +1,15 @@
 #include "runtime/cli/verify.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <utility>
+#include <iterator>
+#include <optional>
 
+#include "runtime/choice/choice.hpp"
 #include "runtime/cli/banks.hpp"
-#include "runtime/cli/outputs.hpp"
-#include "runtime/operations/prefill/plan.hpp"
+#include "runtime/lab/device_trial.hpp"
 
 namespace attune::cli {
 namespace {
@@ -23,19 +23,23 @@ std::string describe(const Comparison& comparison, bool guards_intact) {
   return text;
 }
 
-/// Launches the kernel of a source on every problem that it serves.
-Verdict try_kernel(const Source& source, const Variant& variant, const Device& device,
-                   const std::vector<Problem>& problems, std::uint64_t seed, const OnTried& on_tried,
-                   const std::function<Outcome(const Problem&, HostInputs&)>& launch) {
-  Verdict verdict{.variant = source.name, .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
-  for (const Problem& problem : problems) {
-    const std::vector<std::string> reasons = refusals(variant, problem, device);
+/// Tries the first of these kernels, which `built` became, on each trial that it serves. `run` returns what it left, or
+/// nothing where it adds a fault.
+template <class Kernel, class Run>
+Verdict try_first(const Built& built, const std::vector<Kernel>& kernels, const Trials& trials, const OnTried& on_tried,
+                  const Run& run) {
+  Verdict verdict{.variant = built.source->name, .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
+  const ServingKernel& kernel = kernels.front();
+  for (const auto& trial : trials) {
+    const std::vector<std::string> reasons = refusals(kernel.variant, trial->problem(), kernel.device);
     if (reasons.empty()) {
-      HostInputs inputs(problem, seed);
-      add_outcome(verdict, problem.text(), problem, launch(problem, inputs),
-                  [&] { return expected_output(problem, inputs); });
+      ++verdict.problems;
+      const Memory inputs = trial->inputs();
+      const std::optional<Outputs> outputs = run(*trial, trial->plan_with(FixedKernels(kernels)), inputs, verdict);
+      if (outputs) add_outcome(verdict, *trial, *outputs, trial->expected(inputs));
     } else {
-      verdict.disagreements.push_back({problem.text(), fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
+      verdict.disagreements.push_back(
+          {trial->problem().text(), fmt::format("cannot be served: {}", fmt::join(reasons, "; "))});
     }
     if (on_tried) on_tried();
   }
@@ -44,61 +48,76 @@ Verdict try_kernel(const Source& source, const Variant& variant, const Device& d
 
 }  // namespace
 
-void add_outcome(Verdict& verdict, const std::string& problem, const Problem& shape, const Outcome& outcome,
-                 const std::function<Expected()>& expected) {
-  ++verdict.problems;
-  if (!outcome.fault.empty()) {
-    verdict.disagreements.push_back({problem, outcome.fault});
-    return;
-  }
-  const auto [reference, naive] = expected();
-  const Outputs& outputs = outcome.outputs;
-  const Comparison comparison = compare(shape, outputs.o.data(), outputs.lse.data(), reference, naive);
+void add_outcome(Verdict& verdict, const Trial& trial, const Outputs& outputs, const Expected& expected) {
+  const Comparison comparison =
+      compare(trial.attention(), outputs.o.data(), outputs.lse.data(), expected.reference, expected.naive);
   verdict.worst = std::max(verdict.worst, comparison.max_error / comparison.tolerance);
-  if (!comparison.agrees || !outputs.guards_intact()) {
-    verdict.disagreements.push_back({problem, describe(comparison, outputs.guards_intact())});
+  if (!comparison.agrees || !outputs.guards_intact) {
+    verdict.disagreements.push_back({trial.problem().text(), describe(comparison, outputs.guards_intact)});
   }
 }
 
-Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed,
-               const OnTried& on_tried) {
-  const LoadedKernel kernel(gpu.driver, built.source->variant, gpu.device, built.compiled.image, built.source->name);
-  return try_kernel(*built.source, kernel.variant, gpu.device, problems, seed, on_tried,
-                    [&](const Problem& problem, HostInputs& inputs) {
-                      DeviceProblem on_device(gpu, problem, inputs);
-                      on_device.launch(kernel);
-                      return Outcome{.outputs = on_device.fetch(), .fault = {}};
-                    });
+std::vector<Source> companion_sources(const std::vector<Source>& sources, const Device& device) {
+  std::vector<Source> result;
+  for (const Source& source : sources) {
+    for (const Variant& companion : companions_of(source.variant, device)) {
+      const bool known = std::ranges::any_of(result, [&](const Source& one) { return one.variant == companion; });
+      if (!known) result.push_back(generate(companion));
+    }
+  }
+  return result;
 }
 
-Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how,
+std::vector<const Built*> with_companions(const Built& built, const std::vector<Built>& companions,
+                                          const Device& device) {
+  std::vector<const Built*> result{&built};
+  for (const Variant& companion : companions_of(built.source->variant, device)) {
+    const auto found = std::ranges::find_if(
+        companions, [&](const Built& one) { return one.ok() && one.source->variant == companion; });
+    if (found == companions.end()) return {};
+    result.push_back(&*found);
+  }
+  return result;
+}
+
+Verdict verify(const Gpu& gpu, std::span<const Built* const> kernels, const Trials& trials, const OnTried& on_tried) {
+  std::vector<LoadedKernel> loaded;
+  for (const Built* one : kernels) {
+    loaded.emplace_back(gpu.driver, one->source->variant, gpu.device, one->compiled.image, one->source->name);
+  }
+  return try_first(*kernels.front(), loaded, trials, on_tried,
+                   [&](const Trial& trial, const TrialPlan& planned, const Memory& inputs, Verdict& /*verdict*/) {
+                     DeviceTrial on_device(gpu.driver, trial, inputs, planned.workspace_bytes);
+                     on_device.launch(planned);
+                     return std::optional(on_device.fetch());
+                   });
+}
+
+Verdict verify(std::span<const Built* const> kernels, const Trials& trials, const EmulatedRun& how,
                const OnTried& on_tried) {
-  // A set of GPUs is about machine code, and here is none.
-  Variant variant = built.source->variant;
-  variant.arch = 0;
-  const EmulatedKernel kernel = emulated_kernel(variant, built.compiled.image, built.source->name);
-  // What serves emulated calls does not matter to who names the kernel.
-  const Device gpu_like = device_of(*find_arch("sm_90"));
-  std::vector<emulator::BankSite> banks;
-  Verdict verdict = try_kernel(
-      *built.source, variant, gpu_like, problems, how.seed, on_tried, [&](const Problem& problem, HostInputs& inputs) {
-        Outcome outcome{.outputs = Outputs(problem), .fault = {}};
-        const attune_prefill_args args = contiguous_args(problem, {.q = inputs.q.data(),
-                                                                   .k = inputs.k.data(),
-                                                                   .v = inputs.v.data(),
-                                                                   .o = outcome.outputs.o.data(),
-                                                                   .lse = outcome.outputs.lse.data(),
-                                                                   .cu_seqlens_q = inputs.sequences.cu_seqlens_q.data(),
-                                                                   .cu_seqlens_k = inputs.sequences.cu_seqlens_k.data(),
-                                                                   .seqused_k = inputs.sequences.seqused_k.data(),
-                                                                   .block_table = inputs.sequences.block_table.data()});
-        emulator::Report report = run_emulated(FixedKernels{&kernel}, args, problem, how);
-        outcome.fault = std::move(report.fault);
-        add_sites(banks, report.sites);
-        return outcome;
-      });
-  verdict.banks = std::move(banks);
-  return verdict;
+  std::vector<EmulatedKernel> loaded;
+  for (const Built* one : kernels) {
+    Variant variant = one->source->variant;
+    variant.arch = 0;  // a set of GPUs is about machine code, and here is none
+    loaded.push_back(emulated_kernel(variant, one->compiled.image, one->source->name));
+  }
+  const auto run = [&](const Trial& trial, const TrialPlan& planned, const Memory& inputs,
+                       Verdict& verdict) -> std::optional<Outputs> {
+    const Memory poisoned = trial.poisoned_results(planned.workspace_bytes);
+    Memory memory = inputs;
+    memory.insert(memory.end(), poisoned.begin(), poisoned.end());
+    // Of one kernel alone: another source's lines would be counted among its own.
+    EmulatedRun once = how;
+    once.count_banks = how.count_banks && planned.one_kernel;
+    FixedKernels found;  // by the plan
+    const emulator::Report report =
+        emulate(found, once, [&](const Backend& backend) { planned.run(memory.data(), backend.executor); });
+    add_sites(verdict.banks, report.sites);
+    if (report.fault.empty()) return trial.outputs({memory.begin() + std::ssize(inputs), memory.end()});
+    verdict.disagreements.push_back({trial.problem().text(), report.fault});
+    return std::nullopt;
+  };
+  return try_first(*kernels.front(), loaded, trials, on_tried, run);
 }
 
 RowWriter verdict_rows(std::span<const Source> sources) {

@@ -1,4 +1,4 @@
-// Running a kernel on problems whose answers the reference knows.
+// Running kernels on problems whose answers the reference knows.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "runtime/cli/build.hpp"
-#include "runtime/cli/gpu.hpp"
-#include "runtime/lab/fixed_kernels.hpp"
-#include "runtime/lab/host_kernels.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/lab/trial.hpp"
 
 namespace attune::cli {
 
@@ -29,25 +28,25 @@ struct Verdict {
   [[nodiscard]] bool ok() const { return disagreements.empty(); }
 };
 
-/// What one launch left.
-struct Outcome {
-  Outputs outputs;
-  std::string fault;  ///< what was found while it ran; empty: nothing
-};
+/// Adds to a verdict how what came of one trial compares.
+void add_outcome(Verdict& verdict, const Trial& trial, const Outputs& outputs, const Expected& expected);
 
-/// Adds to a verdict what came of one problem, whose outputs are as those of `shape`. The expected ones are asked for
-/// where there was no fault.
-void add_outcome(Verdict& verdict, const std::string& problem, const Problem& shape, const Outcome& outcome,
-                 const std::function<Expected()>& expected);
-
-/// Told of each problem that has been tried.
+/// Told of each trial that is done.
 using OnTried = std::function<void()>;
 
-Verdict verify(const Gpu& gpu, const Built& built, const std::vector<Problem>& problems, std::uint64_t seed,
+/// The kernels that calls of those among these sources launch besides.
+std::vector<Source> companion_sources(const std::vector<Source>& sources, const Device& device);
+
+/// A kernel and, behind it, those of `companions` that go with it; nothing where one of these did not compile.
+std::vector<const Built*> with_companions(const Built& built, const std::vector<Built>& companions,
+                                          const Device& device);
+
+/// Runs the first of these kernels, which with_companions() has brought together, on trials.
+Verdict verify(const Gpu& gpu, std::span<const Built* const> kernels, const Trials& trials,
                const OnTried& on_tried = {});
 
-/// The same in the emulator, for what the host's compiler built; the seed is that of the inputs too.
-Verdict verify(const Built& built, const std::vector<Problem>& problems, const EmulatedRun& how,
+/// The same in the emulator, for what the host's compiler built.
+Verdict verify(std::span<const Built* const> kernels, const Trials& trials, const EmulatedRun& how,
                const OnTried& on_tried = {});
 
 /// A row for each verdict on these kernels.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "runtime/base/error.hpp"
 #include "runtime/call/backend.hpp"
@@ -19,6 +20,10 @@ class FixedKernels : public KernelFinder {
   FixedKernels() = default;
   FixedKernels(std::initializer_list<const ServingKernel*> kernels) {
     for (const ServingKernel* kernel : kernels) add(*kernel);
+  }
+  template <class Kernel>
+  explicit FixedKernels(const std::vector<Kernel>& kernels) {
+    for (const Kernel& kernel : kernels) add(kernel);
   }
 
   /// In place of what was there for its operation. It outlives this.

@@ -18,8 +18,9 @@
 #include "generator/collect.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cache/cache.hpp"
-#include "runtime/cli/gpu.hpp"
 #include "runtime/cli/machine.hpp"
+#include "runtime/execute/gpu_executor.hpp"
+#include "runtime/lab/device_memory.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/operations/prefill/launch.hpp"
 #include "runtime/operations/prefill/plan.hpp"
@@ -124,7 +125,7 @@ void print_load_times(const cli::Gpu& gpu) {
 }
 
 /// A call of 16 queries and keys, small enough that the host is what is timed.
-attune_prefill_args small_call(const cli::DeviceBuffer& memory, const Problem& problem) {
+attune_prefill_args small_call(const DeviceBuffer& memory, const Problem& problem) {
   const attune_tensor tensor{memory.data(), 0, problem.head_dim, 0};
   attune_prefill_args args{};
   args.struct_size = sizeof(args);
@@ -172,7 +173,7 @@ class TimedRegistry {
 
 /// What a new registry needs until a kernel that is compiled at run time can be launched.
 void print_run_time_kernel_times(const cli::Gpu& gpu) {
-  const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
+  const DeviceBuffer memory(gpu.driver, 1 << 20);
   const Problem problem{.seqlen_q = 16, .seqlen_k = 16, .head_dim = 40};
   const attune_prefill_args args = small_call(memory, problem);
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
@@ -192,7 +193,7 @@ void print_run_time_kernel_times(const cli::Gpu& gpu) {
 /// What calls cost while the kernel made for them is compiled in the background, and when it takes over.
 void print_background_times(const cli::Gpu& gpu) {
   constexpr int most_queued = 200;  // few enough that the queue never makes the host wait for the GPU
-  const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
+  const DeviceBuffer memory(gpu.driver, 1 << 20);
   const attune_prefill_args padded = small_call(memory, {.seqlen_q = 16, .seqlen_k = 16, .head_dim = 40});
   const attune_prefill_args plain = small_call(memory, {.seqlen_q = 16, .seqlen_k = 16, .head_dim = 64});
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("attune-host-cost-{}", getpid());
@@ -239,7 +240,7 @@ void print_launch_times(const cli::Gpu& gpu, const ReadyKernel& embedded) {
                         .seqlen_k = 16,
                         .head_dim = variant.head_dim,
                         .causal = variant.causal != 0};
-  const cli::DeviceBuffer memory(gpu.driver, 1 << 20);
+  const DeviceBuffer memory(gpu.driver, 1 << 20);
   const attune_prefill_args args = small_call(memory, problem);
   const TimedRegistry registry(nullptr);
   const LoadedKernel kernel(gpu.driver, variant, gpu.device, embedded.fatbin, variant.name());

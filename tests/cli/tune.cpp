@@ -12,6 +12,7 @@
 #include "runtime/cli/tune_bench.hpp"
 #include "runtime/cli/tune_problems.hpp"
 #include "runtime/cli/tune_progress.hpp"
+#include "runtime/lab/random_values.hpp"
 #include "tests/cli/tool.hpp"
 
 using namespace attune;
@@ -19,7 +20,7 @@ using namespace attune::testing;
 
 namespace {
 
-std::string text_of(const std::filesystem::path& path) {
+std::string content_of(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
 }
@@ -114,7 +115,7 @@ TEST_CASE("a record that has a bad line is refused with its place") {
   CHECK(contains(result.err, "calls.jsonl:1:"));
 }
 
-TEST_CASE("inputs of a ragged problem have its longest sequence, and as many rows as it says") {
+TEST_CASE("trials of a ragged problem have its longest sequence, and as many rows as it says") {
   for (const int total : {1000, 1700, 2083, 2500, 3999, 4000, 9000}) {
     CAPTURE(total);
     const Problem problem{.batch = 4,
@@ -126,10 +127,10 @@ TEST_CASE("inputs of a ragged problem have its longest sequence, and as many row
                           .ragged = true,
                           .total_q = total,
                           .total_k = total};
-    const cli::HostInputs inputs(problem, 1);
-    const std::vector<std::int32_t>& starts = inputs.sequences.cu_seqlens_q;
+    const auto trial = make_trial(problem, 1);
+    const std::vector<std::int32_t>& starts = trial->sequences().cu_seqlens_q;
     REQUIRE(starts.size() == 5);
-    CHECK(starts == inputs.sequences.cu_seqlens_k);
+    CHECK(starts == trial->sequences().cu_seqlens_k);
     CHECK(starts[0] == 0);
     CHECK(starts[1] == 1000);
     for (std::size_t i = 1; i < 4; ++i) CHECK(starts[i + 1] - starts[i] <= starts[i] - starts[i - 1]);
@@ -139,8 +140,7 @@ TEST_CASE("inputs of a ragged problem have its longest sequence, and as many row
   // A maximum that is looser than the total.
   const Problem loose{
       .batch = 2, .seqlen_q = 500, .seqlen_k = 500, .head_dim = 16, .ragged = true, .total_q = 30, .total_k = 40};
-  const cli::HostInputs inputs(loose, 1);
-  CHECK(inputs.sequences.cu_seqlens_q == std::vector<std::int32_t>{0, 30, 30});
+  CHECK(make_trial(loose, 1)->sequences().cu_seqlens_q == std::vector<std::int32_t>{0, 30, 30});
 }
 
 TEST_CASE("shards divide the problems without a rest") {
@@ -264,7 +264,7 @@ TEST_CASE("tables are merged from the command line, and what is none is named") 
   const ToolResult result = attune_tool({"tune", "--merge", a, a, "--out", out});
   CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "1 row for NVIDIA H200"));
-  CHECK(contains(text_of(out), "\"seqlen_q\": 1024"));
+  CHECK(contains(content_of(out), "\"seqlen_q\": 1024"));
   const std::string broken = folder.file("broken.yaml", "rows: 7\n");
   const ToolResult refused = attune_tool({"tune", "--merge", a, broken, "--out", out});
   CHECK(refused.exit_code == 2);
@@ -283,13 +283,11 @@ TEST_CASE("a report needs a journal, and names what is none") {
 
 TEST_CASE("results of two kernels agree within rounding, row by row") {
   const Problem problem{.heads_q = 2, .heads_kv = 2, .seqlen_q = 64, .seqlen_k = 64, .head_dim = 64};
-  cli::Outputs trusted(problem);
-  const std::vector<std::uint16_t> values = cli::random_values(problem.dtype, cli::output_elements(problem), 1);
-  std::ranges::copy(values, trusted.o.begin());
-  std::fill_n(trusted.lse.begin(), cli::query_rows(problem), 3.0F);
-  cli::Outputs own = trusted;
+  const Outputs trusted{.o = random_values(problem.dtype, output_elements(problem), 1),
+                        .lse = std::vector(query_rows(problem), 3.0F)};
+  Outputs own = trusted;
   CHECK(cli::differences(problem, own, trusted).empty());
-  for (std::size_t i = 0; i < values.size(); ++i) own.o[i] ^= 1U;  // an ulp
+  for (std::uint16_t& bits : own.o) bits ^= 1U;  // an ulp
   CHECK(cli::differences(problem, own, trusted).empty());
   own.o[70] = to_storage(problem.dtype, from_storage(problem.dtype, trusted.o[70]) + 0.5F);
   CHECK(contains(cli::differences(problem, own, trusted), "1 of 128 rows differ"));
@@ -298,17 +296,17 @@ TEST_CASE("results of two kernels agree within rounding, row by row") {
   own.o[700] = 0x7fff;  // never written
   CHECK(contains(cli::differences(problem, own, trusted), "2 of 128 rows differ"));
   own = trusted;
-  own.o[values.size()] = 0;
+  own.guards_intact = false;
   CHECK(contains(cli::differences(problem, own, trusted), "past the end"));
 }
 
 TEST_CASE("rows that no sequence of a ragged batch has are left alone by both kernels, and by both alone") {
   const Problem problem{
       .heads_q = 1, .heads_kv = 1, .seqlen_q = 4, .seqlen_k = 4, .head_dim = 64, .ragged = true, .total_q = 6};
-  cli::Outputs trusted(problem);
+  Outputs trusted = make_trial(problem, 1)->outputs(make_trial(problem, 1)->poisoned_results(0));
   std::fill_n(trusted.o.begin(), 5 * 64, 0x3f80);
   std::fill_n(trusted.lse.begin(), 5, 3.0F);
-  cli::Outputs own = trusted;
+  Outputs own = trusted;
   CHECK(cli::differences(problem, own, trusted).empty());
   own.o[5 * 64] = 0x3f80;
   CHECK(contains(cli::differences(problem, own, trusted), "1 of 6 rows differ"));

@@ -22,13 +22,11 @@ struct Case {
 inline void check_image(const EmulatedKernel& kernel, const testing::CallImage& image, std::uint64_t seed) {
   CAPTURE(kernel.variant.name());
   CAPTURE(image.problem().text());
-  std::vector<std::uint16_t> in = image.in();
-  std::vector<std::uint16_t> out = image.poisoned_out();
-  std::vector<float> lse = image.poisoned_lse();
-  const attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
+  Memory memory = image.memory();
+  const attune_prefill_args args = image.args(memory.data());
   const emulator::Report report = run_emulated(FixedKernels{&kernel}, args, image.problem(), {.seed = seed});
   REQUIRE_MESSAGE(report.ok(), report.fault);
-  image.check(image.output(std::move(out), std::move(lse), in), args.softmax_scale);
+  image.check(image.outputs(std::move(memory)), args.softmax_scale);
 }
 
 inline void check_case(const EmulatedKernel& kernel, const Case& one, std::uint64_t seed) {

@@ -82,22 +82,6 @@ class Kernels {
   HostKernels kernels_;
 };
 
-/// A call's memory.
-struct HostMemory {
-  explicit HostMemory(const DecodeImage& image)
-      : in(image.in()), out(image.poisoned_out()), lse(image.poisoned_lse()) {}
-
-  attune_decode_args args(const DecodeImage& image) {
-    return image.args(in.data(), out.data(), lse.data(), image.table().data(), image.lengths().data());
-  }
-
-  [[nodiscard]] DecodeImage::Output output(const DecodeImage& image) const { return image.output(in, out, lse); }
-
-  std::vector<std::uint16_t> in;
-  std::vector<std::uint16_t> out;
-  std::vector<float> lse;
-};
-
 /// Runs a planned call over a workspace of NaN; what was found.
 std::string run(Kernels& kernels, const DecodeProblem& problem, attune_decode_args args, const DecodePlan& plan,
                 std::uint64_t seed) {
@@ -114,6 +98,14 @@ std::string run(Kernels& kernels, const DecodeProblem& problem, const attune_dec
   return run(kernels, problem, args, plan(kernels.variant_for(problem), problem, emulator::device()), seed);
 }
 
+void check_call(Kernels& kernels, const DecodeCase& one, const DecodePlan& planned, std::uint64_t seed) {
+  const DecodeImage image(one, seed);
+  Memory memory = image.memory();
+  const std::string fault = run(kernels, one.problem, image.args(memory.data()), planned, seed);
+  REQUIRE_MESSAGE(fault.empty(), fault);
+  image.check(memory);
+}
+
 void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (&random_case)(Random&, int)) {
   Kernels kernels;
   Random random(seed);
@@ -126,12 +118,7 @@ void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (
     if (problem.splits == 0 && i % 3 != 0)
       planned = with_parts(planned, problem, 1 + static_cast<int>(random.below(6)));
     CAPTURE(planned.parts);
-    const DecodeImage image(one, i + 1);
-    HostMemory memory(image);
-    const attune_decode_args args = memory.args(image);
-    const std::string fault = run(kernels, problem, args, planned, i + 1);
-    REQUIRE_MESSAGE(fault.empty(), fault);
-    image.check(memory.output(image), args.softmax_scale);
+    check_call(kernels, one, planned, i + 1);
   }
 }
 
@@ -157,12 +144,7 @@ TEST_CASE("the parts of a sequence as a cluster agree with the reference on rand
     CAPTURE(planned.splits);
     CHECK(planned.workspace_bytes == 0);
     ++clusters.at(planned.splits > 1 ? 1 : 0);
-    const DecodeImage image(one, i + 1);
-    HostMemory memory(image);
-    const attune_decode_args args = memory.args(image);
-    const std::string fault = run(kernels, one.problem, args, planned, i + 1);
-    REQUIRE_MESSAGE(fault.empty(), fault);
-    image.check(memory.output(image), args.softmax_scale);
+    check_call(kernels, one, planned, i + 1);
   }
   CHECK(std::ranges::min(clusters) > 10);
 }
@@ -186,12 +168,7 @@ TEST_CASE("kernels for one ratio of heads, and of one query, agree with the refe
     variant.gqa_ratio = ratio;
     variant.one_query = one_query ? 1 : 0;
     variant.cluster = static_cast<int>(i / 3 % 2);
-    const DecodeImage image(one, i + 1);
-    HostMemory memory(image);
-    const attune_decode_args args = memory.args(image);
-    const std::string fault = run(kernels, one.problem, args, plan(variant, one.problem, emulator::device()), i + 1);
-    REQUIRE_MESSAGE(fault.empty(), fault);
-    image.check(memory.output(image), args.softmax_scale);
+    check_call(kernels, one, plan(variant, one.problem, emulator::device()), i + 1);
   }
 }
 
@@ -205,13 +182,7 @@ TEST_CASE("splits that have a sequence's keys in turn agree with the reference o
     CAPTURE(one.text());
     Variant variant = kernels.variant_for(one.problem);
     variant.interleave = 1;
-    const DecodeImage image(one, i + 1);
-    HostMemory memory(image);
-    const attune_decode_args args = memory.args(image);
-    const DecodePlan planned = plan(variant, one.problem, emulator::device());
-    const std::string fault = run(kernels, one.problem, args, planned, i + 1);
-    REQUIRE_MESSAGE(fault.empty(), fault);
-    image.check(memory.output(image), args.softmax_scale);
+    check_call(kernels, one, plan(variant, one.problem, emulator::device()), i + 1);
   }
 }
 
@@ -241,8 +212,8 @@ TEST_CASE("whatever cu_seqlens_q, cu_seqlens_k and seqlens_k hold, ragged decode
     one.problem.dtype = Dtype::bf16;
     one.problem.head_dim = 64;
     const DecodeImage image(one, i + 1);
-    HostMemory memory(image);
-    attune_decode_args args = memory.args(image);
+    Memory memory = image.memory();
+    attune_decode_args args = image.args(memory.data());
     std::vector<std::int32_t> cu_seqlens_q = one.cu_seqlens_q;
     testing::make_wild(random, cu_seqlens_q, one.problem.total_q);
     args.cu_seqlens_q = cu_seqlens_q.data();
@@ -259,7 +230,7 @@ TEST_CASE("whatever cu_seqlens_q, cu_seqlens_k and seqlens_k hold, ragged decode
     // Two sequences that are told of the same rows both write them: wrong numbers, which is what they asked for.
     const bool stays_inside = fault.empty() || fault.find("race: writes") != std::string::npos;
     CHECK_MESSAGE(stays_inside, fault);
-    CHECK(memory.output(image).surroundings_intact);
+    CHECK(image.outputs(memory).guards_intact);
   }
 }
 
@@ -276,15 +247,16 @@ TEST_CASE("with a number of splits a sequence has the same bits alone and in a b
                                    .splits = 2},
                        .lengths = {250, 3, 300}};
   const DecodeImage image(one, 5);
-  HostMemory together(image);
-  REQUIRE(run(kernels, one.problem, together.args(image), 1).empty());
-  HostMemory alone(image);
+  Memory together = image.memory();
+  REQUIRE(run(kernels, one.problem, image.args(together.data()), 1).empty());
+  Memory alone = image.memory();
   DecodeProblem single = one.problem;
   single.batch = 1;
   for (int sequence = 0; sequence < one.problem.batch; ++sequence) {
-    REQUIRE(run(kernels, single, only_sequence(alone.args(image), sequence), 1).empty());
+    REQUIRE(run(kernels, single, only_sequence(image.args(alone.data()), sequence), 1).empty());
   }
-  CHECK(together.output(image) == alone.output(image));
+  const bool same = together == alone;
+  CHECK(same);
 }
 
 TEST_CASE("with as many steps of keys as splits or more, no part of a sequence is without keys") {
@@ -296,15 +268,15 @@ TEST_CASE("with as many steps of keys as splits or more, no part of a sequence i
   one.problem.max_seqlen_k = one.problem.page_size = steps * kernels.variant_for(one.problem).B_c;
   one.lengths = {one.problem.max_seqlen_k};
   const DecodeImage image(one, 3);
-  HostMemory memory(image);
-  attune_decode_args args = memory.args(image);
+  Memory memory = image.memory();
+  attune_decode_args args = image.args(memory.data());
   const DecodePlan planned = plan(kernels.variant_for(one.problem), one.problem, emulator::device());
   std::vector<float> workspace(planned.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
   args.workspace = workspace.data();
   args.workspace_bytes = planned.workspace_bytes;
   const std::string fault = run_emulated(kernels.find(planned, one.problem), args, one.problem, {.seed = 1}).fault;
   REQUIRE_MESSAGE(fault.empty(), fault);
-  image.check(memory.output(image), args.softmax_scale);
+  image.check(memory);
   for (const float partial_lse : std::span(workspace).last(5)) CHECK(std::isfinite(partial_lse));
 }
 
@@ -326,15 +298,15 @@ TEST_CASE("a registry that emulates decodes in a workspace as large as it asks f
                          .lengths = {1400, 131},
                          .has_table = false};
     const DecodeImage image(one, 9);
-    HostMemory memory(image);
-    attune_decode_args args = memory.args(image);
+    Memory memory = image.memory();
+    attune_decode_args args = image.args(memory.data());
     registry.prepare(args);
     args.workspace_bytes = registry.workspace_bytes(args);
     CHECK((args.workspace_bytes > 0) == (splits != 1));
     std::vector<float> workspace(args.workspace_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
     args.workspace = workspace.data();
     registry.run(args, nullptr);
-    image.check(memory.output(image), args.softmax_scale);
+    image.check(memory);
     if (args.workspace_bytes == 0) continue;
     --args.workspace_bytes;
     CHECK_THROWS_AS(registry.run(args, nullptr), Error);

@@ -56,15 +56,12 @@ void check_wild_lengths(const Device& device, Random random) {
     make_wild(random, one.sequences.seqused_k, problem.total_k);
     make_wild(random, one.sequences.seqused_q, problem.total_q);
     const OwnChoice own = choose_own(problem, device);
-    std::vector<std::uint16_t> in = image.in();
-    std::vector<std::uint16_t> out = image.poisoned_out();
-    std::vector<float> lse = image.poisoned_lse();
-    attune_prefill_args args =
-        image.args(in.data(), out.data(), lse.data(),
-                   {.cu_seqlens_q = one.sequences.cu_seqlens_q.data(),
-                    .cu_seqlens_k = one.sequences.cu_seqlens_k.data(),
-                    .seqused_k = one.sequences.seqused_k.empty() ? nullptr : one.sequences.seqused_k.data(),
-                    .seqused_q = one.sequences.seqused_q.empty() ? nullptr : one.sequences.seqused_q.data()});
+    Memory memory = image.memory();
+    attune_prefill_args args = image.args(memory.data());
+    args.cu_seqlens_q = one.sequences.cu_seqlens_q.data();
+    args.cu_seqlens_k = one.sequences.cu_seqlens_k.data();
+    if (args.seqused_k != nullptr) args.seqused_k = one.sequences.seqused_k.data();
+    if (args.seqused_q != nullptr) args.seqused_q = one.sequences.seqused_q.data();
     args.batch = problem.batch;
     const emulator::Report report = run_emulated(FixedKernels{&kernels[own.variant]}, args, problem, {.seed = i});
     CHECK_MESSAGE(report.ok(), report.fault);
@@ -149,14 +146,10 @@ TEST_CASE("wild tables and lengths lead to no access outside the pages of a cach
     make_wild(random, one.sequences.seqused_k, problem.seqlen_k);
     make_wild(random, one.sequences.block_table, problem.pages);
     const OwnChoice own = choose_own(problem, emulator::device());
-    std::vector<std::uint16_t> in = image.in();
-    std::vector<std::uint16_t> out = image.poisoned_out();
-    std::vector<float> lse = image.poisoned_lse();
-    const attune_prefill_args args = image.args(in.data(), out.data(), lse.data(),
-                                                {.cu_seqlens_q = image.own_arrays().cu_seqlens_q,
-                                                 .seqused_k = one.sequences.seqused_k.data(),
-                                                 .block_table = one.sequences.block_table.data(),
-                                                 .seqused_q = image.own_arrays().seqused_q});
+    Memory memory = image.memory();
+    attune_prefill_args args = image.args(memory.data());
+    args.seqused_k = one.sequences.seqused_k.data();
+    args.block_table = one.sequences.block_table.data();
     const emulator::Report report = run_emulated(FixedKernels{&kernels[own.variant]}, args, problem, {.seed = i});
     CHECK_MESSAGE(report.ok(), report.fault);
   }

@@ -59,18 +59,14 @@ struct Setup {
 class PrefillExperiment : public Experiment {
  public:
   PrefillExperiment(const Variant& variant, const Setup& setup)
-      : setup_(setup),
-        call_(setup.problem, testing::Layout::gaps, 17, setup.sequences),
-        in_(call_.in()),
-        out_(call_.poisoned_out()),
-        lse_(call_.poisoned_lse()) {
+      : setup_(setup), call_(setup.problem, testing::Layout::gaps, 17, setup.sequences), memory_(call_.memory()) {
     const Problem& problem = setup_.problem;
-    attune_prefill_args args = call_.args(in_.data(), out_.data(), lse_.data(),
-                                          {.cu_seqlens_q = setup_.told.cu_seqlens_q.data(),
-                                           .cu_seqlens_k = setup_.told.cu_seqlens_k.data(),
-                                           .seqused_k = setup_.told.seqused_k.data(),
-                                           .block_table = setup_.told.block_table.data(),
-                                           .seqused_q = setup_.told.seqused_q.data()});
+    attune_prefill_args args = call_.args(memory_.data());
+    args.cu_seqlens_q = setup_.told.cu_seqlens_q.data();
+    args.cu_seqlens_k = setup_.told.cu_seqlens_k.data();
+    args.seqused_k = setup_.told.seqused_k.data();
+    args.block_table = setup_.told.block_table.data();
+    args.seqused_q = setup_.told.seqused_q.data();
     if (!setup.lse) args.lse = nullptr;
     args.softmax_scale *= setup.sharpness;
     Device device = emulator::device();
@@ -123,17 +119,16 @@ class PrefillExperiment : public Experiment {
   }
 
   Notice run(const emulator::Kernel& kernel) override {
-    std::ranges::copy(call_.poisoned_out(), out_.begin());  // the launch knows where they are
-    std::ranges::copy(call_.poisoned_lse(), lse_.begin());
+    std::ranges::copy(call_.memory(), memory_.begin());  // the launch knows where it is
     std::ranges::fill(workspace_, poison);
     *static_cast<long long*>(kernel.symbol(steps_symbol)) = 0;
     const emulator::Report report = kernel.run(launch_);
     fault_ = report.fault;
     if (!report.ok()) return Notice::fault;
-    const testing::CallImage::Output output = call_.output(out_, lse_, in_);
+    const Outputs output = call_.outputs(memory_);
     const Comparison comparison =
         compare(setup_.problem, output.o.data(), setup_.lse ? output.lse.data() : nullptr, reference_, naive_);
-    if (!comparison.agrees || !output.surroundings_intact) return Notice::numbers;
+    if (!comparison.agrees || !output.guards_intact) return Notice::numbers;
     // The next launch may bear the same number, as one of a graph that is replayed does.
     const bool words_left = std::ranges::any_of(std::span(workspace_).last(words_),
                                                 [](std::uint64_t word) { return word != 0 && word != poison; });
@@ -146,9 +141,7 @@ class PrefillExperiment : public Experiment {
  private:
   Setup setup_;
   testing::CallImage call_;
-  std::vector<std::uint16_t> in_;
-  std::vector<std::uint16_t> out_;
-  std::vector<float> lse_;
+  Memory memory_;
   static constexpr std::uint64_t poison = ~std::uint64_t{0};  // NaN as floats
   std::vector<std::uint64_t> workspace_;
   std::size_t words_ = 0;  // at its end, of warps that leave a tile

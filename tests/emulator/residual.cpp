@@ -26,13 +26,11 @@ double share_off_nearest(Variant variant, int P_residual_keys, int seqlen_k) {
                         .head_dim = variant.head_dim,
                         .causal = variant.causal != 0};
   const testing::CallImage image(problem, testing::Layout::gaps, 3);
-  std::vector<std::uint16_t> in = image.in();
-  std::vector<std::uint16_t> out = image.poisoned_out();
-  std::vector<float> lse = image.poisoned_lse();
-  const attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
+  Memory memory = image.memory();
+  const attune_prefill_args args = image.args(memory.data());
   const emulator::Report report = run_emulated(FixedKernels{&kernels[variant]}, args, problem, {.seed = 1});
   REQUIRE_MESSAGE(report.ok(), report.fault);
-  const testing::CallImage::Output output = image.output(std::move(out), std::move(lse), in);
+  const Outputs output = image.outputs(memory);
   image.check(output, args.softmax_scale);
   const auto host = [](const attune_tensor& tensor) {
     return HostTensor{static_cast<const std::uint16_t*>(tensor.data), tensor.stride_batch, tensor.stride_seq,

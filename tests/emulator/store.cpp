@@ -25,10 +25,8 @@ namespace {
 
 using testing::MergeCase;
 using testing::MergeImage;
-using testing::MergeMemory;
 using testing::StoreCase;
 using testing::StoreImage;
-using testing::StoreMemory;
 
 /// The shipped kernels, compiled on first need.
 class Kernels {
@@ -52,16 +50,6 @@ class Kernels {
   std::vector<Variant> variants_;
   HostKernels kernels_;
 };
-
-attune_store_kv_args args_of(const StoreImage& image, StoreMemory& memory) {
-  return image.args(memory.fresh.data(), memory.angles.data(), memory.slots.data(), memory.ints.data(),
-                    memory.cache.data());
-}
-
-attune_merge_states_args args_of(const MergeImage& image, MergeMemory& memory) {
-  return image.args({memory.o[0].data(), memory.o[1].data(), memory.o[2].data()},
-                    {memory.lse[0].data(), memory.lse[1].data(), memory.lse[2].data()});
-}
 
 /// One row of each result, of eight columns.
 struct Row {
@@ -97,11 +85,10 @@ TEST_CASE("shipped store_kv kernels write the new rows of random problems where 
     const StoreCase one = testing::random_store_case(random);
     CAPTURE(one.text());
     const StoreImage image(one, i + 1);
-    StoreMemory memory = image.memory();
-    const std::string fault = kernels.run(args_of(image, memory), i + 1);
+    Memory memory = image.memory();
+    const std::string fault = kernels.run(image.args(memory.data()), i + 1);
     REQUIRE_MESSAGE(fault.empty(), fault);
-    CHECK(image.agrees(memory.cache));
-    CHECK(memory.fresh == image.memory().fresh);
+    CHECK(image.agrees(memory));
   }
 }
 
@@ -112,8 +99,8 @@ TEST_CASE("shipped merge_states kernels agree with the formula on random problem
     const MergeCase one = testing::random_merge_case(random);
     CAPTURE(one.text());
     const MergeImage image(one, i + 1);
-    MergeMemory memory = image.memory();
-    const std::string fault = kernels.run(args_of(image, memory), i + 1);
+    Memory memory = image.memory();
+    const std::string fault = kernels.run(image.args(memory.data()), i + 1);
     REQUIRE_MESSAGE(fault.empty(), fault);
     image.check(memory);
   }
@@ -172,19 +159,19 @@ TEST_CASE("two tokens that are given one place are found out") {
   StoreCase one{.problem = {.batch = 1, .tokens = 2, .heads_kv = 1, .head_dim = 64, .page_size = 4, .pages = 1}};
   one.slots = {3, 3};
   const StoreImage image(one, 1);
-  StoreMemory memory = image.memory();
-  CHECK_FALSE(kernels.run(args_of(image, memory), 1).empty());
+  Memory memory = image.memory();
+  CHECK_FALSE(kernels.run(image.args(memory.data()), 1).empty());
 }
 
 TEST_CASE("a registry that emulates stores and merges") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   Random random(23);
   const StoreImage image(testing::random_store_case(random), 3);
-  StoreMemory memory = image.memory();
-  const attune_store_kv_args args = args_of(image, memory);
+  Memory memory = image.memory();
+  const attune_store_kv_args args = image.args(memory.data());
   registry.prepare(args);
   registry.run(args, nullptr);
-  CHECK(image.agrees(memory.cache));
+  CHECK(image.agrees(memory));
   Row row;
   registry.prepare(row.args());
   registry.run(row.args(), nullptr);

@@ -22,8 +22,7 @@ using testing::StoreCase;
 class StoreExperiment : public Experiment {
  public:
   StoreExperiment(const Variant& variant, StoreCase one) : image_(std::move(one), 19), memory_(image_.memory()) {
-    const attune_store_kv_args args = image_.args(memory_.fresh.data(), memory_.angles.data(), memory_.slots.data(),
-                                                  memory_.ints.data(), memory_.cache.data());
+    const attune_store_kv_args args = image_.args(memory_.data());
     params_ = make_params(args, image_.problem());
     const ChunkPlan planned = plan(variant, image_.problem());
     launch_.grid = planned.grid;
@@ -40,17 +39,17 @@ class StoreExperiment : public Experiment {
   }
 
   Notice run(const emulator::Kernel& kernel) override {
-    std::ranges::copy(image_.memory().cache, memory_.cache.begin());  // the launch knows where it is
+    std::ranges::copy(image_.memory(), memory_.begin());  // the launch knows where it is
     *static_cast<long long*>(kernel.symbol(steps_symbol)) = 0;
     const emulator::Report report = kernel.run(launch_);
     fault_ = report.fault;
     if (!report.ok()) return Notice::fault;
-    return image_.agrees(memory_.cache) ? Notice::none : Notice::numbers;
+    return image_.agrees(memory_) ? Notice::none : Notice::numbers;
   }
 
  private:
   testing::StoreImage image_;
-  testing::StoreMemory memory_;
+  Memory memory_;
   AttuneStoreParams params_{};
   emulator::Launch launch_;
   std::string fault_;

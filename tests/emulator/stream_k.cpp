@@ -46,7 +46,7 @@ std::vector<Variant> variants() {
 }
 
 struct Run {
-  testing::CallImage::Output output;
+  Outputs output;
   float scale = 0;
   std::string fault;
   int shared = 0;                      ///< tiles that are not whole
@@ -56,10 +56,8 @@ struct Run {
 /// One launch on a GPU of so many multiprocessors, with a workspace or without one.
 Run run_on(const EmulatedKernel& kernel, const testing::CallImage& image, int multiprocessors, bool has_workspace,
            int jobs) {
-  std::vector<std::uint16_t> in = image.in();
-  std::vector<std::uint16_t> out = image.poisoned_out();
-  std::vector<float> lse = image.poisoned_lse();
-  attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
+  Memory memory = image.memory();
+  attune_prefill_args args = image.args(memory.data());
   Device device = emulator::device();
   device.multiprocessors = multiprocessors;
   const PrefillPlan planned = plan(kernel.variant, image.problem(), device);
@@ -73,7 +71,7 @@ Run run_on(const EmulatedKernel& kernel, const testing::CallImage& image, int mu
                         attune::run(args, image.problem(), kernel, planned, backend.executor, nullptr);
                       })
                   .fault;
-  run.output = image.output(std::move(out), std::move(lse), in);
+  run.output = image.outputs(std::move(memory));
   run.scale = args.softmax_scale;
   run.shared = planned.shares.tiles - planned.shares.whole_tiles;
   const std::size_t words = workspace.empty() ? 0 : static_cast<std::size_t>(planned.sharing_warps());

@@ -43,9 +43,8 @@ TEST_CASE("the first wrong slot, length or page of random calls of store_kv is n
     one.problem.rotary = Rotary::none;
     CAPTURE(one.text());
     const testing::StoreImage image(one, i + 1);
-    testing::StoreMemory memory = image.memory();
-    attune_store_kv_args args = image.args(memory.fresh.data(), memory.angles.data(), memory.slots.data(),
-                                           memory.ints.data(), memory.cache.data());
+    Memory memory = image.memory();
+    attune_store_kv_args args = image.args(memory.data());
     args.check_tables = 1;
     const bool has_room = one.problem.tokens <= one.problem.table_width * one.problem.page_size;
     const std::string said = refusal([&] { registry.run(args, nullptr); });
@@ -60,9 +59,9 @@ TEST_CASE("the first wrong slot, length or page of random calls of store_kv is n
     CHECK(said.find(testing::fault_text(params, expected)) == 0);
     if (expected.kind == 0) {
       CHECK(said.empty());
-      CHECK(image.agrees(memory.cache));
+      CHECK(image.agrees(memory));
     } else {
-      CHECK(memory.cache == image.memory().cache);
+      CHECK((memory == image.memory()));
     }
   }
   for (const int kind : {0, 3, 5, 6}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
@@ -99,10 +98,9 @@ TEST_CASE("the first wrong length, pad or page of random calls of decode is name
     for (int wrong = below(12); wrong > 0; --wrong) {
       table[static_cast<std::size_t>(below(static_cast<int>(table.size())))] = below(2) == 0 ? -1 : one.problem.pages;
     }
-    std::vector<std::uint16_t> in = image.in();
-    std::vector<std::uint16_t> out = image.poisoned_out();
-    std::vector<float> lse = image.poisoned_lse();
-    attune_decode_args args = image.args(in.data(), out.data(), lse.data(), table.data(), image.lengths().data());
+    Memory memory = image.memory();
+    attune_decode_args args = image.args(memory.data());
+    if (args.block_table != nullptr) args.block_table = table.data();
     args.check_tables = 1;
     const AttuneCheckParams params = check_params(args, check_arguments(args));
     const AttuneTableFault expected = testing::first_fault(params);
@@ -111,7 +109,7 @@ TEST_CASE("the first wrong length, pad or page of random calls of decode is name
     CAPTURE(said);
     CHECK(said.find(testing::fault_text(params, expected)) == 0);
     CHECK(said.empty() == (expected.kind == 0));
-    if (expected.kind != 0) CHECK(in == image.in());
+    if (expected.kind != 0) CHECK((memory == image.memory()));
   }
   for (const int kind : {0, 3, 4, 5}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
 }
@@ -147,10 +145,9 @@ TEST_CASE(
     std::vector<std::int32_t> cu_seqlens_k = one.cu_seqlens_k;
     if (below(3) == 0) testing::make_wild(random, cu_seqlens_q, problem.total_q);
     if (below(3) == 0) testing::make_wild(random, cu_seqlens_k, problem.total_k);
-    std::vector<std::uint16_t> in = image.in();
-    std::vector<std::uint16_t> out = image.poisoned_out();
-    std::vector<float> lse = image.poisoned_lse();
-    attune_decode_args args = image.args(in.data(), out.data(), lse.data(), table.data(), image.lengths().data());
+    Memory memory = image.memory();
+    attune_decode_args args = image.args(memory.data());
+    if (args.block_table != nullptr) args.block_table = table.data();
     args.cu_seqlens_q = cu_seqlens_q.data();
     if (problem.packed_keys) args.cu_seqlens_k = cu_seqlens_k.data();
     args.check_tables = 1;
@@ -161,11 +158,10 @@ TEST_CASE(
     CAPTURE(said);
     CHECK(said.find(testing::fault_text(params, expected)) == 0);
     CHECK(said.empty() == (expected.kind == 0));
-    const testing::DecodeImage::Output output = image.output(in, out, lse);
     if (expected.kind == 0) {
-      image.check(output, args.softmax_scale);
+      image.check(memory);
     } else {
-      CHECK(output == image.output(image.in(), image.poisoned_out(), image.poisoned_lse()));
+      CHECK((memory == image.memory()));
     }
   }
   for (const int kind : {0, 1, 2, 3, 4, 7}) CHECK(kinds[static_cast<std::size_t>(kind)] > 5);
@@ -187,11 +183,10 @@ TEST_CASE("a wrong row of cu_seqlens is told with the rows that it may be") {
                                 .cu_seqlens_q = {0, 4, 4, 6},
                                 .cu_seqlens_k = {0, 10, 20, 50}};
   const testing::DecodeImage image(one, 1);
-  const auto said_of = [&](std::vector<std::int32_t> ints) {
-    std::vector<std::uint16_t> in = image.in();
-    std::vector<std::uint16_t> out = image.poisoned_out();
-    std::vector<float> lse = image.poisoned_lse();
-    attune_decode_args args = image.args(in.data(), out.data(), lse.data(), nullptr, ints.data());
+  const auto said_of = [&](const std::vector<std::int32_t>& lengths) {
+    Memory memory = image.memory();
+    put(memory, image.lengths_place(), lengths);
+    attune_decode_args args = image.args(memory.data());
     args.check_tables = 1;
     return refusal([&] { registry.run(args, nullptr); });
   };

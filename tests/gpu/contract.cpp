@@ -28,7 +28,7 @@ TEST_CASE("ten runs on the same inputs give the same bits") {
     problem.head_dim_v = head_dim_v;
     const TestCall call(problem, Layout::bshd, 3);
     REQUIRE(call.run(registry) == ATTUNE_OK);
-    const TestCall::Output first = call.fetch();
+    const Outputs first = call.fetch();
     for (int i = 1; i < 10; ++i) {
       call.poison();
       REQUIRE(call.run(registry) == ATTUNE_OK);
@@ -52,7 +52,7 @@ TEST_CASE("tiles of one block of keys follow each other, right and with the same
                           Layout::bshd, 3);
       CAPTURE(call.image().problem().text());
       REQUIRE(call.run(registry) == ATTUNE_OK);
-      const TestCall::Output first = call.fetch();
+      const Outputs first = call.fetch();
       CHECK(call.compare_with_reference(first).agrees);
       for (int i = 1; i < 20; ++i) {
         call.poison();
@@ -68,7 +68,7 @@ TEST_CASE("a row that sees no key gives O = 0 and LSE = -infinity") {
   const Problem problem{.heads_q = 2, .heads_kv = 2, .seqlen_q = 200, .seqlen_k = 50, .head_dim = 64, .causal = true};
   const TestCall call(problem, Layout::bshd, 3);
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output output = call.fetch();
+  const Outputs output = call.fetch();
   for (int row = 0; row < 150; ++row) {
     for (int head = 0; head < 2; ++head) {
       CHECK(output.lse[head * 200 + row] == -INFINITY);
@@ -85,14 +85,14 @@ TEST_CASE("a NaN in a query reaches that row and no other") {
   const TestRegistry registry;
   const TestCall call(typical, Layout::bshd, 3);
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output before = call.fetch();
+  const Outputs before = call.fetch();
   const std::uint16_t nan = 0x7fff;
   constexpr int row = 100;  // of sequence 0, head 0
   gpu().driver.copy_to_device(static_cast<std::uint16_t*>(call.args.q.data) + row * call.args.q.stride_seq, &nan,
                               sizeof(nan));
   call.poison();
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  TestCall::Output after = call.fetch();
+  Outputs after = call.fetch();
   CHECK(std::isnan(after.lse[row]));
   const auto first = static_cast<std::ptrdiff_t>(row) * typical.heads_q * typical.head_dim;
   for (int d = 0; d < typical.head_dim; ++d) {
@@ -115,11 +115,11 @@ TEST_CASE("LSE may be left out") {
   const TestRegistry registry;
   TestCall call(typical, Layout::bshd, 3);
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output with_lse = call.fetch();
+  const Outputs with_lse = call.fetch();
   call.poison();
   call.args.lse = nullptr;
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output without = call.fetch();
+  const Outputs without = call.fetch();
   CHECK(without.o == with_lse.o);
   CHECK(std::isnan(without.lse.front()));
 }
@@ -155,15 +155,15 @@ TEST_CASE("offsets beyond 2^31 elements are right") {
   const Problem problem{.heads_q = 1, .heads_kv = 1, .seqlen_q = rows, .seqlen_k = rows, .head_dim = 64};
   const TestCall near(problem, Layout::bshd, 9);
   REQUIRE(near.run(registry) == ATTUNE_OK);
-  const TestCall::Output expected = near.fetch();
+  const Outputs expected = near.fetch();
 
   const Driver& driver = gpu().driver;
   const std::size_t bytes = static_cast<std::size_t>(stride) * rows * sizeof(std::uint16_t);
-  const cli::DeviceBuffer k(driver, bytes);
-  const cli::DeviceBuffer v(driver, bytes);
-  const cli::DeviceBuffer o(driver, bytes);
+  const DeviceBuffer k(driver, bytes);
+  const DeviceBuffer v(driver, bytes);
+  const DeviceBuffer o(driver, bytes);
   std::vector<std::uint16_t> row(64);
-  const auto spread = [&](const cli::DeviceBuffer& far, const attune_tensor& from) {
+  const auto spread = [&](const DeviceBuffer& far, const attune_tensor& from) {
     for (int r = 0; r < rows; ++r) {
       driver.copy_to_host(row.data(), static_cast<std::uint16_t*>(from.data) + r * from.stride_seq, 128);
       driver.copy_to_device(static_cast<std::uint16_t*>(far.data()) + r * stride, row.data(), 128);
@@ -192,7 +192,7 @@ TEST_CASE("strides that no tensor map takes give what plain ones do") {
   args.k.stride_batch = args.v.stride_batch = 0;  // both sequences read the keys of the first
   REQUIRE_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
   gpu().driver.synchronize();
-  const TestCall::Output shared_keys = call.fetch();
+  const Outputs shared_keys = call.fetch();
   // One sequence at a time, by whatever kernel serves that.
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     attune_prefill_args one = call.args;
@@ -203,7 +203,7 @@ TEST_CASE("strides that no tensor map takes give what plain ones do") {
     REQUIRE_MESSAGE(attune_prefill(registry.get(), &one, nullptr) == ATTUNE_OK, attune_last_error());
   }
   gpu().driver.synchronize();
-  const TestCall::Output expected = call.fetch();
+  const Outputs expected = call.fetch();
   for (std::size_t i = 0; i < expected.o.size(); ++i) {
     CHECK(from_storage(problem.dtype, shared_keys.o[i]) ==
           doctest::Approx(from_storage(problem.dtype, expected.o[i])).epsilon(0.004).scale(1));

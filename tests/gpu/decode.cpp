@@ -20,16 +20,8 @@ using testing::DecodeImage;
 class DecodeCall {
  public:
   DecodeCall(const TestRegistry& registry, const DecodeCase& one, std::uint64_t seed)
-      : image_(one, seed),
-        in_(gpu().driver, image_.in().size() * sizeof(std::uint16_t)),
-        out_(gpu().driver, image_.poisoned_out().size() * sizeof(std::uint16_t)),
-        lse_(gpu().driver, image_.poisoned_lse().size() * sizeof(float)),
-        table_(gpu().driver, image_.table().size() * sizeof(std::int32_t)),
-        lengths_(gpu().driver, image_.lengths().size() * sizeof(std::int32_t)) {
-    table_.upload(image_.table());
-    lengths_.upload(image_.lengths());
-    restore();
-    args = image_.args(in_.data(), out_.data(), lse_.data(), table_.data(), lengths_.data());
+      : image_(one, seed), before_(image_.memory()), memory_(on_device(before_)) {
+    args = image_.args(memory_.data());
     REQUIRE_MESSAGE(attune_decode_workspace(registry.get(), &args, &args.workspace_bytes) == ATTUNE_OK,
                     attune_last_error());
     workspace_.emplace(gpu().driver, args.workspace_bytes + 16);
@@ -40,39 +32,26 @@ class DecodeCall {
   attune_decode_args args{};
 
   /// The memory as it was before the first call.
-  void restore() const {
-    in_.upload(image_.in());
-    out_.upload(image_.poisoned_out());
-    lse_.upload(image_.poisoned_lse());
+  void restore() const { memory_.upload(before_); }
+
+  /// Other lengths than the image's, of no more keys, from now on.
+  void set_lengths(const std::vector<std::int32_t>& lengths) {
+    put(before_, image_.lengths_place(), lengths);
+    memory_.upload(lengths, image_.lengths_place());
   }
 
-  /// Other lengths than the image's, of no more keys.
-  void set_lengths(const std::vector<std::int32_t>& lengths) const { lengths_.upload(lengths); }
-
-  [[nodiscard]] DecodeImage::Output fetch() const {
-    gpu().driver.synchronize();
-    std::vector<std::uint16_t> in = image_.in();
-    std::vector<std::uint16_t> out = image_.poisoned_out();
-    std::vector<float> lse = image_.poisoned_lse();
-    in_.download(in);
-    out_.download(out);
-    lse_.download(lse);
-    return image_.output(std::move(in), std::move(out), std::move(lse));
-  }
+  [[nodiscard]] Memory fetch() const { return fetched(memory_, before_); }
 
   [[nodiscard]] const DecodeImage& image() const { return image_; }
 
  private:
   DecodeImage image_;
-  cli::DeviceBuffer in_;
-  cli::DeviceBuffer out_;
-  cli::DeviceBuffer lse_;
-  cli::DeviceBuffer table_;
-  cli::DeviceBuffer lengths_;
-  std::optional<cli::DeviceBuffer> workspace_;
+  Memory before_;
+  DeviceBuffer memory_;
+  std::optional<DeviceBuffer> workspace_;
 };
 
-DecodeImage::Output run(const TestRegistry& registry, const DecodeCall& call) {
+Memory run(const TestRegistry& registry, const DecodeCall& call) {
   call.restore();
   REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
   return call.fetch();
@@ -85,7 +64,7 @@ void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (
     const DecodeCase one = random_case(random, i % 4 == 0 ? 3000 : 300);
     CAPTURE(one.text());
     const DecodeCall call(registry, one, i + 1);
-    call.image().check(run(registry, call), call.args.softmax_scale);
+    call.image().check(run(registry, call));
   }
 }
 
@@ -141,8 +120,8 @@ TEST_CASE("ten runs of decode on the same inputs give the same bits") {
     CAPTURE(splits);
     for (const DecodeCase& one : {long_case(splits), long_append_case(splits)}) {
       const DecodeCall call(registry, one, 3);
-      const DecodeImage::Output first = run(registry, call);
-      call.image().check(first, call.args.softmax_scale);
+      const Memory first = run(registry, call);
+      call.image().check(first);
       for (int i = 1; i < 10; ++i) CHECK((run(registry, call) == first));
     }
   }
@@ -153,19 +132,19 @@ TEST_CASE("with a number of splits a sequence has the same bits alone and in a b
   for (const int splits : {1, 3}) {
     CAPTURE(splits);
     const DecodeCall call(registry, long_append_case(splits), 4);
-    const DecodeImage::Output together = run(registry, call);
+    const Memory together = run(registry, call);
     call.restore();
     for (int sequence = 0; sequence < call.args.batch; ++sequence) {
       const attune_decode_args alone = testing::only_sequence(call.args, sequence);
       REQUIRE_MESSAGE(attune_decode(registry.get(), &alone, nullptr) == ATTUNE_OK, attune_last_error());
     }
-    CHECK(call.fetch() == together);
+    CHECK((call.fetch() == together));
   }
 }
 
 TEST_CASE("a captured step appends at each replay behind what the lengths say then") {
   const TestRegistry registry;
-  const DecodeCall call(registry, long_append_case(0), 7);
+  DecodeCall call(registry, long_append_case(0), 7);
   const CapturedGraph graph([&](void* stream) {
     REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, stream) == ATTUNE_OK, attune_last_error());
     attune_decode_args checked = call.args;
@@ -179,8 +158,8 @@ TEST_CASE("a captured step appends at each replay behind what the lengths say th
     call.restore();
     gpu().driver.synchronize();  // the graph's stream does not wait for copies
     graph.replay();
-    const DecodeImage::Output replayed = call.fetch();
-    if (step == 0) call.image().check(replayed, call.args.softmax_scale);
+    const Memory replayed = call.fetch();
+    if (step == 0) call.image().check(replayed);
     CHECK((run(registry, call) == replayed));
     for (std::int32_t& length : lengths) length -= 70;  // sequences without keys are padding
   }
@@ -199,7 +178,7 @@ TEST_CASE("a wrong length is named before decode begins, and sound tables pass")
     if (wrong) {
       CHECK(std::string(attune_last_error()) == "seqlens_k: batch 3, position 0 is 4998; it must be from 0 to 4997");
     } else {
-      call.image().check(call.fetch(), call.args.softmax_scale);
+      call.image().check(call.fetch());
     }
   }
 }
@@ -222,7 +201,7 @@ TEST_CASE("a wrong row of cu_seqlens_q or cu_seqlens_k is named before decode be
   DecodeCall call(registry, one, 8);
   call.args.check_tables = 1;
   REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
-  call.image().check(call.fetch(), call.args.softmax_scale);
+  call.image().check(call.fetch());
   const auto said_of = [&](std::size_t place, std::int32_t value) {
     std::vector<std::int32_t> ints = call.image().lengths();  // then cu_seqlens_q and cu_seqlens_k
     ints[place] = value;
@@ -238,12 +217,12 @@ TEST_CASE("a wrong row of cu_seqlens_q or cu_seqlens_k is named before decode be
 TEST_CASE("calls of decode that follow each other on one workspace do not disturb each other") {
   const TestRegistry registry;
   const DecodeCall call(registry, long_append_case(0), 5);
-  const DecodeImage::Output expected = run(registry, call);
+  const Memory expected = run(registry, call);
   call.restore();
   for (int i = 0; i < 20; ++i) {
     REQUIRE_MESSAGE(attune_decode(registry.get(), &call.args, nullptr) == ATTUNE_OK, attune_last_error());
   }
-  CHECK(call.fetch() == expected);
+  CHECK((call.fetch() == expected));
 }
 
 }  // namespace attune::gpu_tests

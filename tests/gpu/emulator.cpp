@@ -23,7 +23,7 @@ struct Distance {
   double lse = 0;
 };
 
-Distance distance(const Problem& problem, const TestCall::Output& a, const TestCall::Output& b) {
+Distance distance(const Problem& problem, const Outputs& a, const Outputs& b) {
   Distance result;
   double sum = 0;
   for (const std::uint16_t bits : a.o) sum += std::abs(from_storage(problem.dtype, bits));
@@ -47,14 +47,12 @@ Distance distance(const Problem& problem, const TestCall::Output& a, const TestC
   return result;
 }
 
-TestCall::Output emulate(const TestRegistry& registry, const CallImage& image) {
-  std::vector<std::uint16_t> in = image.in();
-  std::vector<std::uint16_t> out = image.poisoned_out();
-  std::vector<float> lse = image.poisoned_lse();
-  const attune_prefill_args args = image.args(in.data(), out.data(), lse.data());
+Outputs emulate(const TestRegistry& registry, const CallImage& image) {
+  Memory memory = image.memory();
+  const attune_prefill_args args = image.args(memory.data());
   const attune_status status = attune_prefill(registry.get(), &args, nullptr);
   REQUIRE_MESSAGE(status == ATTUNE_OK, attune_last_error());
-  return image.output(std::move(out), std::move(lse), in);
+  return image.outputs(std::move(memory));
 }
 
 }  // namespace
@@ -86,7 +84,7 @@ TEST_CASE("GPU and emulator agree within two ulps of the storage type on 64 prob
     }
     const TestCall call(problem, layouts[i % layouts.size()], i + 1);
     REQUIRE_MESSAGE(call.run(on_gpu) == ATTUNE_OK, attune_last_error());
-    const TestCall::Output emulated = emulate(on_emulator, call.image());
+    const Outputs emulated = emulate(on_emulator, call.image());
     call.image().check(emulated, call.args.softmax_scale);
     const Distance apart = distance(problem, call.fetch(), emulated);
     CHECK(apart.ulps <= 2);

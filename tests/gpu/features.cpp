@@ -62,7 +62,7 @@ TEST_CASE("ten runs on the same ragged batch give the same bits") {
   }
   const TestCall call(one.image(3));
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output first = call.fetch();
+  const Outputs first = call.fetch();
   for (int i = 1; i < 10; ++i) {
     call.poison();
     REQUIRE(call.run(registry) == ATTUNE_OK);
@@ -100,8 +100,8 @@ TEST_CASE("wild lengths on the device lead to no access outside the tensors") {
     const TestCall sane(image);
     testing::make_wild(random, one.sequences.cu_seqlens_q, one.problem.total_q);
     testing::make_wild(random, one.sequences.cu_seqlens_k, one.problem.total_k);
-    const cli::DeviceBuffer cu_seqlens_q(gpu().driver, one.sequences.cu_seqlens_q.size() * sizeof(std::int32_t));
-    const cli::DeviceBuffer cu_seqlens_k(gpu().driver, one.sequences.cu_seqlens_k.size() * sizeof(std::int32_t));
+    const DeviceBuffer cu_seqlens_q(gpu().driver, one.sequences.cu_seqlens_q.size() * sizeof(std::int32_t));
+    const DeviceBuffer cu_seqlens_k(gpu().driver, one.sequences.cu_seqlens_k.size() * sizeof(std::int32_t));
     cu_seqlens_q.upload(one.sequences.cu_seqlens_q);
     cu_seqlens_k.upload(one.sequences.cu_seqlens_k);
     attune_prefill_args args = sane.args;
@@ -109,7 +109,7 @@ TEST_CASE("wild lengths on the device lead to no access outside the tensors") {
     args.cu_seqlens_k = static_cast<const std::int32_t*>(cu_seqlens_k.data());
     CHECK_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
     gpu().driver.synchronize();  // throws where an access failed
-    CHECK(sane.fetch().surroundings_intact);
+    CHECK(sane.fetch().guards_intact);
   }
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("ten runs on the same pages give the same bits") {
   while (one.problem.seqlen_q < 300 || one.problem.seqlen_k < 300) one = random_paged_case(random, 700);
   const TestCall call(one.image(4));
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output first = call.fetch();
+  const Outputs first = call.fetch();
   for (int i = 1; i < 10; ++i) {
     call.poison();
     REQUIRE(call.run(registry) == ATTUNE_OK);
@@ -148,8 +148,8 @@ TEST_CASE("wild tables and lengths on the device lead to no access outside the p
     const TestCall sane(one.image(i));
     testing::make_wild(random, one.sequences.seqused_k, one.problem.seqlen_k);
     testing::make_wild(random, one.sequences.block_table, one.problem.pages);
-    const cli::DeviceBuffer seqused_k(gpu().driver, one.sequences.seqused_k.size() * sizeof(std::int32_t));
-    const cli::DeviceBuffer block_table(gpu().driver, one.sequences.block_table.size() * sizeof(std::int32_t));
+    const DeviceBuffer seqused_k(gpu().driver, one.sequences.seqused_k.size() * sizeof(std::int32_t));
+    const DeviceBuffer block_table(gpu().driver, one.sequences.block_table.size() * sizeof(std::int32_t));
     seqused_k.upload(one.sequences.seqused_k);
     block_table.upload(one.sequences.block_table);
     attune_prefill_args args = sane.args;
@@ -157,7 +157,7 @@ TEST_CASE("wild tables and lengths on the device lead to no access outside the p
     args.block_table = static_cast<const std::int32_t*>(block_table.data());
     CHECK_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
     gpu().driver.synchronize();  // throws where an access failed
-    CHECK(sane.fetch().surroundings_intact);
+    CHECK(sane.fetch().guards_intact);
   }
 }
 

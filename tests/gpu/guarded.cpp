@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -120,79 +121,88 @@ using testing::PrefillCase;
 using testing::random_paged_case;
 using testing::random_prefill_case;
 
+/// What a call touches of a host memory, each piece in device memory of its own.
+class GuardedPieces {
+ public:
+  GuardedPieces(Memory memory, GuardedMemory::End end) : end_(end), memory_(std::move(memory)) {}
+
+  /// Where the arguments are to point at first.
+  [[nodiscard]] void* host() { return memory_.data(); }
+
+  /// Moves such a pointer to a piece; null stays.
+  template <class T>
+  void take(T*& pointer, std::size_t bytes) {
+    if (pointer == nullptr) return;
+    const std::ptrdiff_t place = reinterpret_cast<const std::byte*>(pointer) - reinterpret_cast<std::byte*>(host());
+    pieces_.push_back({static_cast<std::size_t>(place), bytes, std::make_unique<GuardedMemory>(bytes, end_)});
+    pointer = static_cast<T*>(pieces_.back().memory->data());
+  }
+
+  void upload() {
+    for (const Piece& one : pieces_) {
+      gpu().driver.copy_to_device(one.memory->data(), at<const void>(host(), one.place), one.bytes);
+    }
+  }
+
+  /// Waits for the GPU; the memory with what the pieces hold.
+  [[nodiscard]] Memory fetch() const {
+    gpu().driver.synchronize();
+    Memory after = memory_;
+    for (const Piece& one : pieces_) {
+      gpu().driver.copy_to_host(at<void>(after.data(), one.place), one.memory->data(), one.bytes);
+    }
+    return after;
+  }
+
+ private:
+  struct Piece {
+    std::size_t place;  ///< in the memory
+    std::size_t bytes;
+    std::unique_ptr<GuardedMemory> memory;
+  };
+
+  GuardedMemory::End end_;
+  Memory memory_;
+  std::vector<Piece> pieces_;
+};
+
 /// A call of an image whose tensors are contiguous (Layout::bshd), each of them and each array in memory of its own.
 class GuardedCall {
  public:
-  GuardedCall(CallImage image, GuardedMemory::End end) : end_(end), image_(std::move(image)) {
-    // The image's own memories say what is where.
-    in_ = image_.in();
-    out_ = image_.poisoned_out();
-    lse_ = image_.poisoned_lse();
-    args = image_.args(in_.data(), out_.data(), lse_.data());
+  GuardedCall(CallImage image, GuardedMemory::End end) : image_(std::move(image)), pieces_(image_.memory(), end) {
+    args_ = image_.args(pieces_.host());
     const Problem& problem = image_.problem();
     const auto elements = [&](std::int64_t rows, int heads, int head_dim) {
       return static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads * head_dim) * sizeof(std::uint16_t);
     };
     const std::int64_t queries = std::int64_t{problem.ragged ? 1 : problem.batch} * problem.stored_rows();
     const std::int64_t keys = std::int64_t{problem.stored_key_sequences()} * problem.stored_keys();
-    take(args.q.data, elements(queries, problem.heads_q, problem.head_dim));
-    take(args.k.data, elements(keys, problem.heads_kv, problem.head_dim));
-    take(args.v.data, elements(keys, problem.heads_kv, problem.head_dim_of_v()));
-    o_ = &take(args.o.data, elements(queries, problem.heads_q, problem.head_dim_of_v()));
-    lse_memory_ = &take(args.lse, static_cast<std::size_t>(queries * problem.heads_q) * sizeof(float));
+    pieces_.take(args_.q.data, elements(queries, problem.heads_q, problem.head_dim));
+    pieces_.take(args_.k.data, elements(keys, problem.heads_kv, problem.head_dim));
+    pieces_.take(args_.v.data, elements(keys, problem.heads_kv, problem.head_dim_of_v()));
+    pieces_.take(args_.o.data, elements(queries, problem.heads_q, problem.head_dim_of_v()));
+    pieces_.take(args_.lse, static_cast<std::size_t>(queries * problem.heads_q) * sizeof(float));
     const auto array = [&](const std::int32_t*& pointer, const std::vector<std::int32_t>& values) {
-      if (pointer != nullptr) take(pointer, values.size() * sizeof(std::int32_t));
+      pieces_.take(pointer, values.size() * sizeof(std::int32_t));
     };
-    array(args.cu_seqlens_q, image_.sequences().cu_seqlens_q);
-    array(args.cu_seqlens_k, image_.sequences().cu_seqlens_k);
-    array(args.seqused_k, image_.sequences().seqused_k);
-    array(args.seqused_q, image_.sequences().seqused_q);
-    array(args.block_table, image_.sequences().block_table);
+    array(args_.cu_seqlens_q, image_.sequences().cu_seqlens_q);
+    array(args_.cu_seqlens_k, image_.sequences().cu_seqlens_k);
+    array(args_.seqused_k, image_.sequences().seqused_k);
+    array(args_.seqused_q, image_.sequences().seqused_q);
+    array(args_.block_table, image_.sequences().block_table);
   }
-
-  attune_prefill_args args{};
 
   void run_and_check(const TestRegistry& registry) {
     CAPTURE(image_.problem().text());
-    const Driver& driver = gpu().driver;
-    for (const Moved* poisoned : {o_, lse_memory_}) {
-      driver.copy_to_device(poisoned->memory->data(), poisoned->from, poisoned->bytes);
-    }
-    REQUIRE_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
-    driver.synchronize();
-    std::vector<std::uint16_t> out = out_;
-    std::vector<float> lse = lse_;
-    driver.copy_to_host(out.data() + (static_cast<const std::uint16_t*>(o_->from) - out_.data()), o_->memory->data(),
-                        o_->bytes);
-    driver.copy_to_host(lse.data() + (static_cast<const float*>(lse_memory_->from) - lse_.data()),
-                        lse_memory_->memory->data(), lse_memory_->bytes);
-    image_.check(image_.output(std::move(out), std::move(lse), in_), args.softmax_scale);
+    pieces_.upload();
+    REQUIRE_MESSAGE(attune_prefill(registry.get(), &args_, nullptr) == ATTUNE_OK, attune_last_error());
+    image_.check(image_.outputs(pieces_.fetch()), args_.softmax_scale);
   }
 
  private:
-  struct Moved {
-    const void* from;
-    std::size_t bytes;
-    std::unique_ptr<GuardedMemory> memory;
-  };
-
-  template <class T>
-  Moved& take(T*& pointer, std::size_t bytes) {
-    auto moved = std::make_unique<Moved>(Moved{pointer, bytes, std::make_unique<GuardedMemory>(bytes, end_)});
-    gpu().driver.copy_to_device(moved->memory->data(), pointer, bytes);
-    pointer = static_cast<T*>(moved->memory->data());
-    moved_.push_back(std::move(moved));
-    return *moved_.back();
-  }
-
-  GuardedMemory::End end_;
   CallImage image_;
-  std::vector<std::uint16_t> in_;
-  std::vector<std::uint16_t> out_;
-  std::vector<float> lse_;
-  std::vector<std::unique_ptr<Moved>> moved_;
-  Moved* o_ = nullptr;
-  Moved* lse_memory_ = nullptr;
+  GuardedPieces pieces_;
+  attune_prefill_args args_{};
 };
 
 /// A call of decode whose tensors, arrays and workspace are each in memory of their own.
@@ -200,8 +210,8 @@ class GuardedDecode {
  public:
   GuardedDecode(const TestRegistry& registry, const testing::DecodeCase& one, std::uint64_t seed,
                 GuardedMemory::End end)
-      : end_(end), image_(one, seed), in_(image_.in()), out_(image_.poisoned_out()), lse_(image_.poisoned_lse()) {
-    args_ = image_.args(in_.data(), out_.data(), lse_.data(), image_.table().data(), image_.lengths().data());
+      : image_(one, seed), pieces_(image_.memory(), end) {
+    args_ = image_.args(pieces_.host());
     const DecodeProblem& problem = image_.problem();
     const auto elements = [&](std::int64_t rows, int heads) {
       return static_cast<std::size_t>(rows * heads) * static_cast<std::size_t>(problem.head_dim) *
@@ -209,25 +219,25 @@ class GuardedDecode {
     };
     const std::int64_t queries = std::int64_t{problem.stored_sequences()} * problem.stored_queries();
     const std::int64_t keys = problem.packed_keys ? problem.total_k : std::int64_t{problem.pages} * problem.page_size;
-    take(args_.q.data, elements(queries, problem.heads_q));
-    take_written(args_.k.data, elements(keys, problem.heads_kv));
-    take_written(args_.v.data, elements(keys, problem.heads_kv));
-    take_written(args_.o.data, elements(queries, problem.heads_q));
-    take_written(args_.lse, static_cast<std::size_t>(queries * problem.heads_q) * sizeof(float));
+    pieces_.take(args_.q.data, elements(queries, problem.heads_q));
+    pieces_.take(args_.k.data, elements(keys, problem.heads_kv));
+    pieces_.take(args_.v.data, elements(keys, problem.heads_kv));
+    pieces_.take(args_.o.data, elements(queries, problem.heads_q));
+    pieces_.take(args_.lse, static_cast<std::size_t>(queries * problem.heads_q) * sizeof(float));
     if (problem.appends()) {  // a token's keys, then its values
       const std::ptrdiff_t values =
           static_cast<std::byte*>(args_.v_new.data) - static_cast<std::byte*>(args_.k_new.data);
-      take(args_.k_new.data, 2 * elements(std::int64_t{problem.batch} * problem.seqlen_new, problem.heads_kv));
+      pieces_.take(args_.k_new.data, 2 * elements(std::int64_t{problem.batch} * problem.seqlen_new, problem.heads_kv));
       args_.v_new.data = static_cast<std::byte*>(args_.k_new.data) + values;
     }
     if (problem.rotates()) {
       const std::size_t angles =
           static_cast<std::size_t>(problem.rotations) * static_cast<std::size_t>(problem.rotary_dim / 2);
-      take(args_.rotary_cos, angles * sizeof(std::uint16_t));
-      take(args_.rotary_sin, angles * sizeof(std::uint16_t));
+      pieces_.take(args_.rotary_cos, angles * sizeof(std::uint16_t));
+      pieces_.take(args_.rotary_sin, angles * sizeof(std::uint16_t));
     }
     const auto array = [&](const std::int32_t*& pointer, std::size_t count) {
-      if (pointer != nullptr) take(pointer, count * sizeof(std::int32_t));
+      pieces_.take(pointer, count * sizeof(std::int32_t));
     };
     const auto batch = static_cast<std::size_t>(problem.batch);
     array(args_.seqlens_k, batch);
@@ -238,62 +248,24 @@ class GuardedDecode {
     array(args_.block_table, image_.table().size());
     REQUIRE_MESSAGE(attune_decode_workspace(registry.get(), &args_, &args_.workspace_bytes) == ATTUNE_OK,
                     attune_last_error());
-    workspace_.resize(args_.workspace_bytes, 0xff);
-    args_.workspace = workspace_.data();
-    take(args_.workspace, workspace_.size());
+    workspace_.emplace(args_.workspace_bytes, end);
+    args_.workspace = workspace_->data();
   }
 
   void run_and_check(const TestRegistry& registry) {
     CAPTURE(image_.problem().text());
-    const Driver& driver = gpu().driver;
-    for (const Moved& one : moved_) driver.copy_to_device(one.memory->data(), one.from, one.bytes);
+    pieces_.upload();
+    const std::vector<std::uint8_t> nan(args_.workspace_bytes, 0xff);
+    gpu().driver.copy_to_device(workspace_->data(), nan.data(), nan.size());
     REQUIRE_MESSAGE(attune_decode(registry.get(), &args_, nullptr) == ATTUNE_OK, attune_last_error());
-    driver.synchronize();
-    std::vector<std::uint16_t> in = in_;
-    std::vector<std::uint16_t> out = out_;
-    std::vector<float> lse = lse_;
-    for (const std::size_t index : written_) {
-      const Moved& one = moved_[index];
-      const auto fetch = [&](auto& copy, const auto& original) {
-        const auto* const first = static_cast<decltype(original.data())>(one.from);
-        if (first < original.data() || first >= original.data() + original.size()) return;
-        driver.copy_to_host(copy.data() + (first - original.data()), one.memory->data(), one.bytes);
-      };
-      fetch(in, in_);
-      fetch(out, out_);
-      fetch(lse, lse_);
-    }
-    image_.check(image_.output(std::move(in), std::move(out), std::move(lse)), args_.softmax_scale);
+    image_.check(pieces_.fetch());
   }
 
  private:
-  struct Moved {
-    const void* from;
-    std::size_t bytes;
-    std::unique_ptr<GuardedMemory> memory;
-  };
-
-  template <class T>
-  void take(T*& pointer, std::size_t bytes) {
-    moved_.push_back({pointer, bytes, std::make_unique<GuardedMemory>(bytes, end_)});
-    pointer = static_cast<T*>(moved_.back().memory->data());
-  }
-
-  template <class T>
-  void take_written(T*& pointer, std::size_t bytes) {
-    written_.push_back(moved_.size());
-    take(pointer, bytes);
-  }
-
-  GuardedMemory::End end_;
   testing::DecodeImage image_;
-  std::vector<std::uint16_t> in_;
-  std::vector<std::uint16_t> out_;
-  std::vector<float> lse_;
-  std::vector<std::uint8_t> workspace_;
+  GuardedPieces pieces_;
   attune_decode_args args_{};
-  std::vector<Moved> moved_;
-  std::vector<std::size_t> written_;  // of those
+  std::optional<GuardedMemory> workspace_;
 };
 
 /// Runs the calls one behind the other, twice, so that each follows itself and others.

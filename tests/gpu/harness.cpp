@@ -5,15 +5,6 @@
 #include <utility>
 
 namespace attune::gpu_tests {
-namespace {
-
-template <class T>
-std::size_t bytes_of(const std::vector<T>& values) {
-  return values.size() * sizeof(T);
-}
-
-}  // namespace
-
 const cli::Gpu& gpu() {
   static const cli::Found<cli::Gpu> found = cli::find_gpu();
   REQUIRE_MESSAGE(found, found.problem);
@@ -31,38 +22,11 @@ TestRegistry::TestRegistry(attune_compile_policy policy, attune_device device) {
 
 TestRegistry::~TestRegistry() { attune_registry_destroy(registry_); }
 
-TestCall::TestCall(CallImage image)
-    : image_(std::move(image)),
-      in_(gpu().driver, bytes_of(image_.in())),
-      out_(gpu().driver, bytes_of(image_.poisoned_out())),
-      lse_(gpu().driver, bytes_of(image_.poisoned_lse())),
-      cu_seqlens_q_(gpu().driver, bytes_of(image_.sequences().cu_seqlens_q)),
-      cu_seqlens_k_(gpu().driver, bytes_of(image_.sequences().cu_seqlens_k)),
-      seqused_k_(gpu().driver, bytes_of(image_.sequences().seqused_k)),
-      seqused_q_(gpu().driver, bytes_of(image_.sequences().seqused_q)),
-      block_table_(gpu().driver, bytes_of(image_.sequences().block_table)) {
-  in_.upload(image_.in());
-  cu_seqlens_q_.upload(image_.sequences().cu_seqlens_q);
-  cu_seqlens_k_.upload(image_.sequences().cu_seqlens_k);
-  seqused_k_.upload(image_.sequences().seqused_k);
-  seqused_q_.upload(image_.sequences().seqused_q);
-  block_table_.upload(image_.sequences().block_table);
-  poison();
-  const auto array = [](const cli::DeviceBuffer& buffer, const std::vector<std::int32_t>& values) {
-    return values.empty() ? nullptr : static_cast<const std::int32_t*>(buffer.data());
-  };
-  args = image_.args(in_.data(), out_.data(), lse_.data(),
-                     {.cu_seqlens_q = array(cu_seqlens_q_, image_.sequences().cu_seqlens_q),
-                      .cu_seqlens_k = array(cu_seqlens_k_, image_.sequences().cu_seqlens_k),
-                      .seqused_k = array(seqused_k_, image_.sequences().seqused_k),
-                      .block_table = array(block_table_, image_.sequences().block_table),
-                      .seqused_q = array(seqused_q_, image_.sequences().seqused_q)});
+TestCall::TestCall(CallImage image) : image_(std::move(image)), memory_(on_device(image_.memory())) {
+  args = image_.args(memory_.data());
 }
 
-void TestCall::poison() const {
-  out_.upload(image_.poisoned_out());
-  lse_.upload(image_.poisoned_lse());
-}
+void TestCall::poison() const { memory_.upload(image_.memory()); }
 
 attune_status TestCall::run(const TestRegistry& registry, void* stream) const {
   const attune_status status = attune_prefill(registry.get(), &args, stream);
@@ -70,15 +34,7 @@ attune_status TestCall::run(const TestRegistry& registry, void* stream) const {
   return status;
 }
 
-TestCall::Output TestCall::fetch() const {
-  std::vector<std::uint16_t> out = image_.poisoned_out();
-  std::vector<float> lse = image_.poisoned_lse();
-  std::vector<std::uint16_t> in = image_.in();
-  out_.download(out);
-  lse_.download(lse);
-  in_.download(in);
-  return image_.output(std::move(out), std::move(lse), in);
-}
+Outputs TestCall::fetch() const { return image_.outputs(fetched(memory_, image_.memory())); }
 
 void check_call(const TestRegistry& registry, const TestCall& call) {
   CAPTURE(call.image().problem().text());

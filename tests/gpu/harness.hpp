@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "attune/attune.h"
-#include "runtime/cli/gpu.hpp"
+#include "runtime/cli/machine.hpp"
+#include "runtime/lab/device_memory.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 #include "tests/harness/call_image.hpp"
 
@@ -32,6 +33,20 @@ class TestRegistry {
   attune_registry* registry_ = nullptr;
 };
 
+/// A copy of host memory in device memory.
+inline DeviceBuffer on_device(const Memory& memory) {
+  DeviceBuffer buffer(gpu().driver, memory.size() * sizeof(Memory::value_type));
+  buffer.upload(memory);
+  return buffer;
+}
+
+/// Waits for the GPU and fetches as much of a memory as there was in the beginning.
+inline Memory fetched(const DeviceBuffer& buffer, Memory memory) {
+  gpu().driver.synchronize();
+  buffer.download(memory);
+  return memory;
+}
+
 /// A call in device memory.
 class TestCall {
  public:
@@ -44,27 +59,19 @@ class TestCall {
   /// Launches and waits; the status of the launch.
   attune_status run(const TestRegistry& registry, void* stream = nullptr) const;
 
-  using Output = CallImage::Output;
-  [[nodiscard]] Output fetch() const;
+  [[nodiscard]] Outputs fetch() const;
 
   /// Puts the poison back.
   void poison() const;
 
   [[nodiscard]] const CallImage& image() const { return image_; }
-  [[nodiscard]] Comparison compare_with_reference(const Output& output) const {
-    return image_.compare_with_reference(output, args.softmax_scale);
+  [[nodiscard]] Comparison compare_with_reference(const Outputs& outputs) const {
+    return image_.compare_with_reference(outputs, args.softmax_scale);
   }
 
  private:
   CallImage image_;
-  cli::DeviceBuffer in_;
-  cli::DeviceBuffer out_;
-  cli::DeviceBuffer lse_;
-  cli::DeviceBuffer cu_seqlens_q_;
-  cli::DeviceBuffer cu_seqlens_k_;
-  cli::DeviceBuffer seqused_k_;
-  cli::DeviceBuffer seqused_q_;
-  cli::DeviceBuffer block_table_;
+  DeviceBuffer memory_;
 };
 
 /// Runs one call and checks everything a correct one fulfils.

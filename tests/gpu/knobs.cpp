@@ -10,7 +10,6 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/verify.hpp"
-#include "runtime/cli/verify_decode.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {
@@ -200,14 +199,22 @@ std::vector<Source> sources_of(const std::vector<Variant>& variants) {
   return sources;
 }
 
-/// Holds each of those that this GPU can run to the reference.
-void check_variants(const std::vector<Variant>& variants) {
+/// Holds each of those that this GPU can run to the reference, on small trials and those that `add` adds.
+void check_variants(
+    const std::vector<Variant>& variants,
+    const std::function<void(const Variant&, Trials&)>& add = [](const Variant&, Trials&) {}) {
   const std::vector<Source> sources = sources_of(variants);
+  const std::vector<Source> more_sources = cli::companion_sources(sources, gpu().device);
   const std::vector<cli::Built> built = build(sources);
+  const std::vector<cli::Built> companions = build(more_sources);
   for (const cli::Built& one : built) {
     CAPTURE(one.source->name);
     REQUIRE_MESSAGE(one.ok(), one.error);
-    const cli::Verdict verdict = cli::verify(gpu(), one, cli::small_problems(one.source->variant), 5);
+    Trials trials = small_trials(one.source->variant, 5);
+    add(one.source->variant, trials);
+    const std::vector<const cli::Built*> kernels = cli::with_companions(one, companions, gpu().device);
+    REQUIRE(!kernels.empty());
+    const cli::Verdict verdict = cli::verify(gpu(), kernels, trials);
     CHECK_MESSAGE(verdict.ok(), (verdict.ok() ? "" : verdict.disagreements.front().what));
   }
   if (built.empty()) MESSAGE("skipped: " << gpu().device.name << " runs no kernels of this family");
@@ -220,26 +227,15 @@ TEST_CASE("every knob of prefill_sm80 gives right results in either position") {
 TEST_CASE("every knob of prefill_sm90 gives right results in either position") { check_variants(sm90_variants()); }
 
 TEST_CASE("every knob of decode_sm80 gives right results, with clusters and without") {
-  const std::vector<Source> sources = sources_of(decode_variants());
-  const std::vector<Source> merging_sources = cli::merging_sources(sources, gpu().device);
-  const std::vector<cli::Built> merging = build(merging_sources);
-  for (const cli::Built& one : build(sources)) {
-    CAPTURE(one.source->name);
-    REQUIRE_MESSAGE(one.ok(), one.error);
-    const Variant& variant = one.source->variant;
-    std::vector<cli::DecodeTrial> trials = cli::small_trials(variant);
-    DecodeProblem longer = trials.front().problem;  // of which a cluster has eight blocks
+  check_variants(decode_variants(), [](const Variant& variant, Trials& trials) {
+    DecodeProblem longer = *trials.front()->problem().get_if<DecodeProblem>();  // of which a cluster has eight blocks
     longer.max_seqlen_k = 9000;
     longer.page_size = variant.paged != 0 ? longer.page_size : longer.max_seqlen_k;
     longer.table_width = (longer.max_seqlen_k + longer.page_size - 1) / longer.page_size;
     longer.pages = longer.batch * longer.table_width;
     longer.rotations = longer.rotates() ? longer.max_seqlen_k : 0;
-    trials.push_back(cli::full_trial(longer));
-    const cli::Built* merge = cli::merging_kernel(merging, variant);
-    REQUIRE(merge != nullptr);
-    const cli::Verdict verdict = cli::verify(gpu(), one, *merge, trials, 5);
-    CHECK_MESSAGE(verdict.ok(), (verdict.ok() ? "" : verdict.disagreements.front().what));
-  }
+    trials.push_back(make_trial(longer, 5));
+  });
 }
 
 }  // namespace attune::gpu_tests

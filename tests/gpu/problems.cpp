@@ -8,6 +8,7 @@
 
 #include "generator/check.hpp"
 #include "runtime/bundle/embedded.hpp"
+#include "runtime/lab/device_trial.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/needs.hpp"
@@ -171,17 +172,18 @@ TEST_CASE("every embedded kernel agrees with the reference when it is launched i
     if (!check_arch(embedded.variant, arch_of(gpu().device)).empty()) continue;
     const LoadedKernel kernel(gpu().driver, embedded.variant, gpu().device, embedded.fatbin,
                               std::string(embedded.name));
-    for (const Problem& problem : cli::small_problems(embedded.variant)) {
-      CAPTURE(problem.text());
-      const cli::HostInputs inputs(problem, 11);
-      cli::DeviceProblem on_device(gpu(), problem, inputs);
-      on_device.launch(kernel);
-      const cli::Outputs output = on_device.fetch();
-      const cli::Expected expected = cli::expected_output(problem, inputs);
+    for (const auto& trial : small_trials(embedded.variant, 11)) {
+      CAPTURE(trial->problem().text());
+      const Memory inputs = trial->inputs();
+      const TrialPlan planned = trial->plan_with({&kernel});
+      DeviceTrial on_device(gpu().driver, *trial, inputs, planned.workspace_bytes);
+      on_device.launch(planned);
+      const Outputs output = on_device.fetch();
+      const Expected expected = trial->expected(inputs);
       const Comparison comparison =
-          compare(problem, output.o.data(), output.lse.data(), expected.reference, expected.naive);
+          compare(trial->attention(), output.o.data(), output.lse.data(), expected.reference, expected.naive);
       CHECK(comparison.agrees);
-      CHECK(output.guards_intact());
+      CHECK(output.guards_intact);
     }
   }
 }

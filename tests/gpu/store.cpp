@@ -1,12 +1,8 @@
 // store_kv and merge_states on the GPU through the C ABI, against their definitions.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "runtime/operations/check/table_check.hpp"
 #include "runtime/operations/store/arguments.hpp"
@@ -20,79 +16,27 @@ namespace {
 
 using testing::MergeCase;
 using testing::MergeImage;
-using testing::MergeMemory;
 using testing::StoreCase;
 using testing::StoreImage;
-using testing::StoreMemory;
-
-/// A vector's copy in device memory; of an empty one, some memory.
-template <class T>
-class DeviceVector {
- public:
-  explicit DeviceVector(const std::vector<T>& values)
-      : buffer_(gpu().driver, std::max<std::size_t>(values.size(), 1) * sizeof(T)) {
-    if (!values.empty()) buffer_.upload(values);
-  }
-  [[nodiscard]] void* data() const { return buffer_.data(); }
-  void download(std::vector<T>& values) const { buffer_.download(values); }
-
- private:
-  cli::DeviceBuffer buffer_;
-};
 
 void check_store(const TestRegistry& registry, const StoreCase& one, std::uint64_t seed) {
   CAPTURE(one.text());
   const StoreImage image(one, seed);
-  const StoreMemory& memory = image.memory();
-  const DeviceVector fresh(memory.fresh);
-  const DeviceVector angles(memory.angles);
-  const DeviceVector slots(memory.slots);
-  const DeviceVector ints(memory.ints);
-  const DeviceVector cache(memory.cache);
-  const attune_store_kv_args args = image.args(fresh.data(), angles.data(), slots.data(), ints.data(), cache.data());
+  const DeviceBuffer memory = on_device(image.memory());
+  const attune_store_kv_args args = image.args(memory.data());
   REQUIRE_MESSAGE(attune_store_kv_prepare(registry.get(), &args) == ATTUNE_OK, attune_last_error());
   REQUIRE_MESSAGE(attune_store_kv(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
-  gpu().driver.synchronize();
-  std::vector<std::uint16_t> after = memory.cache;
-  cache.download(after);
-  CHECK(image.agrees(after));
+  CHECK(image.agrees(fetched(memory, image.memory())));
 }
-
-/// A call in device memory.
-struct DeviceMerge {
-  explicit DeviceMerge(const MergeImage& image) {
-    for (std::size_t i = 0; i < 3; ++i) {
-      o[i].emplace(image.memory().o[i]);
-      lse[i].emplace(image.memory().lse[i]);
-    }
-  }
-
-  [[nodiscard]] attune_merge_states_args args(const MergeImage& image) const {
-    return image.args({o[0]->data(), o[1]->data(), o[2]->data()}, {lse[0]->data(), lse[1]->data(), lse[2]->data()});
-  }
-
-  [[nodiscard]] MergeMemory fetch(const MergeImage& image) const {
-    gpu().driver.synchronize();
-    MergeMemory after = image.memory();
-    for (std::size_t i = 0; i < 3; ++i) {
-      o[i]->download(after.o[i]);
-      lse[i]->download(after.lse[i]);
-    }
-    return after;
-  }
-
-  std::array<std::optional<DeviceVector<std::uint16_t>>, 3> o;
-  std::array<std::optional<DeviceVector<float>>, 3> lse;
-};
 
 void check_merge(const TestRegistry& registry, const MergeCase& one, std::uint64_t seed) {
   CAPTURE(one.text());
   const MergeImage image(one, seed);
-  const DeviceMerge call(image);
-  const attune_merge_states_args args = call.args(image);
+  const DeviceBuffer memory = on_device(image.memory());
+  const attune_merge_states_args args = image.args(memory.data());
   REQUIRE_MESSAGE(attune_merge_states_prepare(registry.get(), &args) == ATTUNE_OK, attune_last_error());
   REQUIRE_MESSAGE(attune_merge_states(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
-  image.check(call.fetch(image));
+  image.check(fetched(memory, image.memory()));
 }
 
 }  // namespace
@@ -110,29 +54,22 @@ TEST_CASE("of wrong slots, lengths and pages the first is named, and nothing is 
     const StoreCase one = testing::random_store_case(random);
     CAPTURE(one.text());
     const StoreImage image(one, i + 1);
-    StoreMemory memory = image.memory();
-    const attune_store_kv_args host = image.args(memory.fresh.data(), memory.angles.data(), memory.slots.data(),
-                                                 memory.ints.data(), memory.cache.data());
+    Memory memory = image.memory();
+    const attune_store_kv_args host = image.args(memory.data());
     if (one.slots.empty() && one.problem.tokens > one.problem.table_width * one.problem.page_size) continue;
     const AttuneCheckParams params = check_params(host, check_arguments(host));
     const AttuneTableFault expected = testing::first_fault(params);
-    const DeviceVector fresh(memory.fresh);
-    const DeviceVector angles(memory.angles);
-    const DeviceVector slots(memory.slots);
-    const DeviceVector ints(memory.ints);
-    const DeviceVector cache(memory.cache);
-    attune_store_kv_args args = image.args(fresh.data(), angles.data(), slots.data(), ints.data(), cache.data());
+    const DeviceBuffer buffer = on_device(memory);
+    attune_store_kv_args args = image.args(buffer.data());
     args.check_tables = 1;
     const attune_status status = attune_store_kv(registry.get(), &args, nullptr);
     CHECK(status == (expected.kind == 0 ? ATTUNE_OK : ATTUNE_INVALID_ARGUMENT));
-    gpu().driver.synchronize();
-    std::vector<std::uint16_t> after = memory.cache;
-    cache.download(after);
+    const Memory after = fetched(buffer, memory);
     if (expected.kind == 0) {
       CHECK(image.agrees(after));
     } else {
       CHECK(std::string(attune_last_error()).find(testing::fault_text(params, expected)) == 0);
-      CHECK((after == memory.cache));
+      CHECK((after == memory));
     }
   }
 }

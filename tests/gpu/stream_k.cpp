@@ -31,13 +31,13 @@ class TestWorkspace {
   }
 
  private:
-  static cli::DeviceBuffer of(const TestRegistry& registry, TestCall& call) {
+  static DeviceBuffer of(const TestRegistry& registry, TestCall& call) {
     REQUIRE(attune_prefill_workspace(registry.get(), &call.args, &call.args.workspace_bytes) == ATTUNE_OK);
     REQUIRE(call.args.workspace_bytes > 0);
     return {gpu().driver, call.args.workspace_bytes};
   }
 
-  cli::DeviceBuffer memory_;
+  DeviceBuffer memory_;
 };
 
 }  // namespace
@@ -53,7 +53,7 @@ TEST_CASE("tiles that blocks share have the bits of whole ones, whatever the wor
     TestCall call(problem_of(head_dim, head_dim_v, rounds), Layout::gaps, 3);
     CAPTURE(call.image().problem().text());
     REQUIRE(call.run(registry) == ATTUNE_OK);
-    const TestCall::Output whole = call.fetch();
+    const Outputs whole = call.fetch();
     CHECK(call.compare_with_reference(whole).agrees);
     for (const std::uint8_t filling : {0x00, 0xff, 0x3c}) {
       const TestWorkspace workspace(registry, call, filling);
@@ -70,7 +70,7 @@ TEST_CASE("too small a workspace is not used") {
   const TestRegistry registry;
   TestCall call(problem_of(128, 0, 0), Layout::bshd, 5);
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output whole = call.fetch();
+  const Outputs whole = call.fetch();
   const TestWorkspace workspace(registry, call, 0xff);
   call.args.workspace_bytes -= 1;
   call.poison();
@@ -82,7 +82,7 @@ TEST_CASE("a captured launch that shares tiles replays") {
   const TestRegistry registry;
   TestCall call(problem_of(128, 0, 1), Layout::bshd, 7);
   REQUIRE(call.run(registry) == ATTUNE_OK);
-  const TestCall::Output whole = call.fetch();
+  const Outputs whole = call.fetch();
   const TestWorkspace workspace(registry, call, 0xff);
   const CapturedGraph graph(
       [&](void* stream) { REQUIRE(attune_prefill(registry.get(), &call.args, stream) == ATTUNE_OK); });

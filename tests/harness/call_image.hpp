@@ -3,10 +3,9 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "attune/attune.h"
-#include "runtime/lab/reference.hpp"
+#include "runtime/lab/trial.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
 namespace attune::testing {
@@ -21,7 +20,7 @@ enum class Layout {
 
 std::string name_of(Layout layout);
 
-/// Every element that is not Q, K or V is NaN, O and LSE included.
+/// Every element that is not Q, K, V or of an array is NaN, O and LSE included.
 class CallImage {
  public:
   /// Packed needs seqlen_q == seqlen_k. Of a ragged or paged problem `sequences` says where they are; keys that do not
@@ -34,44 +33,23 @@ class CallImage {
   /// Makes all of a ragged batch's sequence NaN, which shares no page; its own results are then not compared.
   void poison_sequence(int sequence);
 
-  [[nodiscard]] const std::vector<std::uint16_t>& in() const { return in_; }  ///< the memory that holds Q, K and V
-  [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
-  [[nodiscard]] std::vector<float> poisoned_lse() const;
+  /// What the call finds.
+  [[nodiscard]] const Memory& memory() const { return memory_; }
 
-  /// Where the arrays of sequences() are, for a ragged problem.
-  struct Arrays {
-    const std::int32_t* cu_seqlens_q = nullptr;
-    const std::int32_t* cu_seqlens_k = nullptr;
-    const std::int32_t* seqused_k = nullptr;
-    const std::int32_t* block_table = nullptr;
-    const std::int32_t* seqused_q = nullptr;
-  };
-  [[nodiscard]] Arrays own_arrays() const;
+  /// The call on a copy of that, wherever it is.
+  [[nodiscard]] attune_prefill_args args(void* memory) const;
 
-  /// The call on memories of these sizes, wherever they are.
-  [[nodiscard]] attune_prefill_args args(void* in, void* out, void* lse, const Arrays& arrays) const;
-  [[nodiscard]] attune_prefill_args args(void* in, void* out, void* lse) const {
-    return args(in, out, lse, own_arrays());
-  }
-
-  struct Output {
-    std::vector<std::uint16_t> o;  ///< contiguous, batch x seqlen_q (ragged: total_q) x heads_q x head_dim of V
-    std::vector<float> lse;
-    bool surroundings_intact = true;  ///< nothing but O and LSE was written
-    bool operator==(const Output&) const;
-  };
-  /// Reads the memories after the call.
-  [[nodiscard]] Output output(std::vector<std::uint16_t> out, std::vector<float> lse,
-                              const std::vector<std::uint16_t>& in_after) const;
+  /// Reads the memory after the call.
+  [[nodiscard]] Outputs outputs(Memory after) const;
 
   /// Against the float64 reference, with the tolerance that the naive formula sets.
-  [[nodiscard]] Comparison compare_with_reference(const Output& output, double scale) const;
+  [[nodiscard]] Comparison compare_with_reference(const Outputs& outputs, double scale) const;
 
-  /// CHECKs that the output agrees and that nothing else was written.
-  void check(const Output& output, double scale) const;
+  /// CHECKs that the outputs agree and that nothing else was written.
+  void check(Outputs outputs, double scale) const;
 
  private:
-  /// Strides in elements and the place of the first one in its memory.
+  /// Strides in elements and the place of the first one.
   struct Placement {
     int head_dim = 0;
     std::size_t first = 0;
@@ -80,26 +58,32 @@ class CallImage {
     std::int64_t stride_head = 0;
   };
 
-  static Placement place(Layout layout, int batch, int seqlen, int heads, int head_dim, std::size_t& cursor,
-                         int gap = 8);
+  Placement place(Layout layout, int batch, int seqlen, int heads, int head_dim, int gap = 8);
   template <class Function>
   static void for_each_element(const Placement& at, int batch, int seqlen, int heads, const Function& visit);
-  [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] HostTensor host_tensor(const Placement& at) const;
+  [[nodiscard]] Expected expected(double scale) const;
+  template <class O, class Lse>
+  void fill_poisoned_rows(O& o, Lse& lse, typename O::value_type nan) const;
 
   void poison_rows(const Placement& at, int heads, int first, int end, int batch = 0);
   void poison_unused_keys();
-  [[nodiscard]] bool unowned_rows_intact(const Output& output) const;
 
   Problem problem_;
   Sequences sequences_;
   int poisoned_ = -1;  ///< a sequence, or none
+  Places places_;
   Placement q_;
   Placement k_;
   Placement v_;
   Placement o_;
-  std::size_t out_elements_ = 0;
-  std::vector<std::uint16_t> in_;
+  std::size_t lse_ = 0;  ///< places of arrays, in bytes
+  std::size_t cu_seqlens_q_ = 0;
+  std::size_t cu_seqlens_k_ = 0;
+  std::size_t seqused_q_ = 0;
+  std::size_t seqused_k_ = 0;
+  std::size_t block_table_ = 0;
+  Memory memory_;
 };
 
 }  // namespace attune::testing

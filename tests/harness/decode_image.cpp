@@ -1,32 +1,20 @@
 #include "tests/harness/decode_image.hpp"
 
-#include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
+#include "tests/harness/check_outputs.hpp"
+#include "tests/harness/random_choice.hpp"
 
 namespace attune::testing {
 namespace {
-
-constexpr std::uint16_t poison_bits = 0x7fff;  // a NaN in fp16 and in bf16
-constexpr float poison_float = std::numeric_limits<float>::quiet_NaN();
-constexpr std::size_t guard = 512;  // elements around each tensor
-
-template <class T, std::size_t count>
-T one_of(Random& random, const std::array<T, count>& values) {
-  return values[static_cast<std::size_t>(random.below(static_cast<std::uint32_t>(count)))];
-}
-
-int up_to(Random& random, int most) { return static_cast<int>(random.below(static_cast<std::uint32_t>(most + 1))); }
 
 /// Tokens of a page; packed keys are one here.
 int page_tokens(const DecodeProblem& problem) { return problem.packed_keys ? problem.total_k : problem.page_size; }
@@ -233,40 +221,45 @@ std::size_t DecodeImage::rows() const {
 DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(one)) {
   const DecodeProblem& problem = case_.problem;
   Random random(seed);
-  lengths_ = case_.lengths;
-  lengths_.insert(lengths_.end(), case_.cu_seqlens_q.begin(), case_.cu_seqlens_q.end());
-  lengths_.insert(lengths_.end(), case_.cu_seqlens_k.begin(), case_.cu_seqlens_k.end());
-  lengths_.insert(lengths_.end(), case_.leftpad.begin(), case_.leftpad.end());
-  lengths_.insert(lengths_.end(), case_.seqused_q.begin(), case_.seqused_q.end());
+  for (const auto* part :
+       {&case_.lengths, &case_.cu_seqlens_q, &case_.cu_seqlens_k, &case_.leftpad, &case_.seqused_q}) {
+    lengths_.insert(lengths_.end(), part->begin(), part->end());
+  }
   if (!problem.packed_keys) place_pages(random);
   const std::size_t q_elements = rows() * problem.head_dim;
   const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
-  k_first_ = guard + q_elements + guard;
-  v_first_ = k_first_ + cache_elements + guard;
-  new_first_ = v_first_ + cache_elements + guard;
   const std::size_t new_elements =
       std::size_t{2} * problem.batch * problem.seqlen_new * problem.heads_kv * problem.head_dim;
   const std::size_t angles = static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2;
-  cos_first_ = new_first_ + new_elements + guard;
-  sin_first_ = cos_first_ + angles + guard;
-  in_.assign(sin_first_ + angles + guard, poison_bits);
-  const auto put = [&](const std::vector<std::uint16_t>& values, std::size_t first) {
-    std::ranges::copy(values, in_.begin() + static_cast<std::ptrdiff_t>(first));
-  };
-  put(cli::random_values(problem.dtype, q_elements, seed), guard);
-  put(cli::random_values(problem.dtype, new_elements, seed + 1000), new_first_);
-  const cli::Angles tables = cli::random_angles(problem.dtype, angles, seed);
-  put(tables.cos, cos_first_);
-  put(tables.sin, sin_first_);
+  Places places;
+  const auto tensor = [&](std::size_t elements) { return places.add(2 * elements) / 2; };
+  q_ = tensor(q_elements);
+  k_ = tensor(cache_elements);
+  v_ = tensor(cache_elements);
+  new_ = tensor(new_elements);
+  cos_ = tensor(angles);
+  sin_ = tensor(angles);
+  o_ = tensor(q_elements);
+  lse_place_ = places.add(rows() * sizeof(float));
+  lengths_place_ = places.add(lengths_);
+  table_place_ = places.add(table_);
+  memory_ = places.memory();
+  put(memory_, lengths_place_, lengths_);
+  put(memory_, table_place_, table_);
+  put(memory_, 2 * q_, random_values(problem.dtype, q_elements, seed));
+  put(memory_, 2 * new_, random_values(problem.dtype, new_elements, seed + 1000));
+  const Angles tables = random_angles(problem.dtype, angles, seed);
+  put(memory_, 2 * cos_, tables.cos);
+  put(memory_, 2 * sin_, tables.sin);
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     const int length = case_.keys_before(sequence);
     const std::size_t count = static_cast<std::size_t>(length) * problem.heads_kv * problem.head_dim;
-    const std::vector<std::uint16_t> values = cli::random_values(problem.dtype, 2 * count, seed * 31 + sequence + 1);
+    const std::vector<std::uint16_t> values = random_values(problem.dtype, 2 * count, seed * 31 + sequence + 1);
     auto next = values.begin();
     for (int key = std::min(case_.first_key(sequence), length); key < length; ++key) {
       for (int head = 0; head < problem.heads_kv; ++head) {
-        for (const std::size_t first : {k_first_, v_first_}) {
-          std::copy_n(next, problem.head_dim, in_.begin() + first + key_offset(sequence, key, head));
+        for (const std::size_t first : {k_, v_}) {
+          std::copy_n(next, problem.head_dim, memory_.begin() + first + key_offset(sequence, key, head));
           next += problem.head_dim;
         }
       }
@@ -325,34 +318,34 @@ bool DecodeImage::has_place(int sequence, std::int64_t key) const {
 std::size_t DecodeImage::new_offset(bool value, int sequence, int token, int head) const {
   const DecodeProblem& problem = case_.problem;
   const std::size_t row = 2 * (static_cast<std::size_t>(sequence) * problem.seqlen_new + token) + (value ? 1 : 0);
-  return new_first_ + (row * problem.heads_kv + head) * problem.head_dim;
+  return new_ + (row * problem.heads_kv + head) * problem.head_dim;
 }
 
 HostRotation DecodeImage::rotation() const {
   const DecodeProblem& problem = case_.problem;
-  return {problem.dtype,     problem.rotary,          problem.rotary_dim,
-          problem.rotations, in_.data() + cos_first_, in_.data() + sin_first_};
+  return {problem.dtype,     problem.rotary,        problem.rotary_dim,
+          problem.rotations, memory_.data() + cos_, memory_.data() + sin_};
 }
 
-std::vector<std::uint16_t> DecodeImage::row_at(const std::vector<std::uint16_t>& memory, std::size_t offset) const {
+std::vector<std::uint16_t> DecodeImage::row_at(const Memory& memory, std::size_t offset) const {
   const auto begin = memory.begin() + static_cast<std::ptrdiff_t>(offset);
   return {begin, begin + case_.problem.head_dim};
 }
 
 /// The memory that a correct call leaves.
-std::vector<std::uint16_t> DecodeImage::with_new_keys() const {
+Memory DecodeImage::with_new_keys() const {
   const DecodeProblem& problem = case_.problem;
-  std::vector<std::uint16_t> memory = in_;
+  Memory memory = memory_;
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     for (int token = 0; token < problem.seqlen_new; ++token) {
       const std::int64_t key = std::int64_t{case_.lengths[static_cast<std::size_t>(sequence)]} + token;
       if (!has_place(sequence, key)) continue;
       for (int head = 0; head < problem.heads_kv; ++head) {
         const std::size_t to = key_offset(sequence, static_cast<int>(key), head);
-        const std::vector<std::uint16_t> k = row_at(in_, new_offset(false, sequence, token, head));
-        std::ranges::copy(rotated_row(rotation(), k, key), memory.begin() + static_cast<std::ptrdiff_t>(k_first_ + to));
-        std::ranges::copy(row_at(in_, new_offset(true, sequence, token, head)),
-                          memory.begin() + static_cast<std::ptrdiff_t>(v_first_ + to));
+        const std::vector<std::uint16_t> k = row_at(memory_, new_offset(false, sequence, token, head));
+        std::ranges::copy(rotated_row(rotation(), k, key), memory.begin() + static_cast<std::ptrdiff_t>(k_ + to));
+        std::ranges::copy(row_at(memory_, new_offset(true, sequence, token, head)),
+                          memory.begin() + static_cast<std::ptrdiff_t>(v_ + to));
       }
     }
   }
@@ -363,12 +356,12 @@ std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
   const DecodeProblem& problem = case_.problem;
   const bool in_order = problem.window_left >= 0 || problem.window_right >= 0;
   std::vector<std::uint16_t> queries;
-  std::size_t offset = guard;
+  std::size_t offset = q_;
   for (int sequence = 0; sequence < problem.stored_sequences(); ++sequence) {
     for (int query = 0; query < problem.stored_queries(); ++query) {
       const std::int64_t before = case_.lengths[static_cast<std::size_t>(sequence)];
       for (int head = 0; head < problem.heads_q; ++head, offset += problem.head_dim) {
-        const auto row = rotated_row(rotation(), row_at(in_, offset), before + (in_order ? query : 0));
+        const auto row = rotated_row(rotation(), row_at(memory_, offset), before + (in_order ? query : 0));
         queries.insert(queries.end(), row.begin(), row.end());
       }
     }
@@ -376,161 +369,101 @@ std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
   return queries;
 }
 
-std::vector<std::uint16_t> DecodeImage::poisoned_out() const {
-  return std::vector<std::uint16_t>(rows() * case_.problem.head_dim + 2 * guard, poison_bits);
-}
-
-std::vector<float> DecodeImage::poisoned_lse() const { return std::vector<float>(rows() + 2 * guard, poison_float); }
-
-attune_decode_args DecodeImage::args(void* in, void* out, void* lse, const void* table, const void* lengths) const {
+attune_decode_args DecodeImage::args(void* memory) const {
   const DecodeProblem& problem = case_.problem;
   const std::int64_t dim = problem.head_dim;
-  const auto queries = [&](void* memory) {
-    return attune_tensor{static_cast<std::uint16_t*>(memory) + guard, dim * problem.heads_q * problem.stored_queries(),
-                         dim * problem.heads_q, dim};
+  auto* const elements = static_cast<std::uint16_t*>(memory);
+  const auto queries = [&](std::size_t first) {
+    return attune_tensor{elements + first, dim * problem.heads_q * problem.stored_queries(), dim * problem.heads_q,
+                         dim};
   };
   const auto cache = [&](std::size_t first) {
-    return attune_tensor{static_cast<std::uint16_t*>(in) + first, page_elements(problem),
-                         case_.heads_outermost ? dim : dim * problem.heads_kv,
+    return attune_tensor{elements + first, page_elements(problem), case_.heads_outermost ? dim : dim * problem.heads_kv,
                          case_.heads_outermost ? dim * page_tokens(problem) : dim};
   };
-  attune_decode_args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = problem.dtype == Dtype::fp16 ? ATTUNE_FP16 : ATTUNE_BF16;
-  args.q = queries(in);
-  args.k = cache(k_first_);
-  args.v = cache(v_first_);
-  args.o = queries(out);
-  args.lse = static_cast<float*>(lse) + guard;
-  if (problem.ragged) args.cu_seqlens_q = static_cast<const std::int32_t*>(lengths) + problem.batch;
-  args.total_q = problem.total_q;
+  const auto* const lengths = at<const std::int32_t>(memory, lengths_place_);
+  attune_decode_args args = arguments_of(problem);
+  args.q = queries(q_);
+  args.k = cache(k_);
+  args.v = cache(v_);
+  args.o = queries(o_);
+  args.lse = at<float>(memory, lse_place_);
+  if (problem.ragged) args.cu_seqlens_q = lengths + problem.batch;
   if (problem.packed_keys) args.cu_seqlens_k = args.cu_seqlens_q + problem.batch + 1;
-  args.total_k = problem.total_k;
-  args.seqlens_k = case_.has_lengths ? static_cast<const std::int32_t*>(lengths) : nullptr;
-  const auto* const end_of_lengths = static_cast<const std::int32_t*>(lengths) + lengths_.size();
+  args.seqlens_k = case_.has_lengths ? lengths : nullptr;
+  const auto* const end_of_lengths = lengths + lengths_.size();
   if (!case_.seqused_q.empty()) args.seqused_q = end_of_lengths - problem.batch;
   if (!case_.leftpad.empty()) args.leftpad_k = end_of_lengths - case_.seqused_q.size() - problem.batch;
-  args.block_table = case_.has_table ? static_cast<const std::int32_t*>(table) : nullptr;
-  args.batch = problem.batch;
-  args.seqlen_q = problem.seqlen_q;
-  args.heads_q = problem.heads_q;
-  args.heads_kv = problem.heads_kv;
-  args.head_dim = problem.head_dim;
-  args.max_seqlen_k = problem.max_seqlen_k;
-  args.page_size = problem.page_size;
-  args.pages = problem.pages;
-  args.table_width = problem.table_width;
-  args.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
-  args.window_left = problem.window_left;
-  args.window_right = problem.window_right;
-  args.splits = problem.splits;
-  args.softcap = problem.softcap;
+  args.block_table = case_.has_table ? at<const std::int32_t>(memory, table_place_) : nullptr;
   if (!problem.appends()) return args;
-  args.seqlen_new = problem.seqlen_new;
   const auto new_keys = [&](bool value) {
     const std::int64_t token = 2 * dim * problem.heads_kv;
-    return attune_tensor{static_cast<std::uint16_t*>(in) + new_offset(value, 0, 0, 0), token * problem.seqlen_new,
-                         token, dim};
+    return attune_tensor{elements + new_offset(value, 0, 0, 0), token * problem.seqlen_new, token, dim};
   };
   args.k_new = new_keys(false);
   args.v_new = new_keys(true);
-  args.rotary = static_cast<attune_rotary>(problem.rotary);
-  args.rotary_cos = static_cast<const std::uint16_t*>(in) + cos_first_;
-  args.rotary_sin = static_cast<const std::uint16_t*>(in) + sin_first_;
-  args.rotary_dim = problem.rotary_dim;
-  args.rotations = problem.rotations;
+  args.rotary_cos = elements + cos_;
+  args.rotary_sin = elements + sin_;
   return args;
 }
 
-DecodeImage::Output DecodeImage::output(std::vector<std::uint16_t> in, std::vector<std::uint16_t> out,
-                                        std::vector<float> lse) const {
-  Output output;
-  output.in = std::move(in);
-  const auto take = [](auto& memory, auto& to, std::size_t count, auto poison) {
-    const auto begin = memory.begin() + guard;
-    to.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
-    std::fill_n(begin, count, poison);
-  };
-  take(out, output.o, rows() * case_.problem.head_dim, poison_bits);
-  take(lse, output.lse, rows(), poison_float);
-  output.surroundings_intact = std::ranges::all_of(out, [](std::uint16_t bits) { return bits == poison_bits; }) &&
-                               std::ranges::all_of(lse, [](float value) { return std::isnan(value); });
-  return output;
+Outputs DecodeImage::outputs(Memory after) const {
+  Outputs outputs{.o = take<std::uint16_t>(after, 2 * o_, rows() * case_.problem.head_dim),
+                  .lse = take<float>(after, lse_place_, rows())};
+  outputs.guards_intact = after == with_new_keys();
+  return outputs;
 }
 
-bool DecodeImage::Output::operator==(const Output& other) const {
-  return in == other.in && o == other.o && lse.size() == other.lse.size() &&
-         std::memcmp(lse.data(), other.lse.data(), lse.size() * sizeof(float)) == 0;
-}
-
-/// Each query by itself, over the keys that it sees, brought together from their pages.
-template <class Attention>
-ReferenceOutput DecodeImage::expected(const Attention& attention, double scale) const {
+/// Each sequence by itself, over its keys, brought together from their pages.
+ReferenceOutput DecodeImage::expected(AttentionFunction& attention) const {
   const DecodeProblem& problem = case_.problem;
   const std::size_t dim = problem.head_dim;
   constexpr double nobodys = std::numeric_limits<double>::quiet_NaN();
   ReferenceOutput all{.o = std::vector<double>(rows() * dim, nobodys), .lse = std::vector<double>(rows(), nobodys)};
-  const std::vector<std::uint16_t> memory = with_new_keys();
+  const Memory memory = with_new_keys();
   const std::vector<std::uint16_t> queries = rotated_queries();
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
-    const int length = case_.length(sequence);
-    const auto [begin, after] = case_.queries_of(sequence);
-    for (int query = 0; query < after - begin; ++query) {
-      const std::size_t row = static_cast<std::size_t>(begin + query) * problem.heads_q;
-      const auto lse_of = [&](int head) -> double& {
-        const std::size_t place = problem.ragged
-                                      ? std::size_t{1} * head * problem.total_q + begin + query
-                                      : (std::size_t{1} * sequence * problem.heads_q + head) * problem.seqlen_q + query;
-        return all.lse[place];
-      };
-      std::fill_n(all.o.begin() + static_cast<std::ptrdiff_t>(row * dim), problem.heads_q * dim, 0.0);
-      for (int head = 0; head < problem.heads_q; ++head) lse_of(head) = -std::numeric_limits<double>::infinity();
-      const int position = query + length - (after - begin);
-      const int begin_of_keys = case_.first_key(sequence);
-      const int first =
-          problem.window_left < 0 ? begin_of_keys : std::max(begin_of_keys, position - problem.window_left);
-      const int end = problem.window_right < 0 ? length : std::min(length, position + problem.window_right + 1);
-      if (end <= first) continue;
-      std::vector<std::uint16_t> k;
-      std::vector<std::uint16_t> v;
-      for (int key = first; key < end; ++key) {
-        for (int head = 0; head < problem.heads_kv; ++head) {
-          const std::size_t offset = key_offset(sequence, key, head);
-          k.insert(k.end(), memory.begin() + k_first_ + offset, memory.begin() + k_first_ + offset + dim);
-          v.insert(v.end(), memory.begin() + v_first_ + offset, memory.begin() + v_first_ + offset + dim);
-        }
+    const int first_key = case_.first_key(sequence);
+    const auto [begin, end] = case_.queries_of(sequence);
+    Problem one{.dtype = problem.dtype,
+                .heads_q = problem.heads_q,
+                .heads_kv = problem.heads_kv,
+                .seqlen_q = end - begin,
+                .seqlen_k = case_.length(sequence) - first_key,
+                .head_dim = problem.head_dim,
+                .softcap = problem.softcap};
+    one.set_window(problem.window_left, problem.window_right);
+    std::vector<std::uint16_t> k;
+    std::vector<std::uint16_t> v;
+    for (int key = 0; key < one.seqlen_k; ++key) {
+      for (int head = 0; head < problem.heads_kv; ++head) {
+        const auto row = memory.begin() + static_cast<std::ptrdiff_t>(key_offset(sequence, first_key + key, head));
+        k.insert(k.end(), row + k_, row + k_ + dim);
+        v.insert(v.end(), row + v_, row + v_ + dim);
       }
-      const HostTensor q{queries.data() + row * dim, 0, 0, problem.head_dim};
-      const Problem one{.dtype = problem.dtype,
-                        .heads_q = problem.heads_q,
-                        .heads_kv = problem.heads_kv,
-                        .seqlen_k = end - first,
-                        .head_dim = problem.head_dim,
-                        .softcap = problem.softcap};
-      const auto keys = [&](const std::vector<std::uint16_t>& values) {
-        return cli::contiguous(values, one.seqlen_k, one.heads_kv, one.head_dim);
-      };
-      const ReferenceOutput output = attention(one, q, keys(k), keys(v), scale, 1);
-      std::ranges::copy(output.o, all.o.begin() + static_cast<std::ptrdiff_t>(row * dim));
-      for (int head = 0; head < problem.heads_q; ++head) lse_of(head) = output.lse[static_cast<std::size_t>(head)];
+    }
+    const std::size_t first_row = static_cast<std::size_t>(begin) * problem.heads_q * dim;
+    const auto contiguous_rows = [&](const std::uint16_t* rows, int seqlen, int heads) {
+      return contiguous(rows, seqlen, heads, one.head_dim);
+    };
+    const ReferenceOutput output =
+        attention(one, contiguous_rows(queries.data() + first_row, one.seqlen_q, one.heads_q),
+                  contiguous_rows(k.data(), one.seqlen_k, one.heads_kv),
+                  contiguous_rows(v.data(), one.seqlen_k, one.heads_kv), usual_scale(one.head_dim), 1);
+    std::ranges::copy(output.o, all.o.begin() + static_cast<std::ptrdiff_t>(first_row));
+    for (int head = 0; head < problem.heads_q; ++head) {
+      const std::ptrdiff_t to = problem.ragged ? std::ptrdiff_t{head} * problem.total_q + begin
+                                               : (std::ptrdiff_t{sequence} * problem.heads_q + head) * problem.seqlen_q;
+      std::copy_n(output.lse.begin() + std::ptrdiff_t{head} * one.seqlen_q, one.seqlen_q, all.lse.begin() + to);
     }
   }
   return all;
 }
 
-void DecodeImage::check(const Output& output, double scale) const {
-  const Problem storage{.dtype = case_.problem.dtype};
-  const Comparison comparison = compare(storage, output.o.data(), output.lse.data(),
-                                        expected(reference_attention, scale), expected(naive_attention, scale));
+void DecodeImage::check(const Memory& after) const {
   CAPTURE(case_.text());
-  CAPTURE(comparison.max_error);
-  CAPTURE(comparison.tolerance);
-  CAPTURE(comparison.lse_error);
-  CAPTURE(comparison.lse_tolerance);
-  CAPTURE(comparison.unwritten);
-  CHECK(comparison.agrees);
-  CHECK(output.surroundings_intact);
-  CHECK((output.in == with_new_keys()));
+  check_outputs(outputs(after), case_.problem.dtype,
+                {.reference = expected(reference_attention), .naive = expected(naive_attention)});
 }
 
 }  // namespace attune::testing

@@ -8,8 +8,8 @@
 
 #include "attune/attune.h"
 #include "runtime/base/random.hpp"
-#include "runtime/lab/reference.hpp"
 #include "runtime/lab/reference_rotation.hpp"
+#include "runtime/lab/trial.hpp"
 #include "runtime/operations/decode/problem.hpp"
 
 namespace attune::testing {
@@ -63,40 +63,33 @@ DecodeCase random_leftpad_case(Random& random, int most_keys);
 /// The call for one of its sequences.
 attune_decode_args only_sequence(attune_decode_args args, int sequence);
 
-/// Every element that is not Q or a key or value of a sequence is NaN: what lies behind a sequence's end (where new
-/// keys belong) or in front of its first key, pages that no sequence has, O and LSE. Table entries for such keys alone
-/// name no page or any.
+/// Every element that is not Q, of an array or a key or value of a sequence is NaN: what lies behind a sequence's end
+/// (where new keys belong) or in front of its first key, pages that no sequence has, O and LSE. Table entries for such
+/// keys alone name no page or any.
 class DecodeImage {
  public:
   DecodeImage(DecodeCase one, std::uint64_t seed);
 
   [[nodiscard]] const DecodeProblem& problem() const { return case_.problem; }
-  [[nodiscard]] const std::vector<std::uint16_t>& in() const {
-    return in_;
-  }  ///< the memory that holds all that is read, and the cache
   [[nodiscard]] const std::vector<std::int32_t>& table() const { return table_; }
-  /// Behind the lengths stand cu_seqlens_q, cu_seqlens_k, leftpad and seqused_q.
+
+  /// What the call finds.
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+  /// The part of it that says how long sequences are: behind the lengths stand cu_seqlens_q, cu_seqlens_k, leftpad and
+  /// seqused_q.
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
-  [[nodiscard]] std::vector<std::uint16_t> poisoned_out() const;
-  [[nodiscard]] std::vector<float> poisoned_lse() const;
+  [[nodiscard]] std::size_t lengths_place() const { return lengths_place_; }
 
-  /// The call on memories of these sizes, wherever they are; without a workspace.
-  [[nodiscard]] attune_decode_args args(void* in, void* out, void* lse, const void* table, const void* lengths) const;
+  /// The call on a copy of the memory, wherever it is; without a workspace.
+  [[nodiscard]] attune_decode_args args(void* memory) const;
 
-  struct Output {
-    std::vector<std::uint16_t> o;  ///< contiguous, as the problem has Q
-    std::vector<float> lse;
-    std::vector<std::uint16_t> in;
-    bool surroundings_intact = true;  ///< nothing but O and LSE was written
-    bool operator==(const Output& other) const;
-  };
-  /// Reads the memories after the call.
-  [[nodiscard]] Output output(std::vector<std::uint16_t> in, std::vector<std::uint16_t> out,
-                              std::vector<float> lse) const;
+  /// Reads the memory after the call: nothing but O and LSE was written if the cache has the new keys and values, to
+  /// the bit.
+  [[nodiscard]] Outputs outputs(Memory after) const;
 
-  /// CHECKs that the cache has the new keys and values to the bit, that the output agrees with the float64 reference,
-  /// and that nothing else was written.
-  void check(const Output& output, double scale) const;
+  /// CHECKs that, and that the outputs agree with the float64 reference.
+  void check(const Memory& after) const;
 
  private:
   void place_pages(Random& random);
@@ -105,21 +98,25 @@ class DecodeImage {
   [[nodiscard]] std::size_t new_offset(bool value, int sequence, int token, int head) const;
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] HostRotation rotation() const;
-  [[nodiscard]] std::vector<std::uint16_t> row_at(const std::vector<std::uint16_t>& memory, std::size_t offset) const;
-  [[nodiscard]] std::vector<std::uint16_t> with_new_keys() const;
+  [[nodiscard]] std::vector<std::uint16_t> row_at(const Memory& memory, std::size_t offset) const;
+  [[nodiscard]] Memory with_new_keys() const;
   [[nodiscard]] std::vector<std::uint16_t> rotated_queries() const;
-  template <class Attention>
-  [[nodiscard]] ReferenceOutput expected(const Attention& attention, double scale) const;
+  [[nodiscard]] ReferenceOutput expected(AttentionFunction& attention) const;
 
   DecodeCase case_;
-  std::size_t k_first_ = 0;  ///< in in_, as the others
-  std::size_t v_first_ = 0;
-  std::size_t new_first_ = 0;  ///< a token's keys, then its values
-  std::size_t cos_first_ = 0;
-  std::size_t sin_first_ = 0;
-  std::vector<std::uint16_t> in_;
+  std::size_t q_ = 0;  ///< the first element of each tensor in the memory
+  std::size_t k_ = 0;
+  std::size_t v_ = 0;
+  std::size_t new_ = 0;  ///< a token's keys, then its values
+  std::size_t cos_ = 0;
+  std::size_t sin_ = 0;
+  std::size_t o_ = 0;
+  std::size_t lse_place_ = 0;  ///< in bytes, as are those of arrays
+  std::size_t lengths_place_ = 0;
+  std::size_t table_place_ = 0;
   std::vector<std::int32_t> lengths_;
   std::vector<std::int32_t> table_;  ///< batch x table_width; what a call without a table means, too
+  Memory memory_;
 };
 
 }  // namespace attune::testing

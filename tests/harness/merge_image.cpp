@@ -5,21 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
 #include "runtime/lab/reference.hpp"
+#include "tests/harness/random_choice.hpp"
 
 namespace attune::testing {
 namespace {
 
-constexpr std::uint16_t poison_bits = 0x7fff;  // a NaN in fp16 and in bf16
-constexpr float poison_float = std::numeric_limits<float>::quiet_NaN();
 constexpr float nothing = -std::numeric_limits<float>::infinity();
-constexpr std::size_t guard = 256;  // elements around each tensor
-
-int up_to(Random& random, int most) { return static_cast<int>(random.below(static_cast<std::uint64_t>(most) + 1)); }
 
 /// The LSEs of a row's two results: alike, far from each other, large, or over no keys.
 std::pair<float, float> random_lses(Random& random) {
@@ -40,10 +35,6 @@ std::pair<float, float> random_lses(Random& random) {
     default:
       return {small(), small()};
   }
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 }  // namespace
@@ -69,50 +60,56 @@ MergeCase random_merge_case(Random& random) {
   return one;
 }
 
+std::size_t MergeImage::rows() const {
+  return static_cast<std::size_t>(case_.problem.batch) * case_.problem.seqlen * case_.problem.heads;
+}
+
 MergeImage::MergeImage(const MergeCase& one, std::uint64_t seed) : case_(one) {
   const MergeProblem& problem = case_.problem;
-  Random random(seed);
-  const std::size_t rows = static_cast<std::size_t>(problem.batch) * problem.seqlen * problem.heads;
+  Places places;
   for (std::size_t i = 0; i < 3; ++i) {
-    memory_.o[i].assign(rows * problem.head_dim + 2 * guard, poison_bits);
-    memory_.lse[i].assign(rows + 2 * guard, poison_float);
+    o_[i] = places.add(rows() * problem.head_dim * sizeof(std::uint16_t));
+    lse_place_[i] = places.add(rows() * sizeof(float));
   }
+  memory_ = places.memory();
+  for (std::vector<float>& lse : lse_) lse.resize(rows());
+  Random random(seed);
   for (int sequence = 0; sequence < problem.batch; ++sequence) {
     for (int row = 0; row < problem.seqlen; ++row) {
       for (int head = 0; head < problem.heads; ++head) {
         const auto [first, second] = random_lses(random);
-        for (const int i : {0, 1}) {
+        for (const std::size_t i : {0, 1}) {
           const float lse = i == 0 ? first : second;
-          memory_.lse[static_cast<std::size_t>(i)][lse_offset(sequence, row, head)] = lse;
+          lse_[i][lse_offset(sequence, row, head)] = lse;
           if (lse == nothing) continue;  // and its O stays NaN
-          const auto values = cli::random_values(problem.dtype, static_cast<std::size_t>(problem.head_dim), random());
-          std::ranges::copy(values, memory_.o[static_cast<std::size_t>(i)].begin() +
-                                        static_cast<std::ptrdiff_t>(offset(i, sequence, row, head)));
+          put(memory_, 2 * offset(i, sequence, row, head),
+              random_values(problem.dtype, static_cast<std::size_t>(problem.head_dim), random()));
         }
       }
     }
   }
+  for (const std::size_t i : {0, 1}) put(memory_, lse_place_[i], lse_[i]);
 }
 
-std::size_t MergeImage::offset(int tensor, int sequence, int row, int head) const {
+std::size_t MergeImage::offset(std::size_t tensor, int sequence, int row, int head) const {
   const MergeProblem& problem = case_.problem;
-  const std::size_t inside = case_.heads_outermost[static_cast<std::size_t>(tensor)]
-                                 ? static_cast<std::size_t>(head) * problem.seqlen + row
-                                 : static_cast<std::size_t>(row) * problem.heads + head;
-  return guard + (static_cast<std::size_t>(sequence) * problem.seqlen * problem.heads + inside) * problem.head_dim;
+  const std::size_t inside = case_.heads_outermost[tensor] ? static_cast<std::size_t>(head) * problem.seqlen + row
+                                                           : static_cast<std::size_t>(row) * problem.heads + head;
+  return o_[tensor] / 2 +
+         (static_cast<std::size_t>(sequence) * problem.seqlen * problem.heads + inside) * problem.head_dim;
 }
 
 std::size_t MergeImage::lse_offset(int sequence, int row, int head) const {
   const MergeProblem& problem = case_.problem;
-  return guard + (static_cast<std::size_t>(sequence) * problem.heads + head) * problem.seqlen + row;
+  return (static_cast<std::size_t>(sequence) * problem.heads + head) * problem.seqlen + row;
 }
 
-attune_merge_states_args MergeImage::args(const std::array<void*, 3>& o, const std::array<void*, 3>& lse) const {
+attune_merge_states_args MergeImage::args(void* memory) const {
   const MergeProblem& problem = case_.problem;
   const std::int64_t dim = problem.head_dim;
   const auto tensor = [&](std::size_t i) {
     const bool outermost = case_.heads_outermost[i];
-    return attune_tensor{static_cast<std::uint16_t*>(o[i]) + guard, dim * problem.heads * problem.seqlen,
+    return attune_tensor{at<void>(memory, o_[i]), dim * problem.heads * problem.seqlen,
                          outermost ? dim : dim * problem.heads, outermost ? dim * problem.seqlen : dim};
   };
   attune_merge_states_args args{};
@@ -120,10 +117,10 @@ attune_merge_states_args MergeImage::args(const std::array<void*, 3>& o, const s
   args.dtype = problem.dtype == Dtype::fp16 ? ATTUNE_FP16 : ATTUNE_BF16;
   args.o1 = tensor(0);
   args.o2 = tensor(1);
-  args.o = case_.in_place == 0 ? tensor(2) : tensor(static_cast<std::size_t>(case_.in_place) - 1);
-  args.lse1 = static_cast<const float*>(lse[0]) + guard;
-  args.lse2 = static_cast<const float*>(lse[1]) + guard;
-  args.lse = case_.has_lse ? static_cast<float*>(lse[2]) + guard : nullptr;
+  args.o = tensor(written());
+  args.lse1 = at<const float>(memory, lse_place_[0]);
+  args.lse2 = at<const float>(memory, lse_place_[1]);
+  args.lse = case_.has_lse ? at<float>(memory, lse_place_[2]) : nullptr;
   args.batch = problem.batch;
   args.seqlen = problem.seqlen;
   args.heads = problem.heads;
@@ -131,52 +128,46 @@ attune_merge_states_args MergeImage::args(const std::array<void*, 3>& o, const s
   return args;
 }
 
-/// `expected` takes over what agrees.
-void MergeImage::check_row(const MergeMemory& after, MergeMemory& expected, int sequence, int row, int head) const {
+void MergeImage::check(Memory after) const {
   const MergeProblem& problem = case_.problem;
-  const auto o_index = static_cast<std::size_t>(case_.in_place == 0 ? 2 : case_.in_place - 1);
-  const std::size_t at = lse_offset(sequence, row, head);
-  const double lse_1 = memory_.lse[0][at];
-  const double lse_2 = memory_.lse[1][at];
-  const double top = std::max(lse_1, lse_2);
-  const bool empty = std::isinf(top);
-  const double lse = empty ? top : top + std::log(std::exp(lse_1 - top) + std::exp(lse_2 - top));
-  const double weight_1 = empty ? 0 : std::exp(lse_1 - lse);
-  const double weight_2 = empty ? 0 : std::exp(lse_2 - lse);
   const double half_ulp = problem.dtype == Dtype::bf16 ? 0x1p-8 : 0x1p-11;
-  for (int column = 0; column < problem.head_dim; ++column) {
-    const auto part = [&](int i, double weight) {
-      const std::uint16_t bits = memory_.o[static_cast<std::size_t>(i)][offset(i, sequence, row, head) + column];
-      return weight == 0 ? 0.0 : weight * from_storage(problem.dtype, bits);
-    };
-    const double first = part(0, weight_1);
-    const double second = part(1, weight_2);
-    const double exact = first + second;
-    const double tolerance = half_ulp * std::abs(exact) + 1e-5 * (std::abs(first) + std::abs(second)) + 0x1p-25;
-    const std::size_t to = offset(static_cast<int>(o_index), sequence, row, head) + static_cast<std::size_t>(column);
-    const std::uint16_t bits = after.o[o_index][to];
-    const bool agrees = std::abs(from_storage(problem.dtype, bits) - exact) <= tolerance;
-    expected.o[o_index][to] = agrees ? bits : static_cast<std::uint16_t>(~bits);
-  }
-  if (!case_.has_lse) return;
-  const float found = after.lse[2][at];
-  const bool agrees = empty ? found == nothing : std::abs(found - lse) <= 1e-6 * std::abs(lse) + 2e-6;
-  expected.lse[2][at] = agrees ? found : static_cast<float>(lse) + 1;
-}
-
-void MergeImage::check(const MergeMemory& after) const {
-  MergeMemory expected = memory_;
-  for (int sequence = 0; sequence < case_.problem.batch; ++sequence) {
-    for (int row = 0; row < case_.problem.seqlen; ++row) {
-      for (int head = 0; head < case_.problem.heads; ++head) check_row(after, expected, sequence, row, head);
+  const auto number = [&](const Memory& memory, std::size_t i) {
+    return static_cast<double>(from_storage(problem.dtype, memory[i]));
+  };
+  // What agrees becomes what it was.
+  std::vector<float> lse_after(rows());
+  if (case_.has_lse) lse_after = take<float>(after, lse_place_[2], rows());
+  for (int sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int row = 0; row < problem.seqlen; ++row) {
+      for (int head = 0; head < problem.heads; ++head) {
+        const std::size_t at_lse = lse_offset(sequence, row, head);
+        const double lse_1 = lse_[0][at_lse];
+        const double lse_2 = lse_[1][at_lse];
+        const double top = std::max(lse_1, lse_2);
+        const bool empty = std::isinf(top);
+        const double lse = empty ? top : top + std::log(std::exp(lse_1 - top) + std::exp(lse_2 - top));
+        const double weight_1 = empty ? 0 : std::exp(lse_1 - lse);
+        const double weight_2 = empty ? 0 : std::exp(lse_2 - lse);
+        for (std::size_t column = 0; column < static_cast<std::size_t>(problem.head_dim); ++column) {
+          const auto part = [&](std::size_t i, double weight) {
+            return weight == 0 ? 0.0 : weight * number(memory_, offset(i, sequence, row, head) + column);
+          };
+          const double first = part(0, weight_1);
+          const double second = part(1, weight_2);
+          const double exact = first + second;
+          const double tolerance = half_ulp * std::abs(exact) + 1e-5 * (std::abs(first) + std::abs(second)) + 0x1p-25;
+          const std::size_t to = offset(written(), sequence, row, head) + column;
+          const bool agrees = std::abs(number(after, to) - exact) <= tolerance;
+          after[to] = agrees ? memory_[to] : static_cast<std::uint16_t>(~memory_[to]);
+        }
+        if (!case_.has_lse) continue;
+        const float found = lse_after[at_lse];
+        CHECK((empty ? found == nothing : std::abs(found - lse) <= 1e-6 * std::abs(lse) + 2e-6));
+      }
     }
   }
-  for (std::size_t i = 0; i < 3; ++i) {
-    CAPTURE(i);
-    const bool same_o = expected.o[i] == after.o[i];
-    CHECK(same_o);
-    CHECK(same_bits(expected.lse[i], after.lse[i]));
-  }
+  const bool all_agrees = after == memory_;
+  CHECK(all_agrees);
 }
 
 }  // namespace attune::testing

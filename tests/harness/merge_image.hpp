@@ -8,8 +8,8 @@
 
 #include "attune/attune.h"
 #include "runtime/base/random.hpp"
+#include "runtime/lab/memory.hpp"
 #include "runtime/operations/merge/problem.hpp"
-#include "runtime/operations/store/problem.hpp"
 
 namespace attune::testing {
 
@@ -26,32 +26,35 @@ struct MergeCase {
 /// A case of any kind that merge_states serves.
 MergeCase random_merge_case(Random& random);
 
-/// The memories of a call. What surrounds each tensor is NaN, and so are O and LSE before it.
-struct MergeMemory {
-  std::array<std::vector<std::uint16_t>, 3> o;  ///< O1, O2 and O, which is not used in place
-  std::array<std::vector<float>, 3> lse;
-};
-
+/// What surrounds each tensor is NaN, and so are O and LSE.
 class MergeImage {
  public:
   MergeImage(const MergeCase& one, std::uint64_t seed);
 
   [[nodiscard]] const MergeProblem& problem() const { return case_.problem; }
-  [[nodiscard]] const MergeMemory& memory() const { return memory_; }
 
-  /// The call on memories of these sizes, wherever they are.
-  [[nodiscard]] attune_merge_states_args args(const std::array<void*, 3>& o, const std::array<void*, 3>& lse) const;
+  /// What the call finds.
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+  /// The call on a copy of that, wherever it is.
+  [[nodiscard]] attune_merge_states_args args(void* memory) const;
 
   /// CHECKs that O and LSE agree with the formula in float64, and that nothing else was written.
-  void check(const MergeMemory& after) const;
+  void check(Memory after) const;
 
  private:
-  [[nodiscard]] std::size_t offset(int tensor, int sequence, int row, int head) const;
+  [[nodiscard]] std::size_t rows() const;
+  [[nodiscard]] std::size_t offset(std::size_t tensor, int sequence, int row, int head) const;
   [[nodiscard]] std::size_t lse_offset(int sequence, int row, int head) const;
-  void check_row(const MergeMemory& after, MergeMemory& expected, int sequence, int row, int head) const;
+
+  /// Of this case; of its O the place that it is written to.
+  [[nodiscard]] std::size_t written() const { return case_.in_place == 0 ? 2 : case_.in_place - 1; }
 
   MergeCase case_;
-  MergeMemory memory_;
+  std::array<std::size_t, 3> o_{};  ///< places of O1, O2 and O, which is not used in place
+  std::array<std::size_t, 3> lse_place_{};
+  std::array<std::vector<float>, 2> lse_;  ///< of the two results
+  Memory memory_;
 };
 
 }  // namespace attune::testing

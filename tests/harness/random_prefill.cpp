@@ -6,15 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "tests/harness/random_choice.hpp"
+
 namespace attune::testing {
 namespace {
-
-template <class T, std::size_t count>
-T one_of(Random& random, const std::array<T, count>& values) {
-  return values[random.below(count)];
-}
-
-int up_to(Random& random, int most) { return static_cast<int>(random.below(static_cast<std::uint64_t>(most) + 1)); }
 
 /// -1, none, few, as many as there are at most, or more.
 int random_bound(Random& random, int most) {

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/cli/problems.hpp"
+#include "runtime/lab/random_values.hpp"
 #include "runtime/lab/reference_rotation.hpp"
 
 namespace attune::testing {
 namespace {
-
-constexpr std::size_t guard = 64;  // elements around each tensor
 
 int from_to(Random& random, int least, int most) {
   return least + static_cast<int>(random.below(static_cast<std::uint64_t>(most - least) + 1));
@@ -17,17 +15,15 @@ int from_to(Random& random, int least, int most) {
 
 }  // namespace
 
-RotaryCall::Placement RotaryCall::place(Random& random, int heads) {
+RotaryCall::Placement RotaryCall::place(Random& random, Places& places, int heads) const {
   const std::int64_t gap = 8LL * from_to(random, 0, 2);
   const std::int64_t dim = problem_.head_dim + gap;
-  Placement at{.first = elements_.size() + guard, .heads = heads};
+  Placement at{.heads = heads};
   const bool heads_outermost = random.below(2) == 0;
   at.stride_head = heads_outermost ? dim * problem_.seqlen : dim;
   at.stride_seq = heads_outermost ? dim : dim * heads;
   at.stride_batch = dim * problem_.seqlen * heads;
-  const std::size_t size = static_cast<std::size_t>(at.stride_batch) * problem_.batch;
-  const std::vector<std::uint16_t> values = cli::random_values(problem_.dtype, size + 2 * guard, random());
-  elements_.insert(elements_.end(), values.begin(), values.end());
+  at.place = places.add(static_cast<std::size_t>(at.stride_batch) * problem_.batch * sizeof(std::uint16_t));
   return at;
 }
 
@@ -42,28 +38,30 @@ RotaryCall::RotaryCall(Random& random) {
   problem_.rotary = random.below(2) == 0 ? Rotary::halves : Rotary::interleaved;
   problem_.rotary_dim = 16 * from_to(random, 1, problem_.head_dim / 16);
   problem_.rotations = from_to(random, 1, 60);
-  q_ = place(random, problem_.heads_q);
-  k_ = place(random, problem_.heads_kv);
   const std::size_t angles = static_cast<std::size_t>(problem_.rotations) * problem_.rotary_dim / 2;
-  const cli::Angles tables = cli::random_angles(problem_.dtype, angles, random());
-  cos_ = elements_.size();
-  elements_.insert(elements_.end(), tables.cos.begin(), tables.cos.end());
-  elements_.resize((elements_.size() + guard - 1) / guard * guard);
-  sin_ = elements_.size();
-  elements_.insert(elements_.end(), tables.sin.begin(), tables.sin.end());
+  const Angles tables = random_angles(problem_.dtype, angles, random());
   has_positions_ = random.below(2) == 0;
   has_offsets_ = random.below(2) == 0;
   for (int i = 0; i < problem_.batch * (problem_.seqlen + 1); ++i) {
     positions_.push_back(from_to(random, -3, problem_.rotations + 3));
   }
+  Places places;
+  q_ = place(random, places, problem_.heads_q);
+  k_ = place(random, places, problem_.heads_kv);
+  cos_ = places.add(tables.cos);
+  sin_ = places.add(tables.sin);
+  positions_place_ = places.add(positions_);
+  memory_ = random_values(problem_.dtype, places.memory().size(), random());
+  put(memory_, cos_, tables.cos);
+  put(memory_, sin_, tables.sin);
+  put(memory_, positions_place_, positions_);
 }
 
-attune_rotary_embedding_args RotaryCall::args(void* elements, void* positions) const {
-  const auto at = [&](std::size_t index) { return static_cast<std::uint16_t*>(elements) + index; };
+attune_rotary_embedding_args RotaryCall::args(void* memory) const {
   const auto tensor = [&](const Placement& of) {
-    return attune_tensor{at(of.first), of.stride_batch, of.stride_seq, of.stride_head};
+    return attune_tensor{at<void>(memory, of.place), of.stride_batch, of.stride_seq, of.stride_head};
   };
-  auto* const all_positions = static_cast<std::int32_t*>(positions);
+  const auto* const all_positions = at<const std::int32_t>(memory, positions_place_);
   attune_rotary_embedding_args args{};
   args.struct_size = sizeof(args);
   args.dtype = static_cast<attune_dtype>(problem_.dtype);
@@ -71,8 +69,8 @@ attune_rotary_embedding_args RotaryCall::args(void* elements, void* positions) c
   if (problem_.heads_kv > 0) args.k = tensor(k_);
   if (has_positions_) args.positions = all_positions;
   if (has_offsets_) args.offsets = all_positions + static_cast<std::ptrdiff_t>(problem_.batch) * problem_.seqlen;
-  args.rotary_cos = at(cos_);
-  args.rotary_sin = at(sin_);
+  args.rotary_cos = at<void>(memory, cos_);
+  args.rotary_sin = at<void>(memory, sin_);
   args.batch = problem_.batch;
   args.seqlen = problem_.seqlen;
   args.heads_q = problem_.heads_q;
@@ -90,15 +88,15 @@ std::int64_t RotaryCall::position_of(int sequence, int row) const {
   return (has_offsets_ ? positions_[offset] : 0) + row;
 }
 
-std::vector<std::uint16_t> RotaryCall::expected() const {
-  std::vector<std::uint16_t> result = elements_;
-  const HostRotation rotation{problem_.dtype,     problem_.rotary,         problem_.rotary_dim,
-                              problem_.rotations, elements_.data() + cos_, elements_.data() + sin_};
+Memory RotaryCall::expected() const {
+  Memory result = memory_;
+  const HostRotation rotation{problem_.dtype,     problem_.rotary,           problem_.rotary_dim,
+                              problem_.rotations, memory_.data() + cos_ / 2, memory_.data() + sin_ / 2};
   for (const Placement& at : {q_, k_}) {
     for (int sequence = 0; sequence < problem_.batch; ++sequence) {
       for (int row = 0; row < problem_.seqlen; ++row) {
         for (int head = 0; head < at.heads; ++head) {
-          const auto first = result.begin() + static_cast<std::ptrdiff_t>(at.first) + sequence * at.stride_batch +
+          const auto first = result.begin() + static_cast<std::ptrdiff_t>(at.place / 2) + sequence * at.stride_batch +
                              row * at.stride_seq + head * at.stride_head;
           std::ranges::copy(rotated_row(rotation, {first, first + problem_.head_dim}, position_of(sequence, row)),
                             first);

@@ -6,6 +6,7 @@
 
 #include "attune/attune.h"
 #include "runtime/base/random.hpp"
+#include "runtime/lab/memory.hpp"
 #include "runtime/operations/rotary/problem.hpp"
 
 namespace attune::testing {
@@ -18,26 +19,25 @@ class RotaryCall {
 
   [[nodiscard]] const RotaryProblem& problem() const { return problem_; }
 
-  /// Q, K, cosines and sines; then positions and offsets.
-  [[nodiscard]] const std::vector<std::uint16_t>& elements() const { return elements_; }
-  [[nodiscard]] const std::vector<std::int32_t>& positions() const { return positions_; }
+  /// What the call finds.
+  [[nodiscard]] const Memory& memory() const { return memory_; }
 
-  /// The call on memories of these sizes, wherever they are.
-  [[nodiscard]] attune_rotary_embedding_args args(void* elements, void* positions) const;
+  /// The call on a copy of that, wherever it is.
+  [[nodiscard]] attune_rotary_embedding_args args(void* memory) const;
 
-  /// What it leaves in `elements`, to the bit.
-  [[nodiscard]] std::vector<std::uint16_t> expected() const;
+  /// What it leaves there, to the bit.
+  [[nodiscard]] Memory expected() const;
 
  private:
   /// Of Q or K.
   struct Placement {
-    std::size_t first = 0;
+    std::size_t place = 0;
     int heads = 0;
     std::int64_t stride_batch = 0;
     std::int64_t stride_seq = 0;
     std::int64_t stride_head = 0;
   };
-  Placement place(Random& random, int heads);
+  Placement place(Random& random, Places& places, int heads) const;
   [[nodiscard]] std::int64_t position_of(int sequence, int row) const;
 
   RotaryProblem problem_;
@@ -45,10 +45,11 @@ class RotaryCall {
   bool has_offsets_ = false;
   Placement q_;
   Placement k_;
-  std::size_t cos_ = 0;
+  std::size_t cos_ = 0;  ///< places, in bytes
   std::size_t sin_ = 0;
-  std::vector<std::uint16_t> elements_;
-  std::vector<std::int32_t> positions_;
+  std::size_t positions_place_ = 0;
+  std::vector<std::int32_t> positions_;  ///< then offsets
+  Memory memory_;
 };
 
 }  // namespace attune::testing

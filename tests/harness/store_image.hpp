@@ -7,6 +7,7 @@
 
 #include "attune/attune.h"
 #include "runtime/base/random.hpp"
+#include "runtime/lab/memory.hpp"
 #include "runtime/operations/store/problem.hpp"
 
 namespace attune::testing {
@@ -28,28 +29,21 @@ struct StoreCase {
 /// A case of any kind that store_kv serves. No two tokens have one place.
 StoreCase random_store_case(Random& random);
 
-/// The memories of a call. The cache and what surrounds each tensor are full of random bits.
-struct StoreMemory {
-  std::vector<std::uint16_t> fresh;   ///< the new keys and values
-  std::vector<std::uint16_t> angles;  ///< cosines and sines
-  std::vector<std::int64_t> slots;
-  std::vector<std::int32_t> ints;  ///< lengths, table and positions
-  std::vector<std::uint16_t> cache;
-};
-
+/// The cache and what surrounds each tensor are full of random bits.
 class StoreImage {
  public:
   StoreImage(StoreCase one, std::uint64_t seed);
 
   [[nodiscard]] const StoreProblem& problem() const { return case_.problem; }
-  [[nodiscard]] const StoreMemory& memory() const { return memory_; }
 
-  /// The call on memories of these sizes, wherever they are.
-  [[nodiscard]] attune_store_kv_args args(void* fresh, void* angles, void* slots, void* ints, void* cache) const;
+  /// What the call finds.
+  [[nodiscard]] const Memory& memory() const { return memory_; }
 
-  /// Whether the cache has the new rows, to the bit where nothing is rotated and rounded correctly elsewhere, and every
-  /// other byte as it was.
-  [[nodiscard]] bool agrees(const std::vector<std::uint16_t>& cache) const;
+  /// The call on a copy of that, wherever it is.
+  [[nodiscard]] attune_store_kv_args args(void* memory) const;
+
+  /// Whether the cache has the new rows, to the bit, and every other byte is as it was.
+  [[nodiscard]] bool agrees(const Memory& after) const { return after == with_new_rows(); }
 
  private:
   struct Place {
@@ -60,14 +54,19 @@ class StoreImage {
   [[nodiscard]] std::int64_t position_of(int sequence, int token) const;
   [[nodiscard]] std::size_t new_offset(bool value, int sequence, int token, int head) const;
   [[nodiscard]] std::size_t cache_offset(bool value, const Place& place, int head) const;
-  void check_rotated(std::vector<std::uint16_t>& expected, const std::vector<std::uint16_t>& cache, std::size_t from,
-                     std::size_t to, std::int64_t position) const;
+  [[nodiscard]] Memory with_new_rows() const;
 
   StoreCase case_;
-  StoreMemory memory_;
-  std::size_t k_first_ = 0;  ///< in the cache
-  std::size_t v_first_ = 0;
-  std::size_t sin_first_ = 0;
+  std::size_t new_ = 0;  ///< places, in bytes
+  std::size_t cos_ = 0;
+  std::size_t sin_ = 0;
+  std::size_t slots_ = 0;
+  std::size_t lengths_ = 0;
+  std::size_t table_ = 0;
+  std::size_t positions_ = 0;
+  std::size_t k_ = 0;
+  std::size_t v_ = 0;
+  Memory memory_;
 };
 
 }  // namespace attune::testing

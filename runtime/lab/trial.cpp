@@ -1,0 +1,111 @@
+#include "runtime/lab/trial.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "runtime/lab/random_values.hpp"
+
+namespace attune {
+namespace {
+
+std::size_t key_rows(const Problem& problem) {
+  return static_cast<std::size_t>(problem.stored_key_sequences()) * problem.stored_keys() * problem.heads_kv;
+}
+
+std::size_t query_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim; }
+std::size_t key_elements(const Problem& problem) { return key_rows(problem) * problem.head_dim; }
+std::size_t value_elements(const Problem& problem) { return key_rows(problem) * problem.head_dim_of_v(); }
+
+/// Words from a place on.
+template <class Words>
+auto* words(Words& memory, std::size_t place) {
+  return memory.data() + place / sizeof(std::uint16_t);
+}
+
+}  // namespace
+
+Trial::Trial(const Problem& attention, Sequences sequences, std::uint64_t seed, int appended)
+    : attention_(attention), sequences_(std::move(sequences)), seed_(seed), appended_(appended) {
+  const auto tensor = [&](std::size_t elements) { return inputs_.add(elements * sizeof(std::uint16_t)); };
+  in_ = {.q = tensor(query_elements(attention_)),
+         .k = tensor(key_elements(attention_)),
+         .v = tensor(value_elements(attention_)),
+         .cu_seqlens_q = inputs_.add(sequences_.cu_seqlens_q),
+         .cu_seqlens_k = inputs_.add(sequences_.cu_seqlens_k),
+         .lengths = inputs_.add(sequences_.seqused_k),
+         .block_table = inputs_.add(sequences_.block_table)};
+  o_ = results_.add(output_elements(attention_) * sizeof(std::uint16_t));
+  lse_ = results_.add(query_rows(attention_) * sizeof(float));
+}
+
+Memory Trial::inputs() const {
+  Memory memory = inputs_.memory();
+  const auto draw = [&](std::size_t place, std::size_t elements, std::uint64_t seed) {
+    draw_values(attention_.dtype, seed, std::span(words(memory, place), elements));
+  };
+  draw(in_.q, query_elements(attention_), 3 * seed_);
+  draw(in_.k, key_elements(attention_), 3 * seed_ + 1);
+  draw(in_.v, value_elements(attention_), 3 * seed_ + 2);
+  std::vector<std::int32_t> lengths = sequences_.seqused_k;
+  for (std::int32_t& length : lengths) length -= appended_;
+  put(memory, in_.cu_seqlens_q, sequences_.cu_seqlens_q);
+  put(memory, in_.cu_seqlens_k, sequences_.cu_seqlens_k);
+  put(memory, in_.lengths, lengths);
+  put(memory, in_.block_table, sequences_.block_table);
+  complete(memory);
+  return memory;
+}
+
+Memory Trial::poisoned_results(std::size_t workspace_bytes) const {
+  Places places = results_;
+  (void)places.add(workspace_bytes);
+  return places.memory();
+}
+
+Outputs Trial::outputs(Memory results) const {
+  Outputs outputs{.o = take<std::uint16_t>(results, o_, output_elements(attention_)),
+                  .lse = take<float>(results, lse_, query_rows(attention_))};
+  std::fill(words(results, results_.end()), results.data() + results.size() - Places::guard / sizeof(std::uint16_t),
+            poison);
+  outputs.guards_intact = std::ranges::all_of(results, [](std::uint16_t word) { return word == poison; });
+  return outputs;
+}
+
+bool Outputs::operator==(const Outputs& other) const {
+  return o == other.o && lse.size() == other.lse.size() && guards_intact == other.guards_intact &&
+         std::memcmp(lse.data(), other.lse.data(), lse.size() * sizeof(float)) == 0;
+}
+
+Expected Trial::expected(const Memory& inputs) const {
+  std::vector<std::uint16_t> q(words(inputs, in_.q), words(inputs, in_.q) + query_elements(attention_));
+  rotate(q, inputs);
+  const int keys = attention_.stored_keys();
+  const auto by = [&](AttentionFunction& attention) {
+    return attention_of(attention, attention_, sequences_,
+                        contiguous(q.data(), attention_.stored_rows(), attention_.heads_q, attention_.head_dim),
+                        contiguous(words(inputs, in_.k), keys, attention_.heads_kv, attention_.head_dim),
+                        contiguous(words(inputs, in_.v), keys, attention_.heads_kv, attention_.head_dim_of_v()),
+                        usual_scale(attention_.head_dim));
+  };
+  return {.reference = by(reference_attention), .naive = by(naive_attention)};
+}
+
+Trials small_trials(const Variant& variant, std::uint64_t seed) {
+  return family_of(variant).operation == Operation::decode ? small_decode_trials(variant, seed)
+                                                           : small_prefill_trials(variant, seed);
+}
+
+std::size_t query_rows(const Problem& problem) {
+  return static_cast<std::size_t>(problem.stored_sequences()) * problem.heads_q * problem.stored_rows();
+}
+
+std::size_t output_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim_of_v(); }
+
+HostTensor contiguous(const std::uint16_t* values, int seqlen, int heads, int head_dim) {
+  const long long dim = head_dim;
+  return {.data = values, .stride_batch = dim * heads * seqlen, .stride_seq = dim * heads, .stride_head = dim};
+}
+
+}  // namespace attune

@@ -56,15 +56,24 @@ def annotation(type_: str, torch: bool) -> str:
 
 
 def _module(functions: Iterable[Function], torch: bool = False) -> str:
-    imports = "from typing import Literal, overload\n\n"
-    if torch:
-        imports += "import torch\n\nfrom .._arguments import Pair\n"
-    else:
-        imports += "from ._arguments import Array, Pair\n"
-    text = HEADER + imports
+    functions = tuple(functions)
+    text = HEADER + "\n".join(_imports(functions, torch))
     for function in functions:
         text += "\n" + "".join(_declarations(function, torch))
     return text
+
+
+def _imports(functions: Iterable[Function], torch: bool) -> Iterator[str]:
+    """What the annotations of these functions take, section after section."""
+    if any(one.flag for one in functions):
+        yield "from typing import Literal, overload\n"
+    pair = ["Pair"] if any(two.type == "Pair" for one in functions for two in one.arguments) else []
+    if torch:
+        yield "import torch\n"
+        if pair:
+            yield "from .._arguments import Pair\n"
+    else:
+        yield f"from ._arguments import {', '.join(['Array', *pair])}\n"
 
 
 def _declarations(function: Function, torch: bool) -> Iterator[str]:

@@ -155,7 +155,7 @@ def _schema_arguments(function: Function, operator: Operator) -> Iterator[str]:
             values, default = tuple(one.replace("?", "") for one in values), REQUIRED
         if name in operator.written:
             alias = "ab"[operator.written.index(name)]
-            values = (f"Tensor({alias}!) {name}",)
+            values = tuple(one.replace("Tensor", f"Tensor({alias}!)") for one in values)
         defaults = default if isinstance(default, tuple) else (default,) * len(values)
         for value, one in zip(values, defaults):
             yield value if one is REQUIRED else f"{value}={one}"

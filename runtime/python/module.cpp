@@ -7,6 +7,7 @@
 #include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/merge.hpp"
+#include "runtime/python/rotary.hpp"
 #include "runtime/python/store.hpp"
 #include "runtime/python/tools.hpp"
 #include "runtime/python/varlen.hpp"
@@ -23,6 +24,7 @@ NB_MODULE(_attune, module) {
   attune::python::bind_decode(module);
   attune::python::bind_store(module);
   attune::python::bind_merge(module);
+  attune::python::bind_rotary(module);
   attune::python::bind_tools(module);
   module.def(
       "xla_handler", [] { return nb::capsule(reinterpret_cast<const void*>(&attune::python::xla_prefill)); },

@@ -18,7 +18,8 @@ def torch_device(request, monkeypatch):
     monkeypatch.setattr("attune.torch._ops.flash_attn_func", emulated)
     for name in ("flash_attn_with_kvcache", "flash_attn_varlen_func"):
         monkeypatch.setattr(f"attune.torch._ops.{name}", emulated_as(getattr(attune, name)))
-    monkeypatch.setattr("attune.torch._ops.store_kvcache", emulated_store)
+    for name in ("store_kvcache", "apply_rotary"):
+        monkeypatch.setattr(f"attune.torch._ops.{name}", emulated_in_place(getattr(attune, name)))
     monkeypatch.setattr(
         "attune.torch._ops.merge_attn_states", emulated_as(attune.merge_attn_states)
     )
@@ -50,10 +51,14 @@ def emulated_as(function):
     return emulated
 
 
-def emulated_store(*tensors, **options):
-    """attune.store_kvcache of CPU tensors, whose memory NumPy shares."""
-    arrays, named = in_numpy(tensors, options)
-    attune.store_kvcache(*arrays, **named)
+def emulated_in_place(function):
+    """A function of attune that writes its arguments, of CPU tensors, whose memory NumPy shares."""
+
+    def emulated(*tensors, **options):
+        arrays, named = in_numpy(tensors, options)
+        function(*arrays, **named)
+
+    return emulated
 
 
 def in_numpy(values, options):

@@ -120,6 +120,15 @@ def merge(
     return_lse: bool,
     out: Any,
 ) -> Any: ...
+def rotary(
+    q: Any,
+    k: Any,
+    rotary_cos: Any,
+    rotary_sin: Any,
+    positions: Any,
+    seqlen_offsets: Any,
+    rotary_interleaved: bool,
+) -> None: ...
 
 def xla_handler() -> Any: ...
 def explain(

@@ -21,6 +21,7 @@ from typing import TypeVar
 from .dense import ATTENTION, KVPACKED, QKVPACKED
 from .entry import REQUIRED, Argument, Function, Operator, documentation, for_torch, schema
 from .ragged import VARLEN, VARLEN_KVPACKED, VARLEN_QKVPACKED
+from .rotary import ROTARY
 from .serving import KVCACHE, MERGE, STORE
 
 __all__ = [
@@ -49,6 +50,7 @@ FUNCTIONS = {
         KVCACHE,
         STORE,
         MERGE,
+        ROTARY,
     )
 }
 

@@ -11,8 +11,8 @@ registered with torch.library:
 
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
 operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_varlen, flash_attn_with_kvcache,
-flash_attn_with_kvcache_append, store_kvcache and merge_attn_states; importing this module registers
-them and does nothing else. It needs PyTorch 2.4 or newer.
+flash_attn_with_kvcache_append, store_kvcache, merge_attn_states and apply_rotary; importing this
+module registers them and does nothing else. It needs PyTorch 2.4 or newer.
 
 There is no backward yet: inputs that require a gradient raise NotImplementedError, and so do the
 transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
@@ -34,9 +34,11 @@ from ._attention import (
     flash_attn_varlen_kvpacked_func,
     flash_attn_varlen_qkvpacked_func,
 )
+from ._rotary import apply_rotary
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 
 __all__ = [
+    "apply_rotary",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",

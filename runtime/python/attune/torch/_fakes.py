@@ -62,6 +62,12 @@ def merge(
     return _like(o1, o1.shape[-1]), lse1.new_empty(lse1.shape)
 
 
+def rotary(q: torch.Tensor, k: torch.Tensor | None, *_: Any, **__: Any) -> None:
+    _refuse_gradients(q=q)
+    if k is not None:
+        _refuse_gradients(k=k)
+
+
 def _like(q: torch.Tensor, head_dim: int) -> torch.Tensor:
     """An output with the rows of q."""
     if q.shape[-1] % 8 != 0 or head_dim % 8 != 0:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import torch
 
 from .. import (
+    apply_rotary,
     flash_attn_func,
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
@@ -235,6 +236,26 @@ def _merge(
     return result[0], result[1]
 
 
+def _rotary(
+    q: torch.Tensor,
+    k: torch.Tensor | None,
+    rotary_cos: torch.Tensor,
+    rotary_sin: torch.Tensor,
+    positions: torch.Tensor | None = None,
+    seqlen_offsets: torch.Tensor | None = None,
+    rotary_interleaved: bool = True,
+) -> None:
+    apply_rotary(
+        q,
+        k,
+        rotary_cos,
+        rotary_sin,
+        positions=positions,
+        seqlen_offsets=seqlen_offsets,
+        rotary_interleaved=rotary_interleaved,
+    )
+
+
 def _refuse_transforms(*_: Any) -> NoReturn:
     raise NotImplementedError(
         "attune's attention does not support the transforms of torch.func (vmap, grad, jvp, ...) yet"
@@ -260,3 +281,4 @@ cached = _register("flash_attn_with_kvcache", _cached, _fakes.cached)
 appended = _register("flash_attn_with_kvcache_append", _appended, _fakes.appended)
 store = _register("store_kvcache", _store, _fakes.store)
 merge = _register("merge_attn_states", _merge, _fakes.merge)
+rotary = _register("apply_rotary", _rotary, _fakes.rotary)

@@ -18,10 +18,14 @@ std::size_t query_elements(const Problem& problem) { return query_rows(problem) 
 std::size_t key_elements(const Problem& problem) { return key_rows(problem) * problem.head_dim; }
 std::size_t value_elements(const Problem& problem) { return key_rows(problem) * problem.head_dim_of_v(); }
 
+constexpr std::size_t word_bytes = sizeof(std::uint16_t);
+constexpr std::size_t guard_words = Places::guard / word_bytes;
+
 /// Words from a place on.
 template <class Words>
 auto* words(Words& memory, std::size_t place) {
-  return memory.data() + place / sizeof(std::uint16_t);
+  const std::size_t first = place / word_bytes;
+  return memory.data() + first;
 }
 
 }  // namespace
@@ -67,8 +71,7 @@ Memory Trial::poisoned_results(std::size_t workspace_bytes) const {
 Outputs Trial::outputs(Memory results) const {
   Outputs outputs{.o = take<std::uint16_t>(results, o_, output_elements(attention_)),
                   .lse = take<float>(results, lse_, query_rows(attention_))};
-  std::fill(words(results, results_.end()), results.data() + results.size() - Places::guard / sizeof(std::uint16_t),
-            poison);
+  std::fill(words(results, results_.end()), results.data() + results.size() - guard_words, poison);
   outputs.guards_intact = std::ranges::all_of(results, [](std::uint16_t word) { return word == poison; });
   return outputs;
 }

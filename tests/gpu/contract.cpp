@@ -88,9 +88,9 @@ TEST_CASE("a NaN in a query reaches that row and no other") {
   const Outputs before = call.fetch();
   const std::uint16_t nan = 0x7fff;
   constexpr int row = 100;  // of sequence 0, head 0
+  call.poison();
   gpu().driver.copy_to_device(static_cast<std::uint16_t*>(call.args.q.data) + row * call.args.q.stride_seq, &nan,
                               sizeof(nan));
-  call.poison();
   REQUIRE(call.run(registry) == ATTUNE_OK);
   Outputs after = call.fetch();
   CHECK(std::isnan(after.lse[row]));

@@ -61,7 +61,7 @@ class TestCall {
 
   [[nodiscard]] Outputs fetch() const;
 
-  /// Puts the poison back.
+  /// Puts the memory back as it was before the call: inputs, and poison.
   void poison() const;
 
   [[nodiscard]] const CallImage& image() const { return image_; }

@@ -314,9 +314,9 @@ typedef struct attune_counters {
 
 /* What the arguments of a call are for. */
 typedef enum attune_operation {
-  ATTUNE_PREFILL = 0,     /* attune_prefill_args */
-  ATTUNE_DECODE = 1,      /* attune_decode_args */
-  ATTUNE_STORE_KV = 2,    /* attune_store_kv_args */
+  ATTUNE_PREFILL = 0,         /* attune_prefill_args */
+  ATTUNE_DECODE = 1,          /* attune_decode_args */
+  ATTUNE_STORE_KV = 2,        /* attune_store_kv_args */
   ATTUNE_MERGE_STATES = 3,    /* attune_merge_states_args */
   ATTUNE_ROTARY_EMBEDDING = 4 /* attune_rotary_embedding_args */
 } attune_operation;

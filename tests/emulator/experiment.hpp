@@ -31,4 +31,7 @@ class Experiment {
 /// Of a kernel that stores, cheap ones first.
 std::vector<std::unique_ptr<Experiment>> store_experiments(const Variant& variant);
 
+/// Of one that rotates queries and keys in place.
+std::vector<std::unique_ptr<Experiment>> rotary_experiments(const Variant& variant);
+
 }  // namespace attune::mutation_tests

@@ -222,6 +222,12 @@ std::vector<Subject> subjects() {
   add_store("store", Rotary::none);
   add_store("store_interleaved", Rotary::interleaved);
   add_store("store_halves", Rotary::halves);
+  for (const Rotary rotary : {Rotary::interleaved, Rotary::halves}) {
+    add(rotary == Rotary::halves ? "rotary_halves" : "rotary_interleaved", [&](Variant& v) {
+      v = std::ranges::find(families(), Operation::rotate, &Family::operation)->defaults;
+      v.rotary = static_cast<int>(rotary);
+    });
+  }
   return result;
 }
 
@@ -393,6 +399,7 @@ std::vector<Setup> setups(const Variant& variant) {
 
 std::vector<std::unique_ptr<Experiment>> experiments_of(const Variant& variant) {
   if (variant.family == store_kv) return store_experiments(variant);
+  if (family_of(variant).operation == Operation::rotate) return rotary_experiments(variant);
   std::vector<std::unique_ptr<Experiment>> result;
   for (const Setup& setup : setups(variant)) result.push_back(std::make_unique<PrefillExperiment>(variant, setup));
   return result;

@@ -1,4 +1,4 @@
-// The mutation test's launches of store_kv.
+// The mutation test's launches of store_kv and of rotary_embedding.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,48 +9,57 @@
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/host_kernels.hpp"
 #include "runtime/operations/chunk_plan.hpp"
+#include "runtime/operations/rotary/arguments.hpp"
 #include "runtime/operations/store/arguments.hpp"
 #include "tests/emulator/experiment.hpp"
 #include "tests/emulator/mutate.hpp"
+#include "tests/harness/rotary_call.hpp"
 #include "tests/harness/store_image.hpp"
 
 namespace attune::mutation_tests {
 namespace {
 
+using testing::RotaryCall;
 using testing::StoreCase;
+using testing::StoreImage;
 
-class StoreExperiment : public Experiment {
+bool agrees(const StoreImage& image, const Memory& after) { return image.agrees(after); }
+bool agrees(const RotaryCall& call, const Memory& after) { return after == call.expected(); }
+
+/// A call that is one launch of a kernel.
+template <class Call>
+class CallExperiment : public Experiment {
  public:
-  StoreExperiment(const Variant& variant, StoreCase one) : image_(std::move(one), 19), memory_(image_.memory()) {
-    const attune_store_kv_args args = image_.args(memory_.data());
-    params_ = make_params(args, image_.problem());
-    const ChunkPlan planned = plan(variant, image_.problem());
+  CallExperiment(const Variant& variant, Call call) : call_(std::move(call)), memory_(call_.memory()) {
+    const auto args = call_.args(memory_.data());
+    params_ = make_params(args, call_.problem());
+    const ChunkPlan planned = plan(variant, call_.problem());
     launch_.grid = planned.grid;
     launch_.threads = planned.threads;
     launch_.params = &params_;
-    launch_.memory = buffers_of([&](VisitOperand visit) { visit_operands(args, image_.problem(), visit); });
+    launch_.memory = buffers_of([&](VisitOperand visit) { visit_operands(args, call_.problem(), visit); });
     launch_.jobs = 1;
   }
 
   std::string run_unmutated(const emulator::Kernel& kernel) override {
     const Notice notice = run(kernel);
     if (notice == Notice::none) return "";
-    return fmt::format("{}: {}", image_.problem().text(), notice == Notice::fault ? fault_ : "numbers disagree");
+    return fmt::format("{}: {}", call_.problem().text(), notice == Notice::fault ? fault_ : "numbers disagree");
   }
 
   Notice run(const emulator::Kernel& kernel) override {
-    std::ranges::copy(image_.memory(), memory_.begin());  // the launch knows where it is
+    std::ranges::copy(call_.memory(), memory_.begin());  // the launch knows where it is
     *static_cast<long long*>(kernel.symbol(steps_symbol)) = 0;
     const emulator::Report report = kernel.run(launch_);
     fault_ = report.fault;
     if (!report.ok()) return Notice::fault;
-    return image_.agrees(memory_) ? Notice::none : Notice::numbers;
+    return agrees(call_, memory_) ? Notice::none : Notice::numbers;
   }
 
  private:
-  testing::StoreImage image_;
+  Call call_;
   Memory memory_;
-  AttuneStoreParams params_{};
+  decltype(make_params(std::declval<Call>().args(nullptr), std::declval<Call>().problem())) params_{};
   emulator::Launch launch_;
   std::string fault_;
 };
@@ -76,7 +85,7 @@ std::vector<std::unique_ptr<Experiment>> store_experiments(const Variant& varian
   std::vector<std::unique_ptr<Experiment>> result;
   const auto add = [&](StoreCase one) {
     one.v_heads_outermost = true;
-    result.push_back(std::make_unique<StoreExperiment>(variant, std::move(one)));
+    result.push_back(std::make_unique<CallExperiment<StoreImage>>(variant, StoreImage(std::move(one), 19)));
   };
   // Slots at both ends of the cache and of pages, and just outside of it.
   StoreCase slots{.problem = problem};
@@ -113,6 +122,20 @@ std::vector<std::unique_ptr<Experiment>> store_experiments(const Variant& varian
   contiguous.k_heads_outermost = true;
   if (problem.rotates()) contiguous.positions = {0, 13, 14, -1, least, most, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   add(contiguous);
+  return result;
+}
+
+std::vector<std::unique_ptr<Experiment>> rotary_experiments(const Variant& variant) {
+  std::vector<std::unique_ptr<Experiment>> result;
+  Random random(47);
+  while (result.size() < 24) {
+    RotaryCall call(random);
+    const RotaryProblem& problem = call.problem();
+    if (static_cast<int>(problem.dtype) != variant.dtype || static_cast<int>(problem.rotary) != variant.rotary)
+      continue;
+    if (problem.batch * problem.seqlen > 40 || problem.head_dim > 80) continue;  // mutants run often
+    result.push_back(std::make_unique<CallExperiment<RotaryCall>>(variant, std::move(call)));
+  }
   return result;
 }
 

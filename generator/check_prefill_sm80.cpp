@@ -116,12 +116,6 @@ std::optional<Refusal> eager_load_rule(const Variant& v) {
                  "eager_load: false, or async_copy: true"};
 }
 
-std::optional<Refusal> splits_rule(const Variant& v) {
-  if (v.splits == 1) return std::nullopt;
-  return Refusal{"splits", fmt::format("splits is {}, but {} computes all keys in one thread block; splits: 1",
-                                       v.splits, family_of(v).name)};
-}
-
 std::optional<Refusal> window_rule(const Variant& v) {
   if (v.window == 0 || v.causal == 0) return std::nullopt;
   return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
@@ -145,7 +139,7 @@ constexpr std::array tiles{
 
 constexpr auto rules = std::to_array<Rule>({rows_rule, registers_rule, Q_tiles_rule, K_tiles_rule, V_tiles_rule,
                                             Q_in_registers_rule, common_tiles_rule, double_buffer_rule, stages_rule,
-                                            eager_load_rule, splits_rule, window_rule});
+                                            eager_load_rule, window_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 

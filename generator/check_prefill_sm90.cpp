@@ -47,11 +47,11 @@ Resources resources_of(const Variant& v) {
   const int V_panels = panels_of(v.head_dim_of_v());
   const int output_panels = V_panels % 2 == 0 ? 2 : 1;  // that a warpgroup stores at once
   const int panel_rows =
-      v.Q_stages * v.B_r * K_panels + v.stages * v.B_c * (K_panels + V_panels) + v.B_r * output_panels;
+      v.B_r * K_panels + v.stages * v.B_c * (K_panels + V_panels) + v.B_r * output_panels;
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
-  needs.shared_bytes = panel_rows * panel_row_bytes + (v.Q_stages + 2 * v.stages) * ring_stage_bytes + alignment_slack;
-  if (v.ragged != 0) needs.shared_bytes += v.Q_stages * slot_bytes;
+  needs.shared_bytes = panel_rows * panel_row_bytes + (1 + 2 * v.stages) * ring_stage_bytes + alignment_slack;
+  if (v.ragged != 0) needs.shared_bytes += slot_bytes;
   // O, S, and P and Q in half a register an element.
   needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4 + v.Q_columns_in_registers / 4;
   return needs;
@@ -105,27 +105,11 @@ std::optional<Refusal> Q_columns_in_registers_rule(const Variant& v) {
 
 std::optional<Refusal> P_residual_keys_rule(const Variant& v) {
   if (v.P_residual_keys == 0) return std::nullopt;
-  // Where the spec has this key: Q_stages may stand in none, as its default is 2.
-  if (v.Q_stages != 1) {
-    return Refusal{
-        "P_residual_keys",
-        fmt::format("with {} stages of Q a tile ends beside the beginning of the next one, whose scores take "
-                    "the place of the weights that P_residual_keys needs; Q_stages: 1, or P_residual_keys: 0",
-                    v.Q_stages)};
-  }
   const auto passes = [](const Variant& c) { return c.P_residual_keys <= c.B_c; };
   if (passes(v)) return std::nullopt;
   return refuse(v, {"P_residual_keys", "B_c"},
                 fmt::format("a block has B_c {} keys, fewer than P_residual_keys {}", v.B_c, v.P_residual_keys),
                 passes);
-}
-
-std::optional<Refusal> Q_stages_rule(const Variant& v) {
-  if (v.Q_columns_in_registers != v.head_dim || v.Q_stages == 1) return std::nullopt;
-  return Refusal{"Q_stages",
-                 fmt::format("all of Q in registers empties its stage as soon as it is full, so that {} stages are no "
-                             "faster than one; Q_stages: 1",
-                             v.Q_stages)};
 }
 
 std::optional<Refusal> ping_pong_rule(const Variant& v) {
@@ -179,31 +163,14 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
                    "the keys of a tile are shared out by their number, which is the same for all tiles only without a "
                    "mask and in sequences of one length; stream_k: false"};
   }
-  if (v.Q_stages != 1) {
-    return Refusal{"Q_stages",
-                   fmt::format("with {} stages of Q a tile begins beside the end of the last one, and stream_k goes on "
-                               "with a tile at its beginning; Q_stages: 1, or stream_k: false",
-                               v.Q_stages)};
-  }
-  // What limits it here is the length that an emitted source may have, 999 lines.
-  if (v.softcap != 0) return Refusal{"stream_k", "no source has both softcap and stream_k; stream_k: false"};
-  const bool part_of_Q = v.Q_columns_in_registers != 0 && v.Q_columns_in_registers != v.head_dim;
-  std::vector<std::string_view> too_much;
-  if (v.pack_gqa != 0) too_much.emplace_back("pack_gqa");
-  if (v.P_residual_keys != 0) too_much.emplace_back("P_residual_keys");
-  if (part_of_Q) too_much.emplace_back("a part of Q in registers");
-  if (too_much.size() > 1) {
-    return Refusal{"stream_k", fmt::format("no source has {} beside stream_k; stream_k: false, or one of them alone",
-                                           fmt::join(too_much, " and "))};
-  }
   return std::nullopt;
 }
 
 constexpr auto rules = std::to_array<Rule>(
     {head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule, P_residual_keys_rule,
-     Q_stages_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule, stream_k_rule});
+     ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule, stream_k_rule});
 
-constexpr std::array<std::string_view, 4> shared_memory_keys{"stages", "Q_stages", "B_c", "B_r"};
+constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 
 struct Tile {
   int head_dim;
@@ -211,26 +178,24 @@ struct Tile {
   bool causal_only;
   int B_r;
   int B_c;
-  int Q_stages;
   int Q_columns_in_registers;
   int P_residual_keys;
   bool ping_pong;
-  bool softmax_in_halves;
 };
 
 /// Chosen by measurement on an H200 (templates/prefill_sm90.md). Of two for the same head dimensions the one for long
 /// sequences has the larger B_r, and the other wastes less of its last tile; of those with the same B_r the first is
 /// taken that is for the mask.
-constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 1, 0, 0, true, true},
-                                            {64, 0, true, 128, 128, 2, 0, 0, true, false},
-                                            {96, 0, false, 192, 96, 1, 0, 32, true, true},
-                                            {96, 0, false, 128, 128, 1, 96, 32, false, true},
-                                            {128, 0, false, 128, 128, 1, 128, 32, false, true},
-                                            {192, 0, true, 128, 96, 1, 64, 32, true, true},
-                                            {192, 0, false, 128, 96, 1, 96, 32, true, true},
-                                            {192, 128, true, 128, 112, 1, 192, 32, true, true},
-                                            {192, 128, false, 128, 112, 1, 192, 32, false, true},
-                                            {256, 0, false, 128, 64, 1, 80, 0, true, true}});
+constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 0, 0, true},
+                                            {64, 0, true, 128, 128, 64, 0, false},
+                                            {96, 0, false, 192, 96, 0, 32, true},
+                                            {96, 0, false, 128, 128, 96, 32, false},
+                                            {128, 0, false, 128, 128, 128, 32, false},
+                                            {192, 0, true, 128, 96, 64, 32, true},
+                                            {192, 0, false, 128, 96, 96, 32, true},
+                                            {192, 128, true, 128, 112, 192, 32, true},
+                                            {192, 128, false, 128, 112, 192, 32, false},
+                                            {256, 0, false, 128, 64, 80, 0, true}});
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
 void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
@@ -245,22 +210,12 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.B_r = tile.B_r;
   variant.B_c = tile.B_c;
   variant.stages = 2;
-  variant.Q_stages = tile.Q_stages;
   variant.Q_columns_in_registers = tile.Q_columns_in_registers;
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
-  variant.softmax_in_halves = tile.softmax_in_halves ? 1 : 0;
   variant.stream_k = 1;
-  if (!stream_k_rule(variant)) return;
-  // Beside residuals no source has both, and sharing tiles gains more than a part of Q in registers.
-  Variant sharing = variant;
-  if (variant.Q_columns_in_registers != variant.head_dim) sharing.Q_columns_in_registers = 0;
-  if (stream_k_rule(sharing)) {
-    variant.stream_k = 0;
-  } else {
-    variant = sharing;
-  }
+  if (stream_k_rule(variant)) variant.stream_k = 0;
 }
 
 }  // namespace

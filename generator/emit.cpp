@@ -11,6 +11,7 @@
 
 #include "generator/check.hpp"
 #include "generator/constant.hpp"
+#include "generator/declarations.hpp"
 #include "generator/fold.hpp"
 #include "generator/template_file.hpp"
 #include "generator/wgmma.hpp"
@@ -37,10 +38,11 @@ class Text {
   void line(std::string_view text) {
     const std::size_t end = text.find_last_not_of(" \t\r");
     text = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
-    if (text.empty() && (text_.empty() || text_.ends_with("\n\n") || in_head_)) {
+    if (text.empty() && (text_.empty() || text_.ends_with("\n\n") || text_.ends_with("{\n") || in_head_)) {
       head_ends_ = in_head_;
       return;
     }
+    if (text_.ends_with("\n\n") && trimmed(text).starts_with('}')) text_.pop_back();
     const bool is_comment = text.starts_with("//");
     if (head_ends_ && is_comment) text_ += '\n';
     in_head_ = in_head_ && is_comment && !head_ends_;
@@ -68,22 +70,15 @@ class Text {
   bool head_ends_ = false;  ///< behind it an empty line was left out
 };
 
-/// A file and which of its lines the variant's source has.
+/// A file as it is written, and as the variant has it.
 struct Part {
   Part(std::string_view path, std::string_view text, const Variant& variant)
-      : file(path, text), kept(fold(file, variant)) {}
-
-  [[nodiscard]] bool has(std::size_t line) const { return kept.value[line] && !file.is_dropped(line); }
-
-  /// How many lines the // comment at the top takes, those that other variants have included.
-  [[nodiscard]] std::size_t header_lines() const {
-    std::size_t line = 0;
-    while (line < kept.value.size() && (!kept.value[line] || file.lines()[line].starts_with("//"))) ++line;
-    return line;
-  }
+      : file(path, text), folded(fold(file, variant)), own(path, folded.value) {}
 
   TemplateFile file;
-  Result<std::vector<bool>> kept;
+  Result<std::string> folded;
+  TemplateFile own;              ///< of the text that is folded
+  std::vector<bool> used_lines;  ///< of it
 };
 
 class Emitter {
@@ -102,13 +97,14 @@ class Emitter {
       result_.problems.push_back({{"templates/" + path, 0, 0}, "there is no such template", ""});
       return std::move(result_);
     }
-    const Part part(path, found->second, variant_);
+    Part part(path, found->second, variant_);
     const TemplateFile& kernel = part.file;
     find_block(kernel);
     visit_includes(part, Layer::blocks);
     check_names(part);
     find_kernel(kernel);
     if (!result_.ok()) return std::move(result_);
+    find_uses(part);
     result_.value.variant = variant_;
     result_.value.name = variant_.name();
     result_.value.text = assemble(part);
@@ -183,7 +179,6 @@ class Emitter {
   /// Follows the includes of one file, depth first, so that every file comes behind those it needs.
   void visit_includes(const Part& part, Layer layer) {
     for (const Include& include : part.file.includes()) {
-      if (!part.kept.value[static_cast<std::size_t>(include.where.line) - 1]) continue;
       const std::string* const text = text_of(include.path);
       if (text == nullptr) {
         std::vector<std::string> paths;
@@ -211,41 +206,48 @@ class Emitter {
     }
   }
 
-  /// Every variant::name exists, every knob is used by the template itself, every #if is understood, and nothing waits
-  /// for a splice.
+  /// Every variant::name exists, every knob is used, every condition is understood, and nothing waits for a splice.
   void check_names(const Part& part) {
-    const TemplateFile& kernel = part.file;
     std::set<std::string_view> used;
-    for (const VariantUse& use : kernel.variant_uses()) {
-      used.insert(use.name);
-      check_use(use, part);
-    }
+    check_file(part, used);
+    for (const auto& entry : files_) check_file(*entry.second, used);
     for (const auto& [key, index] : constants_) {
       if (!used.contains(key))
-        problem(kernel.at(index), fmt::format("unused knob {}", key),
-                fmt::format("the kernel never reads variant::{}", key));
-    }
-    take_problems(part);
-    for (const auto& entry : files_) {
-      for (const VariantUse& use : entry.second->file.variant_uses()) check_use(use, *entry.second);
-      take_problems(*entry.second);
+        problem(part.file.at(index), fmt::format("unused knob {}", key),
+                fmt::format("neither the kernel nor what it includes reads variant::{}", key));
     }
   }
 
-  void take_problems(const Part& part) {
-    std::ranges::copy(part.kept.problems, std::back_inserter(result_.problems));
+  void check_file(const Part& part, std::set<std::string_view>& used) {
+    for (const VariantUse& use : part.file.variant_uses()) {
+      used.insert(use.name);
+      if (std::ranges::find(family_.keys, use.name) != family_.keys.end()) continue;
+      const std::string near = nearest_word(std::string{use.name}, knobs());
+      problem(use.where, fmt::format("variant::{} does not exist", use.name),
+              near.empty() ? fmt::format("knobs are {}", fmt::join(family_.keys, ", "))
+                           : fmt::format("did you mean variant::{}?", near));
+    }
+    std::ranges::copy(part.folded.problems, std::back_inserter(result_.problems));
     std::ranges::move(part.file.splices(), std::back_inserter(result_.problems));
   }
 
-  void check_use(const VariantUse& use, const Part& part) {
-    if (const auto key = std::ranges::find(family_.keys, use.name); key != family_.keys.end()) {
-      if (part.has(static_cast<std::size_t>(use.where.line - 1))) emitted_.insert(*key);
-      return;
+  /// Which lines of the kernel's file and of those it includes the source has, and which constants these read.
+  void find_uses(Part& kernel) {
+    std::vector<Part*> parts{&kernel};
+    for (const auto& entry : files_) parts.push_back(entry.second.get());
+    std::vector<const TemplateFile*> files;
+    for (const Part* part : parts) files.push_back(&part->own);
+    std::vector<std::vector<bool>> lines = used_lines(files);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      Part& part = *parts[i];
+      part.used_lines = std::move(lines[i]);
+      for (std::size_t line = 0; line < part.used_lines.size(); ++line) {
+        if (part.own.is_dropped(line)) part.used_lines[line] = false;
+      }
+      for (const VariantUse& use : part.own.variant_uses()) {
+        if (part.used_lines[static_cast<std::size_t>(use.where.line) - 1]) emitted_.insert(find_field(use.name)->key);
+      }
     }
-    const std::string near = nearest_word(std::string{use.name}, knobs());
-    problem(use.where, fmt::format("variant::{} does not exist", use.name),
-            near.empty() ? fmt::format("knobs are {}", fmt::join(family_.keys, ", "))
-                         : fmt::format("did you mean variant::{}?", near));
   }
 
   /// Finds the one extern "C" kernel, whose name the variant's replaces.
@@ -265,9 +267,7 @@ class Emitter {
     for (std::size_t i = code.find(family_.name); i != std::string_view::npos; i = code.find(family_.name, i + 1)) {
       if (i > 0 && !is_word(code[i - 1]) && code.substr(i + family_.name.size()).starts_with('(')) names.push_back(i);
     }
-    if (names.size() == 1 && names.front() > declared) {
-      kernel_name_ = kernel.at_offset(names.front());
-    } else {
+    if (names.size() != 1 || names.front() < declared) {
       problem(names.size() > 1 ? kernel.at_offset(names[1]) : kernel.at_offset(declared),
               fmt::format("the kernel's name {} occurs {} times before a parenthesis", family_.name, names.size()),
               "it occurs once, behind extern \"C\"");
@@ -275,15 +275,12 @@ class Emitter {
   }
 
   [[nodiscard]] std::string assemble(const Part& part) const {
-    const TemplateFile& kernel = part.file;
     Text text;
     banner(text);
     text.line("");
-    const auto& lines = kernel.lines();
-    const std::size_t header_lines = part.header_lines();
-    for (std::size_t i = 0; i < header_lines; ++i) {
-      if (part.has(i)) text.line(lines[i]);
-    }
+    const auto& lines = part.own.lines();
+    std::size_t header_lines = 0;
+    while (header_lines < lines.size() && lines[header_lines].starts_with("//")) text.line(lines[header_lines++]);
     layer(text, Layer::root);
     constants(text);
     text.line("#ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file");
@@ -291,16 +288,21 @@ class Emitter {
     text.line("#endif  // ATTUNE_EMULATOR");
     layer(text, Layer::blocks);
     text.section(fmt::format("{}.cu", family_.name));
+    bool in_block = false;
     for (std::size_t i = header_lines; i < lines.size(); ++i) {
-      if (!part.has(i) || (i >= block_begin_ && i <= block_end_)) continue;
-      text.line(static_cast<int>(i) + 1 == kernel_name_.line ? renamed(lines[i]) : std::string{lines[i]});
+      in_block = in_block || lines[i] == block_begin;
+      if (part.used_lines[i] && !in_block) text.line(renamed(lines[i]));
+      in_block = in_block && lines[i] != block_end;
     }
     return std::move(text).take();
   }
 
+  /// The line, with the variant's name where it has the kernel's.
   [[nodiscard]] std::string renamed(std::string_view line) const {
-    const auto column = static_cast<std::size_t>(kernel_name_.column - 1);
-    return fmt::format("{}{}{}", line.substr(0, column), variant_.name(), line.substr(column + family_.name.size()));
+    const std::string declared = fmt::format(" {}(", family_.name);
+    const std::size_t found = line.find(declared);
+    if (found == std::string_view::npos) return std::string{line};
+    return fmt::format("{} {}({}", line.substr(0, found), variant_.name(), line.substr(found + declared.size()));
   }
 
   /// The element type and the shapes, in words.
@@ -330,17 +332,18 @@ class Emitter {
 
   void layer(Text& text, Layer which) const {
     for (const std::string& path : layers_[static_cast<std::size_t>(which)]) {
-      text.section(path);
       const Part& part = *files_.at(path);
-      for (std::size_t i = 0; i < part.kept.value.size(); ++i) {
-        if (part.has(i)) text.line(part.file.lines()[i]);
+      if (std::ranges::find(part.used_lines, true) == part.used_lines.end()) continue;
+      text.section(path);
+      for (std::size_t i = 0; i < part.used_lines.size(); ++i) {
+        if (part.used_lines[i]) text.line(part.own.lines()[i]);
       }
     }
   }
 
   void constants(Text& text) const {
     text.section("the variant");
-    // What only an #if read has no name left that the source speaks of.
+    // What only a choice read has no name left that the source speaks of.
     std::vector<const Field*> fields;
     std::vector<std::string> lines;
     for (const std::string_view key : family_.keys) {
@@ -368,7 +371,6 @@ class Emitter {
   Result<Source> result_;
   std::size_t block_begin_ = 0;
   std::size_t block_end_ = 0;
-  Location kernel_name_;
   std::map<std::string_view, std::size_t> constants_;                ///< key to line index
   std::map<std::string, std::unique_ptr<Part>, std::less<>> files_;  ///< the included ones
   std::set<std::string_view> emitted_;                               ///< keys that the source reads

@@ -1,138 +1,218 @@
 #include "generator/fold.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include <fmt/format.h>
-
-#include "generator/constant.hpp"
+#include "generator/condition.hpp"
+#include "generator/locals.hpp"
+#include "generator/tokens.hpp"
 
 namespace attune {
 namespace {
 
-constexpr std::string_view prefix = "variant::";
+constexpr std::size_t indent_width = 2;
 
-/// An #if that has not met its #endif yet.
-struct Open {
-  std::size_t line;
-  bool ours;   ///< decided here, not by the preprocessor
-  bool outer;  ///< whether the lines around it are kept
-  bool holds;  ///< the branch that has been reached
-  bool has_else = false;
-};
+/// The text without one level of indentation.
+std::string dedented(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    std::string_view line = text.substr(0, end);
+    if (line.starts_with("  ")) line.remove_prefix(indent_width);
+    result += line;
+    text.remove_prefix(end);
+  }
+  return result;
+}
 
 class Folder {
  public:
-  Folder(const TemplateFile& file, const Variant& variant) : file_(file), variant_(variant) {}
+  Folder(const TemplateFile& file, const Variant& variant)
+      : file_(file), variant_(variant), tokens_(tokens_of(file.code())) {}
 
-  Result<std::vector<bool>> run() && {
-    const auto& lines = file_.code_lines();
-    result_.value.resize(lines.size());
-    for (std::size_t i = 0; i < lines.size(); ++i) result_.value[i] = keeps(i, directive_of(lines[i]));
-    for (const Open& open : open_) problem(open.line, "this #if has no #endif", "an #endif behind its last line");
-    return std::move(result_);
+  Result<std::string> run() && {
+    std::string text = render(0, file_.text().size());
+    if (text != file_.text()) text = without_unused_locals(std::move(text));
+    return {std::move(text), std::move(problems_)};
   }
 
  private:
-  void problem(std::size_t line, std::string what, std::string fix) {
-    result_.problems.push_back({file_.at(line), std::move(what), std::move(fix)});
+  /// A statement: from the token `first` on, up to but without `end`.
+  struct Statement {
+    std::size_t first;
+    std::size_t end;
+  };
+
+  /// `if constexpr`, from `if` on.
+  struct Choice {
+    Statement condition;  ///< without its parentheses
+    Statement yes;
+    std::optional<Statement> no;
+    std::size_t end;
+  };
+
+  [[nodiscard]] bool at(std::size_t token, std::string_view text) const {
+    return token < tokens_.size() && tokens_[token].is(text);
+  }
+  [[nodiscard]] std::size_t begin_of(std::size_t token) const {
+    return token < tokens_.size() ? tokens_[token].offset : file_.text().size();
+  }
+  [[nodiscard]] std::size_t end_of(const Statement& statement) const { return tokens_[statement.end - 1].end(); }
+  [[nodiscard]] std::size_t first_from(std::size_t offset) const {
+    return static_cast<std::size_t>(
+        std::distance(tokens_.begin(), std::ranges::lower_bound(tokens_, offset, {}, &Token::offset)));
+  }
+  [[nodiscard]] std::size_t line_begin(std::size_t offset) const {
+    const std::size_t newline = file_.text().substr(0, offset).rfind('\n');
+    return newline == std::string_view::npos ? 0 : newline + 1;
+  }
+  /// Where the next line begins.
+  [[nodiscard]] std::size_t line_end(std::size_t offset) const {
+    return std::min(file_.text().find('\n', offset), file_.text().size() - 1) + 1;
   }
 
-  [[nodiscard]] bool keeping() const { return open_.empty() || (open_.back().outer && open_.back().holds); }
-
-  /// Whether line `i` is kept; a directive changes what holds for the lines behind it.
-  bool keeps(std::size_t i, const std::optional<Directive>& directive) {
-    if (!directive) return keeping();
-    const std::string_view name = directive->name;
-    if (name == "if" || name == "ifdef" || name == "ifndef") {
-      const bool outer = keeping();
-      const std::optional<bool> holds = condition(i, *directive);
-      open_.push_back({i, holds.has_value(), outer, holds.value_or(true)});
-      return outer && !holds;
+  /// The statement that begins at a token: a block, one with a head and what it is the head of, or up to a semicolon.
+  [[nodiscard]] Statement statement(std::size_t first) const {
+    if (at(first, "{")) return {first, std::min(closing(tokens_, first) + 1, tokens_.size())};
+    if (at(first, "if") || at(first, "for") || at(first, "while")) {
+      const std::size_t head = at(first + 1, "constexpr") ? first + 2 : first + 1;
+      std::size_t end = statement(closing(tokens_, head) + 1).end;
+      if (at(first, "if") && at(end, "else")) end = statement(end + 1).end;
+      return {first, end};
     }
-    if (name != "else" && name != "elif" && name != "endif") return keeping();
-    if (open_.empty()) {
-      problem(i, fmt::format("#{} without an #if", name), "an #if before it");
-      return false;
+    std::size_t end = first;
+    while (end < tokens_.size() && !at(end, ";")) {
+      const bool opens = at(end, "(") || at(end, "[") || at(end, "{");
+      end = opens ? closing(tokens_, end) + 1 : end + 1;
     }
-    Open& open = open_.back();
-    const bool kept = open.outer && !open.ours;
-    if (name == "endif") {
-      open_.pop_back();
-    } else if (open.has_else) {
-      problem(i, fmt::format("#{} behind the #else of line {}'s #if", name, open.line + 1), "one #else, the last");
-    } else if (name == "else") {
-      open.has_else = true;
-      if (open.ours) open.holds = !open.holds;
-    } else if (open.ours) {
-      problem(i, "the generator has no #elif", "another #if inside an #else");
-    }
-    return kept;
+    return {first, std::min(end + 1, tokens_.size())};
   }
 
-  /// Whether it holds; nothing where the preprocessor decides.
-  std::optional<bool> condition(std::size_t i, const Directive& directive) {
-    if (directive.name == "ifdef" && directive.rest == "__cplusplus") return true;
-    if (directive.name != "if" || directive.rest.find(prefix) == std::string_view::npos) return std::nullopt;
-    std::string_view text = directive.rest;
-    const bool negated = text.starts_with('!');
-    if (negated) text = trimmed(text.substr(1));
-    const std::string_view key = text.starts_with(prefix) ? word_at(text, prefix.size()) : std::string_view{};
-    const std::string_view rest = key.empty() ? text : trimmed(text.substr(prefix.size() + key.size()));
-    const bool differs = rest.starts_with("!=");
-    const bool compares = (rest.starts_with("==") || differs) && !negated;
-    if (key.empty() || (!rest.empty() && !compares)) {
-      problem(i, fmt::format("the generator cannot tell whether {}", directive.rest),
-              "`#if variant::key`, `#if !variant::key`, `#if variant::key == value`, `== variant::other` or `!=`");
-      return false;
+  [[nodiscard]] std::optional<Choice> choice_at(std::size_t token) const {
+    if (!at(token, "if") || !at(token + 1, "constexpr") || !at(token + 2, "(")) return std::nullopt;
+    const std::size_t close = closing(tokens_, token + 2);
+    if (close + 1 >= tokens_.size()) return std::nullopt;
+    Choice choice{{token + 3, close}, statement(close + 1), std::nullopt, 0};
+    choice.end = choice.yes.end;
+    if (at(choice.end, "else")) {
+      choice.no = statement(choice.end + 1);
+      choice.end = choice.no->end;
     }
-    const Field* field = find_field(key);
-    if (field == nullptr) return false;
-    if (!compares) return is_true(i, *field) != negated;
-    const std::string_view value = trimmed(rest.substr(2));
-    const std::string_view other_key = value.starts_with(prefix) ? word_at(value, prefix.size()) : std::string_view{};
-    if (other_key.empty() || other_key != value.substr(prefix.size())) return equals(i, *field, value) != differs;
-    const Field* other = find_field(other_key);
-    return other != nullptr && same_value(i, *field, *other) != differs;
+    return choice;
   }
 
-  bool is_true(std::size_t i, const Field& field) {
-    if (field.kind != FieldKind::boolean) {
-      problem(i, fmt::format("{} is neither true nor false", field.key),
-              fmt::format("`#if variant::{} == {}`", field.key, constant_value(field, variant_.*field.member)));
-    }
-    return variant_.*field.member != 0;
+  std::optional<bool> decided(const Statement& condition) {
+    Result<std::optional<long long>> result = value_of(
+        std::span(tokens_).subspan(condition.first, condition.end - condition.first), file_, variant_);
+    std::ranges::move(result.problems, std::back_inserter(problems_));
+    return result.value ? std::optional<bool>(*result.value != 0) : std::nullopt;
   }
 
-  bool same_value(std::size_t i, const Field& one, const Field& other) {
-    if (constant_type(one) != constant_type(other)) {
-      problem(i, fmt::format("{} and {} are of different types", one.key, other.key), "two constants of one type");
+  /// The text between two offsets, its choices made.
+  std::string render(std::size_t begin, std::size_t end) {
+    std::string out;
+    std::size_t copied = begin;
+    for (std::size_t token = first_from(begin); token < tokens_.size() && tokens_[token].offset < end;) {
+      const std::size_t after = at(token, "Select") && at(token + 1, "<") ? render_type(token, copied, out)
+                                                                          : render_choice(token, copied, out);
+      token = std::max(after, token + 1);
     }
-    return variant_.*one.member == variant_.*other.member;
+    out += file_.text().substr(copied, end - copied);
+    return out;
   }
 
-  bool equals(std::size_t i, const Field& field, std::string_view value) {
-    std::vector<std::string> values;
-    for (int v = 0; v <= field.maximum; ++v) {
-      if (is_legal(field, v)) values.push_back(constant_value(field, v));
-      if (!values.empty() && values.back() == value) return v == variant_.*field.member;
+  /// Of Select<condition, A, B> the type, where it is decided; returns the token behind it.
+  std::size_t render_type(std::size_t token, std::size_t& copied, std::string& out) {
+    const std::size_t close = closing_angle(tokens_, token + 1);
+    std::vector<std::size_t> commas;
+    for (std::size_t i = token + 2; i < close; ++i) {
+      if (at(i, "(") || at(i, "[") || at(i, "{")) {
+        i = closing(tokens_, i);
+      } else if (at(i, "<")) {
+        i = closing_angle(tokens_, i);
+      } else if (at(i, ",")) {
+        commas.push_back(i);
+      }
     }
-    const std::string near = nearest_word(std::string{value}, values);
-    problem(i, fmt::format("{} is never {}", field.key, value),
-            near.empty() ? "it is " + accepted_values(field) : fmt::format("did you mean {}?", near));
-    return false;
+    if (close >= tokens_.size() || commas.size() != 2) return token + 1;
+    const std::optional<bool> yes = decided({token + 2, commas[0]});
+    if (!yes) return token + 1;
+    const std::size_t first = (*yes ? commas[0] : commas[1]) + 1;
+    const std::size_t last = *yes ? commas[1] : close;
+    out += file_.text().substr(copied, begin_of(token) - copied);
+    out += render(begin_of(first), tokens_[last - 1].end());
+    copied = tokens_[close].end();
+    return close + 1;
+  }
+
+  /// An `if constexpr` that is decided, as the branch that it takes; returns the token behind it.
+  std::size_t render_choice(std::size_t token, std::size_t& copied, std::string& out) {
+    const std::optional<Choice> choice = choice_at(token);
+    if (!choice) return token + 1;
+    const std::optional<bool> yes = decided(choice->condition);
+    if (!yes) return token + 1;
+    const std::size_t line = line_begin(begin_of(token));
+    if (!trimmed(file_.text().substr(line, begin_of(token) - line)).empty()) {
+      problems_.push_back({file_.at_offset(begin_of(token)), "this `if constexpr` does not begin its line",
+                           "a line of its own, so that its branch can take its place"});
+      return token + 1;
+    }
+    out += file_.text().substr(copied, line - copied);
+    const std::string indent(begin_of(token) - line, ' ');
+    const std::string branch = taken(*choice, *yes, indent);
+    if (branch.empty()) drop_comment(out, indent);
+    out += branch;
+    copied = line_end(tokens_[choice->end - 1].end());
+    return choice->end;
+  }
+
+  /// The lines of the branch that is taken.
+  std::string taken(const Choice& choice, bool yes, const std::string& indent) {
+    if (!yes && !choice.no) return "";
+    const Statement& branch = yes ? choice.yes : *choice.no;
+    if (const std::optional<Choice> inner = yes ? std::nullopt : choice_at(branch.first)) {
+      if (const std::optional<bool> inner_yes = decided(inner->condition)) return taken(*inner, *inner_yes, indent);
+    }
+    if (!at(branch.first, "{")) {
+      const std::size_t begin = begin_of(branch.first);
+      const std::string lines = render(begin, end_of(branch)) + "\n";
+      const bool own_line = line_begin(begin) != line_begin(tokens_[branch.first - 1].offset);
+      const std::size_t first_line = lines.find('\n') + 1;
+      return indent + lines.substr(0, first_line) + (own_line ? dedented(lines.substr(first_line)) : lines.substr(first_line));
+    }
+    const std::size_t open = tokens_[branch.first].end();
+    const std::size_t close = tokens_[branch.end - 1].offset;
+    const std::size_t begin = line_end(open);
+    const std::string_view remark = trimmed(file_.text().substr(open, begin - open));
+    const std::size_t end = line_begin(close);
+    return (remark.empty() ? "" : indent + std::string(remark) + "\n") + dedented(render(begin, std::max(begin, end)));
+  }
+
+  /// Takes back the comment of that indentation at the end of the text.
+  static void drop_comment(std::string& out, const std::string& indent) {
+    const std::string comment = indent + "//";
+    while (!out.empty()) {
+      const std::size_t newline = out.size() < 2 ? std::string::npos : out.rfind('\n', out.size() - 2);
+      const std::size_t line = newline == std::string::npos ? 0 : newline + 1;
+      if (!std::string_view(out).substr(line).starts_with(comment)) break;
+      out.resize(line);
+    }
   }
 
   const TemplateFile& file_;
   const Variant& variant_;
-  Result<std::vector<bool>> result_;
-  std::vector<Open> open_;  ///< outermost first
+  std::vector<Token> tokens_;
+  std::vector<Diagnostic> problems_;
 };
 
 }  // namespace
 
-Result<std::vector<bool>> fold(const TemplateFile& file, const Variant& variant) { return Folder(file, variant).run(); }
+Result<std::string> fold(const TemplateFile& file, const Variant& variant) { return Folder(file, variant).run(); }
 
 }  // namespace attune

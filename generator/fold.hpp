@@ -1,7 +1,7 @@
-// The choices between lines that a template leaves to the generator.
+// The choices that a template leaves to the generator.
 #pragma once
 
-#include <vector>
+#include <string>
 
 #include "generator/diagnostic.hpp"
 #include "generator/template_file.hpp"
@@ -9,16 +9,17 @@
 
 namespace attune {
 
-/// Which lines of a file the source of this variant has. Of
+/// The file's text as this variant needs it. Where the variant's constants decide, of
 ///
-///     #if variant::ping_pong      or  #if !variant::ping_pong,
-///                                     #if variant::stages == 2, #if variant::stages == variant::Q_stages (or !=)
-///     #else
-///     #endif
+///     if constexpr (variant::causal) {
+///     } else if constexpr (variant::stages == 2 && !variant::ragged) {
+///     } else {
+///     }
 ///
-/// those of the branch that holds, without the directives. The same goes for `#ifdef __cplusplus`; what else the
-/// preprocessor decides stays. A name that is no constant of the variant counts as false: naming it is an error of
-/// its own, in whichever branch it stands.
-Result<std::vector<bool>> fold(const TemplateFile& file, const Variant& variant);
+/// the branch that is taken is left, without its braces, and of `Select<variant::causal, A, B>` the type. What else
+/// depends on (a template's own parameter) stays as it stands. With a branch that goes without another in its place, the
+/// comment right above it goes, too. Problems: an `if constexpr` to be decided that does not begin its line, and those
+/// of conditions (condition.hpp).
+Result<std::string> fold(const TemplateFile& file, const Variant& variant);
 
 }  // namespace attune

@@ -84,6 +84,7 @@ std::optional<Directive> directive_of(std::string_view line) {
 
 TemplateFile::TemplateFile(std::string_view path, std::string_view text)
     : path_(fmt::format("templates/{}", path)),
+      text_(text),
       code_(without_comments(text)),
       lines_(split_lines(text)),
       code_lines_(split_lines(code_)) {}

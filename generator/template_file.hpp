@@ -39,6 +39,9 @@ class TemplateFile {
   TemplateFile& operator=(const TemplateFile&) = delete;
   TemplateFile& operator=(TemplateFile&&) = delete;
 
+  /// As written.
+  [[nodiscard]] std::string_view text() const { return text_; }
+
   /// Lines as written, without their ends.
   [[nodiscard]] const std::vector<std::string_view>& lines() const { return lines_; }
 
@@ -68,6 +71,7 @@ class TemplateFile {
 
  private:
   std::string path_;
+  std::string_view text_;
   std::string code_;
   std::vector<std::string_view> lines_;
   std::vector<std::string_view> code_lines_;

@@ -53,7 +53,6 @@ struct Variant {
   int B_c = 64;
   int warps = 4;
   int stages = 2;
-  int Q_stages = 2;
   int paged = 0;
   int page_multiple = 1;
   int rotary = static_cast<int>(Rotary::none);
@@ -64,7 +63,6 @@ struct Variant {
   int gqa_ratio = 0;  ///< 0: any
   int one_query = 0;
   int pack_gqa = 0;
-  int splits = 1;
   int async_copy = 1;
   int eager_load = 1;
   int swizzle = 1;
@@ -78,7 +76,6 @@ struct Variant {
   int rescale = static_cast<int>(Rescale::on_new_max);
   int ping_pong = 1;
   int rescale_bound = 0;
-  int softmax_in_halves = 1;
   int tile_list = 0;
   int stream_k = 0;
   int cluster = 0;

@@ -15,12 +15,8 @@ constexpr int warps = 4;
 constexpr bool ragged = false;
 }  // namespace variant
 
-#if variant::ragged
-#include "blocks/ragged_query_rows.cuh"
-#else
-#include "blocks/query_rows.cuh"
-#endif
 #include "blocks/parts.cuh"
+#include "blocks/query_rows.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/kernel_order.cuh"

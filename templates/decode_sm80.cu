@@ -2,12 +2,8 @@
 // newer.
 //
 // One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
-#if variant::cluster
-// for all queries of all heads that share them (B_r rows). The parts of a sequence are a cluster of blocks, which merge
-// what they found through each other's shared memory (compute capability 9.0).
-#else
-// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found.
-#endif
+// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Where the parts
+// of a sequence are a cluster of blocks, these merge it through each other's shared memory (compute capability 9.0).
 //
 // Within a block each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its
 // own maximum and its own O, so that no barrier stands between a warp and its next bytes. The warps meet at the
@@ -40,27 +36,17 @@ constexpr bool cluster = false;
 constexpr bool interleave = false;
 }  // namespace variant
 
-#if variant::ragged
-#include "blocks/ragged_query_rows.cuh"
-#else
-#include "blocks/query_rows.cuh"
-#endif
 #include "blocks/cache_copy.cuh"
-#if variant::cluster
 #include "blocks/cluster_merge.cuh"
-#endif
 #include "blocks/merge_warps.cuh"
 #include "blocks/multiply.cuh"
 #include "blocks/parts.cuh"
-#if variant::rotary != Rotary::none
-#include "blocks/query_rotation.cuh"
-#endif
+#include "blocks/query_rows.cuh"
 #include "blocks/query_tile.cuh"
-#if variant::softcap
-#include "blocks/softcap.cuh"
-#endif
+#include "blocks/scores.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/tile.cuh"
+#include "blocks/visible.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/grid.cuh"
@@ -91,10 +77,7 @@ using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_p
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
 using Position = Cursor<variant::B_c, variant::interleave, variant::cluster>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
-#if variant::cluster
 using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were
-static_assert(Parts::bytes <= variant::warps * variant::stages * 2 * static_cast<int>(Strip::bytes));
-#endif
 
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.
 constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
@@ -187,15 +170,14 @@ struct StripPipeline {
 __device__ __forceinline__ void store(const AttuneDecodeParams& params, int batch, int kv_head, int row, int column,
                                       const Float4& o, float lse) {
   const QueryRow to(params, batch, kv_head, row);
-#if variant::ragged
-  if (!to.exists) return;
-#endif
+  if constexpr (variant::ragged) {
+    if (!to.exists) return;
+  }
   store_global(to.in(params.o) + column * 2, pack<variant::dtype>(o.value[0], o.value[1]),
                pack<variant::dtype>(o.value[2], o.value[3]));
   if (column == 0) to.store_lse(params, lse);
 }
 
-#if !variant::cluster
 // Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place.
 __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Merge& merge, int batch, bool whole,
                                       int slot, int kv_head, int first_row, OnlineSoftmax<row_tiles>& softmax,
@@ -228,27 +210,25 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
   }
 }
 
-#endif
-#if variant::gqa_ratio != 0
 // What follows from sizes that the kernel is for alone need not be worked out in front of the first keys (a division,
 // bounds, a fifth of the code).
-__device__ __forceinline__ AttuneDecodeParams of_own_shape(AttuneDecodeParams params) {
-  params.gqa_ratio = variant::gqa_ratio;
-#if variant::one_query
-  params.seqlen_q = 1;
-  params.head_dim = variant::head_dim;
-#endif
-  return params;
+__device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams& given) {
+  if constexpr (variant::gqa_ratio == 0) {
+    return (given);
+  } else {
+    AttuneDecodeParams params = given;
+    params.gqa_ratio = variant::gqa_ratio;
+    if constexpr (variant::one_query) {
+      params.seqlen_q = 1;
+      params.head_dim = variant::head_dim;
+    }
+    return params;
+  }
 }
 
-#endif
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     decode_sm80(const __grid_constant__ AttuneDecodeParams given) {
-#if variant::gqa_ratio != 0
-  const AttuneDecodeParams params = of_own_shape(given);
-#else
-  const AttuneDecodeParams& params = given;
-#endif
+  const AttuneDecodeParams& params = of_own_shape(given);
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
   const int tile = static_cast<int>(block_index().x);
@@ -257,30 +237,26 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
   const QTile q_tile{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
   const u32 q_lane = lane_address_rows_first(q_tile, 0);
   const Merge merge{q_tile.base + Q_bytes};
-#if variant::cluster
   const Parts parts{shared_memory()};
-  const int tile_rows = params.seqlen_q * params.gqa_ratio - first_row < variant::B_r
-                            ? params.seqlen_q * params.gqa_ratio - first_row
-                            : variant::B_r;
-#endif
+  const int own_rows = params.seqlen_q * params.gqa_ratio - first_row < variant::B_r
+                           ? params.seqlen_q * params.gqa_ratio - first_row
+                           : variant::B_r;
 
   Position position(params, first_row);
   wait_for_kernel_before();  // store_kv may still be writing new keys, and a combine before it reading the workspace
-#if !variant::cluster
-  if (params.cuts != nullptr && kv_head == 0 && thread_index() == 0) {
-    AttuneCut* to = params.cuts + tile * params.parts + static_cast<int>(block_index().y);
-    store_global(to, static_cast<u32>(position.cut.batch), static_cast<u32>(position.cut.parts));
+  if constexpr (!variant::cluster) {
+    if (params.cuts != nullptr && kv_head == 0 && thread_index() == 0) {
+      AttuneCut* to = params.cuts + tile * params.parts + static_cast<int>(block_index().y);
+      store_global(to, static_cast<u32>(position.cut.batch), static_cast<u32>(position.cut.parts));
+    }
   }
-#endif
   StripPipeline pipeline(params, shared_memory(), kv_head, position);
   u32 stage = 0;
   bool begun = false;
   while (position.exists()) {
     const int batch = position.batch;
-#if !variant::cluster
-    const bool whole = position.whole;
-    const int slot = position.slot;
-#endif
+    const bool has_whole = position.whole;
+    const int own_slot = position.slot;
     if (begun) block_barrier();  // the sequence before has been merged
     fetch_queries<threads>(q_tile, params, batch, kv_head, first_row);
     if (begun) {
@@ -314,11 +290,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       if (!small_tile) pipeline.request_K(params, stage);
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
-#if variant::softcap
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) cap_scores(S[i], params.cap_scale);
-#endif
-      position.visible.apply(S, first_row, params.gqa_ratio, first_key);
+      finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
 
@@ -338,17 +310,20 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       first = false;
       more = position.next(params);
     }
-#if variant::cluster
-    merge.merge(softmax, O, params.scale_log2, tile_rows,
-                [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
+    if constexpr (variant::cluster) {
+      static_assert(Parts::bytes <= variant::warps * variant::stages * 2 * static_cast<int>(Strip::bytes));
+      merge.merge(softmax, O, params.scale_log2, own_rows,
+                  [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
+    } else {
+      store(params, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
+    }
   }
-  if (!begun) parts.leave_nothing(tile_rows);
-  parts.merge(tile_rows, params.head_dim, [&](int row, int column, const Float4& o, float lse) {
-    store(params, position.batch, kv_head, first_row + row, column, o, lse);
-  });
-#else
-    store(params, merge, batch, whole, slot, kv_head, first_row, softmax, O);
+  if constexpr (variant::cluster) {
+    if (!begun) parts.leave_nothing(own_rows);
+    parts.merge(own_rows, params.head_dim, [&](int row, int column, const Float4& o, float lse) {
+      store(params, position.batch, kv_head, first_row + row, column, o, lse);
+    });
+  } else {
+    store_empty(params, kv_head, first_row);
   }
-  store_empty(params, kv_head, first_row);
-#endif
 }

@@ -31,7 +31,6 @@ constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
 constexpr int gqa_ratio = 0;
-constexpr int splits = 1;
 constexpr bool async_copy = true;
 constexpr bool eager_load = true;
 constexpr bool swizzle = true;
@@ -44,32 +43,18 @@ constexpr Rescale rescale = Rescale::on_new_max;
 }  // namespace variant
 
 #include "blocks/copy.cuh"
+#include "blocks/lse_places.cuh"
 #include "blocks/mask.cuh"
-#if !variant::paged
+#include "blocks/matrix_rows.cuh"
 #include "blocks/matrix_source.cuh"
-#endif
 #include "blocks/multiply.cuh"
-#if variant::paged
 #include "blocks/page_source.cuh"
-#endif
 #include "blocks/pipeline.cuh"
-#if variant::ragged
-#include "blocks/ragged.cuh"
-#endif
 #include "blocks/schedule.cuh"
-#if variant::softcap
-#include "blocks/softcap.cuh"
-#endif
+#include "blocks/scores.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/store.cuh"
-#include "blocks/store_lse.cuh"
 #include "blocks/tile.cuh"
-#if variant::window
-#include "blocks/rows_from.cuh"
-#include "blocks/window.cuh"
-#endif
-#include "ptx/cp_async.cuh"
-#include "ptx/memory.cuh"
 #include "ptx/thread.cuh"
 
 constexpr int threads = variant::warps * warp_size;
@@ -88,15 +73,22 @@ using KStream = FragmentStream<KVTile, head_pairs, key_pairs, step(variant::K_fr
                                variant::double_buffer, true>;
 using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fragment_tiles, key_pairs),
                                variant::double_buffer, false>;
-#if variant::paged
-using Source = PageSource<KVTile, threads, variant::async_copy>;
-#else
-using Source = MatrixSource<KVTile, threads, variant::async_copy>;
-#endif
+using Sequence = Select<variant::ragged, RaggedSequence, DenseSequence>;
+using KeyMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
+using Source = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy>,
+                      MatrixSource<KVTile, threads, variant::async_copy>>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
-static_assert(variant::splits == 1);
+
+// How many keys the sequence has.
+__device__ __forceinline__ int keys_of(const AttunePrefillParams& params, const Sequence& sequence) {
+  if constexpr (variant::paged) {
+    return keys_in_pages(params, sequence.batch);
+  } else {
+    return sequence.keys(params);
+  }
+}
 
 // Writes this warp's rows. Where they go is worked out again here, so that the main loop need not keep it.
 template <int columns>
@@ -104,80 +96,36 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
                                       const float (&inverse_l)[row_tiles][2], const float (&lse)[row_tiles][2]) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   const u32 warp_row = warp_index() * (row_tiles * 16);
-#if variant::ragged
   const Sequence sequence(params, tile.batch);
-  const Matrix O_rows = sequence.query_rows(params, params.o, tile.head);
-#else
-  const Matrix O_rows = head_of(params.o, tile.batch, tile.head, params.seqlen_q, params.head_dim);
-#endif
   const int first_row = tile.q_block * variant::B_r + static_cast<int>(warp_row);
-  store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row, O_rows, first_row);
-  if (params.lse != nullptr) {
-#if variant::ragged
-    float* head_lse = sequence.head_lse(params, tile.head);
-#else
-    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
-#endif
+  store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row,
+                             sequence.query_rows(params, params.o, tile.head), first_row);
+  if (params.lse == nullptr) return;
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-      store_lse(lse[i], first_row + i * 16, O_rows.rows, [&](int row) { return head_lse + row; });
-    }
-  }
+  for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
 extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ AttunePrefillParams params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
-#if variant::ragged
   const Sequence sequence(params, tile.batch);
-  if (tile.q_block * variant::B_r >= sequence.queries.count) return;  // the grid is made for the longest
-#endif
-  const int gqa_ratio = variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio;
-#if variant::ragged
-  const Matrix Q_rows = sequence.query_rows(params, params.q, tile.head);
-#else
-  const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
-#endif
-#if variant::paged
-  const int keys = keys_in_pages(params, tile.batch);
-#else
-#if variant::ragged
-  const Matrix K_rows = sequence.key_rows(params, params.k, tile.head / gqa_ratio);
-  const Matrix V_rows = sequence.key_rows(params, params.v, tile.head / gqa_ratio);
-#else
-  const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
-  const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
-#endif
-  const int keys = K_rows.rows;
-#endif
-
   const int first_query = tile.q_block * variant::B_r;
+  if constexpr (variant::ragged) {
+    if (first_query >= sequence.queries(params)) return;  // the grid is made for the longest
+  }
+  const int kv_head = tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
+  const Matrix Q_rows = sequence.query_rows(params, params.q, tile.head);
+  const int keys = keys_of(params, sequence);
+
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-#if variant::window
-  const Window mask{keys, keys - Q_rows.rows, params.window_left, params.window_right};
-  const int first_block = mask.first_block(first_query, variant::B_c);
+  const KeyMask mask = KeyMask::of(params, Q_rows.rows, keys);
+  const int first_block = first_block_seen(mask, first_query, variant::B_c);
   const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c) - first_block;
-#else
-  const Mask mask{keys, keys - Q_rows.rows};
-  const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
-#endif
 
   const QTile q_tile{shared_memory()};
-#if variant::window
-  const int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
-#if variant::paged
-  const Source source(params, tile.batch, tile.head / gqa_ratio, keys, outside + (blocks - 1) * variant::B_c);
-#else
-  const Source source(rows_from(K_rows, outside), rows_from(V_rows, outside), (blocks - 1) * variant::B_c);
-#endif
-#else
-#if variant::paged
-  const Source source(params, tile.batch, tile.head / gqa_ratio, keys, (blocks - 1) * variant::B_c);
-#else
-  const Source source(K_rows, V_rows, (blocks - 1) * variant::B_c);
-#endif
-#endif
+  const int first_key = first_block * variant::B_c;  // no row of the tile sees those before it
+  const Source source(params, sequence, kv_head, keys, first_key + (blocks - 1) * variant::B_c);
   Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
@@ -204,24 +152,8 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       K.advance(k_tile, k_lane, d);
       multiply_step<variant::dtype>(S, Q, K, d);
     }
-#if variant::softcap
-#pragma unroll
-    for (int i = 0; i < row_tiles; ++i) cap_scores(S[i], params.cap_scale);
-#endif
+    finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);
 
-#if variant::window
-    const int first_key = outside + j * variant::B_c;
-    if (first_key < mask.first(first_row + row_tiles * 16 - 1) || mask.limit(first_row) < first_key + variant::B_c) {
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) mask_window(mask, S[i], first_row + i * 16, first_key);
-    }
-#else
-    const int first_key = j * variant::B_c;
-    if (mask.limit(first_row) < first_key + variant::B_c) {
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, first_key);
-    }
-#endif
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
 

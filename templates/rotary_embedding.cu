@@ -38,12 +38,8 @@ extern "C" __global__ void __launch_bounds__(threads)
   const i64 position = position_of(params, own.batch, own.row);
   const bool is_key = own.head >= params.heads_q;
   if (is_key) own.head -= params.heads_q;
-#if variant::rotary == Rotary::interleaved
-  own.column *= 2;
-  const int second = own.column + chunk;
-#else
-  const int second = own.column + half;
-#endif
+  if constexpr (variant::rotary == Rotary::interleaved) own.column *= 2;
+  const int second = own.column + (variant::rotary == Rotary::interleaved ? chunk : half);
   char* const at = own.in(is_key ? params.k : params.q);
   char* const at_second = at + (second - own.column) * element_bytes;
   const Rotation rotation{params.cos, params.sin, params.rotary_dim, params.rotations};

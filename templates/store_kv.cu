@@ -15,9 +15,7 @@ constexpr Rotary rotary = Rotary::none;
 
 #include "blocks/cache_slot.cuh"
 #include "blocks/chunks.cuh"
-#if variant::rotary != Rotary::none
 #include "blocks/rotary.cuh"
-#endif
 #include "ptx/kernel_order.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
@@ -33,10 +31,10 @@ extern "C" __global__ void __launch_bounds__(threads) store_kv(const __grid_cons
   const char* const k_from = own.in(params.k_new);
   Chunk k = load_global(k_from);
   const Chunk v = load_global(own.in(params.v_new));
-#if variant::rotary != Rotary::none
-  rotate<variant::dtype>(k, k_from, own.column, {params.cos, params.sin, params.rotary_dim, params.rotations},
-                         position_of(params, own.batch, own.row));
-#endif
+  if constexpr (variant::rotary != Rotary::none) {
+    rotate<variant::dtype>(k, k_from, own.column, {params.cos, params.sin, params.rotary_dim, params.rotations},
+                           position_of(params, own.batch, own.row));
+  }
   const ChunkIndex to = own.at(slot.page, slot.token);
   store_global(to.in(params.k), k);
   store_global(to.in(params.v), v);

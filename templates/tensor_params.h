@@ -1,13 +1,9 @@
-// The parameters of kernels that leave Q, K, V and O to the copy engine; plain C, under params.h's ATTUNE_PARAMS_ABI.
+// The parameters of kernels that leave Q, K, V and O to the copy engine; plain data, under params.h's ATTUNE_PARAMS_ABI.
 #pragma once
 
 // A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, and batch or all rows.
 struct AttuneTensorMap {
-#ifdef __cplusplus
   alignas(64) unsigned char opaque[128];
-#else
-  _Alignas(64) unsigned char opaque[128];
-#endif
 };
 
 struct AttuneTensorPrefillParams {

@@ -54,11 +54,11 @@ struct LazySoftmax {
     largest = larger(largest, shuffle_xor(largest, 1));
     largest = larger(largest, shuffle_xor(largest, 2));
     const float top = largest * scale_log2;
-#if variant::rescale_bound == 0
-    m[h] = larger(m[h], top);
-#else
-    if (top > m[h] + bound) m[h] = top;
-#endif
+    if constexpr (variant::rescale_bound == 0) {
+      m[h] = larger(m[h], top);
+    } else {
+      if (top > m[h] + bound) m[h] = top;
+    }
   }
 
   // Brings l to the new m, and keeps what O needs.

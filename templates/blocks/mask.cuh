@@ -1,42 +1,96 @@
-// Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
+// Which keys a query sees. Query i stands at i + seqlen_k - seqlen_q (aligned bottom right) and sees the keys from
+// first(i) on, below limit(i); none where that is not beyond the first. Each mask answers for rows of a tile, which are
+// queries.
 #pragma once
 
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
-struct Mask {
+// All keys.
+struct FullMask {
+  int seqlen_k;
+
+  template <class Params>
+  __device__ __forceinline__ static FullMask of(const Params& /*params*/, int /*seqlen_q*/, int seqlen_k) {
+    return {seqlen_k};
+  }
+
+  static constexpr bool begins_at_0 = true;
+  __device__ __forceinline__ int first(int /*row*/) const { return 0; }
+  __device__ __forceinline__ int limit(int /*row*/) const { return seqlen_k; }
+};
+
+// Those up to the query's own position.
+struct CausalMask {
   int seqlen_k;
   int diagonal;  // seqlen_k - seqlen_q
 
-  // One past the last key that query `row` sees; not positive when it sees none.
-#if variant::causal
+  template <class Params>
+  __device__ __forceinline__ static CausalMask of(const Params& /*params*/, int seqlen_q, int seqlen_k) {
+    return {seqlen_k, seqlen_k - seqlen_q};
+  }
+
+  static constexpr bool begins_at_0 = true;
+  __device__ __forceinline__ int first(int /*row*/) const { return 0; }
   __device__ __forceinline__ int limit(int row) const {
     const int own = row + diagonal + 1;
     return own < seqlen_k ? own : seqlen_k;
   }
-#else
-  __device__ __forceinline__ int limit(int /*row*/) const { return seqlen_k; }
-#endif
 };
 
-// Sets the scores of unseen keys to -inf, in the accumulators of the 16 rows from `first_row` on and keys from
-// `first_key` on. Not needed where the first row sees every key: then so do all.
-template <class KeyMask, int columns>
-__device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[columns][4], int first_row, int first_key) {
-  const int lane = static_cast<int>(lane_index());
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int left = mask.limit(first_row + h * 8 + lane / 4) - first_key - lane % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < columns; ++n) {
-      if (n * 8 >= left) S[n][2 * h] = minus_infinity();
-      if (n * 8 + 1 >= left) S[n][2 * h + 1] = minus_infinity();
-    }
+// Those around it.
+struct Window {
+  int seqlen_k;
+  int diagonal;  // seqlen_k - seqlen_q
+  int left;      // keys that a query sees before its own position, ...
+  int right;     // ... and after it
+
+  template <class Params>
+  __device__ __forceinline__ static Window of(const Params& params, int seqlen_q, int seqlen_k) {
+    return {seqlen_k, seqlen_k - seqlen_q, params.window_left, params.window_right};
   }
+
+  static constexpr bool begins_at_0 = false;
+  __device__ __forceinline__ int first(int row) const {
+    const int key = row + diagonal - left;
+    return key > 0 ? key : 0;
+  }
+  __device__ __forceinline__ int limit(int row) const {
+    const int key = row + diagonal + right + 1;
+    return key < seqlen_k ? key : seqlen_k;
+  }
+};
+
+// A mask for tiles in which row q * ratio + h is query q of the h-th of `ratio` heads, a power of two.
+template <class QueryMask, int ratio>
+struct PackedMask : QueryMask {
+  template <class Params>
+  __device__ __forceinline__ static PackedMask of(const Params& params, int seqlen_q, int seqlen_k) {
+    return {QueryMask::of(params, seqlen_q, seqlen_k)};
+  }
+
+  __device__ __forceinline__ static int query(int row) { return static_cast<int>(static_cast<u32>(row) / ratio); }
+  __device__ __forceinline__ static int head(int row) { return static_cast<int>(static_cast<u32>(row) % ratio); }
+  __device__ __forceinline__ int first(int row) const { return QueryMask::first(query(row)); }
+  __device__ __forceinline__ int limit(int row) const { return QueryMask::limit(query(row)); }
+};
+
+// Whether each of `rows` rows sees each of `keys` keys.
+template <class KeyMask>
+__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int rows, int first_key, int keys) {
+  if (!KeyMask::begins_at_0 && first_key < mask.first(first_row + rows - 1)) return false;
+  return mask.limit(first_row) >= first_key + keys;
 }
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
+}
+
+// Of blocks of `size` keys the first that the rows from `row` on see. It reaches no further than the limit of a row that
+// exists: either its own position is beyond both, or key 0 is where both begin.
+template <class KeyMask>
+__device__ __forceinline__ int first_block_seen(const KeyMask& mask, int row, int size) {
+  return mask.first(row) / size;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blocks/copy.cuh"
+#include "params.h"
 #include "types.h"
 
 template <class KVTile, int threads, bool async>
@@ -12,8 +13,12 @@ struct MatrixSource {
   Copy K;  // at the next block to request
   Copy V;
 
-  __device__ __forceinline__ MatrixSource(const Matrix& K_rows, const Matrix& V_rows, int first_row)
-      : K(K_rows, first_row), V(V_rows, first_row) {}
+  // Those of a sequence's head, beginning with the block at `first_key`.
+  template <class Sequence>
+  __device__ __forceinline__ MatrixSource(const AttunePrefillParams& params, const Sequence& sequence, int head,
+                                          int /*keys*/, int first_key)
+      : K(sequence.key_rows(params, params.k, head), first_key),
+        V(sequence.key_rows(params, params.v, head), first_key) {}
 
   // Copies the operand's next block, and goes on to the one above it; `whole` promises that all its rows exist.
   template <Operand operand, bool whole>

@@ -3,8 +3,7 @@
 
 #include "types.h"
 
-template <int warpgroups>
-struct Turns {
+struct NoTurns {
   u32 warpgroup;
 
   __device__ __forceinline__ void begin() const {}

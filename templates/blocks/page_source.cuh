@@ -40,8 +40,11 @@ struct PageSource {
   int columns_left;   // from that chunk on
   Place own[places];  // in that block
 
-  __device__ __forceinline__ PageSource(const AttunePrefillParams& params, int batch, int head, int keys, int first_key)
-      : params(params), table(params.block_table + static_cast<i64>(batch) * params.table_width), keys(keys) {
+  // Those of a sequence's head, `keys` in all, beginning with the block at `first_key`.
+  template <class Sequence>
+  __device__ __forceinline__ PageSource(const AttunePrefillParams& params, const Sequence& sequence, int head, int keys,
+                                        int first_key)
+      : params(params), table(params.block_table + static_cast<i64>(sequence.batch) * params.table_width), keys(keys) {
     const u32 lane = lane_index();
     const u32 row = lane / warp_rows * rows_at_once + warp_index() * warp_rows + lane % warp_rows;
     key = first_key + static_cast<int>(row);

@@ -3,10 +3,6 @@
 
 #include "ptx/math.cuh"
 #include "ptx/tensor_copy.cuh"
-#if variant::ragged
-#include "ptx/tensor_copy_5d.cuh"
-#include "sequence_end.h"
-#endif
 #include "ptx/thread.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
@@ -23,14 +19,10 @@ struct Panels {
 
   u32 base;  // shared address, 1024-byte aligned
 
-  // One thread: fetches the rows from these coordinates on; their bytes count at the mbarrier.
-  __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, int y, int z, int w) const {
-#if variant::ragged
-    constexpr int end = ATTUNE_SEQUENCE_END;
-    for (int p = 0; p < count; ++p) load_box_5d(base + p * panel_bytes, map, barrier, p * width, y, z, w, end);
-#else
-    for (int p = 0; p < count; ++p) load_box(base + p * panel_bytes, map, barrier, p * width, y, z, w);
-#endif
+  // One thread: fetches the rows from this box on; their bytes count at the mbarrier.
+  template <class Box>
+  __device__ __forceinline__ void load(const AttuneTensorMap& map, u32 barrier, const Box& from) const {
+    for (int p = 0; p < count; ++p) from.load(base + p * panel_bytes, map, barrier, p * width);
   }
 
   // The rows from `row` (a multiple of 8) on, for products along the columns; advanced by `columns_right`.
@@ -59,10 +51,10 @@ struct OutputStage {
   u32 base;     // shared address, 1024-byte aligned
   u32 barrier;  // a named barrier of the warpgroup's own
 
-  // The warpgroup: begins to write O, scaled by `factor`, from these coordinates on; what does not exist is left out.
-  template <Dtype dtype>
+  // The warpgroup: begins to write O, scaled by `factor`, from this box on; what does not exist is left out.
+  template <Dtype dtype, class Box>
   __device__ __forceinline__ void store(const float (&O)[columns / 8][4], const float (&factor)[2],
-                                        const AttuneTensorMap& map, int y, int z, int w) const {
+                                        const AttuneTensorMap& map, const Box& to) const {
     const u32 corner = Pass{base}.chunk(warp_index() % 4 * 16 + lane_index() % 16, lane_index() / 16);
 #pragma unroll
     for (int first = 0; first < panels; first += at_once) {
@@ -81,13 +73,7 @@ struct OutputStage {
       fence_for_copies();
       named_barrier_wait(barrier, warpgroup_size);
       if (warp_index() % 4 == 0 && elect_lane()) {
-#if variant::ragged
-        constexpr int end = ATTUNE_SEQUENCE_END;
-        for (int p = 0; p < at_once; ++p)
-          store_box_5d(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w, end);
-#else
-        for (int p = 0; p < at_once; ++p) store_box(map, base + p * Pass::panel_bytes, (first + p) * 64, y, z, w);
-#endif
+        for (int p = 0; p < at_once; ++p) to.store(map, base + p * Pass::panel_bytes, (first + p) * 64);
         commit_boxes();
       }
     }

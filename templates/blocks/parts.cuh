@@ -7,9 +7,8 @@
 // sequence, some whole ones and the beginning of another.
 #pragma once
 
-#if variant::ragged
+#include "blocks/query_rows.cuh"
 #include "blocks/sequence_rows.cuh"
-#endif
 #include "blocks/visible.cuh"
 #include "blocks/warp_sums.cuh"
 #include "decode_params.h"
@@ -23,11 +22,11 @@
 // the tile that begins at `first_row`.
 __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, int batch, int first_row) {
   int seqlen = params.max_seqlen_k;
-#if variant::ragged
-  if (batch < params.batch && params.cu_seqlens_k != nullptr) {
-    seqlen = Rows(params.cu_seqlens_k, batch, params.pages, seqlen).count;
+  if constexpr (variant::ragged) {
+    if (batch < params.batch && params.cu_seqlens_k != nullptr) {
+      seqlen = SequenceRows(params.cu_seqlens_k, batch, params.pages, seqlen).count;
+    }
   }
-#endif
   if (batch >= params.batch) {
     seqlen = 0;
   } else if (params.seqlens_k != nullptr) {

@@ -1,9 +1,8 @@
 // The queries of a tile on their way to shared memory.
 #pragma once
 
-#if variant::rotary != Rotary::none
 #include "blocks/query_rotation.cuh"
-#endif
+#include "blocks/query_rows.cuh"
 #include "decode_params.h"
 #include "ptx/cp_async.cuh"
 #include "ptx/memory_chunks.cuh"
@@ -11,14 +10,10 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// Asks for the rows of `tile` from `first_row` on; those that do not exist become zeros. They have come behind a wait
-// for this thread's copies and a barrier. All threads of the block together.
-template <int threads, class Tile>
-__device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDecodeParams& params, int batch,
-                                              int kv_head, int first_row) {
-#if variant::rotary != Rotary::none
-  const QueryRotation rotation(params, batch);
-#endif
+// Calls copy(to, elements, query, column, exists) for this thread's chunks of the rows of `tile` from `first_row` on.
+template <int threads, class Tile, class Copy>
+__device__ __forceinline__ void each_query_chunk(const Tile& tile, const AttuneDecodeParams& params, int batch,
+                                                 int kv_head, int first_row, const Copy& copy) {
 #pragma unroll
   for (int first = 0; first < Tile::rows * Tile::chunks; first += threads) {
     const int own = first + static_cast<int>(thread_index());
@@ -28,17 +23,31 @@ __device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDeco
     const QueryRow query(params, batch, kv_head, first_row + row);
     const char* elements = query.in(params.q) + column_chunk * chunk_bytes;
     const bool exists = query.exists && column_chunk * chunk < params.head_dim;
-    const u32 to = tile.at(static_cast<u32>(row), static_cast<u32>(column_chunk));
-#if variant::rotary != Rotary::none
-    Chunk words = {};
-    if (exists) {
-      words = load_global(elements);
-      rotation.turn(words, elements, query.query, column_chunk * chunk);
-    }
-    store_shared(to, words);
-#else
-    cp_async(to, elements, exists);
-#endif
+    copy(tile.at(static_cast<u32>(row), static_cast<u32>(column_chunk)), elements, query.query, column_chunk * chunk,
+         exists);
+  }
+}
+
+// Asks for the rows of `tile` from `first_row` on; those that do not exist become zeros. They have come after a wait
+// for this thread's copies and a barrier. All threads of the block together.
+template <int threads, class Tile>
+__device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDecodeParams& params, int batch,
+                                              int kv_head, int first_row) {
+  if constexpr (variant::rotary == Rotary::none) {
+    each_query_chunk<threads>(
+        tile, params, batch, kv_head, first_row,
+        [&](u32 to, const char* elements, int, int, bool exists) { cp_async(to, elements, exists); });
+  } else {
+    const QueryRotation rotation(params, batch);
+    each_query_chunk<threads>(tile, params, batch, kv_head, first_row,
+                              [&](u32 to, const char* elements, int query, int column, bool exists) {
+                                Chunk words = {};
+                                if (exists) {
+                                  words = load_global(elements);
+                                  rotation.turn(words, elements, query, column);
+                                }
+                                store_shared(to, words);
+                              });
   }
   cp_async_commit();
 }

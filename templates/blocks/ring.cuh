@@ -17,9 +17,7 @@ struct Ring {
   u32 barriers;  // and of the barriers, 8-byte aligned
   u32 stage = 0;
   u32 parity = 0;  // of the round
-#if variant::Q_stages == 1
   bool there = false;  // the tile, as far as ask() knows
-#endif
 
   // One thread, for all.
   __device__ __forceinline__ void create() const {
@@ -34,27 +32,21 @@ struct Ring {
     mbarrier_wait(empty(), parity ^ 1);
     mbarrier_arrive_expect(full(), Tile::bytes);
   }
-#if variant::ragged
   // (in two steps, so that what is written between them is seen with the tile)
   __device__ __forceinline__ void claim() const { mbarrier_wait(empty(), parity ^ 1); }
   __device__ __forceinline__ void announce(u32 bytes = Tile::bytes) const { mbarrier_arrive_expect(full(), bytes); }
-#endif
-  // ... and fetches it: the rows from these coordinates on.
-  __device__ __forceinline__ void load(const AttuneTensorMap& map, int y, int z, int w) {
-    tile().load(map, full(), y, z, w);
+  // ... and fetches it: the rows from this box on.
+  template <class Box>
+  __device__ __forceinline__ void load(const AttuneTensorMap& map, const Box& from) {
+    tile().load(map, full(), from);
     next();
   }
 
-#if variant::Q_stages == 1
   // Consumers: until tile() is there. Who asks some time before need not wait for the answer.
   __device__ __forceinline__ void ask() { there = mbarrier_test(full(), parity); }
   __device__ __forceinline__ void wait() const {
     if (!there) mbarrier_wait(full(), parity);
   }
-#else
-  // Consumers: until tile() is there.
-  __device__ __forceinline__ void wait() const { mbarrier_wait(full(), parity); }
-#endif
   __device__ __forceinline__ Tile tile() const { return {tiles + stage * Tile::bytes}; }
 
   // Consumers: this warp has read the stage, where `done`, which is the same in all lanes. One condition for both, or
@@ -63,19 +55,15 @@ struct Ring {
     if (done && lane_index() == 0) mbarrier_arrive(empty());
   }
 
-#if variant::causal
   // Consumers: this warp reads nothing of the stage.
   __device__ __forceinline__ void skip() {
     wait();
     release();
     next();
   }
-#endif
 
   __device__ __forceinline__ void next() {
-#if variant::Q_stages == 1
     there = false;
-#endif
     if (++stage < stages) return;
     stage = 0;
     parity ^= 1;

@@ -7,7 +7,6 @@
 #include "ptx/unpack.cuh"
 #include "types.h"
 
-#if variant::rotary == Rotary::interleaved
 // A pair, by the first or the second of two angles.
 template <Dtype dtype>
 __device__ __forceinline__ u32 turn_pair(u32 pair, bool second, u32 cosines, u32 sines) {
@@ -17,7 +16,7 @@ __device__ __forceinline__ u32 turn_pair(u32 pair, bool second, u32 cosines, u32
   const float y = unpack_high<dtype>(pair);
   return pack<dtype>(x * cosine - y * sine, x * sine + y * cosine);
 }
-#else
+
 // Two elements of one half, of which `partners` are in the other, each by its own angle.
 template <Dtype dtype>
 __device__ __forceinline__ u32 turn_half(u32 elements, u32 partners, bool upper, u32 cosines, u32 sines) {
@@ -28,4 +27,3 @@ __device__ __forceinline__ u32 turn_half(u32 elements, u32 partners, bool upper,
                      sign * unpack_high<dtype>(partners) * unpack_high<dtype>(sines);
   return pack<dtype>(low, high);
 }
-#endif

@@ -5,14 +5,14 @@
 #include "types.h"
 
 // Rows of one sequence among those of all.
-struct Rows {
+struct SequenceRows {
   int first;
   int count;
 
-  Rows() = default;
+  SequenceRows() = default;
 
   // Whatever the array says, they are among the `total` rows, and at most `most`.
-  __device__ __forceinline__ Rows(const int* cu_seqlens, int batch, int total, int most) {
+  __device__ __forceinline__ SequenceRows(const int* cu_seqlens, int batch, int total, int most) {
     first = clamped(load_global_int(cu_seqlens + batch), total);
     const int last = clamped(load_global_int(cu_seqlens + batch + 1), total);
     count = last > first ? last - first : 0;

@@ -5,13 +5,12 @@
 #include "blocks/lazy_softmax.cuh"
 #include "ptx/handover.cuh"
 #include "ptx/thread.cuh"
-#include "shared_tiles.h"
 #include "types.h"
 
-// One of the `warps` consumer warps of a thread block; `columns` of O.
-template <int columns, int warps, class Softmax>
+// Of one of the `warps` consumer warps of a thread block; `columns` of O.
+template <class Params, int columns, int warps, class Softmax>
 struct UnfinishedTile {
-  const AttuneSharedPrefillParams& params;
+  const Params& params;
   u32 own;                  // number of this warp, of those of all thread blocks...
   u32 before{own - warps};  // ... and of its like in the block before
 
@@ -20,7 +19,7 @@ struct UnfinishedTile {
     return params.partials + (warp * (columns / 8 + 1) * warp_size + lane_index()) * 4;
   }
 
-  // Seen behind a later signal, as who gives it waits for its own writes. 0 is that every lane has read its own.
+  // Seen after a later signal, as who gives it waits for its own writes. 0 is that every lane has read its own.
   __device__ __forceinline__ void store_partials(const float (&O)[columns / 8][4], const Softmax& softmax) const {
     float* const first = partials(own);
 #pragma unroll

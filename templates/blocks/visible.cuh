@@ -1,8 +1,6 @@
 // Which keys a query of a sequence sees: all, a window around its own position, or those up to it.
 #pragma once
 
-#include "ptx/math.cuh"
-#include "ptx/thread.cuh"
 #include "types.h"
 
 // Query i stands at i + seqlen_k - seqlen_q (aligned bottom right) and sees the keys from first(i) on, below limit(i).
@@ -33,29 +31,20 @@ struct Visible {
     const int keys = limit(seqlen_q - 1);
     return keys > 0 ? (keys + size - 1) / size : 0;
   }
-
-  // Sets the scores of unseen keys to -inf: accumulators of the rows from `first_row` on, `rows_per_query` of them for
-  // a query, and of the keys from `first_key` on. Where every row sees every key, nothing is done.
-  template <int row_tiles, int columns>
-  __device__ __forceinline__ void apply(float (&S)[row_tiles][columns][4], int first_row, int rows_per_query,
-                                        int first_key) const {
-    if (first_key >= first(seqlen_q - 1) && first_key + columns * 8 <= limit(0)) return;
-    const int lane = static_cast<int>(lane_index());
-#pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int query = (first_row + i * 16 + h * 8 + lane / 4) / rows_per_query;
-        const int before = first(query) - first_key - lane % 4 * 2;
-        const int behind = limit(query) - first_key - lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < columns; ++n) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            if (n * 8 + e < before || n * 8 + e >= behind) S[i][n][2 * h + e] = minus_infinity();
-          }
-        }
-      }
-    }
-  }
 };
+
+// The same as a mask (blocks/mask.cuh) of rows, of which each query has `rows_per_query`.
+struct VisibleToRows {
+  const Visible& keys;
+  int rows_per_query;
+
+  static constexpr bool begins_at_0 = false;
+  __device__ __forceinline__ int first(int row) const { return keys.first(row / rows_per_query); }
+  __device__ __forceinline__ int limit(int row) const { return keys.limit(row / rows_per_query); }
+};
+
+// Without a division: whether all of the sequence's queries do.
+__device__ __forceinline__ bool sees_all(const VisibleToRows& mask, int /*first_row*/, int /*rows*/, int first_key,
+                                         int keys) {
+  return first_key >= mask.keys.first(mask.keys.seqlen_q - 1) && first_key + keys <= mask.keys.limit(0);
+}

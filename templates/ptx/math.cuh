@@ -25,11 +25,11 @@ template <Dtype dtype>
 __device__ __forceinline__ u32 pack(float low, float high) {
   u32 word;
   static_assert(dtype == variant::dtype);
-#if variant::dtype == Dtype::bf16
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-#else
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-#endif
+  if constexpr (variant::dtype == Dtype::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
   return word;
 }
 

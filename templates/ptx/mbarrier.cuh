@@ -20,7 +20,6 @@ __device__ __forceinline__ void mbarrier_arrive(u32 address) {
 __device__ __forceinline__ void mbarrier_arrive_expect(u32 address, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
 }
-#if variant::Q_stages == 1
 // Whether the phase of this parity is over.
 __device__ __forceinline__ bool mbarrier_test(u32 address, u32 parity) {
   u32 over;
@@ -30,7 +29,6 @@ __device__ __forceinline__ bool mbarrier_test(u32 address, u32 parity) {
                : "memory");
   return over != 0;
 }
-#endif
 // Returns once the phase of this parity is over.
 __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
   asm volatile(

@@ -7,13 +7,13 @@
 template <Dtype dtype>
 __device__ __forceinline__ float unpack_low(u32 word) {
   static_assert(dtype == variant::dtype);
-#if variant::dtype == Dtype::bf16
-  return __uint_as_float(word << 16);
-#else
-  float value;
-  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(value) : "r"(word));
-  return value;
-#endif
+  if constexpr (variant::dtype == Dtype::bf16) {
+    return __uint_as_float(word << 16);
+  } else {
+    float value;
+    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(value) : "r"(word));
+    return value;
+  }
 }
 
 // The element in the upper half.

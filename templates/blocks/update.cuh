@@ -9,6 +9,13 @@
 #include "ptx/wgmma.cuh"
 #include "types.h"
 
+// ptxas moves a wait up to the branch before it, and what no branch needs down behind the wait. This branch, which is
+// never taken, needs `sum`: so the exponentials that it adds up are under way before the wait that follows.
+template <class Ring>
+__device__ __forceinline__ void hold_wait_behind(float sum, const Ring& ring) {
+  if (sum < 0.0f) ring.wait();
+}
+
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {

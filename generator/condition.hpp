@@ -1,0 +1,21 @@
+// What a condition on a variant's constants comes to.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "generator/diagnostic.hpp"
+#include "generator/template_file.hpp"
+#include "generator/tokens.hpp"
+#include "generator/variant.hpp"
+
+namespace attune {
+
+/// The value of an expression of variant::names, numbers, true, false, words of a knob (`Dtype::bf16`), parentheses and
+/// the operators ! * / % + - < <= > >= == != && ||; nothing where it depends on anything else. `false && x` is false and
+/// `true || x` is true whatever x is. A word that its knob doesn't have is a problem, with the nearest one.
+Result<std::optional<long long>> value_of(std::span<const Token> expression, const TemplateFile& file,
+                                          const Variant& variant);
+
+}  // namespace attune

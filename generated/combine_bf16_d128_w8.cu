@@ -16,7 +16,6 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -25,44 +24,6 @@ struct AttuneTensor {
   long long stride_batch;
   long long stride_seq;
   long long stride_head;
-};
-
-// Attention forward over a whole sequence: O = softmax(scale * Q K^T + mask) V.
-struct AttunePrefillParams {
-  struct AttuneTensor q;  // batch x seqlen_q x heads_q  x head_dim
-  struct AttuneTensor k;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor v;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor o;  // batch x seqlen_q x heads_q  x head_dim
-  float* lse;             // batch x heads_q x seqlen_q, contiguous, natural log; may be null
-  float scale_log2;       // softmax scale times log2(e): softmax runs in base 2
-  int batch;
-  int heads_q;
-  int seqlen_q;
-  int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
-  int gqa_ratio;  // heads_q / heads_kv
-  // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
-  // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
-  int window_left;
-  int window_right;
-  // Kernels with a softcap, whose scale_log2 is softcap * log2(e): scores x become tanh(ln(2) / 2 * cap_scale * x).
-  float cap_scale;
-  // Ragged kernels: sequence i has the rows from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, total_q x
-  // heads_q x head_dim, and likewise keys; seqlen_q and seqlen_k are the most that count. lse is heads_q x total_q.
-  int total_q;
-  int total_k;
-  const int* cu_seqlens_q;  // batch + 1
-  const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
-  const int* seqused_k;     // and of its keys
-  // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
-  // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
-  const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
-  int table_width;         // table_width * page_size is at least seqlen_k
-  int pages;
-  int page_size;
-  unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
-  int page_shift;
 };
 // --- decode_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of the kernels that attend to a cache of keys and values, and of the one that combines their
@@ -135,10 +96,8 @@ using i64 = long long;
 using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
-enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
-[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
@@ -146,6 +105,46 @@ constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smal
 constexpr int warps = 8;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
+// --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
+// Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
+__device__ __forceinline__ int load_global_int(const int* pointer) {
+  int value;
+  asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
+  return value;
+}
+
+__device__ __forceinline__ float load_global_float(const float* pointer) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(pointer)));
+  return value;
+}
+
+// 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
+__device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
+               : "memory");
+}
+
+// Has the line that holds these bytes, and the translation of their address, come near (PTX ISA, "prefetch"). Whatever
+// stands there may still be written.
+__device__ __forceinline__ void prefetch_global(const void* pointer) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)) : "memory");
+}
+
+__device__ __forceinline__ float load_shared_float(u32 address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ void store_shared(u32 address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+// `address` 8-byte aligned.
+__device__ __forceinline__ void store_shared(u32 address, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
+}
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -158,6 +157,11 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
+// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
+// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
+
+// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
+__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
@@ -185,49 +189,17 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-
-// The upper half of the 64-bit product.
-__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
-__device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
-__device__ __forceinline__ u32 block_count() { return gridDim.x; }
 // The same for all lanes of a warp, and known to the compiler to be so.
 __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
-__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 // The value of lane (own lane ^ mask).
 __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
-// Whether the predicate holds in any lane; the same answer in all.
-__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
-// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
-// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
-
-// The value of lane `source`.
-__device__ __forceinline__ int shuffle_from(int value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-__device__ __forceinline__ float shuffle_from(float value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source));
-}
-
-// The value of lane `source` of the aligned run of `lanes` (a power of two) that this lane is in: where the compiler
-// knows the source, a part of the instruction.
-template <u32 lanes>
-__device__ __forceinline__ int shuffle_among(int value, u32 source) {
-  return __shfl_sync(0xffffffffu, value, static_cast<int>(source), static_cast<int>(lanes));
-}
-
-// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
-__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
-
-// A value that is the same in all lanes, and known to the compiler to be so.
-__device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 // --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
 // Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
 
@@ -237,67 +209,6 @@ __device__ __forceinline__ uint3 block_index() {
   asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
                : "=r"(i.x), "=r"(i.y), "=r"(i.z));
   return i;
-}
-
-__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-// --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
-// Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-__device__ __forceinline__ int load_global_int(const int* pointer) {
-  int value;
-  asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
-__device__ __forceinline__ i64 load_global_long(const i64* pointer) {
-  i64 value;
-  asm volatile("ld.global.s64 %0, [%1];" : "=l"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
-__device__ __forceinline__ float load_global_float(const float* pointer) {
-  float value;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
-// 4 bytes: one pair of 16-bit elements; `pointer` 4-byte aligned.
-__device__ __forceinline__ u32 load_global_word(const void* pointer) {
-  u32 word;
-  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(__cvta_generic_to_global(pointer)));
-  return word;
-}
-
-// 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
-__device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
-               : "memory");
-}
-
-// Has the line that holds these bytes, and the translation of their address, come near (PTX ISA, "prefetch"). Whatever
-// stands there may still be written.
-__device__ __forceinline__ void prefetch_global(const void* pointer) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)) : "memory");
-}
-
-__device__ __forceinline__ u32 load_shared_word(u32 address) {
-  u32 word;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-  return word;
-}
-
-__device__ __forceinline__ float load_shared_float(u32 address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-
-__device__ __forceinline__ void store_shared(u32 address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-
-// `address` 8-byte aligned.
-__device__ __forceinline__ void store_shared(u32 address, float first, float second) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
 // --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
 // Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
@@ -337,13 +248,6 @@ __device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
 // Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
 // begin before the first has ended. Before compute capability 9.0 it never does.
 
-// Behind this call of all of a kernel's blocks, the next kernel's blocks may begin.
-__device__ __forceinline__ void let_next_kernel_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
 // Returns once the kernel before has ended and what it wrote can be read.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
@@ -363,23 +267,24 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
 // --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
 // The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
 
-// How many queries a sequence has: all have as many, so that each tile of rows holds some and none is told apart.
-struct Queries {
+// How many queries a sequence has where all have as many: each tile of rows holds some, and none is told
+// apart.
+struct DenseQueries {
   int count;
 
-  __device__ __forceinline__ Queries(const AttuneDecodeParams& params, int /*batch*/) : count(params.seqlen_q) {}
+  __device__ __forceinline__ DenseQueries(const AttuneDecodeParams& params, int /*batch*/) : count(params.seqlen_q) {}
 
   __device__ __forceinline__ static int tile_of(const AttuneDecodeParams& /*params*/, int /*row*/) { return 0; }
   __device__ __forceinline__ bool reach(const AttuneDecodeParams& /*params*/, int /*tile*/) const { return true; }
 };
 
-struct QueryRow {
+struct DenseQueryRow {
   int batch;
   int head;
   int query;
   bool exists;
 
-  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
+  __device__ __forceinline__ DenseQueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
       : batch(batch),
         query(params.seqlen_q == 1 ? 0 : row / params.gqa_ratio),
         exists(row < params.seqlen_q * params.gqa_ratio) {
@@ -402,6 +307,9 @@ struct QueryRow {
     store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
   }
 };
+
+using Queries = DenseQueries;
+using QueryRow = DenseQueryRow;
 // --- blocks/visible.cuh ----------------------------------------------------------------------------------------------
 // Which keys a query of a sequence sees: all, a window around its own position, or those up to it.
 
@@ -433,56 +341,14 @@ struct Visible {
     const int keys = limit(seqlen_q - 1);
     return keys > 0 ? (keys + size - 1) / size : 0;
   }
-
-  // Sets the scores of unseen keys to -inf: accumulators of the rows from `first_row` on, `rows_per_query` of them for
-  // a query, and of the keys from `first_key` on. Where every row sees every key, nothing is done.
-  template <int row_tiles, int columns>
-  __device__ __forceinline__ void apply(float (&S)[row_tiles][columns][4], int first_row, int rows_per_query,
-                                        int first_key) const {
-    if (first_key >= first(seqlen_q - 1) && first_key + columns * 8 <= limit(0)) return;
-    const int lane = static_cast<int>(lane_index());
-#pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int query = (first_row + i * 16 + h * 8 + lane / 4) / rows_per_query;
-        const int before = first(query) - first_key - lane % 4 * 2;
-        const int behind = limit(query) - first_key - lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < columns; ++n) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            if (n * 8 + e < before || n * 8 + e >= behind) S[i][n][2 * h + e] = minus_infinity();
-          }
-        }
-      }
-    }
-  }
 };
 // --- blocks/warp_sums.cuh --------------------------------------------------------------------------------------------
 // Sums and maxima over the lanes of a warp.
-
-// Of all lanes up to and including this one.
-__device__ __forceinline__ int sum_up_to_lane(int value) {
-  const u32 lane = lane_index();
-#pragma unroll
-  for (u32 distance = 1; distance < warp_size; distance *= 2) {
-    const int below = shuffle_from(value, lane >= distance ? lane - distance : lane);
-    if (lane >= distance) value += below;
-  }
-  return value;
-}
 
 // Of all lanes, in each and always in one order.
 __device__ __forceinline__ float sum_of_lanes(float value) {
 #pragma unroll
   for (int distance = 1; distance < warp_size; distance *= 2) value += shuffle_xor(value, distance);
-  return value;
-}
-
-__device__ __forceinline__ float largest_of_lanes(float value) {
-#pragma unroll
-  for (int distance = 1; distance < warp_size; distance *= 2) value = larger(value, shuffle_xor(value, distance));
   return value;
 }
 // --- blocks/parts.cuh ------------------------------------------------------------------------------------------------
@@ -513,14 +379,6 @@ __device__ __forceinline__ Visible visible_of(const AttuneDecodeParams& params, 
     begin = given < 0 ? 0 : given < seqlen ? given : seqlen;
   }
   return {queries.count, seqlen, begin, params.window_left, params.window_right};
-}
-
-// The same where all lanes of a warp ask for one sequence.
-__device__ __forceinline__ Visible visible_of_warp(const AttuneDecodeParams& params, int batch, int first_row) {
-  Visible visible = visible_of(params, batch, first_row);
-  visible.seqlen_k = uniform(visible.seqlen_k);
-  visible.begin = uniform(visible.begin);
-  return visible;
 }
 
 // The blocks of a sequence that its queries see.
@@ -581,108 +439,10 @@ struct Stream {
     return sum_of_lanes(blocks);
   }
 
-  // The sequence that has this position of the stream; `position` becomes the one in its stretch. All lanes together.
-  __device__ __forceinline__ int find(const AttuneDecodeParams& params, int& position) const {
-#pragma unroll 1
-    for (int b = 0;; b += warp_size) {
-      const int blocks = blocks_of(params, b + static_cast<int>(lane_index()));
-      const int total = sum_of_lanes(blocks);
-      if (position < total) {
-        const int end = sum_up_to_lane(blocks);
-        const int before = sum_of_lanes(end <= position ? 1 : 0);
-        position -= uniform(shuffle_from(end - blocks, static_cast<u32>(before)));
-        return b + before;
-      }
-      position -= total;
-    }
-  }
-
  private:
   // None beyond the batch.
   __device__ __forceinline__ int blocks_of(const AttuneDecodeParams& params, int batch) const {
     return Stretch(visible_of(params, batch, first_row), B_c).blocks;
-  }
-};
-
-// Walks a part of the stream, block by block; with `interleave` each of a sequence's splits has its blocks in turn.
-// `splits_only`: there are no parts of the whole batch.
-template <int B_c, bool interleave, bool splits_only>
-struct Cursor {
-  int batch;
-  Visible visible;
-  int block;   // of the sequence's keys
-  int end;     // where this part leaves the sequence; from there on nothing is left
-  int behind;  // blocks of the part in the sequences that follow
-  bool whole;  // the part has the whole sequence
-  int slot;    // where partial results go
-  int first_row;
-  AttuneCut cut;  // what combine is to know of the whole batch's parts
-
-  // The part of this thread block, blockIdx.y, of sequence blockIdx.z or of all, for the rows of its tile. All lanes of
-  // a warp together.
-  __device__ __forceinline__ Cursor(const AttuneDecodeParams& params, int first_row) : first_row(first_row), cut{} {
-    const int part = static_cast<int>(block_index().y);
-    if (splits_only || params.splits > 0) {
-      batch = static_cast<int>(block_index().z);
-      visible = visible_of_warp(params, batch, first_row);
-      const Stretch stretch(visible, B_c);
-      if constexpr (interleave) {
-        block = stretch.first_block + part;
-        end = stretch.first_block + stretch.blocks;
-      } else {
-        const Cut cut(stretch.blocks, params.splits);
-        block = stretch.first_block + cut.begin(part);
-        end = stretch.first_block + cut.begin(part + 1);
-      }
-      behind = 0;
-      whole = params.splits == 1;
-      slot = batch * params.splits + part;
-    } else {
-      const Stream stream(params, first_row, B_c);
-      const int place = stream.cut.begin(part);
-      behind = stream.cut.begin(part + 1) - place;
-      block = end = 0;
-      if (behind == 0) return;
-      int begin = place;
-      batch = stream.find(params, begin);
-      visible = visible_of_warp(params, batch, first_row);
-      if (params.cuts != nullptr && stream.cut.part_of(place - begin) == part - 1) {
-        cut = {batch, stream.cut.parts_of(place - begin, Stretch(visible, B_c).blocks)};
-      }
-      enter(begin);
-    }
-  }
-
-  __device__ __forceinline__ bool exists() const { return block < end; }
-
-  // Goes to the next block; whether it is of the same sequence.
-  __device__ __forceinline__ bool next(const AttuneDecodeParams& params) {
-    block += interleave && (splits_only || params.splits > 0) ? params.splits : 1;
-    if (block < end) return true;
-    if constexpr (!splits_only) {
-      while (behind > 0) {
-        visible = visible_of_warp(params, ++batch, first_row);
-        if (Stretch(visible, B_c).blocks > 0) {
-          enter(0);
-          break;
-        }
-      }
-    }
-    return false;
-  }
-
- private:
-  // The sequence, `begin` blocks into its stretch.
-  __device__ __forceinline__ void enter(int begin) {
-    const Stretch stretch(visible, B_c);
-    const int rest = stretch.blocks - begin;
-    block = stretch.first_block + begin;
-    whole = begin == 0 && rest <= behind;
-    const int here = rest < behind ? rest : behind;
-    end = block + here;
-    behind -= here;
-    // One sequence at most began before this part, and one at most goes on behind it.
-    slot = 2 * static_cast<int>(block_index().y) + (begin == 0 ? 1 : 0);
   }
 };
 // --- combine.cu ------------------------------------------------------------------------------------------------------

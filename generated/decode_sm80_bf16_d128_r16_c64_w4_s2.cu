@@ -9,7 +9,8 @@
 // newer.
 //
 // One query a sequence leaves nothing to do in parallel but the keys: a block takes a part of them (blocks/parts.cuh),
-// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found.
+// for all queries of all heads that share them (B_r rows), and combine.cu merges what the parts found. Where the parts
+// of a sequence are a cluster of blocks, these merge it through each other's shared memory (compute capability 9.0).
 //
 // Within a block each warp has keys of its own: of every B_c keys a strip of B_c / warps, with its own pipeline, its
 // own maximum and its own O, so that no barrier stands between a warp and its next bytes. The warps meet at the
@@ -24,7 +25,6 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -33,44 +33,6 @@ struct AttuneTensor {
   long long stride_batch;
   long long stride_seq;
   long long stride_head;
-};
-
-// Attention forward over a whole sequence: O = softmax(scale * Q K^T + mask) V.
-struct AttunePrefillParams {
-  struct AttuneTensor q;  // batch x seqlen_q x heads_q  x head_dim
-  struct AttuneTensor k;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor v;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor o;  // batch x seqlen_q x heads_q  x head_dim
-  float* lse;             // batch x heads_q x seqlen_q, contiguous, natural log; may be null
-  float scale_log2;       // softmax scale times log2(e): softmax runs in base 2
-  int batch;
-  int heads_q;
-  int seqlen_q;
-  int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
-  int gqa_ratio;  // heads_q / heads_kv
-  // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
-  // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
-  int window_left;
-  int window_right;
-  // Kernels with a softcap, whose scale_log2 is softcap * log2(e): scores x become tanh(ln(2) / 2 * cap_scale * x).
-  float cap_scale;
-  // Ragged kernels: sequence i has the rows from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, total_q x
-  // heads_q x head_dim, and likewise keys; seqlen_q and seqlen_k are the most that count. lse is heads_q x total_q.
-  int total_q;
-  int total_k;
-  const int* cu_seqlens_q;  // batch + 1
-  const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
-  const int* seqused_k;     // and of its keys
-  // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
-  // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
-  const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
-  int table_width;         // table_width * page_size is at least seqlen_k
-  int pages;
-  int page_size;
-  unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
-  int page_shift;
 };
 // --- decode_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of the kernels that attend to a cache of keys and values, and of the one that combines their
@@ -149,7 +111,6 @@ enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
-[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
@@ -164,18 +125,6 @@ constexpr bool cluster = false;       // the parts of a sequence are a cluster o
 constexpr bool interleave = false;    // equal parts of a sequence have its steps of keys in turn, so that all go through them together
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
-// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
-// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
-
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
-__device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
-  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
-}
-
-__device__ __forceinline__ void store_global(float* pointer, float value) {
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
-}
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
 
@@ -186,16 +135,6 @@ __device__ __forceinline__ void store_global(float* pointer, float value) {
 struct alignas(16) Chunk {
   u32 word[4];
 };
-
-// 16 bytes; `address` 16-byte aligned.
-__device__ __forceinline__ Chunk load_shared(u32 address) {
-  Chunk c;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
-               : "r"(address)
-               : "memory");
-  return c;
-}
 
 __device__ __forceinline__ void store_shared(u32 address, const Chunk& c) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(c.word[0]), "r"(c.word[1]),
@@ -208,15 +147,6 @@ __device__ __forceinline__ void store_shared(u32 address, u32 word) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
-// 16 bytes; `pointer` 16-byte aligned global memory.
-__device__ __forceinline__ Chunk load_global(const void* pointer) {
-  Chunk c;
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
-               : "l"(__cvta_generic_to_global(pointer)));
-  return c;
-}
-
 __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "r"(c.word[0]),
                "r"(c.word[1]), "r"(c.word[2]), "r"(c.word[3])
@@ -227,8 +157,6 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
-__device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
-__device__ __forceinline__ u32 block_count() { return gridDim.x; }
 // The same for all lanes of a warp, and known to the compiler to be so.
 __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
@@ -291,35 +219,10 @@ __device__ __forceinline__ int load_global_int(const int* pointer) {
   return value;
 }
 
-__device__ __forceinline__ i64 load_global_long(const i64* pointer) {
-  i64 value;
-  asm volatile("ld.global.s64 %0, [%1];" : "=l"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
-__device__ __forceinline__ float load_global_float(const float* pointer) {
-  float value;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
-// 4 bytes: one pair of 16-bit elements; `pointer` 4-byte aligned.
-__device__ __forceinline__ u32 load_global_word(const void* pointer) {
-  u32 word;
-  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(__cvta_generic_to_global(pointer)));
-  return word;
-}
-
 // 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
 __device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
                : "memory");
-}
-
-// Has the line that holds these bytes, and the translation of their address, come near (PTX ISA, "prefetch"). Whatever
-// stands there may still be written.
-__device__ __forceinline__ void prefetch_global(const void* pointer) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)) : "memory");
 }
 
 __device__ __forceinline__ u32 load_shared_word(u32 address) {
@@ -341,6 +244,32 @@ __device__ __forceinline__ void store_shared(u32 address, float value) {
 // `address` 8-byte aligned.
 __device__ __forceinline__ void store_shared(u32 address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
+}
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ Float4 load_shared_floats(u32 address) {
+  Float4 f;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
+               : "r"(address)
+               : "memory");
+  return f;
+}
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
 }
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
@@ -368,43 +297,6 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   static_assert(dtype == variant::dtype);
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
-}
-
-// The upper half of the 64-bit product.
-__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
-// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
-// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-struct alignas(16) Float4 {
-  float value[4];
-};
-
-__device__ __forceinline__ Float4 load_shared_floats(u32 address) {
-  Float4 f;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
-               : "r"(address)
-               : "memory");
-  return f;
-}
-
-__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
-  Float4 f;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
-               : "l"(__cvta_generic_to_global(pointer)));
-  return f;
-}
-
-__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
-               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
-               "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
 }
 // --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
 // Division where an ulp does not matter (PTX ISA, "rcp").
@@ -450,6 +342,18 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
+// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
+// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
+
+// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+__device__ __forceinline__ u32 shared_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
+}
+
+__device__ __forceinline__ void store_global(float* pointer, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
+}
 // --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
 // Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
 
@@ -460,8 +364,6 @@ __device__ __forceinline__ uint3 block_index() {
                : "=r"(i.x), "=r"(i.y), "=r"(i.z));
   return i;
 }
-
-__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 // --- ptx/cp_async.cuh ------------------------------------------------------------------------------------------------
 // Asynchronous copies from global to shared memory (PTX ISA, "cp.async", "cp.async.commit_group",
 // "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
@@ -501,48 +403,6 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 #endif  // ATTUNE_EMULATOR
-// --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
-// The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
-
-// How many queries a sequence has: all have as many, so that each tile of rows holds some and none is told apart.
-struct Queries {
-  int count;
-
-  __device__ __forceinline__ Queries(const AttuneDecodeParams& params, int /*batch*/) : count(params.seqlen_q) {}
-
-  __device__ __forceinline__ static int tile_of(const AttuneDecodeParams& /*params*/, int /*row*/) { return 0; }
-  __device__ __forceinline__ bool reach(const AttuneDecodeParams& /*params*/, int /*tile*/) const { return true; }
-};
-
-struct QueryRow {
-  int batch;
-  int head;
-  int query;
-  bool exists;
-
-  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
-      : batch(batch),
-        query(params.seqlen_q == 1 ? 0 : row / params.gqa_ratio),
-        exists(row < params.seqlen_q * params.gqa_ratio) {
-    head = (kv_head - query) * params.gqa_ratio + row;
-  }
-
-  // Its elements in Q or O.
-  __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
-    return static_cast<char*>(tensor.data) +
-           (static_cast<u32>(batch) * tensor.stride_batch + static_cast<u32>(query) * tensor.stride_seq +
-            static_cast<u32>(head) * tensor.stride_head) *
-               2;
-  }
-
-  // Writes its LSE, given in base 2, where the caller wants it.
-  __device__ __forceinline__ void store_lse(const AttuneDecodeParams& params, float lse_base_2) const {
-    if (params.lse == nullptr) return;
-    constexpr float ln_2 = 0.693147180559945f;
-    const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
-    store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
-  }
-};
 // --- blocks/tile.cuh -------------------------------------------------------------------------------------------------
 // A tile of 16-bit elements in shared memory, row-major, swizzled so that eight rows of one column of chunks
 // lie in eight different groups of four banks: what ldmatrix reads at once never conflicts.
@@ -802,23 +662,6 @@ struct OnlineSoftmax {
     }
   }
 
-  // After the last block: 1 / l (0 for a row that saw no key) and the natural-log LSE of each row.
-  __device__ __forceinline__ void finish(float (&inverse)[row_tiles][2], float (&lse)[row_tiles][2], float scale_log2) {
-    constexpr float ln_2 = 0.693147180559945f;
-#pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float sum = l[i][h];
-        sum += shuffle_xor(sum, 1);
-        sum += shuffle_xor(sum, 2);
-        const bool empty = sum == 0.0f;  // the largest score of a row adds 1; NaN stays NaN
-        inverse[i][h] = empty ? 0.0f : 1.0f / sum;
-        lse[i][h] = empty ? minus_infinity() : (m[i][h] * scale_log2 + log2_approx(sum)) * ln_2;
-      }
-    }
-  }
-
  private:
   // Uniform over the warp, so that the branch around the multiplications does not diverge.
   template <Rescale rescale>
@@ -1011,6 +854,51 @@ __device__ __forceinline__ void multiply_step(float (&accumulator)[row_tiles][co
     }
   }
 }
+// --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
+// The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
+
+// How many queries a sequence has where all have as many: each tile of rows holds some, and none is told
+// apart.
+struct DenseQueries {
+  int count;
+
+  __device__ __forceinline__ DenseQueries(const AttuneDecodeParams& params, int /*batch*/) : count(params.seqlen_q) {}
+
+  __device__ __forceinline__ bool reach(const AttuneDecodeParams& /*params*/, int /*tile*/) const { return true; }
+};
+
+struct DenseQueryRow {
+  int batch;
+  int head;
+  int query;
+  bool exists;
+
+  __device__ __forceinline__ DenseQueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
+      : batch(batch),
+        query(params.seqlen_q == 1 ? 0 : row / params.gqa_ratio),
+        exists(row < params.seqlen_q * params.gqa_ratio) {
+    head = (kv_head - query) * params.gqa_ratio + row;
+  }
+
+  // Its elements in Q or O.
+  __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {
+    return static_cast<char*>(tensor.data) +
+           (static_cast<u32>(batch) * tensor.stride_batch + static_cast<u32>(query) * tensor.stride_seq +
+            static_cast<u32>(head) * tensor.stride_head) *
+               2;
+  }
+
+  // Writes its LSE, given in base 2, where the caller wants it.
+  __device__ __forceinline__ void store_lse(const AttuneDecodeParams& params, float lse_base_2) const {
+    if (params.lse == nullptr) return;
+    constexpr float ln_2 = 0.693147180559945f;
+    const i64 heads = static_cast<i64>(batch) * params.heads_kv * params.gqa_ratio + head;
+    store_global(params.lse + heads * params.seqlen_q + query, lse_base_2 * ln_2);
+  }
+};
+
+using Queries = DenseQueries;
+using QueryRow = DenseQueryRow;
 // --- blocks/visible.cuh ----------------------------------------------------------------------------------------------
 // Which keys a query of a sequence sees: all, a window around its own position, or those up to it.
 
@@ -1042,32 +930,23 @@ struct Visible {
     const int keys = limit(seqlen_q - 1);
     return keys > 0 ? (keys + size - 1) / size : 0;
   }
-
-  // Sets the scores of unseen keys to -inf: accumulators of the rows from `first_row` on, `rows_per_query` of them for
-  // a query, and of the keys from `first_key` on. Where every row sees every key, nothing is done.
-  template <int row_tiles, int columns>
-  __device__ __forceinline__ void apply(float (&S)[row_tiles][columns][4], int first_row, int rows_per_query,
-                                        int first_key) const {
-    if (first_key >= first(seqlen_q - 1) && first_key + columns * 8 <= limit(0)) return;
-    const int lane = static_cast<int>(lane_index());
-#pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int query = (first_row + i * 16 + h * 8 + lane / 4) / rows_per_query;
-        const int before = first(query) - first_key - lane % 4 * 2;
-        const int behind = limit(query) - first_key - lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < columns; ++n) {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            if (n * 8 + e < before || n * 8 + e >= behind) S[i][n][2 * h + e] = minus_infinity();
-          }
-        }
-      }
-    }
-  }
 };
+
+// The same as a mask (blocks/mask.cuh) of rows, of which each query has `rows_per_query`.
+struct VisibleToRows {
+  const Visible& keys;
+  int rows_per_query;
+
+  static constexpr bool begins_at_0 = false;
+  __device__ __forceinline__ int first(int row) const { return keys.first(row / rows_per_query); }
+  __device__ __forceinline__ int limit(int row) const { return keys.limit(row / rows_per_query); }
+};
+
+// Without a division: whether all of the sequence's queries do.
+__device__ __forceinline__ bool sees_all(const VisibleToRows& mask, int /*first_row*/, int /*rows*/, int first_key,
+                                         int keys) {
+  return first_key >= mask.keys.first(mask.keys.seqlen_q - 1) && first_key + keys <= mask.keys.limit(0);
+}
 // --- blocks/warp_sums.cuh --------------------------------------------------------------------------------------------
 // Sums and maxima over the lanes of a warp.
 
@@ -1086,12 +965,6 @@ __device__ __forceinline__ int sum_up_to_lane(int value) {
 __device__ __forceinline__ float sum_of_lanes(float value) {
 #pragma unroll
   for (int distance = 1; distance < warp_size; distance *= 2) value += shuffle_xor(value, distance);
-  return value;
-}
-
-__device__ __forceinline__ float largest_of_lanes(float value) {
-#pragma unroll
-  for (int distance = 1; distance < warp_size; distance *= 2) value = larger(value, shuffle_xor(value, distance));
   return value;
 }
 // --- blocks/parts.cuh ------------------------------------------------------------------------------------------------
@@ -1297,11 +1170,10 @@ struct Cursor {
 // --- blocks/query_tile.cuh -------------------------------------------------------------------------------------------
 // The queries of a tile on their way to shared memory.
 
-// Asks for the rows of `tile` from `first_row` on; those that do not exist become zeros. They have come behind a wait
-// for this thread's copies and a barrier. All threads of the block together.
-template <int threads, class Tile>
-__device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDecodeParams& params, int batch,
-                                              int kv_head, int first_row) {
+// Calls copy(to, elements, query, column, exists) for this thread's chunks of the rows of `tile` from `first_row` on.
+template <int threads, class Tile, class Copy>
+__device__ __forceinline__ void each_query_chunk(const Tile& tile, const AttuneDecodeParams& params, int batch,
+                                                 int kv_head, int first_row, const Copy& copy) {
 #pragma unroll
   for (int first = 0; first < Tile::rows * Tile::chunks; first += threads) {
     const int own = first + static_cast<int>(thread_index());
@@ -1311,9 +1183,19 @@ __device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDeco
     const QueryRow query(params, batch, kv_head, first_row + row);
     const char* elements = query.in(params.q) + column_chunk * chunk_bytes;
     const bool exists = query.exists && column_chunk * chunk < params.head_dim;
-    const u32 to = tile.at(static_cast<u32>(row), static_cast<u32>(column_chunk));
-    cp_async(to, elements, exists);
+    copy(tile.at(static_cast<u32>(row), static_cast<u32>(column_chunk)), elements, query.query, column_chunk * chunk,
+         exists);
   }
+}
+
+// Asks for the rows of `tile` from `first_row` on; those that do not exist become zeros. They have come after a wait
+// for this thread's copies and a barrier. All threads of the block together.
+template <int threads, class Tile>
+__device__ __forceinline__ void fetch_queries(const Tile& tile, const AttuneDecodeParams& params, int batch,
+                                              int kv_head, int first_row) {
+  each_query_chunk<threads>(
+      tile, params, batch, kv_head, first_row,
+      [&](u32 to, const char* elements, int, int, bool exists) { cp_async(to, elements, exists); });
   cp_async_commit();
 }
 
@@ -1333,6 +1215,60 @@ __device__ __forceinline__ void load_queries(const Tile& tile, u32 (&fragment)[i
       }
     }
   }
+}
+// --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
+// Which keys a query sees. Query i stands at i + seqlen_k - seqlen_q (aligned bottom right) and sees the keys from
+// first(i) on, below limit(i); none where that is not beyond the first. Each mask answers for rows of a tile, which are
+// queries.
+
+// Whether each of `rows` rows sees each of `keys` keys.
+template <class KeyMask>
+__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int rows, int first_key, int keys) {
+  if (!KeyMask::begins_at_0 && first_key < mask.first(first_row + rows - 1)) return false;
+  return mask.limit(first_row) >= first_key + keys;
+}
+// --- blocks/scores.cuh -----------------------------------------------------------------------------------------------
+// Where scores are finished: what happens to q.k between its product and the softmax, in every family.
+
+// The corner of a block of scores: accumulators of the rows from `row` on and of the keys from `key` on.
+struct ScoreCorner {
+  int row;
+  int key;
+};
+
+// Sets the scores of keys that a row does not see to -inf, in the accumulators of 16 rows.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[columns][4], const ScoreCorner& at) {
+  const int lane = static_cast<int>(lane_index());
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = at.row + h * 8 + lane / 4;
+    const int unseen = mask.first(row) - at.key - lane % 4 * 2;
+    const int left = mask.limit(row) - at.key - lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if ((!KeyMask::begins_at_0 && n * 8 + e < unseen) || n * 8 + e >= left) S[n][2 * h + e] = minus_infinity();
+      }
+    }
+  }
+}
+
+// Finishes the scores of 16 rows: the cap, then the mask.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void finish_scores(float (&S)[columns][4], const KeyMask& mask, const ScoreCorner& at,
+                                              float cap_scale) {
+  if (!sees_all(mask, at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
+}
+
+// The same for several 16 rows, one after the other.
+template <class KeyMask, int row_tiles, int columns>
+__device__ __forceinline__ void finish_scores(float (&S)[row_tiles][columns][4], const KeyMask& mask,
+                                              const ScoreCorner& at, float cap_scale) {
+  if (sees_all(mask, at.row, row_tiles * 16, at.key, columns * 8)) return;
+#pragma unroll
+  for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});
 }
 // --- decode_sm80.cu --------------------------------------------------------------------------------------------------
 constexpr int threads = variant::warps * warp_size;
@@ -1485,9 +1421,15 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
   }
 }
 
+// What follows from sizes that the kernel is for alone need not be worked out in front of the first keys (a division,
+// bounds, a fifth of the code).
+__device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams& given) {
+  return (given);
+}
+
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     decode_sm80_bf16_d128_r16_c64_w4_s2(const __grid_constant__ AttuneDecodeParams given) {
-  const AttuneDecodeParams& params = given;
+  const AttuneDecodeParams& params = of_own_shape(given);
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
   const int tile = static_cast<int>(block_index().x);
@@ -1508,8 +1450,8 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
   bool begun = false;
   while (position.exists()) {
     const int batch = position.batch;
-    const bool whole = position.whole;
-    const int slot = position.slot;
+    const bool has_whole = position.whole;
+    const int own_slot = position.slot;
     if (begun) block_barrier();  // the sequence before has been merged
     fetch_queries<threads>(q_tile, params, batch, kv_head, first_row);
     if (begun) {
@@ -1543,7 +1485,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       if (!small_tile) pipeline.request_K(params, stage);
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
-      position.visible.apply(S, first_row, params.gqa_ratio, first_key);
+      finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
 
@@ -1563,7 +1505,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       first = false;
       more = position.next(params);
     }
-    store(params, merge, batch, whole, slot, kv_head, first_row, softmax, O);
+    store(params, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
   }
   store_empty(params, kv_head, first_row);
 }

@@ -13,7 +13,6 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -23,71 +22,9 @@ struct AttuneTensor {
   long long stride_seq;
   long long stride_head;
 };
-
-// Attention forward over a whole sequence: O = softmax(scale * Q K^T + mask) V.
-struct AttunePrefillParams {
-  struct AttuneTensor q;  // batch x seqlen_q x heads_q  x head_dim
-  struct AttuneTensor k;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor v;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor o;  // batch x seqlen_q x heads_q  x head_dim
-  float* lse;             // batch x heads_q x seqlen_q, contiguous, natural log; may be null
-  float scale_log2;       // softmax scale times log2(e): softmax runs in base 2
-  int batch;
-  int heads_q;
-  int seqlen_q;
-  int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
-  int gqa_ratio;  // heads_q / heads_kv
-  // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
-  // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
-  int window_left;
-  int window_right;
-  // Kernels with a softcap, whose scale_log2 is softcap * log2(e): scores x become tanh(ln(2) / 2 * cap_scale * x).
-  float cap_scale;
-  // Ragged kernels: sequence i has the rows from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, total_q x
-  // heads_q x head_dim, and likewise keys; seqlen_q and seqlen_k are the most that count. lse is heads_q x total_q.
-  int total_q;
-  int total_k;
-  const int* cu_seqlens_q;  // batch + 1
-  const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
-  const int* seqused_k;     // and of its keys
-  // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
-  // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
-  const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
-  int table_width;         // table_width * page_size is at least seqlen_k
-  int pages;
-  int page_size;
-  unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
-  int page_shift;
-};
 // --- store_params.h --------------------------------------------------------------------------------------------------
 // The parameter blocks of the kernels that write a cache of keys and values and that merge two results; plain C like
 // params.h, and part of the same ATTUNE_PARAMS_ABI.
-
-// Writes new keys and values into a cache of pages as decode reads them (decode_params.h).
-struct AttuneStoreParams {
-  struct AttuneTensor k_new;  // batch x tokens x heads_kv x head_dim
-  struct AttuneTensor v_new;  // likewise
-  struct AttuneTensor k;      // pages x page_size x heads_kv x head_dim, written
-  struct AttuneTensor v;      // likewise
-  const long long* slots;     // batch x tokens: page * page_size + token of the page; outside the cache: not written.
-                              // Null: token i of a sequence becomes its key seqlens_k + i
-  const int* seqlens_k;       // batch: keys that each sequence has already; null: none
-  const int* block_table;     // batch x table_width: pages of each sequence; null: sequence i has page i alone
-  const int* positions;       // batch x tokens: where rotations are looked up; null: seqlens_k + i
-  const void* cos;            // rotations x rotary_dim / 2, contiguous, of the kernel's dtype
-  const void* sin;            // likewise
-  int batch;
-  int tokens;
-  int heads_kv;
-  int head_dim;
-  int page_size;
-  int pages;
-  int table_width;  // 1 for a contiguous cache
-  int rotary_dim;   // columns that are rotated, a multiple of 16
-  int rotations;    // positions beyond them are not rotated
-};
 
 // O = softmax over the keys of two results together, each normalised over its own.
 struct AttuneMergeParams {
@@ -106,13 +43,10 @@ struct AttuneMergeParams {
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
 using u32 = unsigned int;
 using i64 = long long;
-using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
-enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
-[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
@@ -129,27 +63,6 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 struct alignas(16) Chunk {
   u32 word[4];
 };
-
-// 16 bytes; `address` 16-byte aligned.
-__device__ __forceinline__ Chunk load_shared(u32 address) {
-  Chunk c;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
-               : "r"(address)
-               : "memory");
-  return c;
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Chunk& c) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(c.word[0]), "r"(c.word[1]),
-               "r"(c.word[2]), "r"(c.word[3])
-               : "memory");
-}
-
-// 4 bytes: one pair of 16-bit elements.
-__device__ __forceinline__ void store_shared(u32 address, u32 word) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
-}
 
 // 16 bytes; `pointer` 16-byte aligned global memory.
 __device__ __forceinline__ Chunk load_global(const void* pointer) {
@@ -169,18 +82,7 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
-__device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
-__device__ __forceinline__ u32 block_count() { return gridDim.x; }
-// The same for all lanes of a warp, and known to the compiler to be so.
-__device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
-// What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
-__device__ __forceinline__ void block_barrier() { __syncthreads(); }
-__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
-// The value of lane (own lane ^ mask).
-__device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
-// Whether the predicate holds in any lane; the same answer in all.
-__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
@@ -208,79 +110,23 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-
-// The upper half of the 64-bit product.
-__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
-
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
-__device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
-  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
-}
-
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-__device__ __forceinline__ int load_global_int(const int* pointer) {
-  int value;
-  asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
-__device__ __forceinline__ i64 load_global_long(const i64* pointer) {
-  i64 value;
-  asm volatile("ld.global.s64 %0, [%1];" : "=l"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
 __device__ __forceinline__ float load_global_float(const float* pointer) {
   float value;
   asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(pointer)));
   return value;
 }
 
-// 4 bytes: one pair of 16-bit elements; `pointer` 4-byte aligned.
-__device__ __forceinline__ u32 load_global_word(const void* pointer) {
-  u32 word;
-  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(__cvta_generic_to_global(pointer)));
-  return word;
-}
-
 // 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
 __device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
                : "memory");
-}
-
-// Has the line that holds these bytes, and the translation of their address, come near (PTX ISA, "prefetch"). Whatever
-// stands there may still be written.
-__device__ __forceinline__ void prefetch_global(const void* pointer) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)) : "memory");
-}
-
-__device__ __forceinline__ u32 load_shared_word(u32 address) {
-  u32 word;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-  return word;
-}
-
-__device__ __forceinline__ float load_shared_float(u32 address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-
-__device__ __forceinline__ void store_shared(u32 address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-
-// `address` 8-byte aligned.
-__device__ __forceinline__ void store_shared(u32 address, float first, float second) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
 // --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
 // Division where an ulp does not matter (PTX ISA, "rcp").
@@ -330,14 +176,6 @@ struct ChunkIndex {
     batch = static_cast<int>(all_rows / static_cast<u32>(rows));
     row = static_cast<int>(all_rows - static_cast<u32>(batch) * static_cast<u32>(rows));
     exists = batch < batches;
-  }
-
-  // The same chunk of another row.
-  __device__ __forceinline__ ChunkIndex at(int other_batch, int other_row) const {
-    ChunkIndex other = *this;
-    other.batch = other_batch;
-    other.row = other_row;
-    return other;
   }
 
   __device__ __forceinline__ char* in(const AttuneTensor& tensor) const {

@@ -26,7 +26,6 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -78,13 +77,11 @@ struct AttunePrefillParams {
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
 using u32 = unsigned int;
 using i64 = long long;
-using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
 enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
-[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;              // storage type of Q, K, V and O
@@ -95,11 +92,9 @@ constexpr int warps = 4;                          // warps per thread block, eac
 constexpr int stages = 2;                         // K/V blocks that shared memory holds at a time
 constexpr bool causal = false;                    // query i sees keys j <= i + seqlen_k - seqlen_q only
 constexpr int gqa_ratio = 0;                      // any: heads of Q per head of K and V; any: taken from the launch
-constexpr int splits = 1;                         // parts of the keys computed by separate thread blocks
 constexpr bool async_copy = true;                 // global to shared memory by cp.async, else through registers
 constexpr bool eager_load = true;                 // request the next K/V block ahead, else where it is used
 constexpr bool swizzle = true;                    // XOR swizzle of shared memory against bank conflicts
-constexpr bool Q_in_registers = false;            // load Q's fragments once and keep them in registers
 constexpr int Q_fragment_tiles = 1;               // 16-wide tiles of Q along head_dim whose fragments load at a time
 constexpr int K_fragment_tiles = 1;               // 16-wide tiles of K along head_dim whose fragments load at a time
 constexpr int V_fragment_tiles = 1;               // 16-wide tiles of V along B_c whose fragments load at a time
@@ -158,8 +153,6 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
-__device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
-__device__ __forceinline__ u32 block_count() { return gridDim.x; }
 // The same for all lanes of a warp, and known to the compiler to be so.
 __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
 // What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
@@ -190,6 +183,18 @@ template <int pending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
+// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
+// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
+
+// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+__device__ __forceinline__ u32 shared_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
+}
+
+__device__ __forceinline__ void store_global(float* pointer, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
+}
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
@@ -217,9 +222,23 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
+// --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
+// Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
 
-// The upper half of the 64-bit product.
-__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
+// 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
+__device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+// `address` 8-byte aligned.
+__device__ __forceinline__ void store_shared(u32 address, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
+}
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
 // Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"): lane i of the warp gives the address
 // of row i % 8 of matrix i / 8 (16-byte aligned) and gets, in word j, elements (i / 4, 2 * (i % 4)) and next of it.
@@ -267,18 +286,6 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-// --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
-// Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
-
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
-__device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
-  return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
-}
-
-__device__ __forceinline__ void store_global(float* pointer, float value) {
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
-}
 #endif  // ATTUNE_EMULATOR
 // --- blocks/tile.cuh -------------------------------------------------------------------------------------------------
 // A tile of 16-bit elements in shared memory, row-major, swizzled so that eight rows of one column of chunks
@@ -409,36 +416,88 @@ struct TileCopy {
     }
   }
 };
-// --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
-// Query i sees keys j < limit(i): all of them, or up to its own position when causal (aligned bottom right).
-struct Mask {
-  int seqlen_k;
-  int diagonal;  // seqlen_k - seqlen_q
+// --- blocks/lse_places.cuh -------------------------------------------------------------------------------------------
+// Where the LSE of rows go.
 
-  // One past the last key that query `row` sees; not positive when it sees none.
+// Those of a head, one after the other.
+struct LsePlaces {
+  float* first;
+  int rows;
+
+  __device__ __forceinline__ float* at(int row) const { return first + row; }
+};
+
+// A warp's 16 rows from `first_row` on, which one lane of each quad writes to where `places` has the row.
+template <class Places>
+__device__ __forceinline__ void store_lse(const float (&value)[2], int first_row, const Places& places) {
+  const u32 lane = lane_index();
+  for (int h = 0; h < 2; ++h) {
+    const int row = first_row + h * 8 + static_cast<int>(lane / 4);
+    if (lane % 4 == 0 && row < places.rows) store_global(places.at(row), value[h]);
+  }
+}
+// --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
+// Which keys a query sees. Query i stands at i + seqlen_k - seqlen_q (aligned bottom right) and sees the keys from
+// first(i) on, below limit(i); none where that is not beyond the first. Each mask answers for rows of a tile, which are
+// queries.
+
+// All keys.
+struct FullMask {
+  int seqlen_k;
+
+  template <class Params>
+  __device__ __forceinline__ static FullMask of(const Params& /*params*/, int /*seqlen_q*/, int seqlen_k) {
+    return {seqlen_k};
+  }
+
+  static constexpr bool begins_at_0 = true;
+  __device__ __forceinline__ int first(int /*row*/) const { return 0; }
   __device__ __forceinline__ int limit(int /*row*/) const { return seqlen_k; }
 };
 
-// Sets the scores of unseen keys to -inf, in the accumulators of the 16 rows from `first_row` on and keys from
-// `first_key` on. Not needed where the first row sees every key: then so do all.
-template <class KeyMask, int columns>
-__device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[columns][4], int first_row, int first_key) {
-  const int lane = static_cast<int>(lane_index());
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int left = mask.limit(first_row + h * 8 + lane / 4) - first_key - lane % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < columns; ++n) {
-      if (n * 8 >= left) S[n][2 * h] = minus_infinity();
-      if (n * 8 + 1 >= left) S[n][2 * h + 1] = minus_infinity();
-    }
-  }
+// Whether each of `rows` rows sees each of `keys` keys.
+template <class KeyMask>
+__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int rows, int first_key, int keys) {
+  if (!KeyMask::begins_at_0 && first_key < mask.first(first_row + rows - 1)) return false;
+  return mask.limit(first_row) >= first_key + keys;
 }
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
 }
+
+// Of blocks of `size` keys the first that the rows from `row` on see. It reaches no further than the limit of a row
+// that exists: either its own position is beyond both, or key 0 is where both begin.
+template <class KeyMask>
+__device__ __forceinline__ int first_block_seen(const KeyMask& mask, int row, int size) {
+  return mask.first(row) / size;
+}
+// --- blocks/matrix_rows.cuh ------------------------------------------------------------------------------------------
+// Where the rows of a sequence's heads lie that threads copy themselves, and how many there are.
+
+// Every sequence has as many rows.
+struct DenseSequence {
+  int batch;
+
+  __device__ __forceinline__ DenseSequence(const AttunePrefillParams& /*params*/, int batch) : batch(batch) {}
+
+  __device__ __forceinline__ int keys(const AttunePrefillParams& params) const { return params.seqlen_k; }
+  // A head of Q or O, ...
+  __device__ __forceinline__ Matrix query_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
+                                               int head) const {
+    return head_of(tensor, batch, head, params.seqlen_q, params.head_dim);
+  }
+  // ... of K or V, ...
+  __device__ __forceinline__ Matrix key_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
+                                             int head) const {
+    return head_of(tensor, batch, head, params.seqlen_k, params.head_dim);
+  }
+  // ... and where its LSE go.
+  __device__ __forceinline__ LsePlaces lse(const AttunePrefillParams& params, int head) const {
+    return {params.lse + (static_cast<i64>(batch) * params.heads_q + head) * params.seqlen_q, params.seqlen_q};
+  }
+};
 // --- blocks/matrix_source.cuh ----------------------------------------------------------------------------------------
 // Where blocks of K and V come from: the rows of two matrices.
 template <class KVTile, int threads, bool async>
@@ -449,8 +508,12 @@ struct MatrixSource {
   Copy K;  // at the next block to request
   Copy V;
 
-  __device__ __forceinline__ MatrixSource(const Matrix& K_rows, const Matrix& V_rows, int first_row)
-      : K(K_rows, first_row), V(V_rows, first_row) {}
+  // Those of a sequence's head, beginning with the block at `first_key`.
+  template <class Sequence>
+  __device__ __forceinline__ MatrixSource(const AttunePrefillParams& params, const Sequence& sequence, int head,
+                                          int /*keys*/, int first_key)
+      : K(sequence.key_rows(params, params.k, head), first_key),
+        V(sequence.key_rows(params, params.v, head), first_key) {}
 
   // Copies the operand's next block, and goes on to the one above it; `whole` promises that all its rows exist.
   template <Operand operand, bool whole>
@@ -569,12 +632,6 @@ struct KVPipeline {
     }
   }
 
-  // Until Q is in shared memory and seen by all threads.
-  __device__ __forceinline__ void wait_for_Q() {
-    wait<ahead ? stages - 1 : eager ? 2 : 0>();
-    block_barrier();
-  }
-
   // Until K(j) (and so Q) is there and seen by all threads.
   __device__ __forceinline__ KVTile wait_for_K(int j) {
     if constexpr (ahead) {
@@ -663,6 +720,49 @@ __device__ __forceinline__ TileIndex tile_index(u32 heads, u32 batches) {
   const u32 batch = head / heads;
   return {static_cast<int>(batch), static_cast<int>(head - batch * heads),
           static_cast<int>(longest_first ? grid.y - 1 - block.y : block.y), batch < batches};
+}
+// --- blocks/scores.cuh -----------------------------------------------------------------------------------------------
+// Where scores are finished: what happens to q.k between its product and the softmax, in every family.
+
+// The corner of a block of scores: accumulators of the rows from `row` on and of the keys from `key` on.
+struct ScoreCorner {
+  int row;
+  int key;
+};
+
+// Sets the scores of keys that a row does not see to -inf, in the accumulators of 16 rows.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[columns][4], const ScoreCorner& at) {
+  const int lane = static_cast<int>(lane_index());
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = at.row + h * 8 + lane / 4;
+    const int unseen = mask.first(row) - at.key - lane % 4 * 2;
+    const int left = mask.limit(row) - at.key - lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if ((!KeyMask::begins_at_0 && n * 8 + e < unseen) || n * 8 + e >= left) S[n][2 * h + e] = minus_infinity();
+      }
+    }
+  }
+}
+
+// Finishes the scores of 16 rows: the cap, then the mask.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void finish_scores(float (&S)[columns][4], const KeyMask& mask, const ScoreCorner& at,
+                                              float cap_scale) {
+  if (!sees_all(mask, at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
+}
+
+// The same for several 16 rows, one after the other.
+template <class KeyMask, int row_tiles, int columns>
+__device__ __forceinline__ void finish_scores(float (&S)[row_tiles][columns][4], const KeyMask& mask,
+                                              const ScoreCorner& at, float cap_scale) {
+  if (sees_all(mask, at.row, row_tiles * 16, at.key, columns * 8)) return;
+#pragma unroll
+  for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});
 }
 // --- blocks/softmax.cuh ----------------------------------------------------------------------------------------------
 // Online softmax (arXiv 1805.02867) over the rows a warp owns, in base 2 with the scale folded into one FMA.
@@ -813,16 +913,6 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
     }
   }
 }
-// --- blocks/store_lse.cuh --------------------------------------------------------------------------------------------
-// LSE of a warp's 16 rows from `first_row` on, which one lane of each quad writes to where `place` has the row.
-template <class Place>
-__device__ __forceinline__ void store_lse(const float (&value)[2], int first_row, int rows, const Place& place) {
-  const u32 lane = lane_index();
-  for (int h = 0; h < 2; ++h) {
-    const int row = first_row + h * 8 + static_cast<int>(lane / 4);
-    if (lane % 4 == 0 && row < rows) store_global(place(row), value[h]);
-  }
-}
 // --- prefill_sm80.cu -------------------------------------------------------------------------------------------------
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
@@ -840,11 +930,17 @@ using KStream = FragmentStream<KVTile, head_pairs, key_pairs, step(variant::K_fr
                                variant::double_buffer, true>;
 using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fragment_tiles, key_pairs),
                                variant::double_buffer, false>;
+using Sequence = DenseSequence;
+using KeyMask = FullMask;
 using Source = MatrixSource<KVTile, threads, variant::async_copy>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
-static_assert(variant::splits == 1);
+
+// How many keys the sequence has.
+__device__ __forceinline__ int keys_of(const AttunePrefillParams& params, const Sequence& sequence) {
+  return sequence.keys(params);
+}
 
 // Writes this warp's rows. Where they go is worked out again here, so that the main loop need not keep it.
 template <int columns>
@@ -852,45 +948,39 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
                                       const float (&inverse_l)[row_tiles][2], const float (&lse)[row_tiles][2]) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   const u32 warp_row = warp_index() * (row_tiles * 16);
-  const Matrix O_rows = head_of(params.o, tile.batch, tile.head, params.seqlen_q, params.head_dim);
+  const Sequence sequence(params, tile.batch);
   const int first_row = tile.q_block * variant::B_r + static_cast<int>(warp_row);
-  store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row, O_rows, first_row);
-  if (params.lse != nullptr) {
-    float* head_lse = params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q;
+  store_rows<variant::dtype>(O, inverse_l, QTile{shared_memory()}, warp_row,
+                             sequence.query_rows(params, params.o, tile.head), first_row);
+  if (params.lse == nullptr) return;
 #pragma unroll
-    for (int i = 0; i < row_tiles; ++i) {
-      store_lse(lse[i], first_row + i * 16, O_rows.rows, [&](int row) { return head_lse + row; });
-    }
-  }
+  for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
 extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128_c64_w4_s2(const __grid_constant__ AttunePrefillParams params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
-  const int gqa_ratio = variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio;
-  const Matrix Q_rows = head_of(params.q, tile.batch, tile.head, params.seqlen_q, params.head_dim);
-  const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
-  const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
-  const int keys = K_rows.rows;
-
+  const Sequence sequence(params, tile.batch);
   const int first_query = tile.q_block * variant::B_r;
+  const int kv_head = tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
+  const Matrix Q_rows = sequence.query_rows(params, params.q, tile.head);
+  const int keys = keys_of(params, sequence);
+
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
-  const Mask mask{keys, keys - Q_rows.rows};
-  const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
+  const KeyMask mask = KeyMask::of(params, Q_rows.rows, keys);
+  const int first_block = first_block_seen(mask, first_query, variant::B_c);
+  const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c) - first_block;
 
   const QTile q_tile{shared_memory()};
-  const Source source(K_rows, V_rows, (blocks - 1) * variant::B_c);
+  const int first_key = first_block * variant::B_c;  // no row of the tile sees those before it
+  const Source source(params, sequence, kv_head, keys, first_key + (blocks - 1) * variant::B_c);
   Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
 
   const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
   QStream Q;
-  if constexpr (variant::Q_in_registers) {
-    pipeline.wait_for_Q();
-    Q.advance(q_tile, q_lane, 0);
-  }
 
   OnlineSoftmax<row_tiles> softmax;
   float O[row_tiles][head_pairs * 2][4] = {};
@@ -899,20 +989,16 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128
     const KVTile k_tile = pipeline.wait_for_K(j);
     const u32 k_lane = lane_address_columns_first(k_tile, 0);
     KStream K;
-    if constexpr (!variant::Q_in_registers) Q.begin(q_tile, q_lane);
+    Q.begin(q_tile, q_lane);
     K.begin(k_tile, k_lane);
 #pragma unroll
     for (int d = 0; d < head_pairs; ++d) {
-      if constexpr (!variant::Q_in_registers) Q.advance(q_tile, q_lane, d);
+      Q.advance(q_tile, q_lane, d);
       K.advance(k_tile, k_lane, d);
       multiply_step<variant::dtype>(S, Q, K, d);
     }
+    finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);
 
-    const int first_key = j * variant::B_c;
-    if (mask.limit(first_row) < first_key + variant::B_c) {
-#pragma unroll
-      for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], first_row + i * 16, first_key);
-    }
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
 

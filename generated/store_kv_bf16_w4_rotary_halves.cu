@@ -10,14 +10,10 @@
 //
 // Memory limits it: 16 bytes a thread of K and of V, neighbours beside each other, each element read and written once
 // (a key's halves that are rotated against each other are read twice, the second time from L1).
-// --- rotary.h --------------------------------------------------------------------------------------------------------
-// Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
-enum class Rotary { none, interleaved, halves };
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -26,44 +22,6 @@ struct AttuneTensor {
   long long stride_batch;
   long long stride_seq;
   long long stride_head;
-};
-
-// Attention forward over a whole sequence: O = softmax(scale * Q K^T + mask) V.
-struct AttunePrefillParams {
-  struct AttuneTensor q;  // batch x seqlen_q x heads_q  x head_dim
-  struct AttuneTensor k;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor v;  // batch x seqlen_k x heads_kv x head_dim
-  struct AttuneTensor o;  // batch x seqlen_q x heads_q  x head_dim
-  float* lse;             // batch x heads_q x seqlen_q, contiguous, natural log; may be null
-  float scale_log2;       // softmax scale times log2(e): softmax runs in base 2
-  int batch;
-  int heads_q;
-  int seqlen_q;
-  int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
-  int gqa_ratio;  // heads_q / heads_kv
-  // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
-  // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
-  int window_left;
-  int window_right;
-  // Kernels with a softcap, whose scale_log2 is softcap * log2(e): scores x become tanh(ln(2) / 2 * cap_scale * x).
-  float cap_scale;
-  // Ragged kernels: sequence i has the rows from cu_seqlens_q[i] up to cu_seqlens_q[i + 1] of Q and O, total_q x
-  // heads_q x head_dim, and likewise keys; seqlen_q and seqlen_k are the most that count. lse is heads_q x total_q.
-  int total_q;
-  int total_k;
-  const int* cu_seqlens_q;  // batch + 1
-  const int* cu_seqlens_k;  // batch + 1
-  const int* seqused_q;     // batch: how many of a sequence's rows of Q and O count; null: all
-  const int* seqused_k;     // and of its keys
-  // Kernels for a paged cache: k and v are pages x page_size x heads_kv x head_dim, a sequence's keys lie in the pages
-  // that its table names, one after the other, and seqused_k says how many there are. cu_seqlens_k is not read.
-  const int* block_table;  // batch x table_width; entries outside 0 to pages - 1 read as zeros
-  int table_width;         // table_width * page_size is at least seqlen_k
-  int pages;
-  int page_size;
-  unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
-  int page_shift;
 };
 // --- store_params.h --------------------------------------------------------------------------------------------------
 // The parameter blocks of the kernels that write a cache of keys and values and that merge two results; plain C like
@@ -92,31 +50,14 @@ struct AttuneStoreParams {
   int rotary_dim;   // columns that are rotated, a multiple of 16
   int rotations;    // positions beyond them are not rotated
 };
-
-// O = softmax over the keys of two results together, each normalised over its own.
-struct AttuneMergeParams {
-  struct AttuneTensor o1;  // batch x seqlen x heads x head_dim
-  struct AttuneTensor o2;  // likewise
-  struct AttuneTensor o;   // likewise, written; may be o1 or o2
-  const float* lse1;       // batch x heads x seqlen, contiguous, natural log
-  const float* lse2;       // likewise
-  float* lse;              // likewise, written, apart from both; may be null
-  int batch;
-  int seqlen;
-  int heads;
-  int head_dim;
-};
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
 using u32 = unsigned int;
 using i64 = long long;
-using u64 = unsigned long long;
 
 enum class Dtype { fp16, bf16 };
-enum class Rescale { always, skip_first, on_new_max };
 
 [[maybe_unused]] constexpr int warp_size = 32;        // threads that ldmatrix and mma are defined over
-[[maybe_unused]] constexpr int warpgroup_size = 128;  // and those of wgmma and setmaxnreg
 // --- the variant -----------------------------------------------------------------------------------------------------
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
@@ -137,50 +78,10 @@ __device__ __forceinline__ i64 load_global_long(const i64* pointer) {
   return value;
 }
 
-__device__ __forceinline__ float load_global_float(const float* pointer) {
-  float value;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(pointer)));
-  return value;
-}
-
-// 4 bytes: one pair of 16-bit elements; `pointer` 4-byte aligned.
-__device__ __forceinline__ u32 load_global_word(const void* pointer) {
-  u32 word;
-  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(__cvta_generic_to_global(pointer)));
-  return word;
-}
-
 // 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
 __device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
                : "memory");
-}
-
-// Has the line that holds these bytes, and the translation of their address, come near (PTX ISA, "prefetch"). Whatever
-// stands there may still be written.
-__device__ __forceinline__ void prefetch_global(const void* pointer) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)) : "memory");
-}
-
-__device__ __forceinline__ u32 load_shared_word(u32 address) {
-  u32 word;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-  return word;
-}
-
-__device__ __forceinline__ float load_shared_float(u32 address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-
-__device__ __forceinline__ void store_shared(u32 address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-
-// `address` 8-byte aligned.
-__device__ __forceinline__ void store_shared(u32 address, float first, float second) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
@@ -192,27 +93,6 @@ __device__ __forceinline__ void store_shared(u32 address, float first, float sec
 struct alignas(16) Chunk {
   u32 word[4];
 };
-
-// 16 bytes; `address` 16-byte aligned.
-__device__ __forceinline__ Chunk load_shared(u32 address) {
-  Chunk c;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(c.word[0]), "=r"(c.word[1]), "=r"(c.word[2]), "=r"(c.word[3])
-               : "r"(address)
-               : "memory");
-  return c;
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Chunk& c) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(c.word[0]), "r"(c.word[1]),
-               "r"(c.word[2]), "r"(c.word[3])
-               : "memory");
-}
-
-// 4 bytes: one pair of 16-bit elements.
-__device__ __forceinline__ void store_shared(u32 address, u32 word) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
-}
 
 // 16 bytes; `pointer` 16-byte aligned global memory.
 __device__ __forceinline__ Chunk load_global(const void* pointer) {
@@ -232,36 +112,9 @@ __device__ __forceinline__ void store_global(void* pointer, const Chunk& c) {
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
-__device__ __forceinline__ u32 lane_index() { return threadIdx.x % warp_size; }
 __device__ __forceinline__ u32 block_number() { return blockIdx.x; }  // of blocks that lie in one row
-__device__ __forceinline__ u32 block_count() { return gridDim.x; }
-// The same for all lanes of a warp, and known to the compiler to be so.
-__device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / warp_size, 0); }
-// What one thread of the block, or of the warp, wrote to memory before is seen by all after. Every one of them arrives.
-__device__ __forceinline__ void block_barrier() { __syncthreads(); }
-__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
-// The value of lane (own lane ^ mask).
-__device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
-// Whether the predicate holds in any lane; the same answer in all.
-__device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u, predicate) != 0; }
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
-
-// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// log2 x on the special-function unit.
-__device__ __forceinline__ float log2_approx(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// The larger of the two; of a number and NaN, the number.
-__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
 
 // Two floats rounded to nearest even and packed, `low` in the lower half.
 template <Dtype dtype>
@@ -271,9 +124,6 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-
-// The upper half of the 64-bit product.
-__device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }
 // --- ptx/unpack.cuh --------------------------------------------------------------------------------------------------
 // 16-bit elements as floats (PTX ISA, "cvt").
 
@@ -300,12 +150,6 @@ __device__ __forceinline__ void let_next_kernel_begin() {
 #endif
 }
 
-// Returns once the kernel before has ended and what it wrote can be read.
-__device__ __forceinline__ void wait_for_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 #endif  // ATTUNE_EMULATOR
 // --- blocks/cache_slot.cuh -------------------------------------------------------------------------------------------
 // Where in a cache a new token belongs, and which position it has.

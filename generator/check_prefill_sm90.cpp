@@ -46,8 +46,7 @@ Resources resources_of(const Variant& v) {
   const int K_panels = panels_of(v.head_dim);
   const int V_panels = panels_of(v.head_dim_of_v());
   const int output_panels = V_panels % 2 == 0 ? 2 : 1;  // that a warpgroup stores at once
-  const int panel_rows =
-      v.B_r * K_panels + v.stages * v.B_c * (K_panels + V_panels) + v.B_r * output_panels;
+  const int panel_rows = v.B_r * K_panels + v.stages * v.B_c * (K_panels + V_panels) + v.B_r * output_panels;
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (1 + 2 * v.stages) * ring_stage_bytes + alignment_slack;
@@ -166,9 +165,9 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
   return std::nullopt;
 }
 
-constexpr auto rules = std::to_array<Rule>(
-    {head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule, P_residual_keys_rule,
-     ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule, stream_k_rule});
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule,
+                                            Q_columns_in_registers_rule, P_residual_keys_rule, ping_pong_rule,
+                                            pack_gqa_rule, ragged_rule, window_rule, tile_list_rule, stream_k_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 

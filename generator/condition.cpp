@@ -138,10 +138,10 @@ class Evaluator {
       if (field.choices[i] == word.text) return static_cast<long long>(i);
     }
     const std::string near = nearest_word(std::string{word.text}, {field.choices.begin(), field.choices.end()});
-    result_.problems.push_back(
-        {file_.at_offset(word.offset), fmt::format("{} is never {}::{}", field.key, constant_type(field), word.text),
-         near.empty() ? "it is " + accepted_values(field)
-                      : fmt::format("did you mean {}::{}?", constant_type(field), near)});
+    result_.problems.push_back({file_.at_offset(word.offset),
+                                fmt::format("{} is never {}::{}", field.key, constant_type(field), word.text),
+                                near.empty() ? "it is " + accepted_values(field)
+                                             : fmt::format("did you mean {}::{}?", constant_type(field), near)});
     return std::nullopt;
   }
 

@@ -78,10 +78,12 @@ class Reader {
 
   /// One past the lines that go on with a remark behind the code: comments further right than the code begins.
   [[nodiscard]] std::size_t with_remarks(std::size_t line, const Token& first) const {
-    const std::size_t begin = first.offset - (line_of(first.offset) == 0 ? 0 : line_ends_[line_of(first.offset) - 1] + 1);
+    const std::size_t begin =
+        first.offset - (line_of(first.offset) == 0 ? 0 : line_ends_[line_of(first.offset) - 1] + 1);
     while (line < file_.lines().size()) {
       const std::size_t column = file_.lines()[line].find_first_not_of(' ');
-      if (column == std::string_view::npos || column <= begin || !file_.lines()[line].substr(column).starts_with("//")) break;
+      if (column == std::string_view::npos || column <= begin || !file_.lines()[line].substr(column).starts_with("//"))
+        break;
       ++line;
     }
     return line;
@@ -206,7 +208,8 @@ class Reader {
     const std::string_view word = tokens_[name].text;
     declaration.names.push_back(word);
     const bool data = !type.empty() && !parentheses && !constant;
-    declaration.needed = kernel || data || word == type || at(from, "static_assert") || declaration.words.contains("operator");
+    declaration.needed =
+        kernel || data || word == type || at(from, "static_assert") || declaration.words.contains("operator");
     return after;
   }
 
@@ -268,8 +271,7 @@ class Uses {
 
 /// Whether the file declares something that is needed.
 bool is_used(const std::vector<Declaration>& declarations) {
-  return std::ranges::any_of(declarations,
-                             [](const Declaration& one) { return one.needed && !one.names.empty(); });
+  return std::ranges::any_of(declarations, [](const Declaration& one) { return one.needed && !one.names.empty(); });
 }
 
 /// Leaves out private: where nothing follows it any more.

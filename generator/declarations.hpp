@@ -16,10 +16,10 @@ struct Declaration {
   std::size_t first_line = 0;  ///< of the comment right above it
   std::size_t end_line = 0;    ///< one past its last
   std::vector<std::string_view> names;
-  std::set<std::string_view> words;   ///< that it uses, but for its members
+  std::set<std::string_view> words;     ///< that it uses, but for its members
   std::set<std::string_view> accessed;  ///< words that it uses behind . or ->, which can only be members
-  bool needed = false;                ///< whether or not its name is used: the kernel, what has no name
-  std::vector<Declaration> members;   ///< those of a type that it can do without: functions, constants, types
+  bool needed = false;                  ///< whether or not its name is used: the kernel, what has no name
+  std::vector<Declaration> members;     ///< those of a type that it can do without: functions, constants, types
 };
 
 /// Those of a file, in their order.

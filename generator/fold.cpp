@@ -108,8 +108,8 @@ class Folder {
   }
 
   std::optional<bool> decided(const Statement& condition) {
-    Result<std::optional<long long>> result = value_of(
-        std::span(tokens_).subspan(condition.first, condition.end - condition.first), file_, variant_);
+    Result<std::optional<long long>> result =
+        value_of(std::span(tokens_).subspan(condition.first, condition.end - condition.first), file_, variant_);
     std::ranges::move(result.problems, std::back_inserter(problems_));
     return result.value ? std::optional<bool>(*result.value != 0) : std::nullopt;
   }
@@ -184,12 +184,13 @@ class Folder {
       const std::string lines = render(begin, end_of(branch)) + "\n";
       const bool own_line = line_begin(begin) != line_begin(tokens_[branch.first - 1].offset);
       const std::size_t first_line = lines.find('\n') + 1;
-      return indent + lines.substr(0, first_line) + (own_line ? dedented(lines.substr(first_line)) : lines.substr(first_line));
+      return indent + lines.substr(0, first_line) +
+             (own_line ? dedented(lines.substr(first_line)) : lines.substr(first_line));
     }
     const std::size_t open = tokens_[branch.first].end();
     const std::size_t close = tokens_[branch.end - 1].offset;
     const std::size_t begin = line_end(open);
-    const std::string_view remark = trimmed(file_.text().substr(open, begin - open));
+    const std::string_view remark = trimmed(file_.text().substr(open, begin - open - 1));
     const std::size_t end = line_begin(close);
     return (remark.empty() ? "" : indent + std::string(remark) + "\n") + dedented(render(begin, std::max(begin, end)));
   }

@@ -15,9 +15,9 @@ namespace attune {
 namespace {
 
 /// Words that begin a statement but no variable's declaration.
-constexpr std::array<std::string_view, 15> other_words{"return", "using",  "goto",   "else",  "case",
-                                                       "template", "struct", "class", "enum",  "extern",
-                                                       "break",  "continue", "delete", "throw", "namespace"};
+constexpr std::array<std::string_view, 15> other_words{"return",   "using",    "goto",   "else",  "case",
+                                                       "template", "struct",   "class",  "enum",  "extern",
+                                                       "break",    "continue", "delete", "throw", "namespace"};
 
 /// A declaration of one variable: tokens from `first` on, up to but without `end`.
 struct Local {

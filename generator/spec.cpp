@@ -39,6 +39,17 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
   return fmt::format("{} {}", kind, fmt::join(candidates, ", "));
 }
 
+/// Why a key that a reader of the papers, or of older versions, may expect is none; empty for others.
+std::string_view without_key(std::string_view key, Operation operation) {
+  if (key == "splits" || key == "num_splits") {
+    return operation == Operation::decode ? "into how many parts keys are split is chosen at run time, for each call"
+                                          : "a thread block computes all keys of its rows";
+  }
+  if (key == "Q_stages") return "a tile of Q has one stage";
+  if (key == "softmax_in_halves") return "the softmax of a block is computed in halves";
+  return "";
+}
+
 class SpecReader {
  public:
   explicit SpecReader(const std::string& file) {
@@ -223,11 +234,9 @@ class SpecReader {
     if (field == nullptr || std::ranges::find(known, key.text) == known.end()) {
       std::vector<std::string> candidates = to_strings(known);
       if (&settings == &result_.value.common) candidates.insert(candidates.end(), top_keys.begin(), top_keys.end());
-      const bool chosen_later =
-          (key.text == "splits" || key.text == "num_splits") && family().operation == Operation::decode;
+      const std::string_view gone = without_key(key.text, family().operation);
       problem(key.where, fmt::format("unknown key {}", quote(key.text)),
-              chosen_later ? "leave it out: into how many parts keys are split is chosen at run time, for each call"
-                           : suggestion(key.text, candidates, "keys are"));
+              gone.empty() ? suggestion(key.text, candidates, "keys are") : fmt::format("leave it out: {}", gone));
       return;
     }
     Choice choice;

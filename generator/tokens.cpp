@@ -13,7 +13,8 @@ constexpr std::array<std::string_view, 8> pairs{"::", "->", "<=", ">=", "==", "!
 /// Where a line for the preprocessor ends, those behind a backslash included.
 std::size_t directive_end(std::string_view code, std::size_t start) {
   std::size_t end = std::min(code.find('\n', start), code.size());
-  while (end > start && code[end - 1] == '\\' && end < code.size()) end = std::min(code.find('\n', end + 1), code.size());
+  while (end > start && code[end - 1] == '\\' && end < code.size())
+    end = std::min(code.find('\n', end + 1), code.size());
   return end;
 }
 

@@ -17,7 +17,7 @@ constexpr int head_dim_v = 0;
 constexpr int B_r = 128;
 constexpr int B_c = 128;
 constexpr int stages = 2;
-constexpr int Q_columns_in_registers = 128;
+constexpr int Q_columns_in_registers = 64;
 constexpr int P_residual_keys = 16;
 constexpr bool causal = true;
 constexpr bool window = false;
@@ -77,8 +77,7 @@ using Tile = Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>;
 using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c>,
                              Select<variant::tile_list, ListOrder<Rows, variant::B_r, variant::B_c>,
                                     RoundOrder<Rows, variant::B_r, variant::B_c>>>;
-using Order =
-    Select<variant::ragged, RaggedOrder<Rows, SequenceOrder, variant::B_r, variant::B_c>, SequenceOrder>;
+using Order = Select<variant::ragged, RaggedOrder<Rows, SequenceOrder, variant::B_r, variant::B_c>, SequenceOrder>;
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;

@@ -1,4 +1,5 @@
-// The parameters of kernels that leave Q, K, V and O to the copy engine; plain data, under params.h's ATTUNE_PARAMS_ABI.
+// The parameters of kernels that leave Q, K, V and O to the copy engine; plain data, under params.h's
+// ATTUNE_PARAMS_ABI.
 #pragma once
 
 // A tensor as the copy engine sees it (cuTensorMapEncodeTiled): head_dim, seqlen, heads, and batch or all rows.

@@ -88,8 +88,8 @@ __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
 }
 
-// Of blocks of `size` keys the first that the rows from `row` on see. It reaches no further than the limit of a row that
-// exists: either its own position is beyond both, or key 0 is where both begin.
+// Of blocks of `size` keys the first that the rows from `row` on see. It reaches no further than the limit of a row
+// that exists: either its own position is beyond both, or key 0 is where both begin.
 template <class KeyMask>
 __device__ __forceinline__ int first_block_seen(const KeyMask& mask, int row, int size) {
   return mask.first(row) / size;

@@ -52,7 +52,7 @@ struct RaggedQueries {
   int first;
   int count;
 
-  __device__ __forceinline__ Queries(const AttuneDecodeParams& params, int batch) : first(0), count(0) {
+  __device__ __forceinline__ RaggedQueries(const AttuneDecodeParams& params, int batch) : first(0), count(0) {
     if (batch >= params.batch) return;
     SequenceRows rows(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q);
     rows.keep(params.seqused_q, batch);
@@ -75,7 +75,7 @@ struct RaggedQueryRow {
   int query;
   bool exists;
 
-  __device__ __forceinline__ QueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
+  __device__ __forceinline__ RaggedQueryRow(const AttuneDecodeParams& params, int batch, int kv_head, int row)
       : query(row / params.gqa_ratio) {
     const RaggedQueries queries(params, batch);
     exists = query < queries.count;

@@ -1,5 +1,5 @@
-// The rows and tiles of a ragged batch: where tensor maps have its sequences, and how one thread finds the tiles for the
-// whole block.
+// The rows and tiles of a ragged batch: where tensor maps have its sequences, and how one thread finds the tiles for
+// the whole block.
 //
 // A map of such a batch has the dimensions head_dim, seqlen, heads, all rows, which have the stride s of seqlen, and
 // one that takes back. Along seqlen every sequence ends at n = 2^30: row r of a sequence of c rows is at n - c + r of

@@ -16,7 +16,7 @@ struct Ring {
   u32 tiles;     // shared address, as Tile wants it
   u32 barriers;  // and of the barriers, 8-byte aligned
   u32 stage = 0;
-  u32 parity = 0;  // of the round
+  u32 parity = 0;      // of the round
   bool there = false;  // the tile, as far as ask() knows
 
   // One thread, for all.

@@ -117,7 +117,7 @@ TEST_CASE("run emulates kernels for compute capability 9.0 as those for others")
   if (!has_host_compiler) return;
   const TemporaryFolder folder;
   const std::filesystem::path spec = folder.path() / "sm90.yaml";
-  std::ofstream(spec) << "template: prefill_sm90\nhead_dim: 64\nB_r: 64\nB_c: 64\nQ_stages: 1\nping_pong: false\n"
+  std::ofstream(spec) << "template: prefill_sm90\nhead_dim: 64\nB_r: 64\nB_c: 64\nping_pong: false\n"
                          "P_residual_keys: 16\ncausal: [false, true]\nragged: [false, true]\n";
   const ToolResult result = attune_tool({"run", spec.string(), "--device", "emulator", "--json"});
   CHECK(result.exit_code == 0);

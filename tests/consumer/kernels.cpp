@@ -99,7 +99,7 @@ int main() {
   constexpr bool has_kernels = false;
 #endif
   const bool own =
-      was_used(cache, "prefill_sm90_bf16_d128_r128_c128_s2_qs1_causal_qreg128_resid16_nopingpong_wholesoftmax");
+      was_used(cache, "prefill_sm90_bf16_d128_r128_c128_s2_causal_qreg128_resid16_nopingpong_bound8");
   if (own != has_kernels) {
     std::cerr << "the program's own kernel was " << (own ? "" : "not ") << "the one that ran\n";
     return 1;

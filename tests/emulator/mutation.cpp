@@ -199,11 +199,10 @@ std::vector<Subject> subjects() {
     });
   };
   add_sm90("sm90_causal", [](Variant& v) { v.Q_columns_in_registers = 64, v.causal = 1; });
-  add_sm90("sm90_three_warpgroups", [](Variant& v) { v.head_dim = 64, v.B_r = 192, v.softmax_in_halves = 0; });
-  add_sm90("sm90_stream_k",
-           [](Variant& v) { v.head_dim = 64, v.B_c = 64, v.Q_stages = v.stream_k = 1, v.P_residual_keys = 32; });
+  add_sm90("sm90_three_warpgroups", [](Variant& v) { v.head_dim = 64, v.B_r = 192; });
+  add_sm90("sm90_stream_k", [](Variant& v) { v.head_dim = 64, v.B_c = 64, v.stream_k = 1, v.P_residual_keys = 32; });
   add_sm90("sm90_one_stage", [](Variant& v) {
-    v.head_dim = v.Q_columns_in_registers = 192, v.B_c = 64, v.stages = v.Q_stages = 1, v.causal = 1, v.ping_pong = 0;
+    v.head_dim = v.Q_columns_in_registers = 192, v.B_c = 64, v.stages = 1, v.causal = 1, v.ping_pong = 0;
     v.P_residual_keys = 16;
   });
   add_sm90("sm90_alone", [](Variant& v) {

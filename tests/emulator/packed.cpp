@@ -17,10 +17,9 @@ using testing::Layout;
 /// Every ratio with a tile of its own, both masks.
 std::vector<Variant> variants() {
   struct Tile {
-    int ratio, head_dim, B_r, B_c, Q_stages;
+    int ratio, head_dim, B_r, B_c;
   };
-  constexpr std::array<Tile, 4> tiles{
-      {{2, 64, 64, 64, 2}, {4, 64, 128, 48, 2}, {8, 128, 192, 64, 1}, {64, 64, 192, 64, 2}}};
+  constexpr std::array<Tile, 4> tiles{{{2, 64, 64, 64}, {4, 64, 128, 48}, {8, 128, 192, 64}, {64, 64, 192, 64}}};
   std::vector<Variant> result;
   for (const Tile& tile : tiles) {
     for (const int causal : {0, 1}) {
@@ -29,7 +28,6 @@ std::vector<Variant> variants() {
       variant.head_dim = tile.head_dim;
       variant.B_r = tile.B_r;
       variant.B_c = tile.B_c;
-      variant.Q_stages = tile.Q_stages;
       variant.causal = causal;
       variant.gqa_ratio = tile.ratio;
       variant.pack_gqa = 1;

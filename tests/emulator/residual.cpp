@@ -55,7 +55,6 @@ TEST_CASE("weights of the first P_residual_keys keys are as good as exact, other
       variant.dtype = static_cast<int>(dtype);
       variant.head_dim = 64;
       variant.B_r = variant.B_c = 64;
-      variant.Q_stages = 1;
       variant.ping_pong = 0;
       variant.causal = causal;
       CHECK(share_off_nearest(variant, 32, 32) < 0.01);

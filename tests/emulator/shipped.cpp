@@ -81,7 +81,6 @@ TEST_CASE("every pair of head dimensions of prefill_sm90 agrees with the referen
     variant.head_dim = head_dim;
     variant.head_dim_v = head_dim_v;
     variant.B_c = 64;
-    variant.Q_stages = head_dim < 192 ? 2 : 1;
     variant.causal = variant.tile_list = head_dim % 128 == 0 ? 1 : 0;
     for (const Case& one : cases_for(variant)) check_case(kernels[variant], one, seed++);
   }

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::uint64_t poison = ~std::uint64_t{0};  // NaN as floats
 
-/// One to three warpgroups, Q in shared memory and in registers, residuals, V with a head_dim of its own, packed heads.
+/// One to three warpgroups, Q in shared memory and in registers, residuals, a cap, V with a head_dim of its own, packed
+/// heads.
 std::vector<Variant> variants() {
   std::vector<Variant> result;
   const auto add = [&](int head_dim, int B_r, int B_c) -> Variant& {
@@ -24,12 +25,12 @@ std::vector<Variant> variants() {
     variant.head_dim = head_dim;
     variant.B_r = B_r;
     variant.B_c = B_c;
-    variant.Q_stages = variant.stream_k = 1;
+    variant.stream_k = 1;
     variant.ping_pong = B_r > 64 ? 1 : 0;
     return variant;
   };
   add(64, 64, 64);
-  add(64, 192, 128).softmax_in_halves = 0;
+  add(64, 192, 128).softcap = 1;
   Variant& shipped = add(128, 128, 128);
   shipped.Q_columns_in_registers = 128;
   shipped.P_residual_keys = 32;
@@ -41,6 +42,8 @@ std::vector<Variant> variants() {
   Variant& packed = add(64, 128, 48);
   packed.gqa_ratio = 4;
   packed.pack_gqa = 1;
+  packed.P_residual_keys = 32;
+  packed.Q_columns_in_registers = 48;
   packed.dtype = static_cast<int>(Dtype::fp16);
   return result;
 }

@@ -75,54 +75,48 @@ std::vector<Variant> sm90_variants() {
   add([](Variant& v) { v.dtype = static_cast<int>(Dtype::fp16); });
   add([](Variant& v) { v.stages = 2; });
   add([](Variant& v) { v.stages = 4; });
-  add([](Variant& v) { v.Q_stages = 1; });
-  add([](Variant& v) { v.Q_stages = 3; });
   for (const int head_dim : {64, 96, 128}) {
-    add([&](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = v.head_dim = head_dim; });
+    add([&](Variant& v) { v.Q_columns_in_registers = v.head_dim = head_dim; });
     add([&](Variant& v) { v.Q_columns_in_registers = 48, v.head_dim = head_dim; });
   }
-  add([](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = 80, v.head_dim = 256, v.B_c = 64; });
-  add([](Variant& v) { v.Q_stages = 1, v.Q_columns_in_registers = v.head_dim = 192, v.head_dim_v = 128, v.B_c = 112; });
+  add([](Variant& v) { v.Q_columns_in_registers = 80, v.head_dim = 256, v.B_c = 64; });
+  add([](Variant& v) { v.Q_columns_in_registers = v.head_dim = 192, v.head_dim_v = 128, v.B_c = 112; });
   for (const int columns : {16, 64}) {
-    add([&](Variant& v) {
-      v.Q_stages = v.ragged = 1, v.Q_columns_in_registers = columns, v.ping_pong = 0, v.tile_list = v.causal;
-    });
-    add([&](Variant& v) { v.Q_stages = v.pack_gqa = 1, v.Q_columns_in_registers = columns, v.gqa_ratio = 4; });
-    add([&](Variant& v) {
-      v.Q_stages = 1, v.Q_columns_in_registers = columns, v.tile_list = v.causal, v.softmax_in_halves = 0;
-    });
+    add([&](Variant& v) { v.ragged = 1, v.Q_columns_in_registers = columns, v.ping_pong = 0, v.tile_list = v.causal; });
+    add([&](Variant& v) { v.pack_gqa = 1, v.Q_columns_in_registers = columns, v.gqa_ratio = 4; });
+    add([&](Variant& v) { v.Q_columns_in_registers = columns, v.tile_list = v.causal; });
   }
   for (const int keys : {16, 32, 128}) {
     const auto add_residual = [&](const std::function<void(Variant&)>& change) {
-      add([&](Variant& v) { v.Q_stages = 1, v.P_residual_keys = keys, change(v); });
+      add([&](Variant& v) { v.P_residual_keys = keys, change(v); });
     };
-    add_residual([](Variant& v) { v.softmax_in_halves = 0; });
+    add_residual([](Variant&) {});
     add_residual([](Variant& v) { v.dtype = static_cast<int>(Dtype::fp16), v.stream_k = 1 - v.causal; });
     add_residual([](Variant& v) { v.Q_columns_in_registers = v.head_dim = 128, v.ping_pong = 0; });
     add_residual([](Variant& v) { v.ragged = 1, v.B_r = 192, v.softcap = v.causal; });
     add_residual([](Variant& v) { v.window = 1 - v.causal, v.pack_gqa = v.causal, v.gqa_ratio = 4; });
   }
   add([](Variant& v) { v.ping_pong = 0; });
-  add([](Variant& v) { v.softmax_in_halves = 0; });
   add([](Variant& v) { v.rescale_bound = 8; });
   add([](Variant& v) { v.rescale_bound = 16; });
   add([](Variant& v) { v.gqa_ratio = 4; });
-  for (const int Q_stages : {1, 2}) {
-    add([&](Variant& v) { v.tile_list = v.causal, v.Q_stages = Q_stages; });
-    add([&](Variant& v) { v.softcap = 1, v.Q_stages = Q_stages; });
-    add([&](Variant& v) { v.ragged = 1, v.Q_stages = Q_stages; });
-    add([&](Variant& v) { v.ragged = 1, v.B_r = 192, v.Q_stages = Q_stages; });
-    add([&](Variant& v) { v.window = 1, v.ragged = v.softcap = v.causal, v.causal = 0, v.Q_stages = Q_stages; });
-  }
+  add([](Variant& v) { v.tile_list = v.causal; });
+  add([](Variant& v) { v.softcap = 1; });
+  add([](Variant& v) { v.ragged = 1; });
+  add([](Variant& v) { v.ragged = 1, v.B_r = 192; });
+  add([](Variant& v) { v.window = 1, v.ragged = v.softcap = v.causal, v.causal = 0; });
   for (const int B_r : {64, 128, 192}) {
-    add([&](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = 1, v.B_r = B_r, v.ping_pong = B_r > 64 ? 1 : 0; });
-    add([&](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = 1, v.B_r = B_r, v.ping_pong = 0, v.B_c = 80; });
+    add([&](Variant& v) { v.stream_k = 1 - v.causal, v.B_r = B_r, v.ping_pong = B_r > 64 ? 1 : 0; });
+    add([&](Variant& v) { v.stream_k = 1 - v.causal, v.B_r = B_r, v.ping_pong = 0, v.B_c = 80; });
   }
-  add([](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = v.pack_gqa = 1, v.gqa_ratio = 4; });
-  add([](Variant& v) { v.stream_k = 1 - v.causal, v.Q_stages = 1, v.head_dim = 256, v.B_c = 64; });
+  add([](Variant& v) { v.stream_k = 1 - v.causal, v.pack_gqa = 1, v.gqa_ratio = 4; });
+  add([](Variant& v) { v.stream_k = 1 - v.causal, v.head_dim = 256, v.B_c = 64; });
+  add([](Variant& v) {
+    v.stream_k = 1 - v.causal, v.softcap = 1, v.Q_columns_in_registers = 48, v.P_residual_keys = 32;
+  });
   for (const int ratio : {2, 4, 8, 16, 32, 64}) {
     add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1; });
-    add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1, v.B_r = 192, v.Q_stages = 1; });
+    add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1, v.B_r = 192; });
     add([&](Variant& v) { v.gqa_ratio = ratio, v.pack_gqa = 1, v.head_dim = 128, v.B_r = 64, v.ping_pong = 0; });
   }
   add([](Variant& v) { v.B_r = 64, v.ping_pong = 0; });
@@ -137,15 +131,15 @@ std::vector<Variant> sm90_variants() {
   }
   for (const auto& [head_dim, head_dim_v] :
        {std::pair{96, 64}, {128, 64}, {192, 64}, {192, 96}, {192, 128}, {256, 128}, {256, 192}}) {
-    add([&](Variant& v) { v.head_dim = head_dim, v.head_dim_v = head_dim_v, v.B_c = 64, v.Q_stages = 1; });
+    add([&](Variant& v) { v.head_dim = head_dim, v.head_dim_v = head_dim_v, v.B_c = 64; });
   }
   for (const int B_c : {80, 96, 112}) {
-    add([&](Variant& v) { v.head_dim = 192, v.head_dim_v = 128, v.B_c = B_c, v.stages = 2, v.Q_stages = 1; });
+    add([&](Variant& v) { v.head_dim = 192, v.head_dim_v = 128, v.B_c = B_c, v.stages = 2; });
   }
-  add([](Variant& v) { v.head_dim = 192, v.head_dim_v = 128, v.B_r = 192, v.B_c = 80, v.stages = 2, v.Q_stages = 1; });
+  add([](Variant& v) { v.head_dim = 192, v.head_dim_v = 128, v.B_r = 192, v.B_c = 80, v.stages = 2; });
   for (const int head_dim : {96, 128, 192, 256}) {
-    add([&](Variant& v) { v.head_dim = head_dim, v.B_c = 64, v.Q_stages = 1; });
-    add([&](Variant& v) { v.head_dim = head_dim, v.B_c = 80, v.Q_stages = 1, v.ping_pong = 0; });
+    add([&](Variant& v) { v.head_dim = head_dim, v.B_c = 64; });
+    add([&](Variant& v) { v.head_dim = head_dim, v.B_c = 80, v.ping_pong = 0; });
   }
   return variants;
 }

@@ -149,13 +149,6 @@ TEST_CASE("stages need eager loads, and eager loads need asynchronous copies") {
         "eager_load: false, or async_copy: true\n");
 }
 
-TEST_CASE("this family does not split keys") {
-  Variant variant;
-  variant.splits = 4;
-  CHECK(refusals_of(variant) ==
-        "splits: splits is 4, but prefill_sm80 computes all keys in one thread block; splits: 1\n");
-}
-
 TEST_CASE("shared memory fits every GPU of the variant's set, or without a set the largest") {
   Variant variant;
   variant.stages = 3;

@@ -18,13 +18,12 @@ using namespace attune;
 const Variant defaults = families()[prefill_sm90].defaults;
 constexpr int room = 227 * 1024;
 
-Variant tile(int head_dim, int B_r, int B_c, int stages = 1, int Q_stages = 1) {
+Variant tile(int head_dim, int B_r, int B_c, int stages = 1) {
   Variant variant = defaults;
   variant.head_dim = head_dim;
   variant.B_r = B_r;
   variant.B_c = B_c;
   variant.stages = stages;
-  variant.Q_stages = Q_stages;
   variant.ping_pong = B_r > 64 ? 1 : 0;
   return variant;
 }
@@ -41,9 +40,8 @@ TEST_CASE("the default variant is feasible and its resources are as computed by 
   CHECK(refusals_of(defaults).empty());
   const Resources needs = resources(defaults);
   CHECK(needs.threads == 384);
-  // Two tiles of Q, two blocks of K and of V, two panels of 128 bytes a row each; a full and an empty mbarrier for
-  // each.
-  CHECK(needs.shared_bytes == 2 * 128 * 256 + 4 * 128 * 256 + 2 * 2 * 8192 + 6 * 16 + 1023);
+  // A tile of Q, two blocks of K and of V, two panels of 128 bytes a row each; a full and an empty mbarrier for each.
+  CHECK(needs.shared_bytes == 128 * 256 + 4 * 128 * 256 + 2 * 2 * 8192 + 5 * 16 + 1023);
   CHECK(needs.accumulator_registers == 64 + 64 + 32);
 }
 
@@ -64,7 +62,7 @@ TEST_CASE("tiles are listed of a causal mask alone") {
   CHECK(refusals_of(variant).empty());
 }
 
-TEST_CASE("last tiles are shared without a mask, a tile at a time, and where the source stays short") {
+TEST_CASE("last tiles are shared without a mask, whatever else a kernel does") {
   Variant variant = tile(256, 128, 64);
   variant.Q_columns_in_registers = 80;
   variant.stream_k = 1;
@@ -78,31 +76,23 @@ TEST_CASE("last tiles are shared without a mask, a tile at a time, and where the
   CHECK(refused(&Variant::causal, "stream_k: the keys of a tile are shared out by their number"));
   CHECK(refused(&Variant::window, "stream_k: the keys of a tile are shared out by their number"));
   CHECK(refused(&Variant::ragged, "stream_k: the keys of a tile are shared out by their number"));
-  CHECK(refused(&Variant::softcap, "stream_k: no source has both softcap and stream_k"));
-  CHECK(refused(&Variant::pack_gqa, "stream_k: no source has pack_gqa and a part of Q in registers beside stream_k"));
-  variant.Q_columns_in_registers = 0;
+  variant.softcap = 1;
+  variant.P_residual_keys = 32;
   CHECK_FALSE(refused(&Variant::pack_gqa, "stream_k"));
-  variant = tile(64, 128, 64, 1, 2);
-  variant.stream_k = 1;
-  CHECK(refusals_of(variant).starts_with("Q_stages: with 2 stages of Q a tile begins beside the end of the last one"));
+  CHECK(refusals_of(variant).empty());
 }
 
-TEST_CASE("Q in registers takes half a register an element beside O, S and P, and one stage") {
+TEST_CASE("Q in registers takes half a register an element beside O, S and P") {
   Variant variant = tile(128, 128, 128, 2);
   variant.Q_columns_in_registers = 128;
-  variant.Q_stages = 2;
-  CHECK(refusals_of(variant) ==
-        "Q_stages: all of Q in registers empties its stage as soon as it is full, so that 2 stages are no faster than "
-        "one; Q_stages: 1\n");
-  variant.Q_stages = 1;
   CHECK(refusals_of(variant).empty());
   CHECK(resources(variant).accumulator_registers == 64 + 64 + 32 + 32);
-  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_qreg128");
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qreg128");
   variant.B_c = 144;
   CHECK(refusals_of(variant).starts_with("B_c: O, S, P and Q take 204 registers per thread, over the 196"));
 }
 
-TEST_CASE("a part of Q in registers takes half a register a column, and may have several stages") {
+TEST_CASE("a part of Q in registers takes half a register a column") {
   Variant variant = tile(256, 128, 64, 1);
   variant.Q_columns_in_registers = 80;
   CHECK(refusals_of(variant).empty());
@@ -114,7 +104,6 @@ TEST_CASE("a part of Q in registers takes half a register a column, and may have
         "Q_columns_in_registers: O, S, P and Q take 240 registers per thread, over the 196 that 2 warpgroups leave "
         "without spilling; nearest that passes: Q_columns_in_registers 80\n");
   variant = tile(128, 128, 64, 2);
-  variant.Q_stages = 2;
   variant.Q_columns_in_registers = 112;
   CHECK(refusals_of(variant).empty());
   variant.Q_columns_in_registers = 144;
@@ -134,7 +123,7 @@ TEST_CASE("V with fewer columns than K takes less of shared memory and of regist
   CHECK(refusals_of(variant).starts_with("stages: Q, K and V take 238671 bytes of shared memory"));
   variant.head_dim_v = 128;
   CHECK(refusals_of(variant).empty());
-  CHECK(variant.name() == "prefill_sm90_bf16_d192_v128_r128_c112_s2_qs1");
+  CHECK(variant.name() == "prefill_sm90_bf16_d192_v128_r128_c112_s2");
   const Resources needs = resources(variant);
   // Q and two blocks of K in rows of 3 panels, two blocks of V in rows of 2; O, whose rows are two panels at once.
   CHECK(needs.shared_bytes == 128 * 384 + 2 * 112 * (384 + 256) + 2 * 2 * 8192 + 5 * 16 + 1023);
@@ -198,9 +187,8 @@ TEST_CASE("warpgroups take turns where there are two") {
         "128\n");
 }
 
-TEST_CASE("residuals are those of a block's keys, of a tile that ends by itself") {
+TEST_CASE("residuals are those of a block's keys") {
   Variant variant = tile(128, 128, 64);
-  variant.Q_stages = 1;
   for (const int keys : {16, 32, 64}) {
     variant.P_residual_keys = keys;
     CHECK(refusals_of(variant).empty());
@@ -209,31 +197,6 @@ TEST_CASE("residuals are those of a block's keys, of a tile that ends by itself"
   CHECK(refusals_of(variant) ==
         "P_residual_keys: a block has B_c 64 keys, fewer than P_residual_keys 80; nearest that passes: P_residual_keys "
         "64\n");
-  variant.Q_stages = 2;
-  CHECK(
-      refusals_of(variant).starts_with("P_residual_keys: with 2 stages of Q a tile ends beside the beginning of the "
-                                       "next"));
-  variant.P_residual_keys = 0;
-  CHECK(refusals_of(variant).empty());
-}
-
-TEST_CASE("a source that shares tiles has one of packed heads, a part of Q in registers and residuals") {
-  Variant variant = tile(128, 128, 64);
-  variant.Q_stages = variant.stream_k = 1;
-  variant.P_residual_keys = 32;
-  CHECK(refusals_of(variant).empty());
-  variant.Q_columns_in_registers = 128;
-  CHECK(refusals_of(variant).empty());
-  variant.Q_columns_in_registers = 64;
-  CHECK(refusals_of(variant) ==
-        "stream_k: no source has P_residual_keys and a part of Q in registers beside stream_k; stream_k: false, or one "
-        "of them alone\n");
-  variant.Q_columns_in_registers = 0;
-  variant.gqa_ratio = 4;
-  variant.pack_gqa = 1;
-  CHECK(refusals_of(variant).starts_with("stream_k: no source has pack_gqa and P_residual_keys beside stream_k"));
-  variant.stream_k = 0;
-  CHECK(refusals_of(variant).empty());
 }
 
 TEST_CASE("residuals are the default where blocks of keys are larger than FlashAttention-2's, half as many if causal") {
@@ -244,7 +207,7 @@ TEST_CASE("residuals are the default where blocks of keys are larger than FlashA
             keys / 2);
     }
   }
-  CHECK(default_variant(prefill_sm90, need_for(Dtype::bf16, 192), room).Q_columns_in_registers == 0);
+  CHECK(default_variant(prefill_sm90, need_for(Dtype::bf16, 192), room).Q_columns_in_registers == 96);
   const Variant window = default_variant(prefill_sm90, asking(need_for(Dtype::bf16, 192), {&Need::window}), room, 128);
   CHECK(window.Q_columns_in_registers == 96);
   CHECK(window.stream_k == 0);
@@ -272,7 +235,7 @@ TEST_CASE("a ragged kernel has a slot for what each tile of Q is, and packs no h
   Variant variant = defaults;
   variant.ragged = 1;
   CHECK(refusals_of(variant).empty());
-  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 2 * 32);
+  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 32);
   variant.gqa_ratio = 4;
   variant.pack_gqa = 1;
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has the rows of several heads in one box of Q"));
@@ -282,10 +245,9 @@ TEST_CASE("a ragged kernel has a slot for what each tile of Q is, and packs no h
 }
 
 TEST_CASE("shared memory is refused with both numbers and what to give up") {
-  CHECK(refusals_of(tile(128, 128, 128, 4, 2)) ==
-        "stages: Q, K and V take 361631 bytes of shared memory, over the 232448 a block may have on sm_90; nearest "
+  CHECK(refusals_of(tile(128, 128, 128, 4)) ==
+        "stages: Q, K and V take 328847 bytes of shared memory, over the 232448 a block may have on sm_90; nearest "
         "that passes: stages 2\n");
-  CHECK(refusals_of(tile(256, 128, 80, 1, 4)).starts_with("Q_stages: Q, K and V take "));
 }
 
 TEST_CASE("it runs on compute capability 9.0 alone, whatever the set asks for") {

@@ -33,16 +33,17 @@ std::string uses() {
   return text + "0);\n";
 }
 
-constexpr std::string_view kernel = "extern \"C\" __global__ void prefill_sm80(const int* params) {}\n";
+constexpr std::string_view kernel = "extern \"C\" __global__ void prefill_sm80(decltype(use) used, A a) {}\n";
 
 TemplateFiles small_templates() {
   return {
       {"prefill_sm80.cu", "// What the kernel computes.\n#include \"types.h\"\n\n" + block() + "\n" +
                               "#include \"blocks/a.cuh\"\n\n" + uses() + std::string(kernel)},
       {"types.h", "// Types.\n#pragma once\nstruct Types {};\n"},
-      {"blocks/a.cuh", "#pragma once\n#include \"ptx/p.cuh\"\n#include \"blocks/b.cuh\"\nstruct A {};\n"},
-      {"blocks/b.cuh", "#pragma once\n#include \"ptx/q.cuh\"\n#include \"types.h\"\nstruct B {};  \n\n\n\n// End.\n"},
-      {"ptx/p.cuh", "#pragma once\n#include \"ptx/q.cuh\"\nstruct P {};\n"},
+      {"blocks/a.cuh", "#pragma once\n#include \"ptx/p.cuh\"\n#include \"blocks/b.cuh\"\nstruct A { B b; P p; };\n"},
+      {"blocks/b.cuh",
+       "#pragma once\n#include \"ptx/q.cuh\"\n#include \"types.h\"\nstruct B { Q q; Types t; };  \n\n\n\n// End.\n"},
+      {"ptx/p.cuh", "#pragma once\n#include \"ptx/q.cuh\"\nstruct P { Q q; };\n"},
       {"ptx/q.cuh", "#pragma once\n#include \"types.h\"\nstruct Q {};\n"},
       {"ptx/unused.cuh", "struct Unused {};\n"}};
 }
@@ -133,13 +134,12 @@ TEST_CASE("the text has no trailing blanks, no runs of empty lines and one newli
   CHECK_FALSE(text.ends_with("\n\n"));
 }
 
-TEST_CASE("what the kernel's template says at its top stands there in one piece, as this variant has it") {
+TEST_CASE("what the kernel's template says at its top stands there in one piece") {
   TemplateFiles templates = small_templates();
   constexpr std::string_view head = "// What the kernel computes.\n";
-  templates.at("prefill_sm80.cu")
-      .insert(head.size(), "#if variant::causal\n// Half of it.\n#else\n// All of it.\n#endif\n// Quickly.\n");
+  templates.at("prefill_sm80.cu").insert(head.size(), "// Quickly.\n");
   const std::string text = emit(Variant{}, templates, "some").value.text;
-  CHECK(text.find("// What the kernel computes.\n// All of it.\n// Quickly.\n// --- types.h -") != std::string::npos);
+  CHECK(text.find("// What the kernel computes.\n// Quickly.\n// --- types.h -") != std::string::npos);
 }
 
 TEST_CASE("emitting again gives the same bytes, whatever the variant's GPUs") {
@@ -157,50 +157,48 @@ TEST_CASE("a spec's name cannot leave the banner") {
 TEST_CASE("an unknown include is an error at its line") {
   CHECK(problems_after("\"blocks/a.cuh\"", "\"blocks/aa.cuh\"")
             .starts_with(
-                "templates/prefill_sm80.cu:29:1: templates/ has no blocks/aa.cuh; did you mean blocks/a.cuh?\n"));
+                "templates/prefill_sm80.cu:28:1: templates/ has no blocks/aa.cuh; did you mean blocks/a.cuh?\n"));
   CHECK(problems_after_adding("ptx/q.cuh", "  #  include <cuda_fp16.h>\n") ==
         "templates/ptx/q.cuh:4:1: templates/ has no <cuda_fp16.h>; a path relative to templates/: an emitted file "
         "includes nothing\n");
 }
 
-TEST_CASE("only the branch of #if that holds for the variant is emitted, and only its includes are followed") {
+TEST_CASE("of a choice by the variant's constants only the branch that is taken is emitted, and what that uses") {
   TemplateFiles templates = small_templates();
-  templates.at("blocks/b.cuh") +=
-      "#if variant::causal\n#include \"ptx/unused.cuh\"\nstruct Causal {};\n#else\nstruct Full {};\n#endif\n";
+  templates.at("types.h") += "struct Causal {};\nstruct Full {};\n";
+  templates.at("blocks/b.cuh") += "using Mask = Select<variant::causal, Causal, Full>;\n";
+  std::string& text = templates.at("prefill_sm80.cu");
+  text.replace(text.find("{}\n", text.find("extern")), 3,
+               "{\n  Mask m;\n  if constexpr (variant::causal) {\n    skip();\n  } else {\n    keep(m);\n  }\n}\n");
   Variant variant;
   const std::string full = emit(variant, templates, "some").value.text;
   variant.causal = 1;
   const std::string causal = emit(variant, templates, "some").value.text;
-  CHECK(full.find("Full") != std::string::npos);
+  CHECK(full.find("struct Full {};\n") != std::string::npos);
   CHECK(full.find("Causal") == std::string::npos);
-  CHECK(full.find("Unused") == std::string::npos);
+  CHECK(full.find("using Mask = Full;\n") != std::string::npos);
+  CHECK(full.find("{\n  Mask m;\n  keep(m);\n}\n") != std::string::npos);
   CHECK(causal.find("Full") == std::string::npos);
-  CHECK(causal.find("Causal") != std::string::npos);
-  CHECK(causal.find("Unused") < causal.find("Causal"));
-  CHECK(full.find("#if variant") == std::string::npos);
+  CHECK(causal.find("{\n  skip();\n}\n") != std::string::npos);  // nothing uses Mask or m
+  CHECK(causal.find("Mask") == std::string::npos);
 }
 
-TEST_CASE("an #if reads its knob, in whichever branch the kernel is") {
+TEST_CASE("a choice reads its knob, in whichever branch the kernel is and in whichever file") {
   TemplateFiles templates = small_templates();
   std::string& text = templates.at("prefill_sm80.cu");
   text.replace(text.find("variant::swizzle"), 16, "0");
-  text += "#if !variant::swizzle\n#endif\n";
+  templates.at("blocks/b.cuh") += "using S = Select<!variant::swizzle, A, B>;\n";
   CHECK(emit(Variant{}, templates, "some").ok());
-  text += "#if variant::async_copy\n#else\n#if variant::swizle\n#endif\n#endif\n";
+  text += "using T = Select<variant::async_copy, A, Select<variant::swizle, A, B>>;\n";
   CHECK(problems_with(templates) ==
-        "templates/prefill_sm80.cu:37:5: variant::swizle does not exist; did you mean variant::swizzle?\n");
-}
-
-TEST_CASE("an #if that cannot be resolved is an error at its line, in an included file too") {
-  CHECK(problems_after("void use(", "#if variant::warps\n#endif\nvoid use(") ==
-        "templates/prefill_sm80.cu:31:1: warps is neither true nor false; `#if variant::warps == 4`\n");
-  CHECK(problems_after_adding("blocks/b.cuh", "#if variant::causal\n") ==
-        "templates/blocks/b.cuh:9:1: this #if has no #endif; an #endif behind its last line\n");
+        "templates/prefill_sm80.cu:32:49: variant::swizle does not exist; did you mean variant::swizzle?\n");
 }
 
 TEST_CASE("the products of a warpgroup are written for the variant where they are included") {
   TemplateFiles templates = small_templates();
   templates.at("ptx/q.cuh") += "#include \"ptx/wgmma_shapes.cuh\"\n";
+  std::string& kernel_text = templates.at("prefill_sm80.cu");
+  kernel_text.replace(kernel_text.find("{}\n", kernel_text.find("extern")), 3, "{ wgmma(); }\n");
   const std::string text = emit(Variant{}, templates, "some").value.text;
   CHECK(text.find("// --- ptx/wgmma_shapes.cuh -") < text.find("// --- ptx/q.cuh -"));
   CHECK(text.find("m64n64k16.f32.bf16.bf16") != std::string::npos);
@@ -226,14 +224,16 @@ TEST_CASE("layers point one way") {
 
 TEST_CASE("a knob that the kernel does not use is an error at its line") {
   CHECK(problems_after("variant::swizzle", "0") ==
-        "templates/prefill_sm80.cu:20:1: unused knob swizzle; the kernel never reads variant::swizzle\n");
+        "templates/prefill_sm80.cu:19:1: unused knob swizzle; neither the kernel nor what it includes reads "
+        "variant::swizzle\n");
   CHECK(problems_after("variant::swizzle", "0 /* variant::swizzle */") ==
-        "templates/prefill_sm80.cu:20:1: unused knob swizzle; the kernel never reads variant::swizzle\n");
+        "templates/prefill_sm80.cu:19:1: unused knob swizzle; neither the kernel nor what it includes reads "
+        "variant::swizzle\n");
 }
 
 TEST_CASE("a constant that does not exist is an error where it is used") {
   CHECK(problems_after("variant::warps, ", "variant::warps, variant::warp, ") ==
-        "templates/prefill_sm80.cu:31:89: variant::warp does not exist; did you mean variant::warps?\n");
+        "templates/prefill_sm80.cu:30:89: variant::warp does not exist; did you mean variant::warps?\n");
   CHECK(problems_after_adding("blocks/b.cuh", "int x = variant::colour;\n")
             .starts_with("templates/blocks/b.cuh:9:9: variant::colour does not exist; knobs are dtype, head_dim, "));
 }
@@ -246,7 +246,7 @@ TEST_CASE("the variant block holds exactly the family's knobs, with their types"
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nconstexpr int warps = 1;") ==
         "templates/prefill_sm80.cu:10:1: warps is given again; line 9 has it\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr bool warps = true;") ==
-        "templates/prefill_sm80.cu:9:1: warps is of type bool; its type is int\n");
+        "templates/prefill_sm80.cu:10:1: warps is of type bool; its type is int\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nint x;") ==
         "templates/prefill_sm80.cu:10:1: only constants may stand in the variant block; `constexpr int head_dim = "
         "128;`\n");
@@ -256,7 +256,7 @@ TEST_CASE("the variant block holds exactly the family's knobs, with their types"
 
 TEST_CASE("there are no splices in this family") {
   CHECK(problems_after("void use(", "{{score}} void use(") ==
-        "templates/prefill_sm80.cu:31:1: unknown splice {{score}}; this family has no splices\n");
+        "templates/prefill_sm80.cu:30:1: unknown splice {{score}}; this family has no splices\n");
   CHECK(problems_after_adding("blocks/b.cuh", "// {{comment}}\nint a[1][2] = {{1, 2}};\nint b = {{mask}};\n") ==
         "templates/blocks/b.cuh:11:9: unknown splice {{mask}}; this family has no splices\n");
 }
@@ -266,19 +266,19 @@ TEST_CASE("a template has exactly one kernel, named as its family") {
         "templates/prefill_sm80.cu:1:1: there is no extern \"C\" kernel; extern \"C\" __global__ void "
         "prefill_sm80(...)\n");
   CHECK(problems_after(std::string(kernel), std::string(kernel) + "extern \"C\" int two();\n") ==
-        "templates/prefill_sm80.cu:33:1: a second extern \"C\" stands here; one kernel per template\n");
+        "templates/prefill_sm80.cu:32:1: a second extern \"C\" stands here; one kernel per template\n");
   CHECK(problems_after(" prefill_sm80(", " other(") ==
-        "templates/prefill_sm80.cu:32:1: the kernel's name prefill_sm80 occurs 0 times before a parenthesis; it occurs "
+        "templates/prefill_sm80.cu:31:1: the kernel's name prefill_sm80 occurs 0 times before a parenthesis; it occurs "
         "once, behind extern \"C\"\n");
   CHECK(problems_after("{}\n", "{ prefill_sm80(0); }\n")
-            .starts_with("templates/prefill_sm80.cu:32:62: the kernel's name prefill_sm80 occurs 2 times"));
+            .starts_with("templates/prefill_sm80.cu:31:69: the kernel's name prefill_sm80 occurs 2 times"));
   TemplateFiles before = small_templates();
   std::string& text = before.at("prefill_sm80.cu");
   text.replace(text.find(" prefill_sm80("), 14, " other(");
   text.replace(text.find("void use("), 9, "void prefill_sm80(); void use(");
   CHECK(problems_with(before).starts_with(
-      "templates/prefill_sm80.cu:32:1: the kernel's name prefill_sm80 occurs 1 times"));
-  CHECK(problems_after("void use(", "void prefill_sm80(); void use(").starts_with("templates/prefill_sm80.cu:32:"));
+      "templates/prefill_sm80.cu:31:1: the kernel's name prefill_sm80 occurs 1 times"));
+  CHECK(problems_after("void use(", "void prefill_sm80(); void use(").starts_with("templates/prefill_sm80.cu:31:"));
 }
 
 TEST_CASE("a missing template is an error that names the file") {
@@ -293,7 +293,7 @@ TEST_CASE("comments are told from code") {
             "void use(",
             "// don't\nconst char* url = \"http://x\"; int n = 1'000; char c = '\"'; // variant::x\n"
             "int m = 1'000; // it's variant::z\n/* variant::y\n * {{z}} */ int q = variant::wraps; void use(") ==
-        "templates/prefill_sm80.cu:35:21: variant::wraps does not exist; did you mean variant::warps?\n");
+        "templates/prefill_sm80.cu:34:21: variant::wraps does not exist; did you mean variant::warps?\n");
 }
 
 TEST_CASE("a templates folder that is not one is a problem of the folder") {

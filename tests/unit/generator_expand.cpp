@@ -154,10 +154,9 @@ TEST_CASE("a spec that multiplies out to more than the limit is refused at once"
   CHECK(expanded("template: prefill_sm80\n" + wide).ok());
   CHECK(problems_of("template: prefill_sm80\n" + wide + "causal: [false, true]\n") == message);
   // Far beyond any integer.
-  CHECK(
-      problems_of("template: prefill_sm80\n" + wide + "gqa_ratio: " + list_to(256, 1) + "\nsplits: " + list_to(256, 1) +
-                  "\nwarps: " + list_to(16, 1) + "\nstages: [1, 2, 3, 4]\nQ_fragment_tiles: " + list_to(16, 1) +
-                  "\nK_fragment_tiles: " + list_to(16, 1) + "\nV_fragment_tiles: " + list_to(16, 1) + "\n") == message);
+  CHECK(problems_of("template: prefill_sm80\n" + wide + "gqa_ratio: " + list_to(256, 1) + "\nwarps: " + list_to(16, 1) +
+                    "\nstages: [1, 2, 3, 4]\nQ_fragment_tiles: " + list_to(16, 1) + "\nK_fragment_tiles: " +
+                    list_to(16, 1) + "\nV_fragment_tiles: " + list_to(16, 1) + "\n") == message);
   CHECK(problems_of("template: prefill_sm80\n" + wide + "variants: [{causal: false}, {causal: true}]\n") == message);
 }
 

@@ -1,4 +1,4 @@
-// Which lines of a template a variant has: what the generator decides, what it leaves, what it refuses where.
+// What the generator makes of a template's choices: what it decides, what it leaves, what it refuses where.
 #include <doctest/doctest.h>
 
 #include "generator/fold.hpp"
@@ -16,17 +16,11 @@ Variant some_variant() {
   return variant;
 }
 
-/// The lines that are kept, each with its end.
-std::string kept(const std::string& text, const Variant& variant = some_variant()) {
+std::string folded(const std::string& text) {
   const TemplateFile file("some.cuh", text);
-  const Result<std::vector<bool>> lines = fold(file, variant);
-  for (const Diagnostic& problem : lines.problems) FAIL_CHECK(problem.text());
-  REQUIRE(lines.value.size() == file.lines().size());
-  std::string result;
-  for (std::size_t i = 0; i < lines.value.size(); ++i) {
-    if (lines.value[i]) result += std::string(file.lines()[i]) + "\n";
-  }
-  return result;
+  const Result<std::string> result = fold(file, some_variant());
+  for (const Diagnostic& problem : result.problems) FAIL_CHECK(problem.text());
+  return result.value;
 }
 
 std::string problems(const std::string& text) {
@@ -36,84 +30,114 @@ std::string problems(const std::string& text) {
   return all;
 }
 
-std::string choice(const std::string& condition) { return "#if " + condition + "\nyes\n#else\nno\n#endif\n"; }
+std::string choice(const std::string& condition) {
+  return "void f() {\n  if constexpr (" + condition + ") {\n    yes();\n  } else {\n    no();\n  }\n}\n";
+}
+const std::string yes = "void f() {\n  yes();\n}\n";
+const std::string no = "void f() {\n  no();\n}\n";
 
-TEST_CASE("of a choice by a knob the branch that holds is kept, without the directives") {
-  CHECK(kept("a\n" + choice("variant::ping_pong") + "b\n") == "a\nyes\nb\n");
-  CHECK(kept(choice("variant::causal")) == "no\n");
-  CHECK(kept(choice("!variant::ping_pong")) == "no\n");
-  CHECK(kept(choice("! variant::causal")) == "yes\n");
-  CHECK(kept("#if variant::causal\na\n#endif\nb\n") == "b\n");
+TEST_CASE("of a choice by a knob the branch that is taken is left, without its braces") {
+  CHECK(folded(choice("variant::ping_pong")) == yes);
+  CHECK(folded(choice("variant::causal")) == no);
+  CHECK(folded(choice("!variant::ping_pong")) == no);
+  CHECK(folded("  if constexpr (variant::causal) {\n    a();\n  }\n  b();\n") == "  b();\n");
+  CHECK(folded("  if constexpr (variant::ping_pong) a();\n  b();\n") == "  a();\n  b();\n");
+  CHECK(folded("  if constexpr (variant::causal) a();\n  b();\n") == "  b();\n");
+  CHECK(folded("  if constexpr (variant::ping_pong)\n    a();\n") == "  a();\n");
 }
 
-TEST_CASE("a number or a word is chosen by its value") {
-  CHECK(kept(choice("variant::stages == 2")) == "yes\n");
-  CHECK(kept(choice("variant::stages == 3")) == "no\n");
-  CHECK(kept(choice("variant::stages != 2")) == "no\n");
-  CHECK(kept(choice("variant::stages != 3")) == "yes\n");
-  CHECK(kept(choice("variant::dtype == Dtype::bf16")) == "yes\n");
-  CHECK(kept(choice("variant::dtype==Dtype::fp16")) == "no\n");
-  CHECK(kept(choice("variant::gqa_ratio == 0")) == "yes\n");
-  CHECK(kept(choice("variant::stages == variant::Q_stages")) == "yes\n");
-  CHECK(kept(choice("variant::stages == variant::head_dim")) == "no\n");
-  CHECK(kept(choice("variant::stages != variant::head_dim")) == "yes\n");
-  CHECK(kept(choice("variant::causal == false")) == "yes\n");
-}
-
-TEST_CASE("a choice inside a branch that does not hold keeps nothing") {
-  CHECK(kept("#if variant::causal\n" + choice("variant::ping_pong") + "a\n#else\n" + choice("variant::causal") +
-             "b\n#endif\nc\n") == "no\nb\nc\n");
-}
-
-TEST_CASE("comments and blanks do not matter to a directive") {
-  CHECK(kept("  #  if variant::causal // unless causal\na\n# else /* then */\nb\n #endif  // causal\n") == "b\n");
-  CHECK(kept("// #if variant::causal\na\n/*\n#endif\n*/\n") == "// #if variant::causal\na\n/*\n#endif\n*/\n");
-}
-
-TEST_CASE("what the preprocessor decides stays, but every source is C++") {
-  const std::string text = "#ifndef A\n#define A 1\n#elif A\na\n#else\nb\n#endif\n#if defined(B)\nb\n#endif\n";
-  CHECK(kept(text) == text);
-  CHECK(kept("#if variant::causal\n" + text + "#else\n" + text + "#endif\n") == text);
-  CHECK(kept("#ifdef A\n" + choice("variant::causal") + "#endif\n") == "#ifdef A\nno\n#endif\n");
-  CHECK(kept("#ifdef __cplusplus\na\n#else\nb\n#endif\n") == "a\n");
-}
-
-TEST_CASE("a condition that is not understood is an error at its line") {
-  const std::string fix =
-      "; `#if variant::key`, `#if !variant::key`, `#if variant::key == value`, `== variant::other` or `!=`\n";
-  for (const char* condition : {"variant::causal && variant::ping_pong", "A && variant::causal",
-                                "!variant::stages == 2", "variant::", "(variant::causal)", "variant::stages < 2"}) {
+TEST_CASE("conditions are expressions of knobs, numbers and words") {
+  for (const char* const condition :
+       {"variant::stages == 2", "variant::stages != 3", "variant::dtype == Dtype::bf16", "variant::gqa_ratio == 0",
+        "variant::stages < variant::head_dim", "variant::causal == false", "variant::causal || variant::ping_pong",
+        "variant::ping_pong && !variant::causal", "variant::B_r / 64 + 1 == 3", "!(variant::causal && unknown)",
+        "variant::ping_pong || unknown(1, 2)", "-variant::stages + 3 >= 1", "variant::B_r % 64 * 2 == 0"}) {
     CAPTURE(condition);
-    CHECK(problems("a\n" + choice(condition)) ==
-          "templates/some.cuh:2:1: the generator cannot tell whether " + std::string(condition) + fix);
+    CHECK(folded(choice(condition)) == yes);
   }
-  CHECK(problems(choice("variant::stages")) ==
-        "templates/some.cuh:1:1: stages is neither true nor false; `#if variant::stages == 2`\n");
+  for (const char* const condition :
+       {"variant::stages == 3", "variant::dtype==Dtype::fp16", "unknown && variant::causal",
+        "variant::causal && f(x).y", "1 + 2 * 3 == 9", "variant::stages <= 1"}) {
+    CAPTURE(condition);
+    CHECK(folded(choice(condition)) == no);
+  }
 }
 
-TEST_CASE("a value that no variant has is an error, with the nearest one") {
-  CHECK(problems(choice("variant::dtype == Dtype::bf17")) ==
-        "templates/some.cuh:1:1: dtype is never Dtype::bf17; did you mean Dtype::bf16?\n");
-  CHECK(problems(choice("variant::stages == many")) ==
-        "templates/some.cuh:1:1: stages is never many; it is a whole number from 1 to 4\n");
-  CHECK(problems(choice("variant::stages == 0")).starts_with("templates/some.cuh:1:1: stages is never 0; "));
-  CHECK(problems(choice("variant::stages == variant::Q_stages && variant::causal"))
-            .starts_with("templates/some.cuh:1:1: stages is never variant::Q_stages && variant::causal; "));
-  CHECK(problems(choice("variant::stages == variant::causal")) ==
-        "templates/some.cuh:1:1: stages and causal are of different types; two constants of one type\n");
+TEST_CASE("what depends on something else stays, and choices inside it are made") {
+  for (const char* const condition : {"unknown", "variant::ping_pong && unknown", "Other::bf16 == 1",
+                                      "sizeof(int) == 4", "variant::stages / 0 == 1"}) {
+    CAPTURE(condition);
+    CHECK(folded(choice(condition)) == choice(condition));
+  }
+  CHECK(folded("  if constexpr (n == 1) {\n    if constexpr (variant::causal) a();\n    b();\n  }\n") ==
+        "  if constexpr (n == 1) {\n    b();\n  }\n");
 }
 
-TEST_CASE("#if, #else and #endif belong together") {
-  CHECK(problems("a\n#if variant::causal\n#ifdef A\n#endif\n") ==
-        "templates/some.cuh:2:1: this #if has no #endif; an #endif behind its last line\n");
-  CHECK(problems("#ifdef A\na\n") ==
-        "templates/some.cuh:1:1: this #if has no #endif; an #endif behind its last line\n");
-  CHECK(problems("a\n#endif\n") == "templates/some.cuh:2:1: #endif without an #if; an #if before it\n");
-  CHECK(problems("#else\n") == "templates/some.cuh:1:1: #else without an #if; an #if before it\n");
-  CHECK(problems("#if variant::causal\n#else\n#else\n#endif\n") ==
-        "templates/some.cuh:3:1: #else behind the #else of line 1's #if; one #else, the last\n");
-  CHECK(problems("#if variant::causal\n#elif variant::ping_pong\n#endif\n") ==
-        "templates/some.cuh:2:1: the generator has no #elif; another #if inside an #else\n");
+TEST_CASE("the first branch of a chain that is taken is left, or the chain from what is not decided on") {
+  const auto chain = [](const std::string& first, const std::string& second) {
+    return "  if constexpr (" + first + ") {\n    a();\n  } else if constexpr (" + second +
+           ") {\n    b();\n  } else {\n    c();\n  }\n";
+  };
+  CHECK(folded(chain("variant::causal", "variant::ping_pong")) == "  b();\n");
+  CHECK(folded(chain("variant::causal", "variant::window")) == "  c();\n");
+  CHECK(folded(chain("variant::ping_pong", "n == 1")) == "  a();\n");
+  CHECK(folded(chain("variant::causal", "n == 1")) ==
+        "  if constexpr (n == 1) {\n    b();\n  } else {\n    c();\n  }\n");
+}
+
+TEST_CASE("branches of branches are made, with their comments and their lines for the compiler") {
+  CHECK(folded("  if constexpr (variant::ping_pong) {  // why\n    // what\n    if constexpr (!variant::causal) {\n"
+               "#pragma unroll\n      for (int i = 0; i < 2; ++i) {\n        a();\n      }\n    }\n    b();\n  }\n") ==
+        "  // why\n  // what\n#pragma unroll\n  for (int i = 0; i < 2; ++i) {\n    a();\n  }\n  b();\n");
+}
+
+TEST_CASE("the comment right above a branch that goes, goes with it") {
+  CHECK(folded("  a();\n  // Of the branch,\n  // two lines.\n  if constexpr (variant::causal) b();\n  c();\n") ==
+        "  a();\n  c();\n");
+  CHECK(folded("  // Of both.\n  if constexpr (variant::causal) {\n    b();\n  } else {\n    c();\n  }\n") ==
+        "  // Of both.\n  c();\n");
+}
+
+TEST_CASE("a type that a knob selects is left alone, inside others and in several lines") {
+  CHECK(folded("using A = Select<variant::causal, B<1, 2>, C>;\n") == "using A = C;\n");
+  CHECK(folded("using A = Select<variant::ping_pong, B<1, (2 > 1)>, C>;\n") == "using A = B<1, (2 > 1)>;\n");
+  CHECK(folded("using A = X<Select<variant::causal, B,\n    Select<variant::stages == 2, C, D>>, E>;\n") ==
+        "using A = X<C, E>;\n");
+  CHECK(folded("using A = Select<n == 1, B, C>;\n") == "using A = Select<n == 1, B, C>;\n");
+}
+
+TEST_CASE("local variables that only dropped branches used go, and those alone") {
+  const auto body = [](const std::string& declaration) {
+    return "void f() {\n" + declaration + "  if constexpr (variant::causal) use(x);\n  g(y);\n}\n";
+  };
+  const std::string bare = "void f() {\n  g(y);\n}\n";
+  for (const char* const declaration :
+       {"  int x = 1;\n", "  // Why.\n  const T<a, b>& x{c};\n", "  bool x;\n", "  u32 x[n / 2][4];  // what\n"}) {
+    CAPTURE(declaration);
+    CHECK(folded(body(declaration)) == bare);
+  }
+  CHECK(folded(body("  int a = x2;\n  int x = a;\n")) == bare);  // one after the other
+  CHECK(folded(body("  x = h();\n")) != bare);
+  CHECK(folded(body("  T x(h());\n")) != bare);  // which may do something
+  CHECK(folded("struct S {\n  int x;\n  int z;\n};\n" + body("")) == "struct S {\n  int x;\n  int z;\n};\n" + bare);
+  CHECK(folded("void f() {\n  int x = 1;\n}\n") == "void f() {\n  int x = 1;\n}\n");  // no choice was made
+}
+
+TEST_CASE("a choice begins its line") {
+  CHECK(
+      problems("void f() { if constexpr (variant::causal) a(); }\n") ==
+      "templates/some.cuh:1:12: this `if constexpr` does not begin its line; a line of its own, so that its branch can "
+      "take its place\n");
+}
+
+TEST_CASE("a word that a knob never is, is an error with the nearest one") {
+  CHECK(problems(choice("variant::dtype == Dtype::bf61")) ==
+        "templates/some.cuh:2:42: dtype is never Dtype::bf61; did you mean Dtype::bf16?\n");
+}
+
+TEST_CASE("comments are no choices, and text without one stays as it is") {
+  const std::string text = "// if constexpr (variant::causal) {\n\"Select<variant::causal, A, B>\";\n";
+  CHECK(folded(text) == text);
 }
 
 }  // namespace

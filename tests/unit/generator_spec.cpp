@@ -150,6 +150,8 @@ TEST_CASE("a hint names what can be built and serves what was asked for") {
   CHECK(problems_of("template: decode_sm80\nsplits: 4\n") ==
         "s.yaml:2:1: unknown key 'splits'; leave it out: into how many parts keys are split is chosen at run time, for "
         "each call\n");
+  CHECK(problems_of("template: prefill_sm90\nQ_stages: 2\n") ==
+        "s.yaml:2:1: unknown key 'Q_stages'; leave it out: a tile of Q has one stage\n");
   CHECK(problems_of("template: decode_sm80\nnum_splits: 4\n").find("is chosen at run time") != std::string::npos);
 }
 

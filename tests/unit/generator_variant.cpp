@@ -42,14 +42,13 @@ TEST_CASE("a name leaves out what is the family's own default") {
   CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2");
   variant.causal = 1;
   CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_causal");
-  variant.Q_stages = 1;
   variant.gqa_ratio = 4;
   variant.pack_gqa = 1;
   variant.ping_pong = 0;
   variant.rescale_bound = 8;
-  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_causal_gqa4_packgqa_nopingpong_bound8");
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_causal_gqa4_packgqa_nopingpong_bound8");
   variant.warps = 8;  // no field of this family
-  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_qs1_causal_gqa4_packgqa_nopingpong_bound8");
+  CHECK(variant.name() == "prefill_sm90_bf16_d128_r128_c128_s2_causal_gqa4_packgqa_nopingpong_bound8");
 }
 
 /// Two or three values of every field of a family, one field after another multiplied in.
@@ -131,7 +130,7 @@ TEST_CASE("words are read exactly") {
   CHECK(parse_value(dtype, "fp16") == 0);
   CHECK(parse_value(*find_field("K_fragment_tiles"), "whole") == 0);
   CHECK_FALSE(parse_value(*find_field("K_fragment_tiles"), "0"));
-  CHECK_FALSE(parse_value(*find_field("splits"), "0"));
+  CHECK_FALSE(parse_value(*find_field("stages"), "0"));
   CHECK(parse_value(*find_field("rescale_bound"), "0") == 0);
 }
 

@@ -568,11 +568,12 @@ TEST_CASE("a window has the causal mask among its bounds, so no spec may ask for
 
 TEST_CASE("a source has the code of the features that its variant has, and no other") {
   using Parts = std::vector<std::pair<int Need::*, const char*>>;
-  const Parts sm80{{&Need::window, "mask_window"},
+  const Parts sm80{{&Need::window, "struct Window {"},
                    {&Need::softcap, "cap_scores"},
-                   {&Need::ragged, "struct Sequence"},
+                   {&Need::ragged, "struct RaggedSequence"},
                    {&Need::paged, "struct PageSource"}};
-  const Parts sm90{{&Need::window, "mask_window"}, {&Need::softcap, "cap_scores"}, {&Need::ragged, "load_global_int"}};
+  const Parts sm90{
+      {&Need::window, "struct Window {"}, {&Need::softcap, "cap_scores"}, {&Need::ragged, "load_global_int"}};
   for (const auto& [family, parts] : {std::pair{prefill_sm80, sm80}, {prefill_sm90, sm90}}) {
     for (const auto& [feature, own] : parts) {
       const std::string text = generate(variant_of(family, false, {feature})).text;

@@ -148,7 +148,7 @@ TEST_CASE("problems that ask for the same choose the same kernel, whatever tiles
         std::vector<Variant> candidates = tiles_in(plain_set);
         for (const Variant& variant : tiles_in(packed_set)) candidates.push_back(packed(variant, ratio));
         for (std::size_t i = candidates.size(); i-- > 0;) {
-          candidates[i].stages = candidates[i].Q_stages = 1;
+          candidates[i].stages = 1;
           candidates[i].B_c = 112;
           candidates.push_back(candidates[i]);
           candidates.back().B_c = 160;

@@ -282,7 +282,6 @@ TEST_CASE("among tiles of one head_dim B_r alone chooses: the number of keys has
   const Variant shorter = variant_of(prefill_sm90, 128);
   Variant longer = shorter;
   longer.B_c = 160;
-  longer.Q_stages = 1;
   Variant lower = shorter;
   lower.B_r = 64;
   lower.ping_pong = 0;

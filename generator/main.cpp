@@ -15,6 +15,7 @@
 #include "generator/fatbin.hpp"
 #include "generator/files.hpp"
 #include "generator/schema.hpp"
+#include "generator/wgmma.hpp"
 
 namespace attune {
 namespace {
@@ -99,11 +100,14 @@ Exit golden(const Options& options) {
   if (report(files) || report(wanted)) return Exit::bad_input;
   const Result<std::vector<Source>> sources = emit_all(wanted.value, files.value);
   if (report(sources)) return Exit::bad_input;
+  const path shapes = options.templates / wgmma_path;
   if (!options.check) {
     write_sources(options.out, sources.value);
+    write_if_changed(shapes, own_wgmma_text());
     return Exit::done;
   }
   std::set<path> stale = leftovers(options.out, sources.value);
+  if (read_bytes(shapes) != own_wgmma_text()) stale.insert(shapes);
   for (const Source& source : sources.value) {
     const path file = options.out / (source.name + ".cu");
     if (read_bytes(file) != source.text) stale.insert(file);
@@ -152,8 +156,10 @@ int run(int argc, char** argv) {
   sub = add("schema", "Write the JSON Schema of specs", schema);
   add_out(sub, "The JSON file");
 
-  sub = add("golden", "Write the committed sources: each family's default variant, causal, and those of one spec",
-            golden);
+  sub = add(
+      "golden",
+      "Write the committed sources: each family's default variant, causal, those of one spec, and ptx/wgmma_shapes.cuh",
+      golden);
   add_templates(sub);
   add_out(sub, "The generated/ folder");
   sub->add_option("spec", options.specs, "Spec file")->required()->expected(1);

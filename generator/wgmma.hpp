@@ -16,4 +16,8 @@ inline constexpr std::string_view wgmma_path = "ptx/wgmma_shapes.cuh";
 /// product are one asm statement, since NVRTC needs 9% longer for one each. Products that are alike share a function.
 std::string wgmma_text(const Variant& variant);
 
+/// The text for the variant block that stands in prefill_sm90.cu: the file at wgmma_path, which is there so that the
+/// template compiles as it stands.
+std::string own_wgmma_text();
+
 }  // namespace attune

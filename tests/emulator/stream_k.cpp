@@ -100,7 +100,8 @@ TEST_CASE("tiles that blocks share are to the bit those of one block, and right"
                             .seqlen_q = (variant.B_r - 5) / (variant.pack_gqa != 0 ? ratio : 1),
                             .seqlen_k = 470,
                             .head_dim = variant.head_dim - 8,
-                            .head_dim_v = variant.head_dim_v};
+                            .head_dim_v = variant.head_dim_v,
+                            .softcap = variant.softcap != 0 ? 3.0f : 0.0f};
       CAPTURE(problem.text());
       const testing::CallImage image(problem, testing::Layout::gaps, seed++);
       const Run whole = run_on(kernel, image, 3, false, 1);

@@ -16,7 +16,7 @@
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
+#define ATTUNE_PARAMS_ABI 10
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -39,7 +39,7 @@ struct AttunePrefillParams {
   int heads_q;
   int seqlen_q;
   int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
+  int head_dim;   // a multiple of 8, at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
   // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
   // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
@@ -63,6 +63,8 @@ struct AttunePrefillParams {
   int page_size;
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
+  // Kernels with cut_rows: columns of K and V, up to 7 fewer than head_dim. What is beyond them in memory is not read.
+  int key_columns;
 };
 // --- decode_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of the kernels that attend to a cache of keys and values, and of the one that combines their
@@ -95,7 +97,7 @@ struct AttuneDecodeParams {
   int seqlen_q;
   int heads_kv;
   int gqa_ratio;     // heads_q / heads_kv
-  int head_dim;      // at most the variant's; missing columns read as zero
+  int head_dim;      // a multiple of 8, at most the variant's; missing columns read as zero
   int max_seqlen_k;  // at most table_width * page_size
   int page_size;
   int pages;         // table entries beyond them read as zeros
@@ -127,6 +129,8 @@ struct AttuneDecodeParams {
   const int* leftpad_k;  // batch
   // Of ragged batches: how many of a sequence's queries count. Null: all
   const int* seqused_q;  // batch
+  // Kernels with cut_rows: as in AttunePrefillParams
+  int key_columns;
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.

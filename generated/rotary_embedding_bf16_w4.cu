@@ -17,7 +17,7 @@ enum class Rotary { none, interleaved, halves };
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
+#define ATTUNE_PARAMS_ABI 10
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -40,7 +40,7 @@ struct AttunePrefillParams {
   int heads_q;
   int seqlen_q;
   int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
+  int head_dim;   // a multiple of 8, at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
   // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
   // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
@@ -64,6 +64,8 @@ struct AttunePrefillParams {
   int page_size;
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
+  // Kernels with cut_rows: columns of K and V, up to 7 fewer than head_dim. What is beyond them in memory is not read.
+  int key_columns;
 };
 // --- rotary_params.h -------------------------------------------------------------------------------------------------
 // The parameter block of the kernel that rotates queries and keys; plain C like params.h, and part of the same

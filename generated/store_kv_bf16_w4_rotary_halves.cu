@@ -17,7 +17,7 @@ enum class Rotary { none, interleaved, halves };
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
 // part of every cache key.
-#define ATTUNE_PARAMS_ABI 9
+#define ATTUNE_PARAMS_ABI 10
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -40,7 +40,7 @@ struct AttunePrefillParams {
   int heads_q;
   int seqlen_q;
   int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
+  int head_dim;   // a multiple of 8, at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
   // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
   // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
@@ -64,6 +64,8 @@ struct AttunePrefillParams {
   int page_size;
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
+  // Kernels with cut_rows: columns of K and V, up to 7 fewer than head_dim. What is beyond them in memory is not read.
+  int key_columns;
 };
 // --- store_params.h --------------------------------------------------------------------------------------------------
 // The parameter blocks of the kernels that write a cache of keys and values and that merge two results; plain C like
@@ -91,6 +93,8 @@ struct AttuneStoreParams {
   int table_width;  // 1 for a contiguous cache
   int rotary_dim;   // columns that are rotated, a multiple of 16
   int rotations;    // positions beyond them are not rotated
+  int key_columns;  // kernels with cut_rows: columns of k and v, up to 7 fewer than head_dim, a multiple of 8. What is
+                    // beyond them in memory is not written
 };
 
 // O = softmax over the keys of two results together, each normalised over its own.
@@ -121,6 +125,7 @@ enum class Rescale { always, skip_first, on_new_max };
 namespace variant {
 constexpr Dtype dtype = Dtype::bf16;  // storage type of Q, K, V and O
 constexpr int warps = 4;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
+constexpr bool cut_rows = false;      // head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
@@ -289,6 +294,13 @@ template <Dtype dtype>
 __device__ __forceinline__ float unpack_high(u32 word) {
   return unpack_low<dtype>(word >> 16);
 }
+// --- ptx/memory_elements.cuh -----------------------------------------------------------------------------------------
+// Plain access to global memory one 16-bit element at a time (PTX ISA, "st").
+
+// The lower half of `element`; `pointer` 2-byte aligned.
+__device__ __forceinline__ void store_global_element(void* pointer, u32 element) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "r"(element) : "memory");
+}
 // --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
 // Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
 // begin before the first has ended. Before compute capability 9.0 it never does.
@@ -430,6 +442,20 @@ __device__ __forceinline__ void rotate(Chunk& elements, const char* from, int co
     elements.word[i] = turn_half<dtype>(elements.word[i], partner.word[i], upper, c.word[i], s.word[i]);
   }
 }
+// --- blocks/store_columns.cuh ----------------------------------------------------------------------------------------
+// Writing rows whose columns are no multiple of 8: what lies beyond their end is somebody else's memory.
+
+// Writes a chunk to a row of which `columns` are left there, up to the row's end.
+__device__ __forceinline__ void store_columns(char* to, const Chunk& data, int columns) {
+  if (columns >= chunk) {
+    store_global(to, data);
+    return;
+  }
+#pragma unroll
+  for (int column = 0; column < chunk; ++column) {
+    if (column < columns) store_global_element(to + column * 2, data.word[column / 2] >> column % 2 * 16);
+  }
+}
 // --- store_kv.cu -----------------------------------------------------------------------------------------------------
 constexpr int threads = variant::warps * warp_size;
 
@@ -445,6 +471,12 @@ extern "C" __global__ void __launch_bounds__(threads) store_kv_bf16_w4_rotary_ha
   rotate<variant::dtype>(k, k_from, own.column, {params.cos, params.sin, params.rotary_dim, params.rotations},
                          position_of(params, own.batch, own.row));
   const ChunkIndex to = own.at(slot.page, slot.token);
-  store_global(to.in(params.k), k);
-  store_global(to.in(params.v), v);
+  if constexpr (variant::cut_rows) {
+    const int columns = params.key_columns - own.column;
+    store_columns(to.in(params.k), k, columns);
+    store_columns(to.in(params.v), v, columns);
+  } else {
+    store_global(to.in(params.k), k);
+    store_global(to.in(params.v), v);
+  }
 }

@@ -30,6 +30,7 @@ constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
 constexpr int splits = 1;
 constexpr bool async_copy = true;
@@ -89,9 +90,9 @@ using KStream = FragmentStream<KVTile, head_pairs, key_pairs, step(variant::K_fr
 using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fragment_tiles, key_pairs),
                                variant::double_buffer, false>;
 #if variant::paged
-using Source = PageSource<KVTile, threads, variant::async_copy>;
+using Source = PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>;
 #else
-using Source = MatrixSource<KVTile, threads, variant::async_copy>;
+using Source = MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>;
 #endif
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
@@ -142,11 +143,13 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   const int keys = keys_in_pages(params, tile.batch);
 #else
 #if variant::ragged
-  const Matrix K_rows = sequence.key_rows(params, params.k, tile.head / gqa_ratio);
-  const Matrix V_rows = sequence.key_rows(params, params.v, tile.head / gqa_ratio);
+  const Matrix K_rows = sequence.key_rows<variant::cut_rows>(params, params.k, tile.head / gqa_ratio);
+  const Matrix V_rows = sequence.key_rows<variant::cut_rows>(params, params.v, tile.head / gqa_ratio);
 #else
-  const Matrix K_rows = head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
-  const Matrix V_rows = head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, params.head_dim);
+  const Matrix K_rows =
+      head_of(params.k, tile.batch, tile.head / gqa_ratio, params.seqlen_k, key_columns<variant::cut_rows>(params));
+  const Matrix V_rows =
+      head_of(params.v, tile.batch, tile.head / gqa_ratio, params.seqlen_k, key_columns<variant::cut_rows>(params));
 #endif
   const int keys = K_rows.rows;
 #endif

@@ -4,10 +4,10 @@
 #include "blocks/copy.cuh"
 #include "types.h"
 
-template <class KVTile, int threads, bool async>
+template <class KVTile, int threads, bool async, bool cut>
 struct MatrixSource {
   using TileType = KVTile;
-  using Copy = TileCopy<KVTile, threads, async>;
+  using Copy = TileCopy<KVTile, threads, async, cut>;
 
   Copy K;  // at the next block to request
   Copy V;

@@ -24,16 +24,17 @@ struct Sequence {
   }
 
   // A head of K or V.
+  template <bool cut>
   __device__ __forceinline__ Matrix key_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
                                              int head) const {
-    return head_rows(params, tensor, head, keys);
+    return head_rows(tensor, head, keys, key_columns<cut>(params));
   }
 #endif
 
   // A head of Q or O.
   __device__ __forceinline__ Matrix query_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
                                                int head) const {
-    return head_rows(params, tensor, head, queries);
+    return head_rows(tensor, head, queries, params.head_dim);
   }
 
   // Where a head's LSE begin.
@@ -42,9 +43,9 @@ struct Sequence {
   }
 
  private:
-  __device__ __forceinline__ static Matrix head_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
-                                                     int head, const Rows& rows) {
-    Matrix matrix = head_of(tensor, 0, head, rows.count, params.head_dim);
+  __device__ __forceinline__ static Matrix head_rows(const AttuneTensor& tensor, int head, const Rows& rows,
+                                                     int columns) {
+    Matrix matrix = head_of(tensor, 0, head, rows.count, columns);
     matrix.data += rows.first * matrix.stride_bytes;
     return matrix;
   }

@@ -56,7 +56,7 @@ struct AttuneDecodeParams {
   int seqlen_q;
   int heads_kv;
   int gqa_ratio;     // heads_q / heads_kv
-  int head_dim;      // at most the variant's; missing columns read as zero
+  int head_dim;      // a multiple of 8, at most the variant's; missing columns read as zero
   int max_seqlen_k;  // at most table_width * page_size
   int page_size;
   int pages;         // table entries beyond them read as zeros
@@ -88,6 +88,8 @@ struct AttuneDecodeParams {
   const int* leftpad_k;  // batch
   // Of ragged batches: how many of a sequence's queries count. Null: all
   const int* seqused_q;  // batch
+  // Kernels with cut_rows: as in AttunePrefillParams
+  int key_columns;
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.

@@ -65,7 +65,7 @@ struct AttuneDecodeParams {
   int seqlen_q;
   int heads_kv;
   int gqa_ratio;     // heads_q / heads_kv
-  int head_dim;      // at most the variant's; missing columns read as zero
+  int head_dim;      // a multiple of 8, at most the variant's; missing columns read as zero
   int max_seqlen_k;  // at most table_width * page_size
   int page_size;
   int pages;         // table entries beyond them read as zeros
@@ -97,6 +97,8 @@ struct AttuneDecodeParams {
   const int* leftpad_k;  // batch
   // Of ragged batches: how many of a sequence's queries count. Null: all
   const int* seqused_q;  // batch
+  // Kernels with cut_rows: as in AttunePrefillParams
+  int key_columns;
 };
 // --- rotary.h --------------------------------------------------------------------------------------------------------
 // Which columns of a key make a pair that rotary position embedding turns: neighbours, or columns of its two halves.
@@ -121,6 +123,7 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 constexpr int stages = 2;             // K/V blocks that shared memory holds at a time
 constexpr bool paged = false;         // keys are in pages that a block table names
 constexpr int page_multiple = 1;      // page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup
+constexpr bool cut_rows = false;      // head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes
 constexpr bool cluster = false;       // the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on
 constexpr bool interleave = false;    // equal parts of a sequence have its steps of keys in turn, so that all go through them together
 }  // namespace variant
@@ -182,9 +185,9 @@ __device__ __forceinline__ u64 cache_policy(bool once) {
 }
 
 // cp_async() with a policy.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid, u64 policy) {
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, u32 bytes, bool valid, u64 policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0), "l"(policy)
+               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? bytes : 0), "l"(policy)
                : "memory");
 }
 // --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
@@ -369,12 +372,18 @@ __device__ __forceinline__ uint3 block_index() {
 // "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
 // that covers its group, and to other threads after a barrier that follows that wait.
 
-// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false. Both sides 16-byte aligned.
-// Cached in L2 only: a block reads each byte once.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+// Writes 16 bytes: the first `bytes` (1 to 16) are copied and the others zeros, or all are zeros and nothing is read
+// where `valid` is false. Both sides 16-byte aligned. Cached in L2 only: a block reads each byte once. Other `bytes`
+// than a constant 16 cost five instructions more, as the copy then has its size in the low bits of the address.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, u32 bytes, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0)
+               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? bytes : 0)
                : "memory");
+}
+
+// All of them.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+  cp_async(shared_address, pointer, 16, valid);
 }
 
 // Closes this thread's current group of copies; a group may be empty.
@@ -403,6 +412,13 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 #endif  // ATTUNE_EMULATOR
+// --- blocks/partial_chunk.cuh ----------------------------------------------------------------------------------------
+// The last chunk of a row whose columns are no multiple of 8, which the row's end cuts.
+
+// Bytes of a chunk that belong to a row of which `columns`, 1 or more, are left.
+__device__ __forceinline__ u32 bytes_of_columns(int columns) {
+  return static_cast<u32>(columns < chunk ? columns * 2 : chunk_bytes);
+}
 // --- blocks/tile.cuh -------------------------------------------------------------------------------------------------
 // A tile of 16-bit elements in shared memory, row-major, swizzled so that eight rows of one column of chunks
 // lie in eight different groups of four banks: what ldmatrix reads at once never conflicts.
@@ -464,7 +480,7 @@ struct KeyPlace {
   int token;
 };
 
-template <class Strip, Pages page_sizes>
+template <class Strip, Pages page_sizes, bool cut>
 struct CacheCopy {
   static constexpr u32 rows_at_once = warp_size / Strip::span;
   static constexpr u32 steps = Strip::rows / rows_at_once;
@@ -493,7 +509,7 @@ struct CacheCopy {
     const u32 own_head = static_cast<u32>(head);  // a product of 64 bits less where the upper half is known
     k = static_cast<const char*>(params.k.data) + own_head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
     v = static_cast<const char*>(params.v.data) + own_head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
-    columns_left = params.head_dim - static_cast<int>(column_chunk * chunk);
+    columns_left = (cut ? params.key_columns : params.head_dim) - static_cast<int>(column_chunk * chunk);
   }
 
   // Of the strip that begins at `first_key` of a sequence, whose keys are those from `begin` on, below `seqlen`.
@@ -592,7 +608,8 @@ struct CacheCopy {
 #pragma unroll
     for (u32 c = 0; c < Strip::chunks; c += Strip::span) {
       const bool exists = row_exists && static_cast<int>(c * chunk) < columns_left;
-      cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, exists, policy);
+      const u32 bytes = cut ? bytes_of_columns(columns_left - static_cast<int>(c * chunk)) : chunk_bytes;
+      cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, bytes, exists, policy);
     }
   }
 };
@@ -1279,7 +1296,7 @@ constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
-using Copy = CacheCopy<Strip, page_sizes>;
+using Copy = CacheCopy<Strip, page_sizes, variant::cut_rows>;
 // Parts of one sequence alone have the pages of as many strips to come as a warp has lanes looked up at once: a table
 // that is not in L2 has its latency once, not for each strip that is asked for before the first has come.
 constexpr bool looks_ahead = variant::cluster && page_sizes == Pages::of_16;

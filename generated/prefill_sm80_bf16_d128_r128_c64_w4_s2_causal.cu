@@ -48,7 +48,7 @@ struct AttunePrefillParams {
   int heads_q;
   int seqlen_q;
   int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
+  int head_dim;   // a multiple of 8, at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
   // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
   // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
@@ -72,6 +72,8 @@ struct AttunePrefillParams {
   int page_size;
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
+  // Kernels with cut_rows: columns of K and V, up to 7 fewer than head_dim. What is beyond them in memory is not read.
+  int key_columns;
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -91,6 +93,7 @@ constexpr int B_c = 64;                           // rows of K and V in one step
 constexpr int warps = 4;                          // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 constexpr int stages = 2;                         // K/V blocks that shared memory holds at a time
 constexpr bool causal = true;                     // query i sees keys j <= i + seqlen_k - seqlen_q only
+constexpr bool cut_rows = false;                  // head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes
 constexpr int gqa_ratio = 0;                      // any: heads of Q per head of K and V; any: taken from the launch
 constexpr bool async_copy = true;                 // global to shared memory by cp.async, else through registers
 constexpr bool eager_load = true;                 // request the next K/V block ahead, else where it is used
@@ -167,12 +170,18 @@ __device__ __forceinline__ bool any_lane(bool predicate) { return __any_sync(~0u
 // "cp.async.wait_group"; compute capability 8.0). A copy is visible to the thread that issued it after the wait
 // that covers its group, and to other threads after a barrier that follows that wait.
 
-// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false. Both sides 16-byte aligned.
-// Cached in L2 only: a block reads each byte once.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+// Writes 16 bytes: the first `bytes` (1 to 16) are copied and the others zeros, or all are zeros and nothing is read
+// where `valid` is false. Both sides 16-byte aligned. Cached in L2 only: a block reads each byte once. Other `bytes`
+// than a constant 16 cost five instructions more, as the copy then has its size in the low bits of the address.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, u32 bytes, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0)
+               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? bytes : 0)
                : "memory");
+}
+
+// All of them.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+  cp_async(shared_address, pointer, 16, valid);
 }
 
 // Closes this thread's current group of copies; a group may be empty.
@@ -287,6 +296,13 @@ __device__ __forceinline__ uint3 block_index() {
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 #endif  // ATTUNE_EMULATOR
+// --- blocks/partial_chunk.cuh ----------------------------------------------------------------------------------------
+// The last chunk of a row whose columns are no multiple of 8, which the row's end cuts.
+
+// Bytes of a chunk that belong to a row of which `columns`, 1 or more, are left.
+__device__ __forceinline__ u32 bytes_of_columns(int columns) {
+  return static_cast<u32>(columns < chunk ? columns * 2 : chunk_bytes);
+}
 // --- blocks/tile.cuh -------------------------------------------------------------------------------------------------
 // A tile of 16-bit elements in shared memory, row-major, swizzled so that eight rows of one column of chunks
 // lie in eight different groups of four banks: what ldmatrix reads at once never conflicts.
@@ -370,9 +386,15 @@ __device__ __forceinline__ void copy_chunk(u32 address, const char* from, bool e
   }
 }
 
+// Columns of K and V: rows that are `cut` have fewer than those of Q.
+template <bool cut>
+__device__ __forceinline__ int key_columns(const AttunePrefillParams& params) {
+  return cut ? params.key_columns : params.head_dim;
+}
+
 // One thread's share in copying the tiles of a matrix, from one tile to the next. Threads lie over a tile as `span`
 // chunks side by side, so that a run of threads reads consecutive memory.
-template <class TileType, int threads, bool async>
+template <class TileType, int threads, bool async, bool cut = false>
 struct TileCopy {
   static constexpr u32 rows_at_once = threads / TileType::span;
 
@@ -410,7 +432,12 @@ struct TileCopy {
       for (u32 r = 0; r < TileType::rows; r += rows_at_once) {
         if (TileType::rows % rows_at_once != 0 && thread_row + r >= TileType::rows) break;
         const bool exists = column_exists && (whole || static_cast<int>(r) < rows_left);
-        copy_chunk<async>(tile.at(thread_row + r, thread_chunk + c), from, exists);
+        const u32 to = tile.at(thread_row + r, thread_chunk + c);
+        if constexpr (cut) {
+          cp_async(to, from, bytes_of_columns(columns_left - static_cast<int>(c * chunk)), exists);
+        } else {
+          copy_chunk<async>(to, from, exists);
+        }
         from += rows_at_once * stride_bytes;
       }
     }
@@ -495,7 +522,7 @@ struct DenseSequence {
   // ... of K or V, ...
   __device__ __forceinline__ Matrix key_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
                                              int head) const {
-    return head_of(tensor, batch, head, params.seqlen_k, params.head_dim);
+    return head_of(tensor, batch, head, params.seqlen_k, key_columns<variant::cut_rows>(params));
   }
   // ... and where its LSE go.
   __device__ __forceinline__ LsePlaces lse(const AttunePrefillParams& params, int head) const {
@@ -504,10 +531,10 @@ struct DenseSequence {
 };
 // --- blocks/matrix_source.cuh ----------------------------------------------------------------------------------------
 // Where blocks of K and V come from: the rows of two matrices.
-template <class KVTile, int threads, bool async>
+template <class KVTile, int threads, bool async, bool cut>
 struct MatrixSource {
   using TileType = KVTile;
-  using Copy = TileCopy<KVTile, threads, async>;
+  using Copy = TileCopy<KVTile, threads, async, cut>;
 
   Copy K;  // at the next block to request
   Copy V;
@@ -936,7 +963,7 @@ using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fr
                                variant::double_buffer, false>;
 using Sequence = DenseSequence;
 using KeyMask = CausalMask;
-using Source = MatrixSource<KVTile, threads, variant::async_copy>;
+using Source = MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);

@@ -49,6 +49,8 @@ struct AttuneStoreParams {
   int table_width;  // 1 for a contiguous cache
   int rotary_dim;   // columns that are rotated, a multiple of 16
   int rotations;    // positions beyond them are not rotated
+  int key_columns;  // kernels with cut_rows: columns of k and v, up to 7 fewer than head_dim, a multiple of 8. What is
+                    // beyond them in memory is not written
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.

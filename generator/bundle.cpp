@@ -64,7 +64,7 @@ Json row_of(const BundledKernel& kernel, std::size_t offset) {
           {"bytes", kernel.image.size()}};
 }
 
-/// Offsets count from the first image, which lies behind the manifest that states them.
+/// Offsets count from the first image, which lies after the manifest that states them.
 std::string manifest_of(const Bundle& bundle) {
   Json rows = Json::array();
   std::size_t offset = 0;

@@ -7,7 +7,7 @@
 //   12     ATTUNE_PARAMS_ABI, 32 bits
 //   16     bytes of the file, 64 bits
 //   24     bytes of the manifest, 64 bits
-//   32     version of Attune, text, zeros behind it, 32 bytes
+//   32     version of Attune, text, zeros after it, 32 bytes
 //   64     manifest, JSON: of each kernel its template, values, GPUs, threads and shared memory, whether tables alone
 //          ask for it, and its image's place; of each table its file's name and text
 //   ...    images, each from a multiple of 64 bytes on

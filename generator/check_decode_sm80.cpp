@@ -92,6 +92,9 @@ std::optional<Refusal> pages_rule(const Variant& v) {
 }
 
 std::optional<Refusal> one_query_rule(const Variant& v) {
+  if (v.one_query != 0 && v.cut_rows != 0) {
+    return Refusal{"one_query", "one_query serves the kernel's own head_dim, which cuts no rows; one_query: false"};
+  }
   if (v.one_query == 0 || v.gqa_ratio != 0) return std::nullopt;
   return Refusal{"one_query", "one_query makes sizes constants of a kernel for one gqa_ratio; one_query: false"};
 }

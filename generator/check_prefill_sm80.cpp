@@ -121,6 +121,11 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
 }
 
+std::optional<Refusal> cut_rows_rule(const Variant& v) {
+  if (v.cut_rows == 0 || v.async_copy != 0) return std::nullopt;
+  return Refusal{"async_copy", "cut_rows needs cp.async, which ends a copy where a row does; async_copy: true"};
+}
+
 /// The tile of one range of head_dims.
 struct Tile {
   int head_dim;  ///< the largest it serves
@@ -137,9 +142,9 @@ constexpr std::array tiles{
     Tile{256, 64, 64, 4, 1, true},
 };
 
-constexpr auto rules =
-    std::to_array<Rule>({rows_rule, registers_rule, Q_tiles_rule, K_tiles_rule, V_tiles_rule, Q_in_registers_rule,
-                         common_tiles_rule, double_buffer_rule, stages_rule, eager_load_rule, window_rule});
+constexpr auto rules = std::to_array<Rule>({rows_rule, registers_rule, Q_tiles_rule, K_tiles_rule, V_tiles_rule,
+                                            Q_in_registers_rule, common_tiles_rule, double_buffer_rule, stages_rule,
+                                            eager_load_rule, window_rule, cut_rows_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 

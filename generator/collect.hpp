@@ -26,7 +26,7 @@ struct Collection {
   std::vector<BundledTable> tables;     ///< as they were read
 };
 
-/// Reads and expands every spec, in order, and behind them the variants of tables of tuned problems, each for the
+/// Reads and expands every spec, in order, and after them the variants of tables of tuned problems, each for the
 /// architecture of its table. A variant that several ask for comes once, for all of their GPUs together.
 Result<Collection> collect(std::span<const std::filesystem::path> specs,
                            std::span<const std::filesystem::path> tuned = {});

@@ -77,7 +77,7 @@ class JsonFields {
 /// The value of a variant's field as JSON: true, 128 or "any".
 Json json_value(const Field& field, int value);
 
-/// An object of plain values and such objects on one line, with a space behind each comma and colon.
+/// An object of plain values and such objects on one line, with a space after each comma and colon.
 std::string json_line(const Json& object);
 
 }  // namespace attune

@@ -46,6 +46,7 @@ std::string difference_text(const Field& field, Relation relation, int kernel, i
 std::optional<std::string> difference(const Variant& variant, const Need& need, const Field& field) {
   const Family& family = family_of(variant);
   if (!family.has_key(field.key)) {
+    if (field.met_by_maps && family.tensor_maps) return std::nullopt;
     if (field.relation == Relation::any_or_equal || need.*field.wanted == Need{}.*field.wanted) return std::nullopt;
     return fmt::format("{}: {} has no kernels with it, the problem {}", field.key, family.name,
                        field.kind == FieldKind::boolean ? "needs one" : "has " + value_text(field, need.*field.wanted));

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view blanks = " \t\r";
 
-/// Where a string or character literal that starts at `start` ends (behind its closing quote).
+/// Where a string or character literal that starts at `start` ends (after its closing quote).
 std::size_t literal_end(std::string_view text, std::size_t start) {
   for (std::size_t i = start + 1; i < text.size() && text[i] != '\n'; ++i) {
     if (text[i] == '\\') {

@@ -85,7 +85,7 @@ class TunedReader {
     }
   }
 
-  /// The object behind the first `start` characters of a line, and where it is.
+  /// The object after the first `start` characters of a line, and where it is.
   std::optional<Json> object_of(std::string_view line, std::size_t start, Location& where) {
     const std::string_view blanks = " \t\r";
     start = std::min(line.find_first_not_of(blanks, start), line.size());

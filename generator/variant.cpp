@@ -45,6 +45,11 @@ constexpr Field contract(Field field, Relation relation, int Need::*wanted, std:
   return field;
 }
 
+constexpr Field met_by_maps(Field field) {
+  field.met_by_maps = true;
+  return field;
+}
+
 constexpr Field schedule(Field field, int minimum_capability = 0) {
   field.role = Role::schedule;
   field.minimum_capability = minimum_capability;
@@ -87,13 +92,16 @@ constexpr std::array field_table{
     contract(boolean("causal", &Variant::causal, "causal", "query i sees keys j <= i + seqlen_k - seqlen_q only"),
              Relation::exact, &Need::causal, "window"),
     contract(boolean("window", &Variant::window, "window",
-                     "query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right behind it"),
+                     "query i sees keys from window_left before i + seqlen_k - seqlen_q to window_right after it"),
              Relation::covers, &Need::window),
     contract(boolean("softcap", &Variant::softcap, "softcap", "scores x become softcap * tanh(x / softcap)"),
              Relation::exact, &Need::softcap),
     contract(boolean("ragged", &Variant::ragged, "ragged",
                      "sequences of any lengths lie one after the other, where arrays say"),
              Relation::exact, &Need::ragged),
+    met_by_maps(contract(boolean("cut_rows", &Variant::cut_rows, "cutrows",
+                                 "head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes"),
+                         Relation::exact, &Need::cut_rows)),
     contract(integer("gqa_ratio", &Variant::gqa_ratio, 1, 256, 1, any_word, "gqa", false,
                      "heads of Q per head of K and V; any: taken from the launch"),
              Relation::any_or_equal, &Need::gqa_ratio),
@@ -150,6 +158,7 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "window"sv,
                                        "softcap"sv,
                                        "ragged"sv,
+                                       "cut_rows"sv,
                                        "gqa_ratio"sv,
                                        "async_copy"sv,
                                        "eager_load"sv,
@@ -180,13 +189,15 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv,  "head_dim"sv,  "B_r"sv,           "B_c"sv,     "warps"sv,
-                                      "stages"sv, "paged"sv,     "page_multiple"sv, "rotary"sv,  "softcap"sv,
-                                      "ragged"sv, "gqa_ratio"sv, "one_query"sv,     "cluster"sv, "interleave"sv};
+constexpr std::array decode_sm80_keys{
+    "dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,      "warps"sv,     "stages"sv,    "paged"sv,   "page_multiple"sv,
+    "rotary"sv, "softcap"sv,  "ragged"sv, "cut_rows"sv, "gqa_ratio"sv, "one_query"sv, "cluster"sv, "interleave"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
-constexpr std::array store_kv_keys{"dtype"sv, "warps"sv, "rotary"sv};
+constexpr std::array store_kv_keys{"dtype"sv, "warps"sv, "rotary"sv, "cut_rows"sv};
+
+constexpr std::array rotary_embedding_keys{"dtype"sv, "warps"sv, "rotary"sv};
 
 constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
 
@@ -268,7 +279,7 @@ constexpr std::array family_table = numbered(std::array{
            .minimum_capability = 80,
            .architecture_specific = false,
            .tensor_maps = false,
-           .keys = store_kv_keys,
+           .keys = rotary_embedding_keys,
            .defaults = {.rotary = static_cast<int>(Rotary::halves)},
            .checks = chunk_checks,
            .doc = "rotary position embedding of queries and keys, in place"},

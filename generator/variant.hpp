@@ -60,6 +60,7 @@ struct Variant {
   int window = 0;
   int softcap = 0;
   int ragged = 0;
+  int cut_rows = 0;
   int gqa_ratio = 0;  ///< 0: any
   int one_query = 0;
   int pack_gqa = 0;
@@ -133,6 +134,7 @@ struct Field {
   int Need::*wanted = nullptr;   ///< of a contract: the problem's value
   std::string_view within = "";  ///< a field that says all this one says, where kernel or problem has it
   int minimum_capability = 0;    ///< of kernels in which it is not at its family's default
+  bool met_by_maps = false;      ///< families with tensor maps meet what a problem needs of it, without having it
 
   /// Whether 0 stands for head_dim's value.
   [[nodiscard]] bool zero_is_head_dim() const;

@@ -49,7 +49,7 @@ struct Product {
   bool A_in_registers;
 
   int registers() const { return n / tile_columns * tile_registers; }  ///< of D, a lane's
-  // Numbers of the operands behind those of D; A has one of its own where it is a descriptor.
+  // Numbers of the operands after those of D; A has one of its own where it is a descriptor.
   int accumulate() const { return registers(); }
   int B_transposed() const { return registers() + 1; }
   int B() const { return registers() + 2; }
@@ -86,7 +86,7 @@ std::string numbers(int first, int count, std::string_view prefix = "%") {
   return fmt::to_string(fmt::join(found, ","));
 }
 
-/// The macro's operands from 0 to `count`, four at a time by the macro that has a 4 behind its name.
+/// The macro's operands from 0 to `count`, four at a time by the macro whose name ends in 4.
 std::vector<std::string> in_fours(std::string_view macro, int count) {
   std::vector<std::string> found;
   int i = 0;
@@ -98,7 +98,7 @@ std::vector<std::string> in_fours(std::string_view macro, int count) {
 /// The instruction of a step, as a macro of whether it adds to D and of the numbers of A and B.
 std::string step_macro(const Product& product, const Variant& variant) {
   const int registers = product.registers();
-  const int tens = (registers - 1) / numbers_per_macro;  // behind them there is at least one
+  const int tens = (registers - 1) / numbers_per_macro;  // after them there is at least one
   const std::string_view type = variant.dtype == static_cast<int>(Dtype::bf16) ? "bf16" : "f16";
   std::vector<std::string> pieces{
       fmt::format("\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{\"", product.n, type, type)};

@@ -19,7 +19,7 @@ struct Refused : std::exception {
   Diagnostic problem;
 };
 
-/// Turns yaml-cpp's marks, which count from 0 and may lie behind the end, into places inside the file.
+/// Turns yaml-cpp's marks, which count from 0 and may lie beyond the end, into places inside the file.
 class Places {
  public:
   Places(std::string_view text, std::string file) : file_(std::move(file)) {
@@ -28,7 +28,7 @@ class Places {
       line_lengths_.push_back(static_cast<int>(end - start));
       start = end + 1;
     }
-    // Behind a final newline there is no line to point at.
+    // After a final newline there is no line to point at.
     if (line_lengths_.size() > 1 && line_lengths_.back() == 0) line_lengths_.pop_back();
   }
 

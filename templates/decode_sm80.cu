@@ -30,6 +30,7 @@ constexpr int page_multiple = 1;
 constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
 constexpr bool one_query = false;
 constexpr bool cluster = false;
@@ -64,7 +65,7 @@ constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
-using Copy = CacheCopy<Strip, page_sizes>;
+using Copy = CacheCopy<Strip, page_sizes, variant::cut_rows>;
 // Parts of one sequence alone have the pages of as many strips to come as a warp has lanes looked up at once: a table
 // that is not in L2 has its latency once, not for each strip that is asked for before the first has come.
 constexpr bool looks_ahead = variant::cluster && page_sizes == Pages::of_16;

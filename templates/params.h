@@ -3,7 +3,7 @@
 // part of every cache key.
 #pragma once
 
-#define ATTUNE_PARAMS_ABI 9
+#define ATTUNE_PARAMS_ABI 10
 
 // One tensor of shape batch x seqlen x heads x head_dim whose last dimension is contiguous.
 // Strides count elements and may describe any order of the other three (BSHD, BHSD, packed QKV).
@@ -26,7 +26,7 @@ struct AttunePrefillParams {
   int heads_q;
   int seqlen_q;
   int seqlen_k;
-  int head_dim;   // at most the variant's; missing columns read as zero
+  int head_dim;   // a multiple of 8, at most the variant's; missing columns read as zero
   int gqa_ratio;  // heads_q / heads_kv
   // Kernels with a window: query i sees keys from window_left before its own position, i + seqlen_k - seqlen_q, to
   // window_right behind it. Both are 0 or more; no more than seqlen_k and seqlen_q, which hide nothing.
@@ -50,4 +50,6 @@ struct AttunePrefillParams {
   int page_size;
   unsigned page_multiplier;  // key / page_size is key * page_multiplier >> page_shift, in 64 bits
   int page_shift;
+  // Kernels with cut_rows: columns of K and V, up to 7 fewer than head_dim. What is beyond them in memory is not read.
+  int key_columns;
 };

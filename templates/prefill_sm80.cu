@@ -30,6 +30,7 @@ constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
 constexpr bool async_copy = true;
 constexpr bool eager_load = true;
@@ -75,8 +76,8 @@ using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fr
                                variant::double_buffer, false>;
 using Sequence = Select<variant::ragged, RaggedSequence, DenseSequence>;
 using KeyMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
-using Source = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy>,
-                      MatrixSource<KVTile, threads, variant::async_copy>>;
+using Source = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>,
+                      MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);

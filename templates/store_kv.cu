@@ -11,11 +11,13 @@ namespace variant {
 constexpr Dtype dtype = Dtype::bf16;
 constexpr int warps = 4;
 constexpr Rotary rotary = Rotary::none;
+constexpr bool cut_rows = false;
 }  // namespace variant
 
 #include "blocks/cache_slot.cuh"
 #include "blocks/chunks.cuh"
 #include "blocks/rotary.cuh"
+#include "blocks/store_columns.cuh"
 #include "ptx/kernel_order.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
@@ -36,6 +38,12 @@ extern "C" __global__ void __launch_bounds__(threads) store_kv(const __grid_cons
                            position_of(params, own.batch, own.row));
   }
   const ChunkIndex to = own.at(slot.page, slot.token);
-  store_global(to.in(params.k), k);
-  store_global(to.in(params.v), v);
+  if constexpr (variant::cut_rows) {
+    const int columns = params.key_columns - own.column;
+    store_columns(to.in(params.k), k, columns);
+    store_columns(to.in(params.v), v, columns);
+  } else {
+    store_global(to.in(params.k), k);
+    store_global(to.in(params.v), v);
+  }
 }

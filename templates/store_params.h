@@ -26,6 +26,8 @@ struct AttuneStoreParams {
   int table_width;  // 1 for a contiguous cache
   int rotary_dim;   // columns that are rotated, a multiple of 16
   int rotations;    // positions beyond them are not rotated
+  int key_columns;  // kernels with cut_rows: columns of k and v, up to 7 fewer than head_dim, a multiple of 8. What is
+                    // beyond them in memory is not written
 };
 
 // O = softmax over the keys of two results together, each normalised over its own.

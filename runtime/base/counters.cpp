@@ -52,7 +52,7 @@ attune_counters Counters::snapshot() const {
   constexpr double us_per_ms = 1e3;
   attune_counters result{};
   result.struct_size = sizeof(result);
-  for (const Place& place : hits_) result.hits += place.count;
+  for (const ThreadCount& place : hits_) result.hits += place.count;
   result.misses = misses;
   result.ready_loads = ready_loads;
   result.disk_loads = disk_loads;

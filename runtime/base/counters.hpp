@@ -47,7 +47,7 @@ class Counters {
   [[nodiscard]] attune_counters snapshot() const;
 
  private:
-  struct alignas(64) Place {
+  struct alignas(64) ThreadCount {
     Count count = 0;
   };
   static constexpr std::size_t own_places = 64;
@@ -55,7 +55,7 @@ class Counters {
   /// This thread's own place as long as it lives, or `own_places`, which the others share.
   static std::size_t place_of_thread() noexcept;
 
-  std::array<Place, own_places + 1> hits_;
+  std::array<ThreadCount, own_places + 1> hits_;
 };
 
 }  // namespace attune

@@ -158,7 +158,7 @@ std::filesystem::path temporary_folder() {
                                           error ? error : std::make_error_code(std::errc::not_a_directory));
 }
 
-/// Whether a name is this prefix and what mkdtemp put behind it.
+/// Whether a name is this prefix and what mkdtemp appended to it.
 bool is_unique_name(std::string_view name, std::string_view prefix) {
   constexpr std::size_t random_letters = 6;
   if (!name.starts_with(prefix) || name.size() != prefix.size() + random_letters) return false;

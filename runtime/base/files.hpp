@@ -82,7 +82,7 @@ class ScratchFolder {
 
 /// Holds a lock file exclusively, between threads and processes alike. The kernel of the operating system
 /// frees it when its holder dies; the file is removed when its holder is done, and a waiter that then has the lock of
-/// a file without a name, or with another one behind it, asks again.
+/// a file without a name, or with another one after it, asks again.
 class FileLock {
  public:
   /// Takes the lock, waiting at most so long; nothing if another still holds it then. Throws

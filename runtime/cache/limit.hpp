@@ -12,7 +12,7 @@ namespace attune {
 /// Bytes that a cache holds at most where nothing else is said.
 inline constexpr long long default_cache_bytes = 1LL << 30;
 
-/// "2G", "512M", "64K" (powers of 1024; a B or iB behind them changes nothing) or plain bytes; nothing for other words.
+/// "2G", "512M", "64K" (powers of 1024; a B or iB after them changes nothing) or plain bytes; nothing for other words.
 std::optional<long long> parse_bytes(std::string_view text);
 
 /// What $ATTUNE_CACHE_BYTES says, 0 for no limit, else the default. A value that is no size is said through `log`.

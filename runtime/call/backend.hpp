@@ -34,8 +34,9 @@ class Executor {
   virtual void run(const Plan& plan, void* stream) = 0;
 
   /// Runs one launch, whose kernel writes `bytes` to the place that `step_at` is told, waits for it and copies them to
-  /// `result`. Throws Error{ATTUNE_INVALID_ARGUMENT} where the stream cannot be waited for.
-  virtual void ask(FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes, void* stream) = 0;
+  /// `result`. Throws Error{ATTUNE_INVALID_ARGUMENT} where the stream cannot be waited for, which names `asker`.
+  virtual void ask(const char* asker, FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes,
+                   void* stream) = 0;
 
   /// Copies from a call's operands to the host. What writes them must have ended.
   virtual void read(void* to, const void* from, std::size_t bytes) const = 0;

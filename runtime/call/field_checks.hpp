@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <concepts>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,10 +12,19 @@
 
 namespace attune {
 
-/// Head dimensions are multiples of it: 16 bytes, what one copy instruction moves.
+/// Elements of 16 bytes, what one copy instruction moves: rows begin at multiples of it.
 inline constexpr int head_dim_step = 8;
 
-/// So are the columns that are rotated: 16 bytes of each half.
+/// Columns that a row of Q or O has in memory. Those beyond head_dim are zeros, or any finite numbers, in Q and are
+/// written in O.
+constexpr auto padded_head_dim(std::integral auto head_dim) {
+  return (head_dim + head_dim_step - 1) / head_dim_step * head_dim_step;
+}
+
+/// Whether rows of K and V, which have no columns beyond head_dim, end inside such a copy.
+constexpr bool is_cut(int head_dim) { return head_dim % head_dim_step != 0; }
+
+/// Columns that are rotated are multiples of it: 16 bytes of each half.
 inline constexpr int rotary_dim_step = 16;
 
 /// Lengths and rows of a tile's head: positions and tile edges beyond them stay inside an int.
@@ -38,7 +48,8 @@ struct FieldRange {
 
 inline constexpr FieldRange any_number{.minimum = std::numeric_limits<int>::min()};
 inline constexpr FieldRange any_length{.minimum = 0, .maximum = most_rows};
-inline constexpr FieldRange any_head_dim{.minimum = head_dim_step, .maximum = 256, .step = head_dim_step};
+inline constexpr FieldRange any_head_dim{.minimum = 1, .maximum = 256};
+inline constexpr FieldRange whole_head_dim{.minimum = head_dim_step, .maximum = 256, .step = head_dim_step};
 inline constexpr FieldRange any_bound{.minimum = -1, .maximum = most_rows - 1};  ///< of a window; -1: unlimited
 inline constexpr FieldRange at_least_one{.minimum = 1};
 inline constexpr FieldRange any_extent{.minimum = 1, .maximum = most_rows};

@@ -146,7 +146,7 @@ inline std::string value_text(bool /*value*/) { return {}; }
 /// A part of a text, with what sorts it.
 using TextPart = std::pair<Topic, std::string>;
 
-/// The parts behind the operation's word: what kind of problem it is, its sizes, then the rest in the table's order.
+/// The parts after the operation's word: what kind of problem it is, its sizes, then the rest in the table's order.
 std::string joined(std::string_view word, std::vector<TextPart> parts);
 
 /// The text() of a problem: "store_kv bf16 d128 b2 hk8 t16 pages100 page16".

@@ -20,7 +20,7 @@ class Contest {
   Contest(const Gpu& gpu, std::unique_ptr<const Trial> trial, const std::vector<FixedKernels>& contestants);
 
   /// Seconds of one launch of each of these contestants, by number, in this order; all are queued before any is waited
-  /// for, behind one that is not timed: an idle card would time the launch instead of the kernel.
+  /// for, after one that is not timed: an idle card would time the launch instead of the kernel.
   std::vector<double> time(std::span<const int> order);
 
   /// What one launch of a contestant leaves in poisoned outputs.

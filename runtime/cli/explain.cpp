@@ -136,7 +136,7 @@ std::string text_of(const DecodeProblem& problem, const Device& device, const Se
   }
   if (problem.appends()) {
     const Served store = untuned(problem.store(), device);
-    text += fmt::format("  behind {}, {}, which stores the new keys\n", kernel_text(store),
+    text += fmt::format("  after {}, {}, which stores the new keys\n", kernel_text(store),
                         grid_text(plan(store.variant, problem.store()).grid));
   }
   if (problem.head_dim < launch.variant.head_dim) {

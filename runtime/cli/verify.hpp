@@ -37,7 +37,7 @@ using OnTried = std::function<void()>;
 /// The kernels that calls of those among these sources launch besides.
 std::vector<Source> companion_sources(const std::vector<Source>& sources, const Device& device);
 
-/// A kernel and, behind it, those of `companions` that go with it; nothing where one of these did not compile.
+/// A kernel and, after it, those of `companions` that go with it; nothing where one of these did not compile.
 std::vector<const Built*> with_companions(const Built& built, const std::vector<Built>& companions,
                                           const Device& device);
 

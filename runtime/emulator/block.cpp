@@ -143,16 +143,16 @@ std::string Block::earlier_text(const SharedMemory::Problem& problem) const {
       return text(fmt::format("thread {}", number_of(threads_[epoch.agent])), "no barrier orders the two");
     case Agent::Kind::copies:
       return text(fmt::format("the asynchronous copy that thread {} issued", number_of(threads_[agent.owner])),
-                  "no wait, or no barrier behind it, orders the two");
+                  "no wait, or no barrier after it, orders the two");
     case Agent::Kind::products:
       return text(fmt::format("the wgmma that warp {} issued", agent.owner),
-                  "no wgmma_wait, or no barrier behind it, orders the two");
+                  "no wgmma_wait, or no barrier after it, orders the two");
     case Agent::Kind::boxes:
       return text(fmt::format("the bulk copy that signals the mbarrier at {:#x}, issued", agent.owner),
-                  "no wait for that phase, or no barrier behind it, orders the two");
+                  "no wait for that phase, or no barrier after it, orders the two");
     case Agent::Kind::box_stores:
       return text(fmt::format("the bulk copy that thread {} issued", agent.owner),
-                  "no wait_boxes_read, or no barrier behind it, orders the two");
+                  "no wait_boxes_read, or no barrier after it, orders the two");
   }
   return {};
 }

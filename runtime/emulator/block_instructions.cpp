@@ -1,10 +1,17 @@
 // What a thread, or a warp together, does at once: memory, copies by cp.async, exchange, mma.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "runtime/base/storage.hpp"
 #include "runtime/emulator/block.hpp"
 
 namespace attune::emulator {
+namespace {
+
+constexpr unsigned copied_bytes = Copies::bytes;
+
+}  // namespace
 
 // --- memory ----------------------------------------------------------------------------------------------------------
 
@@ -32,7 +39,7 @@ void Block::store_shared(unsigned address, const void* from, unsigned bytes, int
 
 void Block::load_global(const void* pointer, void* to, unsigned bytes, int line) {
   const Thread& self = *current_;
-  require(self, line, global_.check_load(pointer, bytes, access_of(self, epoch_of(self, line))));
+  require(self, line, global_.check_load(pointer, bytes, access_of(self, epoch_of(self, line)), bytes));
   std::memcpy(to, pointer, bytes);
 }
 
@@ -44,12 +51,14 @@ void Block::store_global(void* pointer, const void* from, unsigned bytes, int li
 
 void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int line) {
   Thread& self = *current_;
+  if (bytes > copied_bytes)
+    require(self, line, fmt::format("copies {} bytes; cp.async has room for {}", bytes, copied_bytes));
   if (self.copy_agent == 0) self.copy_agent = add_agent(Agent::Kind::copies, self.index);
   const Epoch epoch{self.copy_agent, self.copy_groups + 1, line};
-  require(self, line, mbarriers_.overlap(address, bytes));
-  require(self, line, memory_of(self).note_store(address, bytes, self.clock, epoch));
-  if (pointer != nullptr) require(self, line, global_.check_load(pointer, bytes, access_of(self, epoch)));
-  if (launch_.count_banks) banks_.note(self.index / warp_size, self.index % warp_size, line, address, bytes);
+  require(self, line, mbarriers_.overlap(address, copied_bytes));
+  require(self, line, memory_of(self).note_store(address, copied_bytes, self.clock, epoch));
+  if (bytes > 0) require(self, line, global_.check_load(pointer, bytes, access_of(self, epoch), copied_bytes));
+  if (launch_.count_banks) banks_.note(self.index / warp_size, self.index % warp_size, line, address, copied_bytes);
   copies_.issue(self.index, epoch.time, memory_of(self).at(address), pointer, bytes);
 }
 

@@ -1,8 +1,8 @@
 // Happens-before by vector clocks (Lamport 1978; Flanagan and Freund, "FastTrack", 2009).
 //
 // An agent is whatever makes accesses in an order of its own: a thread, or a thread's stream of asynchronous copies. A
-// clock says, for one agent, how far into every agent's accesses its own knowledge reaches, and how much of that lies
-// behind a proxy fence. Barriers and waits are the only operations that pass knowledge on.
+// clock says, for one agent, how far into every agent's accesses its own knowledge reaches, and how much of that
+// came before a proxy fence. Barriers and waits are the only operations that pass knowledge on.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class Clock {
     ++changes_;
   }
 
-  /// A proxy fence: all that is known now lies behind it.
+  /// A proxy fence: all that is known now came before it.
   void fence() {
     fenced_ = times_;
     ++changes_;

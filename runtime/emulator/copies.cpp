@@ -17,9 +17,9 @@ void Copies::reset(std::uint64_t seed) {
   due_ = {};
 }
 
-void Copies::issue(unsigned thread, std::uint32_t group, std::byte* to, const void* source, unsigned bytes) {
+void Copies::issue(unsigned thread, std::uint32_t group, std::byte* to, const void* source, unsigned source_bytes) {
   const std::size_t copy = copies_.size();
-  copies_.push_back({group, to, source, bytes, false});
+  copies_.push_back({group, to, source, source_bytes, false});
   of_thread_[thread].push_back(copy);
   if (random_.below(2) == 0) due_.push({now_ + 1 + random_.below(longest_flight), copy});
 }
@@ -27,11 +27,8 @@ void Copies::issue(unsigned thread, std::uint32_t group, std::byte* to, const vo
 void Copies::land(Copy& copy) {
   if (copy.landed) return;
   copy.landed = true;
-  if (copy.source != nullptr) {
-    std::memcpy(copy.to, copy.source, copy.bytes);
-  } else {
-    std::memset(copy.to, 0, copy.bytes);
-  }
+  std::memset(copy.to, 0, bytes);
+  if (copy.source_bytes > 0) std::memcpy(copy.to, copy.source, copy.source_bytes);
 }
 
 void Copies::tick() {

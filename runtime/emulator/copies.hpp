@@ -20,8 +20,10 @@ class Copies {
   /// A new block.
   void reset(std::uint64_t seed);
 
-  /// `to` is in shared memory. Operands are read when the copy lands. A null source stands for zeros.
-  void issue(unsigned thread, std::uint32_t group, std::byte* to, const void* source, unsigned bytes);
+  static constexpr unsigned bytes = 16;  ///< that one writes
+
+  /// `to` is in shared memory. Operands are read when the copy lands. What the source's bytes do not fill becomes zero.
+  void issue(unsigned thread, std::uint32_t group, std::byte* to, const void* source, unsigned source_bytes);
 
   /// Time passes: whatever is due by now lands.
   void tick();
@@ -34,7 +36,7 @@ class Copies {
     std::uint32_t group;
     std::byte* to;
     const void* source;
-    unsigned bytes;
+    unsigned source_bytes;
     bool landed;
   };
   struct Due {

@@ -58,7 +58,7 @@ unsigned long long elements_of(const Buffer& buffer) {
                          [](unsigned long long product, long long extent) { return product * extent; });
 }
 
-/// Bytes from the first element to behind the last.
+/// Bytes from the first element to the end of the last.
 long long span_of(const Buffer& buffer) {
   if (elements_of(buffer) == 0) return 0;
   long long last = buffer.extents[3];
@@ -144,7 +144,7 @@ std::string GlobalMemory::missed(const char* does, const void* pointer, unsigned
     if (span == 0 || away >= nearest) continue;
     nearest = away;
     const std::string side = offset < 0       ? fmt::format("{} bytes before the start of", -offset)
-                             : offset >= span ? fmt::format("{} bytes behind the end of", offset - span)
+                             : offset >= span ? fmt::format("{} bytes beyond the end of", offset - span)
                                               : fmt::format("at byte {} of", offset);
     const char* why = away > 0                      ? ""
                       : writable != buffer.writable ? (writable ? ", which the kernel may only read" : "")
@@ -154,9 +154,10 @@ std::string GlobalMemory::missed(const char* does, const void* pointer, unsigned
   return fmt::format("{}, which no buffer holds{}", what, where);
 }
 
-std::optional<std::string> GlobalMemory::check_load(const void* pointer, unsigned bytes, const Access& access) {
-  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) {
-    return fmt::format("global address {} is not aligned to the {} bytes read there", fmt::ptr(pointer), bytes);
+std::optional<std::string> GlobalMemory::check_load(const void* pointer, unsigned bytes, const Access& access,
+                                                    unsigned alignment) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
+    return fmt::format("global address {} is not aligned to the {} bytes read there", fmt::ptr(pointer), alignment);
   }
   return check_loaded_row(pointer, bytes, access);
 }

@@ -49,7 +49,7 @@ class GlobalMemory {
   /// not ordered after another access. A read or write that is right is noted. A row that the copy engine reads or
   /// writes is aligned to its elements alone, and is ordered after no other access to an output. A write is ordered
   /// after no other block's.
-  std::optional<std::string> check_load(const void* pointer, unsigned bytes, const Access& access);
+  std::optional<std::string> check_load(const void* pointer, unsigned bytes, const Access& access, unsigned alignment);
   std::optional<std::string> check_store(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_loaded_row(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_stored_row(const void* pointer, unsigned bytes, const Access& access);

@@ -39,7 +39,7 @@ std::optional<std::string> descriptor_problem(std::uint64_t bits, Major major, u
   const unsigned inside = fields.start % swizzle_atom;
   if (major == Major::k ? inside % k_bytes != 0 || inside >= row_bytes : inside != 0) {
     return problem(
-        fmt::format("starts at {:#x}, {} bytes behind the last multiple of {}", fields.start, inside, swizzle_atom));
+        fmt::format("starts at {:#x}, {} bytes past the last multiple of {}", fields.start, inside, swizzle_atom));
   }
   if (fields.stride % swizzle_atom != 0) {
     return problem(fmt::format("a stride of {} bytes leaves the swizzle's pattern", fields.stride));

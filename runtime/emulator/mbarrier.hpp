@@ -17,7 +17,7 @@ struct Mbarrier {
   std::uint32_t agent = 0;  ///< of the copies that signal here: those of phase p have time p + 1
   unsigned arrivals = 0;    ///< that a phase expects
   Epoch init;
-  std::optional<Epoch> fence;  ///< behind which the copy engine knows the barrier
+  std::optional<Epoch> fence;  ///< after which the copy engine knows the barrier
 
   std::uint32_t phase = 0;
   unsigned missing_arrivals = 0;

@@ -51,7 +51,8 @@ void EmulatorExecutor::run(const Plan& plan, void* /*stream*/) {
   for (std::size_t i = 0; i < plan.size(); ++i) launch(plan[i]);
 }
 
-void EmulatorExecutor::ask(FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes, void* /*stream*/) {
+void EmulatorExecutor::ask(const char* /*asker*/, FunctionRef<Step(void* place)> step_at, void* result,
+                           std::size_t bytes, void* /*stream*/) {
   const std::size_t aligned = (bytes + vector_bytes - 1) / vector_bytes;
   struct alignas(vector_bytes) Vector {
     std::byte bytes[vector_bytes];

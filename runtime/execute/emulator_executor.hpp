@@ -34,9 +34,10 @@ class EmulatorExecutor : public Executor {
  public:
   explicit EmulatorExecutor(const EmulatedRun& how = {}) : how_(how) {}
 
-  /// Throws Error{ATTUNE_KERNEL_FAULT} behind a launch in which the emulator found something.
+  /// Throws Error{ATTUNE_KERNEL_FAULT} after a launch in which the emulator found something.
   void run(const Plan& plan, void* stream) override;
-  void ask(FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes, void* stream) override;
+  void ask(const char* asker, FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes,
+           void* stream) override;
   void read(void* to, const void* from, std::size_t bytes) const override;
   [[nodiscard]] AttuneTensorMap encode(const TensorDescription& tensor) const override;
   std::uint64_t launch_number() override;

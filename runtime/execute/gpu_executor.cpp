@@ -1,5 +1,7 @@
 #include "runtime/execute/gpu_executor.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -71,10 +73,13 @@ void GpuExecutor::run(const Plan& plan, void* stream) {
   for (std::size_t i = 0; i < plan.size(); ++i) launch(plan[i], stream);
 }
 
-void GpuExecutor::ask(FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes, void* stream) {
+void GpuExecutor::ask(const char* asker, FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes,
+                      void* stream) {
   if (driver_.is_capturing(stream)) {
-    throw Error(ATTUNE_INVALID_ARGUMENT,
-                "check_tables is 1, but the stream is being captured; what a check finds cannot be waited for there");
+    throw Error(
+        ATTUNE_INVALID_ARGUMENT,
+        fmt::format("{} waits for its result, but the stream is being captured, where nothing can be waited for",
+                    asker));
   }
   const auto release = [this](void* place) { driver_.free(place); };
   const std::unique_ptr<void, decltype(release)> place(driver_.allocate(bytes), release);

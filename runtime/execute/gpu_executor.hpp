@@ -31,7 +31,8 @@ class GpuExecutor : public Executor {
   explicit GpuExecutor(const Driver& driver) : driver_(driver) {}
 
   void run(const Plan& plan, void* stream) override;
-  void ask(FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes, void* stream) override;
+  void ask(const char* asker, FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes,
+           void* stream) override;
   void read(void* to, const void* from, std::size_t bytes) const override { driver_.copy_to_host(to, from, bytes); }
 
   /// This thread's last maps are kept, as calls on the same tensors repeat.

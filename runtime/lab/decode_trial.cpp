@@ -38,10 +38,10 @@ Problem prefill_of(const DecodeProblem& problem) {
   return result;
 }
 
-/// Pages that no two sequences share; entries behind a sequence's keys name none.
+/// Pages that no two sequences share; entries beyond a sequence's keys name none.
 std::vector<std::int32_t> block_table(const DecodeProblem& problem, const std::vector<std::int32_t>& lengths,
                                       std::uint64_t seed) {
-  // In any order, as in a cache that has served for a while: pages that lie one behind the other are read faster.
+  // In any order, as in a cache that has served for a while: pages that lie one after the other are read faster.
   std::vector<std::int32_t> pages(static_cast<std::size_t>(problem.pages));
   std::iota(pages.begin(), pages.end(), 0);
   Random random(seed);
@@ -104,7 +104,7 @@ class DecodeTrial final : public Trial {
     place(args, memory, workspace_bytes);
     args.seqlens_k = problem_.equal_lengths ? nullptr : told_lengths(memory);
     if (!problem_.appends()) return args;
-    const long long dim = problem_.head_dim;  // of tensors that are not read
+    const long long dim = padded_head_dim(problem_.head_dim);  // of tensors that are not read
     args.k_new =
         args.v_new = {args.q.data, dim * problem_.heads_kv * problem_.seqlen_new, dim * problem_.heads_kv, dim};
     args.rotary_cos = at<std::byte>(memory, cos_);
@@ -122,7 +122,7 @@ class DecodeTrial final : public Trial {
     for (std::size_t sequence = 0; sequence < sequences().seqused_k.size(); ++sequence) {
       for (int key = 0; key < sequences().seqused_k[sequence]; ++key) used[token_of(sequence, key)] = true;
     }
-    const std::size_t row = std::size_t{1} * problem_.heads_kv * problem_.head_dim;
+    const std::size_t row = std::size_t{1} * problem_.heads_kv * padded_head_dim(problem_.head_dim);
     for (std::size_t token = 0; token < used.size(); ++token) {
       if (used[token]) continue;
       for (const std::size_t place : {places().k, places().v}) {
@@ -148,7 +148,9 @@ class DecodeTrial final : public Trial {
       for (int query = 0; query < problem_.seqlen_q; ++query) {
         const std::int64_t position = length - problem_.seqlen_new + (in_order ? query : 0);
         for (int head = 0; head < problem_.heads_q; ++head) {
-          first = std::ranges::copy(rotated_row(rotation, {first, first + problem_.head_dim}, position), first).out;
+          first = std::ranges::copy(
+                      rotated_row(rotation, {first, first + padded_head_dim(problem_.head_dim)}, position), first)
+                      .out;
         }
       }
     }
@@ -159,7 +161,7 @@ class DecodeTrial final : public Trial {
   std::size_t sin_;
 };
 
-/// The same with keys one sequence after the other, and rows behind them that nobody uses.
+/// The same with keys one sequence after the other, and rows after them that nobody uses.
 DecodeProblem with_packed_keys(DecodeProblem problem, const std::vector<std::int32_t>& lengths) {
   constexpr int unused_rows = 3;
   problem.packed_keys = true;
@@ -205,7 +207,8 @@ Trials small_decode_trials(const Variant& variant, std::uint64_t seed) {
                                      {5, 8, 1, 0, 64, 1, -1, 0, {4, 64, 201}},
                                      {16, 2, 1, 24, 7, 0, 40, 0, {128, 33}},
                                      {3, 6, 1, 0, 100, 2, 20, 5, {300, 2}}}};
-  const int fewest_columns = variant.rotary != 0 ? 16 : 8;
+  const int cut = variant.cut_rows != 0 ? cut_columns : 0;
+  const int fewest_columns = (variant.rotary != 0 ? 16 : 8) + (cut != 0 ? head_dim_step : 0);
   Trials trials;
   for (Shape shape : shapes) {
     // Nothing else than these is served.
@@ -219,7 +222,7 @@ Trials small_decode_trials(const Variant& variant, std::uint64_t seed) {
                           .seqlen_q = shape.seqlen_q,
                           .heads_q = shape.ratio * shape.heads_kv,
                           .heads_kv = shape.heads_kv,
-                          .head_dim = std::max(fewest_columns, variant.head_dim - shape.less_dim),
+                          .head_dim = std::max(fewest_columns, variant.head_dim - shape.less_dim) - cut,
                           .max_seqlen_k = std::ranges::max(shape.lengths)};
     const int multiple = variant.page_multiple;
     const int page_size = (shape.page_size + multiple - 1) / multiple * multiple;

@@ -24,7 +24,7 @@ class DeviceBuffer {
 
   [[nodiscard]] void* data() const { return data_; }
 
-  // To and from `offset` bytes behind data().
+  // To and from `offset` bytes past data().
   template <class T>
   void upload(const std::vector<T>& values, std::size_t offset = 0) const {
     if (!values.empty()) driver_->copy_to_device(at(offset), values.data(), values.size() * sizeof(T));

@@ -1,10 +1,13 @@
-// Host memory of a call: what it reads and writes, one thing behind the other, with poison between them.
+// Host memory of a call: what it reads and writes, one thing after the other, with poison between them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "runtime/call/field_checks.hpp"
 
 namespace attune {
 
@@ -17,7 +20,7 @@ inline constexpr std::uint16_t poison = 0x7fff;
 /// Deals out places in one memory, in bytes from its beginning.
 class Places {
  public:
-  static constexpr std::size_t guard = 2048;  ///< bytes in front of each place and behind it that are nobody's
+  static constexpr std::size_t guard = 2048;  ///< bytes before and after each place that nobody owns
 
   /// The first byte of so many: a multiple of 256, as a GPU's allocator would give.
   std::size_t add(std::size_t bytes) {
@@ -57,6 +60,22 @@ std::vector<T> take(Memory& memory, std::size_t place, std::size_t count) {
   if (count > 0) std::memcpy(values.data(), first, count * sizeof(T));
   for (std::size_t i = 0; i < count * sizeof(T) / sizeof(std::uint16_t); ++i) first[i] = poison;
   return values;
+}
+
+/// Sets what rows have beyond their columns where head_dim is no multiple of 8.
+inline void fill_padding(std::uint16_t* row, std::size_t rows, int head_dim, std::uint16_t value) {
+  const int padded = padded_head_dim(head_dim);
+  for (; rows > 0 && padded > head_dim; --rows, row += padded) std::fill(row + head_dim, row + padded, value);
+}
+
+/// Rows without that.
+inline std::vector<std::uint16_t> without_padding(std::vector<std::uint16_t> rows, int head_dim) {
+  const int padded = padded_head_dim(head_dim);
+  if (padded == head_dim) return rows;
+  auto to = rows.begin();
+  for (auto row = rows.begin(); row != rows.end(); row += padded) to = std::copy_n(row, head_dim, to);
+  rows.erase(to, rows.end());
+  return rows;
 }
 
 /// Where something is in a memory, on the host or on a GPU.

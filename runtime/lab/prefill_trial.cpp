@@ -76,6 +76,7 @@ Trials small_prefill_trials(const Variant& variant, std::uint64_t seed) {
                              {1, 6, 1, 383, 383, 0}}};
   // A few more tiles than the largest GPU has multiprocessors: those are shared.
   if (variant.stream_k != 0) shapes.push_back({3, 1, 53, 60, 700, 8});
+  const int cut = variant.cut_rows != 0 ? cut_columns : 0;
   Trials trials;
   for (const Shape& shape : shapes) {
     if (shape.seqlen_k == 0 && family_of(variant).tensor_maps) continue;
@@ -86,7 +87,7 @@ Trials small_prefill_trials(const Variant& variant, std::uint64_t seed) {
                     .heads_kv = shape.heads_kv,
                     .seqlen_q = shape.seqlen_q,
                     .seqlen_k = shape.seqlen_k,
-                    .head_dim = std::max(8, variant.head_dim - shape.less_dim),
+                    .head_dim = std::max(8, variant.head_dim - shape.less_dim) - cut,
                     .head_dim_v = variant.head_dim_v == 0 ? 0 : variant.head_dim_v - shape.less_dim,
                     .causal = variant.causal != 0};
     add_features(problem, variant, trials.size() + 1);

@@ -14,9 +14,15 @@ std::size_t key_rows(const Problem& problem) {
   return static_cast<std::size_t>(problem.stored_key_sequences()) * problem.stored_keys() * problem.heads_kv;
 }
 
-std::size_t query_elements(const Problem& problem) { return query_rows(problem) * problem.head_dim; }
-std::size_t key_elements(const Problem& problem) { return key_rows(problem) * problem.head_dim; }
-std::size_t value_elements(const Problem& problem) { return key_rows(problem) * problem.head_dim_of_v(); }
+/// Elements of so many rows as they lie in memory.
+std::size_t stored(std::size_t rows, int head_dim) { return rows * padded_head_dim(head_dim); }
+
+std::size_t query_elements(const Problem& problem) { return stored(query_rows(problem), problem.head_dim); }
+std::size_t key_elements(const Problem& problem) { return stored(key_rows(problem), problem.head_dim); }
+std::size_t value_elements(const Problem& problem) { return stored(key_rows(problem), problem.head_dim_of_v()); }
+std::size_t stored_output_elements(const Problem& problem) {
+  return stored(query_rows(problem), problem.head_dim_of_v());
+}
 
 constexpr std::size_t word_bytes = sizeof(std::uint16_t);
 constexpr std::size_t guard_words = Places::guard / word_bytes;
@@ -40,7 +46,7 @@ Trial::Trial(const Problem& attention, Sequences sequences, std::uint64_t seed, 
          .cu_seqlens_k = inputs_.add(sequences_.cu_seqlens_k),
          .lengths = inputs_.add(sequences_.seqused_k),
          .block_table = inputs_.add(sequences_.block_table)};
-  o_ = results_.add(output_elements(attention_) * sizeof(std::uint16_t));
+  o_ = results_.add(stored_output_elements(attention_) * sizeof(std::uint16_t));
   lse_ = results_.add(query_rows(attention_) * sizeof(float));
 }
 
@@ -52,6 +58,10 @@ Memory Trial::inputs() const {
   draw(in_.q, query_elements(attention_), 3 * seed_);
   draw(in_.k, key_elements(attention_), 3 * seed_ + 1);
   draw(in_.v, value_elements(attention_), 3 * seed_ + 2);
+  const int head_dim_v = attention_.head_dim_of_v();
+  fill_padding(words(memory, in_.q), query_rows(attention_), attention_.head_dim, 0);
+  fill_padding(words(memory, in_.k), key_rows(attention_), attention_.head_dim, poison);
+  fill_padding(words(memory, in_.v), key_rows(attention_), head_dim_v, poison);
   std::vector<std::int32_t> lengths = sequences_.seqused_k;
   for (std::int32_t& length : lengths) length -= appended_;
   put(memory, in_.cu_seqlens_q, sequences_.cu_seqlens_q);
@@ -69,7 +79,8 @@ Memory Trial::poisoned_results(std::size_t workspace_bytes) const {
 }
 
 Outputs Trial::outputs(Memory results) const {
-  Outputs outputs{.o = take<std::uint16_t>(results, o_, output_elements(attention_)),
+  Outputs outputs{.o = without_padding(take<std::uint16_t>(results, o_, stored_output_elements(attention_)),
+                                       attention_.head_dim_of_v()),
                   .lse = take<float>(results, lse_, query_rows(attention_))};
   std::fill(words(results, results_.end()), results.data() + results.size() - guard_words, poison);
   outputs.guards_intact = std::ranges::all_of(results, [](std::uint16_t word) { return word == poison; });
@@ -85,12 +96,13 @@ Expected Trial::expected(const Memory& inputs) const {
   std::vector<std::uint16_t> q(words(inputs, in_.q), words(inputs, in_.q) + query_elements(attention_));
   rotate(q, inputs);
   const int keys = attention_.stored_keys();
+  const int columns = padded_head_dim(attention_.head_dim);
+  const int columns_of_v = padded_head_dim(attention_.head_dim_of_v());
   const auto by = [&](AttentionFunction& attention) {
-    return attention_of(attention, attention_, sequences_,
-                        contiguous(q.data(), attention_.stored_rows(), attention_.heads_q, attention_.head_dim),
-                        contiguous(words(inputs, in_.k), keys, attention_.heads_kv, attention_.head_dim),
-                        contiguous(words(inputs, in_.v), keys, attention_.heads_kv, attention_.head_dim_of_v()),
-                        usual_scale(attention_.head_dim));
+    return attention_of(
+        attention, attention_, sequences_, contiguous(q.data(), attention_.stored_rows(), attention_.heads_q, columns),
+        contiguous(words(inputs, in_.k), keys, attention_.heads_kv, columns),
+        contiguous(words(inputs, in_.v), keys, attention_.heads_kv, columns_of_v), usual_scale(attention_.head_dim));
   };
   return {.reference = by(reference_attention), .naive = by(naive_attention)};
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/lab/arguments.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/memory.hpp"
@@ -34,13 +35,14 @@ struct Expected {
 /// The launches of a trial with some kernels.
 struct TrialPlan {
   std::size_t workspace_bytes = 0;
-  bool one_kernel = true;  ///< else others run behind the first
+  bool one_kernel = true;  ///< else others run after the first
 
   /// Queues them on the default stream. `memory` is a Trial's, with a workspace of as many bytes or more.
   std::function<void(void* memory, Executor& executor)> run;
 };
 
 /// Its memory begins with the inputs and goes on with the results: O, LSE and a workspace, all of it poison at first.
+/// Where head_dim is no multiple of 8 rows are longer than it: by zeros in Q, by poison in K and V.
 class Trial {
  public:
   Trial(const Trial&) = delete;
@@ -62,7 +64,7 @@ class Trial {
   /// Draws the inputs, normally distributed. They are a multiple of 256 bytes.
   [[nodiscard]] Memory inputs() const;
 
-  /// What stands behind the inputs before a call.
+  /// What stands after the inputs before a call.
   [[nodiscard]] Memory poisoned_results(std::size_t workspace_bytes) const;
 
   /// Reads that after a call.
@@ -139,6 +141,9 @@ Trials small_decode_trials(const Variant& variant, std::uint64_t seed);
 /// The other variants that calls of a variant launch.
 std::vector<Variant> companions_of(const Variant& variant, const Device& device);
 
+/// Columns that small problems of kernels with cut_rows have fewer than a multiple of 8.
+inline constexpr int cut_columns = 5;
+
 /// Gives a problem the rotation that a variant is made for, and a new key in each sequence with it.
 void set_rotation(DecodeProblem& problem, const Variant& variant);
 
@@ -153,7 +158,7 @@ template <class Args>
 void Trial::place(Args& args, void* memory, std::size_t workspace_bytes) const {
   auto* const results = at<void>(memory, inputs_.end());
   const auto tensor = [](void* data, int seqlen, int heads, int head_dim) {
-    const HostTensor strides = contiguous(nullptr, seqlen, heads, head_dim);
+    const HostTensor strides = contiguous(nullptr, seqlen, heads, padded_head_dim(head_dim));
     return attune_tensor{data, strides.stride_batch, strides.stride_seq, strides.stride_head};
   };
   const Problem& problem = attention_;

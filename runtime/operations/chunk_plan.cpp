@@ -9,7 +9,7 @@ namespace attune {
 namespace {
 
 constexpr long long chunk = 8;                 // elements of a thread
-constexpr long long most_chunks = 1LL << 31U;  // kernels number them in 32 bits, those behind the last included
+constexpr long long most_chunks = 1LL << 31U;  // kernels number them in 32 bits, those beyond the last included
 
 }  // namespace
 

@@ -52,7 +52,7 @@ CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t bat
       result.room = 0;
       return result;
     }
-    // Rows may lie apart, in a slice of a wider table: what is behind a row's own entries is never read.
+    // Rows may lie apart, in a slice of a wider table: what comes after a row's own entries is never read.
     const std::int64_t width = batch == 1 ? blocks : table.strides[0];
     if (width < blocks) {
       raise(PyExc_ValueError,

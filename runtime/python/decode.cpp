@@ -53,7 +53,7 @@ void set_queries(attune_decode_args& args, const DecodeArguments& arguments, con
 
 /// New keys and values, which are written into the cache first.
 void set_new(attune_decode_args& args, const DecodeArguments& arguments, const First& first, const Operand& q,
-             const Operand& k_cache) {
+             const Operand& k_cache, Kept& kept) {
   if (arguments.k.is_none() != arguments.v.is_none()) {
     raise(PyExc_ValueError, "k and v go together; one of them is None");
   }
@@ -73,12 +73,12 @@ void set_new(attune_decode_args& args, const DecodeArguments& arguments, const F
                       q.text(), k_cache.name, k_cache.text(), tuple_text(wanted)));
   }
   if (arguments.cache_seqlens.is_none() && k.shape[1] > 0) {
-    raise(PyExc_ValueError, "cache_seqlens is None; with k and v it says behind which keys the new ones are written");
+    raise(PyExc_ValueError, "cache_seqlens is None; with k and v it says after which keys the new ones are written");
   }
   first.framework.require_writable({"k_cache", arguments.k_cache, 1});
   first.framework.require_writable({"v_cache", arguments.v_cache, 1});
-  args.k_new = k.tensor;
-  args.v_new = v.tensor;
+  args.k_new = padded_rows(first, arguments.k, k, kept);
+  args.v_new = padded_rows(first, arguments.v, v, kept);
   args.seqlen_new = count("seqlen_new", k.shape[1]);
   args.rotary = rotation.kind;
   args.rotary_cos = rotation.cos;
@@ -104,20 +104,21 @@ void set_lengths(attune_decode_args& args, nb::handle cache_seqlens, const First
   args.max_seqlen_k = length + args.seqlen_new;
 }
 
-/// `table` is to be kept until the launch.
-attune_decode_args args_of(const DecodeArguments& arguments, const First& first, nb::object& table) {
+/// On the device of q.
+attune_decode_args args_of(const DecodeArguments& arguments, const First& first, Kept& kept) {
   const char* const cache = cache_shape(arguments.block_table);
   const Operand q = read_operand(first, "q", arguments.q, is_ragged(arguments) ? 3 : 4, shape_of_q(arguments));
   const Operand k = read_operand(first, "k_cache", arguments.k_cache, 4, cache);
   const Operand v = read_operand(first, "v_cache", arguments.v_cache, 4, cache);
   require_caches_fit(q, k, v);
-  require_whole_head_dim(k);
+  require_rows_in_place(k);
+  require_rows_in_place(v);
   require_heads_divide(q, k);
 
   attune_decode_args args{};
   args.struct_size = sizeof(args);
   args.dtype = dtype_of(first.array.element);
-  args.q = q.tensor;
+  args.q = padded_rows(first, arguments.q, q, kept);
   args.k = k.tensor;
   args.v = v.tensor;
   set_queries(args, arguments, first, q);
@@ -130,8 +131,8 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
   args.table_width = pages.table_width;
   args.block_table = pages.table;
   args.max_seqlen_k = pages.room;
-  table = pages.made;
-  set_new(args, arguments, first, q, k);
+  keep(kept, pages.made);
+  set_new(args, arguments, first, q, k, kept);
   set_lengths(args, arguments.cache_seqlens, first);
   if (!arguments.cache_leftpad.is_none()) {
     args.leftpad_k = read_lengths(first, "cache_leftpad", arguments.cache_leftpad, args.batch);
@@ -141,7 +142,10 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
   args.window_right = is_true(arguments.causal) ? 0 : window.right;
   args.softcap = static_cast<float>(number("softcap", arguments.softcap));
   args.check_tables = is_true(arguments.check_tables) ? 1 : 0;
-  if (!arguments.out.is_none()) args.o = read_output(first, "out", arguments.out, q, shape_of_q(arguments)).tensor;
+  if (!arguments.out.is_none()) {
+    require_whole_output(q, q.shape[3]);
+    args.o = read_output(first, "out", arguments.out, q, shape_of_q(arguments)).tensor;
+  }
   return args;
 }
 
@@ -152,21 +156,23 @@ void bind_decode(nb::module_& module) { bind_call<&decode>(module, "decode", "Th
 nb::object decode(const DecodeArguments& arguments) {
   const First first = read_first({"q", arguments.q, 1});
   const AddressedFramework& framework = require_addressed(first, "attention to a cache");
-  nb::object table;
-  attune_decode_args args = args_of(arguments, first, table);
+  const Entered entered(framework.on_device(first.array.device));
+  Kept kept;
+  attune_decode_args args = args_of(arguments, first, kept);
   const bool return_lse = is_true(arguments.return_lse);
 
-  const Entered entered(framework.on_device(first.array.device));
-  nb::object lengths;  // new keys are written behind those that the device is told of; freed as the workspace is
+  nb::object lengths;  // new keys are written after those that the device is told of; freed as the workspace is
   if (args.seqlen_new > 0 && args.seqlens_k == nullptr) {
     lengths = framework.full_int32(args.batch, args.max_seqlen_k - args.seqlen_new, arguments.q);
     args.seqlens_k = pointer<const std::int32_t>(framework.read("cache_seqlens", lengths).address);
   }
   nb::object out = nb::borrow(arguments.out);
   if (out.is_none()) {
-    out = framework.empty_like(arguments.q);
+    const bool padded = args.head_dim != padded_head_dim(args.head_dim);
+    out = framework.empty_like(padded ? kept.front() : arguments.q);  // the first copy was q's
     const Array made = framework.read("out", out);
     args.o = is_ragged(arguments) ? rows_tensor_of(made) : tensor_of(made);
+    if (padded) out = columns_before(out, args.head_dim);
   }
   nb::object lse;
   if (return_lse) {

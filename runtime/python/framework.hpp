@@ -79,7 +79,7 @@ class Framework {
   /// Throws where results cannot be written to the array.
   virtual void require_writable(const Argument& /*argument*/) const {}
 
-  /// A copy with zeros behind the last dimension, up to this extent.
+  /// A copy whose last dimension is extended with zeros to this extent.
   [[nodiscard]] virtual nanobind::object padded(nanobind::handle array, std::int64_t extent) const = 0;
 
   /// Computes the output, or (output, LSE, None).

@@ -15,7 +15,6 @@ namespace attune::python {
 namespace {
 
 constexpr std::int64_t element_bytes = 2;  // of float16 and bfloat16
-constexpr std::int64_t head_dim_step = 8;  // elements: 16 bytes, which kernels copy at once
 
 const char* name_of(Element element) {
   switch (element) {
@@ -176,19 +175,33 @@ Starts read_starts(const First& first, const char* name, nb::handle array) {
   return {pointer<const std::int32_t>(read.address), count("batch", read.shape[0] - 1)};
 }
 
-std::int64_t padded_head_dim(std::int64_t head_dim) {
-  return (head_dim + head_dim_step - 1) / head_dim_step * head_dim_step;
-}
-
-void require_whole_head_dim(const Operand& cache) {
+void require_rows_in_place(const Operand& cache) {
   const std::int64_t head_dim = cache.shape[3];
   const std::int64_t padded = padded_head_dim(head_dim);
-  if (head_dim == padded) return;
-  raise(
-      PyExc_ValueError,
-      fmt::format("{} has head_dim {}; a cache is never copied, so that its own must be a multiple of {}: allocate it "
-                  "with {} columns, pad q, k and v to as many with zeros, and pass softmax_scale={}**-0.5",
-                  cache.name, head_dim, head_dim_step, padded, head_dim));
+  if (head_dim == padded || std::ranges::count(cache.shape, 0) != 0) return;
+  const std::array strides{cache.tensor.stride_batch, cache.tensor.stride_seq, cache.tensor.stride_head};
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    if (cache.shape[i] == 1 || strides[i] % head_dim_step == 0) continue;
+    raise(PyExc_ValueError,
+          fmt::format("{0} has head_dim {1} and a stride of {2} elements; a cache is never copied, so that its strides "
+                      "must be multiples of {3}: allocate it with {4} columns, and pass {0}[..., :{1}]",
+                      cache.name, head_dim, strides[i], head_dim_step, padded));
+  }
+}
+
+attune_tensor padded_rows(const First& first, nb::handle array, const Operand& operand, Kept& kept) {
+  const std::int64_t padded = padded_head_dim(operand.shape[3]);
+  if (padded == operand.shape[3]) return operand.tensor;
+  kept.push_back(first.framework.padded(array, padded));
+  const Array copy = first.framework.read(operand.name, kept.back());
+  return operand.rank == 3 ? rows_tensor_of(copy) : tensor_of(copy);
+}
+
+void require_whole_output(const Operand& q, std::int64_t head_dim_v) {
+  if (q.shape[3] == padded_head_dim(q.shape[3]) && head_dim_v == padded_head_dim(head_dim_v)) return;
+  raise(PyExc_ValueError, fmt::format("out is given, and {} has head_dim {}; out is written where that of q and that "
+                                      "of v are multiples of 8",
+                                      q.name, q.shape[3]));
 }
 
 void require_contiguous(const char* name, const Array& array) {

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "runtime/call/field_checks.hpp"
 #include "runtime/python/framework.hpp"
 
 namespace attune::python {
@@ -76,11 +79,23 @@ struct Starts {
 /// Of an int32 array (batch + 1,).
 Starts read_starts(const First& first, const char* name, nanobind::handle array);
 
-/// head_dim as kernels take it: the next multiple of 8.
-std::int64_t padded_head_dim(std::int64_t head_dim);
+/// Throws where a cache's head_dim is no multiple of 8 and its rows cannot be read in place: padding it would copy it
+/// whole.
+void require_rows_in_place(const Operand& cache);
 
-/// Throws where a cache's head_dim is no multiple of 8: padding it would copy it whole.
-void require_whole_head_dim(const Operand& cache);
+/// What was made of a caller's arrays: to be kept until the launch.
+using Kept = std::vector<nanobind::object>;
+
+/// Nothing where nothing was made.
+inline void keep(Kept& kept, nanobind::object made) {
+  if (made.is_valid()) kept.push_back(std::move(made));
+}
+
+/// An operand with rows of padded_head_dim() columns: itself where it has as many, else a copy that ends in zeros.
+attune_tensor padded_rows(const First& first, nanobind::handle array, const Operand& operand, Kept& kept);
+
+/// Throws where a caller's `out` cannot be written: kernels write rows of padded_head_dim() columns.
+void require_whole_output(const Operand& q, std::int64_t head_dim_v);
 
 /// Throws unless an array's elements lie one after the other.
 void require_contiguous(const char* name, const Array& array);
@@ -103,7 +118,7 @@ double number(const char* name, nanobind::handle value);
 /// The scale of the scores; None: 1 / sqrt(head_dim). Throws where it is no number.
 double scale_of(nanobind::handle value, std::int64_t head_dim);
 
-/// How many keys before and behind its own position a query sees; -1: all.
+/// How many keys before and after its own position a query sees; -1: all.
 struct Window {
   std::int32_t left;
   std::int32_t right;

@@ -37,7 +37,7 @@ Element element_of_slots(const First& first, nb::handle slot_mapping) {
   return slots.element == Element::int32 ? Element::int32 : Element::int64;
 }
 
-/// Tokens that have a slot: of rows of all sequences, those behind the slots are padding.
+/// Tokens that have a slot: of rows of all sequences, those beyond the slots are padding.
 std::int64_t tokens_with_slots(const First& first, nb::handle slot_mapping, const Operand& k) {
   if (k.rank != 3) return k.shape[1];
   const std::int64_t tokens =
@@ -67,7 +67,7 @@ void set_rotation(attune_store_kv_args& args, const StoreArguments& arguments, c
       pointer<const std::int32_t>(read_tokens(first, "positions", arguments.positions, Element::int32, k, args.tokens));
 }
 
-/// By slots, or behind the keys that each sequence has. What was made of the caller's arrays is returned, to be kept
+/// By slots, or after the keys that each sequence has. What was made of the caller's arrays is returned, to be kept
 /// until the launch.
 nb::object set_places(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k,
                       const Operand& k_cache) {
@@ -102,7 +102,8 @@ Operand read_cache(const First& first, const char* name, nb::handle array, nb::h
   return cache;
 }
 
-attune_store_kv_args args_of(const StoreArguments& arguments, const First& first, nb::object& places) {
+/// On the device of k.
+attune_store_kv_args args_of(const StoreArguments& arguments, const First& first, Kept& kept) {
   const bool slots = !arguments.slot_mapping.is_none();
   const bool rows = slots && first.array.rank == 3;
   const char* const accepted = slots ? "(batch, tokens, heads_kv, head_dim) or (tokens, heads_kv, head_dim)"
@@ -116,7 +117,8 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
   const Operand k_cache = read_cache(first, "k_cache", arguments.k_cache, pages);
   const Operand v_cache = read_cache(first, "v_cache", arguments.v_cache, pages);
   require_caches_fit(k, k_cache, v_cache);
-  require_whole_head_dim(k_cache);
+  require_rows_in_place(k_cache);
+  require_rows_in_place(v_cache);
   if (k_cache.shape[2] != k.shape[2]) {
     raise(PyExc_ValueError,
           fmt::format("k_cache has {} heads; it must have the {} of k", k_cache.shape[2], k.shape[2]));
@@ -125,8 +127,8 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
   attune_store_kv_args args{};
   args.struct_size = sizeof(args);
   args.dtype = dtype_of(first.array.element);
-  args.k_new = k.tensor;
-  args.v_new = v.tensor;
+  args.k_new = padded_rows(first, arguments.k, k, kept);
+  args.v_new = padded_rows(first, arguments.v, v, kept);
   args.k = k_cache.tensor;
   args.v = v_cache.tensor;
   args.batch = count("batch", k.shape[0]);
@@ -136,7 +138,7 @@ attune_store_kv_args args_of(const StoreArguments& arguments, const First& first
   const bool holds = k_cache.shape[1] > 0;
   args.pages = holds ? count("pages", k_cache.shape[0]) : 0;
   args.page_size = holds ? count("page_size", k_cache.shape[1]) : 1;
-  places = set_places(args, arguments, first, k, k_cache);
+  keep(kept, set_places(args, arguments, first, k, k_cache));
   set_rotation(args, arguments, first, k);
   args.check_tables = is_true(arguments.check_tables) ? 1 : 0;
   return args;
@@ -149,9 +151,9 @@ void bind_store(nb::module_& module) { bind_call<&store>(module, "store", "Write
 void store(const StoreArguments& arguments) {
   const First first = read_first({"k", arguments.k, 1});
   const AddressedFramework& framework = require_addressed(first, "writing into a cache");
-  nb::object places;
-  const attune_store_kv_args args = args_of(arguments, first, places);
   const Entered entered(framework.on_device(first.array.device));
+  Kept kept;
+  const attune_store_kv_args args = args_of(arguments, first, kept);
   framework.launch(&attune_store_kv, args, first.array.device);
 }
 

@@ -15,6 +15,7 @@
 #include "attune/attune.h"
 #include "runtime/base/error.hpp"
 #include "runtime/cache/cache.hpp"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/decision.hpp"
 #include "runtime/choice/tuned_devices.hpp"
@@ -100,7 +101,8 @@ nb::tuple texts(const std::vector<std::string>& lines) {
 attune_prefill_args args_of(const Problem& problem) {
   const auto tensor = [](std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) -> attune_tensor {
     alignas(16) static char nowhere[16];
-    return {nowhere, seqlen * heads * head_dim, heads * head_dim, head_dim};
+    const std::int64_t columns = padded_head_dim(head_dim);
+    return {nowhere, seqlen * heads * columns, heads * columns, columns};
   };
   attune_prefill_args args{};
   args.struct_size = sizeof(args);

@@ -115,16 +115,17 @@ void require_queries(std::int32_t max_seqlen_q, const Operand& q, std::int32_t b
                     q.text()));
 }
 
+/// On the device of q.
 attune_prefill_args args_of(const VarlenArguments& arguments, const First& first,
-                            const std::array<Operand, 3>& operands, nb::object& lengths) {
+                            const std::array<Operand, 3>& operands, Kept& kept) {
   const auto& [q, k, v] = operands;
   attune_prefill_args args{};
   args.struct_size = sizeof(args);
   args.dtype = dtype_of(first.array.element);
-  args.q = q.tensor;
+  args.q = padded_rows(first, arguments.arrays.front().array, q, kept);
   args.k = k.tensor;
   args.v = v.tensor;
-  lengths = set_sequences(args, arguments, first);
+  keep(kept, set_sequences(args, arguments, first));
   set_keys(args, arguments, first, k);
   args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
   args.seqlen_k = integer("max_seqlen_k", arguments.max_seqlen_k, "an integer");
@@ -143,6 +144,7 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
   args.window_right = window.right;
   args.softcap = static_cast<float>(number("softcap", arguments.options.softcap));
   if (!arguments.out.is_none()) {
+    require_whole_output(q, v.shape[3]);
     Operand like = q;
     like.shape[3] = v.shape[3];
     args.o = read_output(first, "out", arguments.out, like, "(total_q, heads_q, head_dim_v)").tensor;
@@ -154,15 +156,7 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
 /// columns.
 nb::object attend_padded(const VarlenArguments& arguments, const First& first, const std::array<Operand, 3>& operands) {
   const auto& [q, k, v] = operands;
-  if (!arguments.block_table.is_none()) {
-    require_whole_head_dim(k);
-    require_whole_head_dim(v);
-  }
-  if (!arguments.out.is_none()) {
-    raise(PyExc_ValueError, fmt::format("out is given, and {} has head_dim {}; out is written where that of q and that "
-                                        "of v are multiples of 8",
-                                        q.name, q.shape[3]));
-  }
+  if (!arguments.out.is_none()) require_whole_output(q, v.shape[3]);
   const Entered entered(first.framework.addressed()->on_device(first.array.device));
   std::vector<nb::object> copies;
   std::vector<Argument> padded;
@@ -318,19 +312,23 @@ nb::object varlen(const VarlenArguments& arguments) {
   const AddressedFramework& framework = require_addressed(first, "attention over a ragged batch");
   const std::array<Operand, 3> operands = operands_of(arguments, first);
   for (const Operand& operand : operands) {
-    if (operand.shape[3] != padded_head_dim(operand.shape[3])) return attend_padded(arguments, first, operands);
+    if (operand.shape[3] == padded_head_dim(operand.shape[3])) continue;
+    if (arguments.block_table.is_none()) return attend_padded(arguments, first, operands);
+    if (&operand != &operands.front()) require_rows_in_place(operand);
   }
-  nb::object lengths;
-  attune_prefill_args args = args_of(arguments, first, operands, lengths);
+  const Entered entered(framework.on_device(first.array.device));
+  Kept kept;
+  attune_prefill_args args = args_of(arguments, first, operands, kept);
   const bool return_lse = is_true(arguments.options.return_lse);
 
-  const Entered entered(framework.on_device(first.array.device));
   nb::object out = nb::borrow(arguments.out);
   if (out.is_none()) {
-    const bool like_q = first.argument.parts == 1 && args.head_dim_v == args.head_dim;
+    const std::int64_t columns = padded_head_dim(args.head_dim_v);
+    const bool like_q = first.argument.parts == 1 && args.head_dim_v == args.head_dim && columns == args.head_dim_v;
     out = like_q ? framework.empty_like(first.argument.array)
-                 : framework.empty(nb::make_tuple(args.total_q, args.heads_q, args.head_dim_v), first.argument.array);
+                 : framework.empty(nb::make_tuple(args.total_q, args.heads_q, columns), first.argument.array);
     args.o = rows_tensor_of(framework.read("out", out));
+    if (columns != args.head_dim_v) out = columns_before(out, args.head_dim_v);
   }
   nb::object lse;
   if (return_lse) {

@@ -103,6 +103,29 @@ struct StreamGetArgs {  // XLA_FFI_Stream_Get_Args
   void* stream;  // out
 };
 
+struct ErrorDestroyArgs {  // XLA_FFI_Error_Destroy_Args
+  std::size_t struct_size;
+  Extension* extensions;
+  Error* error;
+};
+
+struct MemoryAllocateArgs {  // XLA_FFI_DeviceMemory_Allocate_Args
+  std::size_t struct_size;
+  Extension* extensions;
+  ExecutionContext* context;
+  std::size_t size;
+  std::size_t alignment;
+  void* data;  // out
+};
+
+struct MemoryFreeArgs {  // XLA_FFI_DeviceMemory_Free_Args
+  std::size_t struct_size;
+  Extension* extensions;
+  ExecutionContext* context;
+  std::size_t size;
+  void* data;
+};
+
 struct Api {  // XLA_FFI_Api, up to the last function that is called
   std::size_t struct_size;
   Extension* extensions;
@@ -110,9 +133,15 @@ struct Api {  // XLA_FFI_Api, up to the last function that is called
   const void* internal_api;
   Error* (*error_create)(ErrorCreateArgs*);
   void* error_get_message;
-  void* error_destroy;
+  void (*error_destroy)(ErrorDestroyArgs*);
   void* handler_register;
   Error* (*stream_get)(StreamGetArgs*);
+  void* type_register;
+  void* execution_context_get;
+  void* state_set;
+  void* state_get;
+  Error* (*memory_allocate)(MemoryAllocateArgs*);
+  Error* (*memory_free)(MemoryFreeArgs*);
 };
 
 struct CallFrame {  // XLA_FFI_CallFrame

@@ -8,6 +8,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/registries.hpp"
+#include "runtime/python/xla_scratch.hpp"
 
 namespace attune::python {
 namespace {
@@ -121,7 +122,12 @@ void launch(const xla::CallFrame& frame, void* stream) {
   args.window = 1;
   args.window_left = scalar<std::int32_t>(frame.attributes, 3, xla::type_s32);
   args.window_right = scalar<std::int32_t>(frame.attributes, 4, xla::type_s32);
-  check(attune_prefill(registry_of(false), &args, stream));
+  attune_registry* const registry = registry_of(false);
+  check(attune_prefill_workspace(registry, &args, &args.workspace_bytes));
+  const xla::Scratch workspace(frame, args.workspace_bytes);  // results are the same without
+  args.workspace = workspace.data();
+  args.workspace_bytes = workspace.bytes();
+  check(attune_prefill(registry, &args, stream));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A warp's strip of keys and values from the cache to shared memory: pages that a table names, or one page a sequence.
 #pragma once
 
+#include "blocks/partial_chunk.cuh"
 #include "blocks/tile.cuh"
 #include "decode_params.h"
 #include "ptx/cache_policy.cuh"
@@ -18,7 +19,7 @@ struct KeyPlace {
   int token;
 };
 
-template <class Strip, Pages page_sizes>
+template <class Strip, Pages page_sizes, bool cut>
 struct CacheCopy {
   static constexpr u32 rows_at_once = warp_size / Strip::span;
   static constexpr u32 steps = Strip::rows / rows_at_once;
@@ -47,7 +48,7 @@ struct CacheCopy {
     const u32 own_head = static_cast<u32>(head);  // a product of 64 bits less where the upper half is known
     k = static_cast<const char*>(params.k.data) + own_head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
     v = static_cast<const char*>(params.v.data) + own_head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
-    columns_left = params.head_dim - static_cast<int>(column_chunk * chunk);
+    columns_left = (cut ? params.key_columns : params.head_dim) - static_cast<int>(column_chunk * chunk);
   }
 
   // Of the strip that begins at `first_key` of a sequence, whose keys are those from `begin` on, below `seqlen`.
@@ -146,7 +147,8 @@ struct CacheCopy {
 #pragma unroll
     for (u32 c = 0; c < Strip::chunks; c += Strip::span) {
       const bool exists = row_exists && static_cast<int>(c * chunk) < columns_left;
-      cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, exists, policy);
+      const u32 bytes = cut ? bytes_of_columns(columns_left - static_cast<int>(c * chunk)) : chunk_bytes;
+      cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, bytes, exists, policy);
     }
   }
 };

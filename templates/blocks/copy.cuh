@@ -1,6 +1,7 @@
 // Tiles between global and shared memory, 16 bytes a thread, rows and columns that do not exist as zeros.
 #pragma once
 
+#include "blocks/partial_chunk.cuh"
 #include "blocks/tile.cuh"
 #include "params.h"
 #include "ptx/cp_async.cuh"
@@ -40,9 +41,15 @@ __device__ __forceinline__ void copy_chunk(u32 address, const char* from, bool e
   }
 }
 
+// Columns of K and V: rows that are `cut` have fewer than those of Q.
+template <bool cut>
+__device__ __forceinline__ int key_columns(const AttunePrefillParams& params) {
+  return cut ? params.key_columns : params.head_dim;
+}
+
 // One thread's share in copying the tiles of a matrix, from one tile to the next. Threads lie over a tile as `span`
 // chunks side by side, so that a run of threads reads consecutive memory.
-template <class TileType, int threads, bool async>
+template <class TileType, int threads, bool async, bool cut = false>
 struct TileCopy {
   static constexpr u32 rows_at_once = threads / TileType::span;
 
@@ -80,7 +87,12 @@ struct TileCopy {
       for (u32 r = 0; r < TileType::rows; r += rows_at_once) {
         if (TileType::rows % rows_at_once != 0 && thread_row + r >= TileType::rows) break;
         const bool exists = column_exists && (whole || static_cast<int>(r) < rows_left);
-        copy_chunk<async>(tile.at(thread_row + r, thread_chunk + c), from, exists);
+        const u32 to = tile.at(thread_row + r, thread_chunk + c);
+        if constexpr (cut) {
+          cp_async(to, from, bytes_of_columns(columns_left - static_cast<int>(c * chunk)), exists);
+        } else {
+          copy_chunk<async>(to, from, exists);
+        }
         from += rows_at_once * stride_bytes;
       }
     }

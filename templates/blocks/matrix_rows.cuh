@@ -23,7 +23,7 @@ struct DenseSequence {
   // ... of K or V, ...
   __device__ __forceinline__ Matrix key_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
                                              int head) const {
-    return head_of(tensor, batch, head, params.seqlen_k, params.head_dim);
+    return head_of(tensor, batch, head, params.seqlen_k, key_columns<variant::cut_rows>(params));
   }
   // ... and where its LSE go.
   __device__ __forceinline__ LsePlaces lse(const AttunePrefillParams& params, int head) const {
@@ -51,20 +51,20 @@ struct RaggedSequence {
   __device__ __forceinline__ int keys(const AttunePrefillParams& /*params*/) const { return own_keys.count; }
   __device__ __forceinline__ Matrix query_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
                                                int head) const {
-    return head_rows(params, tensor, head, own_queries);
+    return head_rows(tensor, head, own_queries, params.head_dim);
   }
   __device__ __forceinline__ Matrix key_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
                                              int head) const {
-    return head_rows(params, tensor, head, own_keys);
+    return head_rows(tensor, head, own_keys, key_columns<variant::cut_rows>(params));
   }
   __device__ __forceinline__ LsePlaces lse(const AttunePrefillParams& params, int head) const {
     return {params.lse + static_cast<i64>(head) * params.total_q + own_queries.first, own_queries.count};
   }
 
  private:
-  __device__ __forceinline__ static Matrix head_rows(const AttunePrefillParams& params, const AttuneTensor& tensor,
-                                                     int head, const SequenceRows& rows) {
-    Matrix matrix = head_of(tensor, 0, head, rows.count, params.head_dim);
+  __device__ __forceinline__ static Matrix head_rows(const AttuneTensor& tensor, int head, const SequenceRows& rows,
+                                                     int columns) {
+    Matrix matrix = head_of(tensor, 0, head, rows.count, columns);
     matrix.data += rows.first * matrix.stride_bytes;
     return matrix;
   }

@@ -5,10 +5,10 @@
 #include "params.h"
 #include "types.h"
 
-template <class KVTile, int threads, bool async>
+template <class KVTile, int threads, bool async, bool cut>
 struct MatrixSource {
   using TileType = KVTile;
-  using Copy = TileCopy<KVTile, threads, async>;
+  using Copy = TileCopy<KVTile, threads, async, cut>;
 
   Copy K;  // at the next block to request
   Copy V;

@@ -17,7 +17,7 @@ __device__ __forceinline__ int keys_in_pages(const AttunePrefillParams& params, 
 
 // Threads lie over a block as those of TileCopy do. Each lane looks up some of the rows that its warp copies, once for
 // K and V, and a block ahead, as a table has its latency too; the others ask it where a row is.
-template <class KVTile, int threads, bool async>
+template <class KVTile, int threads, bool async, bool cut>
 struct PageSource {
   using TileType = KVTile;
   static constexpr u32 rows_at_once = threads / KVTile::span;
@@ -49,9 +49,10 @@ struct PageSource {
     const u32 row = lane / warp_rows * rows_at_once + warp_index() * warp_rows + lane % warp_rows;
     key = first_key + static_cast<int>(row);
     const u32 thread_chunk = lane % KVTile::span;
-    K = head_of(params.k, 0, head, keys, params.head_dim).at(0, thread_chunk);
-    V = head_of(params.v, 0, head, keys, params.head_dim).at(0, thread_chunk);
-    columns_left = params.head_dim - static_cast<int>(thread_chunk * chunk);
+    const int columns = key_columns<cut>(params);
+    K = head_of(params.k, 0, head, keys, columns).at(0, thread_chunk);
+    V = head_of(params.v, 0, head, keys, columns).at(0, thread_chunk);
+    columns_left = columns - static_cast<int>(thread_chunk * chunk);
     find();
   }
 
@@ -78,7 +79,13 @@ struct PageSource {
 #pragma unroll
       for (u32 c = 0; c < KVTile::chunks; c += KVTile::span) {
         const bool exists = offset != nowhere && static_cast<int>(c * chunk) < columns_left;
-        copy_chunk<async>(tile.at(row, lane % KVTile::span + c), head + offset + c * chunk_bytes, exists);
+        const u32 to = tile.at(row, lane % KVTile::span + c);
+        const char* from = head + offset + c * chunk_bytes;
+        if constexpr (cut) {
+          cp_async(to, from, bytes_of_columns(columns_left - static_cast<int>(c * chunk)), exists);
+        } else {
+          copy_chunk<async>(to, from, exists);
+        }
       }
     }
     if constexpr (operand == Operand::V) {

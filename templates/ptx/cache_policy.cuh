@@ -16,8 +16,8 @@ __device__ __forceinline__ u64 cache_policy(bool once) {
 }
 
 // cp_async() with a policy.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid, u64 policy) {
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, u32 bytes, bool valid, u64 policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0), "l"(policy)
+               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? bytes : 0), "l"(policy)
                : "memory");
 }

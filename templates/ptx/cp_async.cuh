@@ -5,12 +5,18 @@
 
 #include "types.h"
 
-// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false. Both sides 16-byte aligned.
-// Cached in L2 only: a block reads each byte once.
-__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+// Writes 16 bytes: the first `bytes` (1 to 16) are copied and the others zeros, or all are zeros and nothing is read
+// where `valid` is false. Both sides 16-byte aligned. Cached in L2 only: a block reads each byte once. Other `bytes`
+// than a constant 16 cost five instructions more, as the copy then has its size in the low bits of the address.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, u32 bytes, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address),
-               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? 16 : 0)
+               "l"(__cvta_generic_to_global(pointer)), "r"(valid ? bytes : 0)
                : "memory");
+}
+
+// All of them.
+__device__ __forceinline__ void cp_async(u32 shared_address, const void* pointer, bool valid) {
+  cp_async(shared_address, pointer, 16, valid);
 }
 
 // Closes this thread's current group of copies; a group may be empty.

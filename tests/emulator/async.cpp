@@ -147,7 +147,7 @@ TEST_CASE("the copy engine needs the fence behind the initialisation, a map, and
   check_fault("box_without_fence", {"@box", "mbarrier_fence", "@unfenced"});
   check_fault("box_misaligned", {"@box", "no multiple", "1024"});
   check_fault("box_without_map", {"@box", "no tensor map"});
-  check_fault("box_outside_the_buffer", {"@box", "no buffer holds", "behind the end of in"});
+  check_fault("box_outside_the_buffer", {"@box", "no buffer holds", "beyond the end of in"});
   check_fault("box_of_other_rank", {"@box of other rank", "5 coordinates", "4 dimensions"});
   check_fault("box_beyond_shared", {"@box", "outside the launch's shared memory"});
 }
@@ -216,7 +216,7 @@ TEST_CASE("stored boxes are writes of outputs, which no wait orders with others"
   check_fault_always("stored_onto_stored", {"@store box again", "race: writes element", "of stored", "@store box"});
   check_fault_always("stored_onto_plain_writes", {"@store box", "race: writes element", "@plain output"});
   check_fault_always("stored_and_read", {"@read output", "race: reads element", "@store box"});
-  check_fault("stored_outside_the_buffer", {"@store box", "no buffer holds", "behind the end of stored"});
+  check_fault("stored_outside_the_buffer", {"@store box", "no buffer holds", "beyond the end of stored"});
   check_fault("stored_to_the_input", {"@store box", "no buffer holds", "may only read"});
 }
 

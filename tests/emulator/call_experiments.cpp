@@ -8,6 +8,7 @@
 
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/host_kernels.hpp"
+#include "runtime/lab/trial.hpp"
 #include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/rotary/arguments.hpp"
 #include "runtime/operations/store/arguments.hpp"
@@ -78,6 +79,7 @@ std::vector<std::unique_ptr<Experiment>> store_experiments(const Variant& varian
                        .page_size = 4,
                        .pages = 6,
                        .rotary = static_cast<Rotary>(variant.rotary)};
+  if (variant.cut_rows != 0) problem.head_dim -= cut_columns;
   if (problem.rotates()) {
     problem.rotary_dim = 32;
     problem.rotations = 14;

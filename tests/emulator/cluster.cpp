@@ -97,7 +97,7 @@ TEST_CASE("what a block's copies brought, the others read behind its wait and th
   }
   check_fault("reads_what_copies_bring_late",
               {"@read copied", "race: reads shared address", "by the asynchronous copy that thread", "of block (0, ",
-               "@copy", "no wait, or no barrier behind it"});
+               "@copy", "no wait, or no barrier after it"});
 }
 
 TEST_CASE("ldmatrix loads from the own block's memory, and banks are those of a block by itself") {

@@ -56,16 +56,24 @@ class Kernels {
     plain.softcap = 0;
     plain.rotary = Rotary::none;
     plain.ragged = false;
+    plain.head_dim = padded_head_dim(problem.head_dim);
     Variant variant = choose(decode_, plain, emulator::device()).value();
     variant.softcap = problem.softcap > 0 ? 1 : 0;
     variant.rotary = static_cast<int>(problem.rotary);
     variant.ragged = problem.ragged ? 1 : 0;
+    variant.cut_rows = is_cut(problem.head_dim) ? 1 : 0;
     return variant;
   }
 
   FixedKernels find(const DecodePlan& plan, const DecodeProblem& problem) {
     FixedKernels kernels{&kernels_[plan.variant]};
-    if (problem.appends()) kernels.add(kernels_[choose(store_, problem.store(), emulator::device()).value()]);
+    if (problem.appends()) {
+      StoreProblem whole = problem.store();
+      whole.head_dim = padded_head_dim(whole.head_dim);
+      Variant store = choose(store_, whole, emulator::device()).value();
+      store.cut_rows = is_cut(problem.head_dim) ? 1 : 0;
+      kernels.add(kernels_[store]);
+    }
     if (!plan.combines()) return kernels;
     CombineProblem plain = problem.merge();
     plain.ragged = false;

@@ -167,7 +167,7 @@ TEST_CASE("a word is 8 aligned bytes of an output") {
   check_fault("awaits_misaligned", {"@awaits misaligned", "not aligned to the 8 bytes of a word"}, 1);
   check_fault("announces_in_an_input", {"@input", "no buffer holds", "in, which the kernel may only read"}, 1);
   check_fault("awaits_in_an_input", {"@awaits input", "no buffer holds", "in, which the kernel may only read"}, 1);
-  check_fault("announces_outside", {"@outside", "no buffer holds", "0 bytes behind the end of out"}, 1);
+  check_fault("announces_outside", {"@outside", "no buffer holds", "0 bytes beyond the end of out"}, 1);
 }
 
 TEST_CASE("a block that fails does not hang those that wait for it") {

@@ -63,7 +63,7 @@ TEST_CASE("an access beyond the shared memory of the launch, or misaligned, is a
 }
 
 TEST_CASE("global memory is the caller's buffers and nothing around or between their rows") {
-  check_fault("global_beyond_the_end", {"@end", "reads 16 bytes", "bytes behind the end of in"});
+  check_fault("global_beyond_the_end", {"@end", "reads 16 bytes", "bytes beyond the end of in"});
   check_fault("global_between_rows", {"@gap", "at byte 128 of in", "between its rows"});
   check_fault("writes_an_input", {"@input", "writes 16 bytes", "in", "may only read"});
   check_fault("misaligned_global", {"@misaligned global", "not aligned"});

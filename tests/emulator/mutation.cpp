@@ -187,6 +187,7 @@ std::vector<Subject> subjects() {
               v.rescale = static_cast<int>(Rescale::skip_first);
   });
 
+  add("cut", [&](Variant& v) { small(v), v.cut_rows = 1; });
   add("window_ragged", [&](Variant& v) { small(v), v.causal = 0, v.window = v.ragged = 1; });
   // A lane looks up two rows of a block.
   add("paged", [&](Variant& v) { small(v), v.B_c = 96, v.causal = 0, v.window = v.paged = 1; });
@@ -219,6 +220,8 @@ std::vector<Subject> subjects() {
     });
   };
   add_store("store", Rotary::none);
+  add_store("store_cut", Rotary::none);
+  result.back().variant.cut_rows = 1;
   add_store("store_interleaved", Rotary::interleaved);
   add_store("store_halves", Rotary::halves);
   for (const Rotary rotary : {Rotary::interleaved, Rotary::halves}) {
@@ -346,7 +349,7 @@ std::vector<Setup> paged_setups(const Problem& problem, const Variant& variant) 
 /// Cheap ones first: a mutant runs until it is noticed.
 std::vector<Setup> setups(const Variant& variant) {
   Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
-                  .head_dim = variant.head_dim,
+                  .head_dim = variant.head_dim - (variant.cut_rows != 0 ? cut_columns : 0),
                   .head_dim_v = variant.head_dim_v,
                   .causal = variant.causal != 0};
   const auto set_heads = [&](Problem& of, int heads) {

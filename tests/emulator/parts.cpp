@@ -235,7 +235,7 @@ TEST_CASE("an address belongs to a strided buffer exactly where one of its rows 
     for (long long offset = -16; offset < 1000; offset += 8) {
       const void* pointer = static_cast<char*>(buffer.data) + offset * 2;
       CAPTURE(offset);
-      CHECK(memory.check_load(pointer, 16, {0, &clock, {}}).has_value() == !inside.contains(offset));
+      CHECK(memory.check_load(pointer, 16, {0, &clock, {}}, 16).has_value() == !inside.contains(offset));
     }
   }
 }

@@ -42,7 +42,10 @@ class Kernels {
   template <class Args>
   std::string run(const Args& args, std::uint64_t seed) {
     const auto problem = check_arguments(args);
-    const Variant variant = choose(variants_, problem, emulator::device()).value();
+    auto whole = problem;
+    whole.head_dim = padded_head_dim(problem.head_dim);
+    Variant variant = choose(variants_, whole, emulator::device()).value();
+    variant.cut_rows = is_cut(problem.head_dim) ? 1 : 0;
     return run_emulated(FixedKernels{&kernels_[variant]}, args, problem, {.seed = seed}).fault;
   }
 

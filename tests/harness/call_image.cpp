@@ -25,7 +25,7 @@ std::string name_of(Layout layout) {
 
 /// `gap`: elements that are unused after a row, where there are any.
 CallImage::Placement CallImage::place(Layout layout, int batch, int seqlen, int heads, int head_dim, int gap) {
-  const std::int64_t dim = head_dim;
+  const std::int64_t dim = padded_head_dim(head_dim);
   Placement at{.head_dim = head_dim};
   switch (layout) {
     case Layout::bhsd:
@@ -63,6 +63,15 @@ void CallImage::for_each_element(const Placement& at, int batch, int seqlen, int
   }
 }
 
+/// What rows have beyond their columns where head_dim is no multiple of 8.
+template <class Function>
+void CallImage::for_each_padding(const Placement& at, int batch, int seqlen, int heads, const Function& visit) {
+  Placement padding = at;
+  padding.first += static_cast<std::size_t>(at.head_dim);
+  padding.head_dim = padded_head_dim(at.head_dim) - at.head_dim;
+  for_each_element(padding, batch, seqlen, heads, [&](std::size_t to, std::size_t) { visit(to); });
+}
+
 CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, Sequences sequences)
     : problem_(problem), sequences_(std::move(sequences)) {
   const int dim = problem.head_dim;
@@ -73,14 +82,16 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
   const int keys = problem.stored_keys();
   if (layout == Layout::packed) {
     REQUIRE(rows == keys);
-    const int Q_row = problem.heads_q * dim;
-    const int K_row = problem.heads_kv * dim;
-    q_ = place(layout, sequences_of_rows, rows, 1, Q_row + K_row + problem.heads_kv * dim_v);
-    q_.stride_head = q_.head_dim = dim;
+    const int Q_row = problem.heads_q * padded_head_dim(dim);
+    const int K_row = problem.heads_kv * padded_head_dim(dim);
+    q_ = place(layout, sequences_of_rows, rows, 1, Q_row + K_row + problem.heads_kv * padded_head_dim(dim_v));
+    q_.head_dim = dim;
+    q_.stride_head = padded_head_dim(dim);
     k_ = v_ = q_;
     k_.first += static_cast<std::size_t>(Q_row);
     v_.first = k_.first + static_cast<std::size_t>(K_row);
-    v_.stride_head = v_.head_dim = dim_v;
+    v_.head_dim = dim_v;
+    v_.stride_head = padded_head_dim(dim_v);
   } else {
     q_ = place(layout, sequences_of_rows, rows, problem.heads_q, dim);
     k_ = place(layout, sequences_of_keys, keys, problem.heads_kv, dim);
@@ -105,6 +116,7 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
     for_each_element(at, batch, seqlen, heads, [&](std::size_t to, std::size_t i) { memory_[to] = values[i]; });
   };
   fill(q_, sequences_of_rows, rows, problem.heads_q, 3 * seed);
+  for_each_padding(q_, sequences_of_rows, rows, problem.heads_q, [&](std::size_t to) { memory_[to] = 0; });
   fill(k_, sequences_of_keys, keys, problem.heads_kv, 3 * seed + 1);
   fill(v_, sequences_of_keys, keys, problem.heads_kv, 3 * seed + 2);
   if (problem.paged) poison_unused_keys();
@@ -197,6 +209,8 @@ Outputs CallImage::outputs(Memory after) const {
                   .lse = take<float>(after, lse_, query_rows(problem_))};
   for_each_element(o_, problem_.stored_sequences(), problem_.stored_rows(), problem_.heads_q,
                    [&](std::size_t from, std::size_t i) { outputs.o[i] = std::exchange(after[from], poison); });
+  for_each_padding(o_, problem_.stored_sequences(), problem_.stored_rows(), problem_.heads_q,
+                   [&](std::size_t from) { after[from] = poison; });
   outputs.guards_intact = after == memory_;
   return outputs;
 }

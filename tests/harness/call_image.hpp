@@ -20,7 +20,8 @@ enum class Layout {
 
 std::string name_of(Layout layout);
 
-/// Every element that is not Q, K, V or of an array is NaN, O and LSE included.
+/// Every element that is not Q, K, V or of an array is NaN, O and LSE included; but zero beyond the columns of Q where
+/// head_dim is no multiple of 8.
 class CallImage {
  public:
   /// Packed needs seqlen_q == seqlen_k. Of a ragged or paged problem `sequences` says where they are; keys that do not
@@ -61,6 +62,8 @@ class CallImage {
   Placement place(Layout layout, int batch, int seqlen, int heads, int head_dim, int gap = 8);
   template <class Function>
   static void for_each_element(const Placement& at, int batch, int seqlen, int heads, const Function& visit);
+  template <class Function>
+  static void for_each_padding(const Placement& at, int batch, int seqlen, int heads, const Function& visit);
   [[nodiscard]] HostTensor host_tensor(const Placement& at) const;
   [[nodiscard]] Expected expected(double scale) const;
   template <class O, class Lse>

@@ -19,9 +19,12 @@ namespace {
 /// Tokens of a page; packed keys are one here.
 int page_tokens(const DecodeProblem& problem) { return problem.packed_keys ? problem.total_k : problem.page_size; }
 
+/// Elements from a row to the next.
+int row_elements(const DecodeProblem& problem) { return padded_head_dim(problem.head_dim); }
+
 /// As elements lie in Q, O and, for its own extents, in a page.
 std::int64_t page_elements(const DecodeProblem& problem) {
-  return static_cast<std::int64_t>(page_tokens(problem)) * problem.heads_kv * problem.head_dim;
+  return static_cast<std::int64_t>(page_tokens(problem)) * problem.heads_kv * row_elements(problem);
 }
 
 }  // namespace
@@ -64,7 +67,7 @@ DecodeCase random_decode_case(Random& random, int most_keys) {
   DecodeCase one;
   DecodeProblem& problem = one.problem;
   constexpr std::array ratios{1, 2, 3, 4, 6, 8, 16};
-  constexpr std::array head_dims{40, 64, 64, 80, 96, 128, 128, 192, 256};
+  constexpr std::array head_dims{40, 59, 64, 80, 96, 111, 128, 192, 256};
   constexpr std::array page_sizes{1, 16, 24, 48, 64, 256};
   constexpr std::array split_counts{0, 0, 1, 2, 5};
   problem.dtype = up_to(random, 1) == 0 ? Dtype::bf16 : Dtype::fp16;
@@ -108,9 +111,9 @@ DecodeCase random_append_case(Random& random, int most_keys) {
     bool appends;
   };
   constexpr std::array kinds{
-      Kind{Dtype::bf16, 64, Rotary::none, 0, true},      Kind{Dtype::fp16, 128, Rotary::none, 0, true},
+      Kind{Dtype::bf16, 59, Rotary::none, 0, true},      Kind{Dtype::fp16, 128, Rotary::none, 0, true},
       Kind{Dtype::fp16, 128, Rotary::halves, 0, true},   Kind{Dtype::bf16, 64, Rotary::interleaved, 0, true},
-      Kind{Dtype::bf16, 80, Rotary::halves, 20, true},   Kind{Dtype::fp16, 200, Rotary::interleaved, 1, true},
+      Kind{Dtype::bf16, 77, Rotary::halves, 20, true},   Kind{Dtype::fp16, 200, Rotary::interleaved, 1, true},
       Kind{Dtype::bf16, 128, Rotary::none, 1000, false}, Kind{Dtype::fp16, 40, Rotary::none, 0.5F, false}};
   const Kind kind = one_of(random, kinds);
   DecodeCase one = random_decode_case(random, most_keys);
@@ -138,8 +141,8 @@ DecodeCase random_ragged_case(Random& random, int most_keys) {
     Dtype dtype;
     int head_dim;
   };
-  constexpr std::array kinds{Kind{Dtype::bf16, 64}, Kind{Dtype::fp16, 128}, Kind{Dtype::bf16, 256},
-                             Kind{Dtype::fp16, 40}};
+  constexpr std::array kinds{Kind{Dtype::bf16, 64}, Kind{Dtype::fp16, 128}, Kind{Dtype::bf16, 255},
+                             Kind{Dtype::fp16, 33}};
   DecodeCase one = random_decode_case(random, most_keys);
   DecodeProblem& problem = one.problem;
   const Kind kind = one_of(random, kinds);
@@ -226,10 +229,10 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
     lengths_.insert(lengths_.end(), part->begin(), part->end());
   }
   if (!problem.packed_keys) place_pages(random);
-  const std::size_t q_elements = rows() * problem.head_dim;
+  const std::size_t q_elements = rows() * row_elements(problem);
   const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
   const std::size_t new_elements =
-      std::size_t{2} * problem.batch * problem.seqlen_new * problem.heads_kv * problem.head_dim;
+      std::size_t{2} * problem.batch * problem.seqlen_new * problem.heads_kv * row_elements(problem);
   const std::size_t angles = static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2;
   Places places;
   const auto tensor = [&](std::size_t elements) { return places.add(2 * elements) / 2; };
@@ -247,6 +250,7 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
   put(memory_, lengths_place_, lengths_);
   put(memory_, table_place_, table_);
   put(memory_, 2 * q_, random_values(problem.dtype, q_elements, seed));
+  fill_padding(memory_.data() + q_, rows(), problem.head_dim, 0);
   put(memory_, 2 * new_, random_values(problem.dtype, new_elements, seed + 1000));
   const Angles tables = random_angles(problem.dtype, angles, seed);
   put(memory_, 2 * cos_, tables.cos);
@@ -304,7 +308,7 @@ std::size_t DecodeImage::key_offset(int sequence, int key, int head) const {
   }
   const std::size_t row = case_.heads_outermost ? static_cast<std::size_t>(head) * page_tokens(problem) + token
                                                 : token * problem.heads_kv + static_cast<std::size_t>(head);
-  return page + row * problem.head_dim;
+  return page + row * row_elements(problem);
 }
 
 /// Whether the cache has room for this key of a sequence.
@@ -318,7 +322,7 @@ bool DecodeImage::has_place(int sequence, std::int64_t key) const {
 std::size_t DecodeImage::new_offset(bool value, int sequence, int token, int head) const {
   const DecodeProblem& problem = case_.problem;
   const std::size_t row = 2 * (static_cast<std::size_t>(sequence) * problem.seqlen_new + token) + (value ? 1 : 0);
-  return new_ + (row * problem.heads_kv + head) * problem.head_dim;
+  return new_ + (row * problem.heads_kv + head) * row_elements(problem);
 }
 
 HostRotation DecodeImage::rotation() const {
@@ -360,7 +364,7 @@ std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
   for (int sequence = 0; sequence < problem.stored_sequences(); ++sequence) {
     for (int query = 0; query < problem.stored_queries(); ++query) {
       const std::int64_t before = case_.lengths[static_cast<std::size_t>(sequence)];
-      for (int head = 0; head < problem.heads_q; ++head, offset += problem.head_dim) {
+      for (int head = 0; head < problem.heads_q; ++head, offset += row_elements(problem)) {
         const auto row = rotated_row(rotation(), row_at(memory_, offset), before + (in_order ? query : 0));
         queries.insert(queries.end(), row.begin(), row.end());
       }
@@ -371,7 +375,7 @@ std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
 
 attune_decode_args DecodeImage::args(void* memory) const {
   const DecodeProblem& problem = case_.problem;
-  const std::int64_t dim = problem.head_dim;
+  const std::int64_t dim = row_elements(problem);
   auto* const elements = static_cast<std::uint16_t*>(memory);
   const auto queries = [&](std::size_t first) {
     return attune_tensor{elements + first, dim * problem.heads_q * problem.stored_queries(), dim * problem.heads_q,
@@ -408,8 +412,10 @@ attune_decode_args DecodeImage::args(void* memory) const {
 }
 
 Outputs DecodeImage::outputs(Memory after) const {
-  Outputs outputs{.o = take<std::uint16_t>(after, 2 * o_, rows() * case_.problem.head_dim),
-                  .lse = take<float>(after, lse_place_, rows())};
+  const DecodeProblem& problem = case_.problem;
+  Outputs outputs{
+      .o = without_padding(take<std::uint16_t>(after, 2 * o_, rows() * row_elements(problem)), problem.head_dim),
+      .lse = take<float>(after, lse_place_, rows())};
   outputs.guards_intact = after == with_new_keys();
   return outputs;
 }

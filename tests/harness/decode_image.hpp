@@ -64,8 +64,9 @@ DecodeCase random_leftpad_case(Random& random, int most_keys);
 attune_decode_args only_sequence(attune_decode_args args, int sequence);
 
 /// Every element that is not Q, of an array or a key or value of a sequence is NaN: what lies behind a sequence's end
-/// (where new keys belong) or in front of its first key, pages that no sequence has, O and LSE. Table entries for such
-/// keys alone name no page or any.
+/// (where new keys belong) or in front of its first key, columns beyond head_dim where that is no multiple of 8 (zeros
+/// in Q, numbers in new rows), pages that no sequence has, O and LSE. Table entries for such keys alone name no page or
+/// any.
 class DecodeImage {
  public:
   DecodeImage(DecodeCase one, std::uint64_t seed);

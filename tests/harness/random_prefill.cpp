@@ -148,7 +148,7 @@ PrefillCase random_prefill_case(Random& random, int most_rows) {
   PrefillCase one;
   Problem& problem = one.problem;
   problem.dtype = one_of(random, std::array{Dtype::fp16, Dtype::bf16});
-  problem.head_dim = one_of(random, std::array{40, 64, 72, 96, 128, 192, 256});
+  problem.head_dim = one_of(random, std::array{40, 59, 64, 72, 96, 111, 128, 192, 256});
   problem.batch = 1 + up_to(random, 2);
   problem.heads_kv = 1 + up_to(random, 1);
   problem.heads_q = problem.heads_kv * one_of(random, std::array{1, 2, 3, 8});

@@ -99,7 +99,7 @@ StoreCase random_store_case(Random& random) {
   problem.batch = 1 + up_to(random, 3);
   problem.tokens = once_in(random, 3) ? 1 : 1 + up_to(random, 30);
   problem.heads_kv = 1 + up_to(random, 3);
-  problem.head_dim = one_of(random, std::array{8, 16, 40, 64, 80, 96, 128, 192, 256});
+  problem.head_dim = one_of(random, std::array{1, 8, 16, 40, 59, 64, 80, 111, 128, 192, 256});
   if (once_in(random, 2)) {
     add_slots(random, one);
     if (once_in(random, 2)) {  // for positions alone
@@ -119,9 +119,9 @@ StoreImage::StoreImage(StoreCase one, std::uint64_t seed) : case_(std::move(one)
   const StoreProblem& problem = case_.problem;
   // K and V alternate: rows of one buffer, as a projection of both leaves them.
   const std::size_t new_elements =
-      std::size_t{2} * problem.batch * problem.tokens * problem.heads_kv * problem.head_dim;
-  const std::size_t cache_elements =
-      static_cast<std::size_t>(problem.pages) * problem.page_size * problem.heads_kv * problem.head_dim;
+      std::size_t{2} * problem.batch * problem.tokens * problem.heads_kv * padded_head_dim(problem.head_dim);
+  const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * problem.page_size * problem.heads_kv *
+                                     padded_head_dim(problem.head_dim);
   const Angles angles =
       random_angles(problem.dtype, static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2, seed + 1000);
   Places places;
@@ -148,7 +148,7 @@ StoreImage::StoreImage(StoreCase one, std::uint64_t seed) : case_(std::move(one)
 
 attune_store_kv_args StoreImage::args(void* memory) const {
   const StoreProblem& problem = case_.problem;
-  const std::int64_t dim = problem.head_dim;
+  const std::int64_t dim = padded_head_dim(problem.head_dim);
   const auto tensor = [&](std::size_t place, std::int64_t rows, bool heads_outermost, std::int64_t spread) {
     return attune_tensor{at<void>(memory, place), spread * rows * problem.heads_kv * dim,
                          spread * (heads_outermost ? dim : dim * problem.heads_kv),
@@ -210,7 +210,7 @@ std::size_t StoreImage::new_offset(bool value, int sequence, int token, int head
   const std::size_t inside = case_.new_heads_outermost ? static_cast<std::size_t>(head) * problem.tokens + token
                                                        : static_cast<std::size_t>(token) * problem.heads_kv + head;
   const std::size_t row = static_cast<std::size_t>(sequence) * problem.tokens * problem.heads_kv + inside;
-  return new_ / 2 + (2 * row + (value ? 1 : 0)) * problem.head_dim;
+  return new_ / 2 + (2 * row + (value ? 1 : 0)) * padded_head_dim(problem.head_dim);
 }
 
 std::size_t StoreImage::cache_offset(bool value, const Place& place, int head) const {
@@ -219,7 +219,7 @@ std::size_t StoreImage::cache_offset(bool value, const Place& place, int head) c
   const std::size_t inside = heads_outermost ? static_cast<std::size_t>(head) * problem.page_size + place.token
                                              : static_cast<std::size_t>(place.token) * problem.heads_kv + head;
   const std::size_t row = static_cast<std::size_t>(place.page) * problem.page_size * problem.heads_kv + inside;
-  return (value ? v_ : k_) / 2 + row * problem.head_dim;
+  return (value ? v_ : k_) / 2 + row * padded_head_dim(problem.head_dim);
 }
 
 Memory StoreImage::with_new_rows() const {

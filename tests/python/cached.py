@@ -18,6 +18,17 @@ def int32(values):
     return np.array(values, np.int32)
 
 
+def in_wider_rows(*arrays):
+    """The same in rows whose strides are multiples of 8, with NaN in the columns beyond head_dim."""
+    wide = []
+    for array in arrays:
+        head_dim = array.shape[-1]
+        rows = np.full((*array.shape[:-1], -(-head_dim // 8) * 8), np.nan, array.dtype)
+        rows[..., :head_dim] = array
+        wide.append(rows[..., :head_dim])
+    return wide
+
+
 def paged(k, v, page_size):
     """The same keys and values in shuffled pages, NaN in those of no sequence; and their table."""
     batch, room = k.shape[:2]

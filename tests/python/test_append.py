@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from cached import assert_attends, int32, paged, problem
+from cached import assert_attends, in_wider_rows, int32, paged, problem
 from test_store import angles
 
 import attune
@@ -13,9 +13,9 @@ STORED = (0, 1, 65, 140)
 TOKENS = 3
 
 
-def step(dtype="float16", page_size=None, heads_q=4):
+def step(dtype="float16", page_size=None, heads_q=4, head_dim=64):
     """q, the cache, new keys and values, and how sequences lie in the cache."""
-    q, k, v = problem(dtype, seqlen_q=TOKENS, heads_q=heads_q)
+    q, k, v = problem(dtype, seqlen_q=TOKENS, heads_q=heads_q, head_dim=head_dim)
     rows = np.arange(len(q))[:, None], int32(STORED)[:, None] + np.arange(TOKENS)
     new = k[rows], v[rows]
     if page_size is None:
@@ -53,6 +53,38 @@ def test_new_keys_are_stored_and_attended_to(dtype, page_size, options):
     assert k_cache.tobytes() == stored[0].tobytes()
     assert v_cache.tobytes() == stored[1].tobytes()
     assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("page_size", [None, 16])
+@pytest.mark.parametrize("rotary_dim", [0, 48])
+@pytest.mark.parametrize("wide", [False, True])
+def test_new_keys_of_any_head_dim_leave_what_is_behind_the_columns_of_a_cache(
+    page_size, rotary_dim, wide
+):
+    q, k_cache, v_cache, k, v, where = step(page_size=page_size, head_dim=59)
+    caches = in_wider_rows(k_cache, v_cache)
+    if wide:
+        k, v = in_wider_rows(k, v)
+    if rotary_dim > 0:
+        where["rotary_cos"], where["rotary_sin"] = angles(200, rotary_dim)
+    expected = [np.full((*x.shape[:-1], 64), 0, x.dtype) for x in caches]
+    for padded, cache in zip(expected, caches):
+        padded[..., :59] = cache
+    pad = ((0, 0), (0, 0), (0, 0), (0, 5))
+    out = attune.flash_attn_with_kvcache(
+        *(np.pad(q, pad), *expected, np.pad(k, pad), np.pad(v, pad)),
+        cache_seqlens=int32(STORED),
+        causal=True,
+        softmax_scale=59**-0.5,
+        **where,
+    )
+    found = attune.flash_attn_with_kvcache(
+        q, *caches, k, v, cache_seqlens=int32(STORED), causal=True, **where
+    )
+    np.testing.assert_allclose(found, out[..., :59], rtol=2e-3, atol=2e-3)
+    for padded, cache in zip(expected, caches):
+        assert cache.tobytes() == padded[..., :59].tobytes()
+        assert np.isnan(cache.base[..., 59:]).all()
 
 
 @pytest.mark.parametrize("interleaved", [True, False])
@@ -133,7 +165,7 @@ COS, SIN = angles()
             ValueError,
             "k has shape (3, 3, 2, 64); with q of (4, 3, 4, 64)",
         ),
-        ({"cache_seqlens": None}, ValueError, "cache_seqlens is None; with k and v it says behind"),
+        ({"cache_seqlens": None}, ValueError, "cache_seqlens is None; with k and v it says after"),
         ({"cache_seqlens": 148}, ValueError, "cache_seqlens is 148; it must be from 0 to 147"),
         (
             {"rotary_cos": COS},

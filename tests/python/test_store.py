@@ -68,6 +68,21 @@ def test_slots_are_checked_where_asked_for():
     assert (k_cache == 7).all()
 
 
+def test_rows_of_any_head_dim_keep_what_is_behind_their_columns():
+    k, v = (x[..., :59] for x in new())
+    k_cache, v_cache = caches(pages=2, page_size=9)
+    attune.store_kvcache(
+        *(k.copy(), v.copy(), k_cache[..., :59], v_cache[..., :59]), cache_seqlens=int32([5, 0])
+    )
+    for cache, stored in ((k_cache, k), (v_cache, v)):
+        expected = np.full_like(cache, 7)
+        expected[0, 5:8, :, :59], expected[1, :3, :, :59] = stored
+        assert cache.tobytes() == expected.tobytes()
+    message = "k_cache has head_dim 59 and a stride of 1062 elements; a cache is never copied"
+    with pytest.raises(ValueError, match=message):
+        attune.store_kvcache(k, v, k_cache[..., :59].copy(), v_cache[..., :59])
+
+
 def test_in_pages_of_a_table():
     k, v = new()
     k_cache, v_cache = caches()

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from cached import paged
+from cached import in_wider_rows, paged
 from conftest import assert_attends, random_array
 
 import attune
@@ -175,9 +175,30 @@ def test_a_head_dim_of_any_size(lengths_q):
         ValueError, match="out is given, and q has head_dim 59; out is written where"
     ):
         attune.flash_attn_varlen_func(q, k, v, *where, out=q)
-    pages = {"block_table": np.zeros((4, 12), np.int32)}
-    with pytest.raises(ValueError, match="k has head_dim 59; a cache is never copied, so that"):
-        attune.flash_attn_varlen_func(q, k[:, None], v[:, None], *where, **pages)
+
+
+@any_queries
+@pytest.mark.parametrize("head_dim", [59, 111])
+def test_pages_of_any_head_dim_are_read_in_place(head_dim, lengths_q):
+    q, k, v, at_q, at_k, *longest = problem(head_dim=head_dim, lengths_q=lengths_q)
+    room = [np.zeros((4, max(LENGTHS_K), *k.shape[1:]), k.dtype) for _ in "kv"]
+    for array, rows in zip(room, (k, v)):
+        for sequence, keys in enumerate(LENGTHS_K):
+            array[sequence, :keys] = rows[at_k[sequence] : at_k[sequence] + keys]
+    *cache, table = paged(*room, 16)
+    arguments = (at_q, None, *longest)
+    options = {
+        "block_table": table,
+        "seqused_k": int32(LENGTHS_K),
+        "causal": True,
+        "return_attn_probs": True,
+    }
+    result = attune.flash_attn_varlen_func(q, *in_wider_rows(*cache), *arguments, **options)
+    assert_each_attends(result, q, k, v, lengths_q=lengths_q, causal=True)
+    with pytest.raises(ValueError, match=f"k has head_dim {head_dim} and a stride of"):
+        attune.flash_attn_varlen_func(q, *cache, *arguments, **options)
+    with pytest.raises(ValueError, match=f"v has head_dim {head_dim} and a stride of"):
+        attune.flash_attn_varlen_func(q, *in_wider_rows(cache[0]), cache[1], *arguments, **options)
 
 
 def test_equal_lengths_have_the_numbers_of_a_batch():

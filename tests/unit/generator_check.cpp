@@ -50,6 +50,16 @@ TEST_CASE("B_r is a multiple of 16 rows for every warp") {
   CHECK(refusals_of(variant).find("nearest that passes: B_r 64\n") != std::string::npos);
 }
 
+TEST_CASE("rows are cut by cp.async alone") {
+  Variant variant;
+  variant.cut_rows = 1;
+  CHECK(refusals_of(variant).empty());
+  variant.async_copy = variant.eager_load = 0;
+  variant.stages = 1;
+  CHECK(refusals_of(variant) ==
+        "async_copy: cut_rows needs cp.async, which ends a copy where a row does; async_copy: true\n");
+}
+
 TEST_CASE("accumulators fit the registers of a thread") {
   Variant variant;
   variant.B_c = 128;

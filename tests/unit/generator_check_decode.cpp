@@ -56,6 +56,15 @@ TEST_CASE("tiles that do not divide are refused with the nearest that do") {
   CHECK(refusals_of(variant).empty());
 }
 
+TEST_CASE("a kernel for its own head_dim, a multiple of 16, cuts no rows") {
+  Variant variant = defaults;
+  variant.gqa_ratio = variant.one_query = variant.cut_rows = 1;
+  CHECK(refusals_of(variant) ==
+        "one_query: one_query serves the kernel's own head_dim, which cuts no rows; one_query: false\n");
+  variant.one_query = 0;
+  CHECK(refusals_of(variant).empty());
+}
+
 TEST_CASE("pages are of any size or a multiple of 16 tokens, and only of kernels for pages") {
   Variant variant = defaults;
   variant.page_multiple = 16;

@@ -8,9 +8,10 @@ namespace {
 using namespace attune;
 using namespace std::string_view_literals;
 
-/// A variant block with every knob, each of which the kernel uses.
+/// A variant block with every knob, each of which the kernel uses. It has as many lines however many they are.
 std::string block() {
-  std::string text = "namespace variant {\n";
+  constexpr std::size_t lines = 40;
+  std::string text = "namespace variant {\n" + std::string(lines - families()[prefill_sm80].keys.size(), '\n');
   for (const std::string_view key : families()[prefill_sm80].keys) {
     const Field& field = *find_field(key);
     std::string type = field.kind == FieldKind::integer ? "int" : "bool";
@@ -157,7 +158,7 @@ TEST_CASE("a spec's name cannot leave the banner") {
 TEST_CASE("an unknown include is an error at its line") {
   CHECK(problems_after("\"blocks/a.cuh\"", "\"blocks/aa.cuh\"")
             .starts_with(
-                "templates/prefill_sm80.cu:28:1: templates/ has no blocks/aa.cuh; did you mean blocks/a.cuh?\n"));
+                "templates/prefill_sm80.cu:47:1: templates/ has no blocks/aa.cuh; did you mean blocks/a.cuh?\n"));
   CHECK(problems_after_adding("ptx/q.cuh", "  #  include <cuda_fp16.h>\n") ==
         "templates/ptx/q.cuh:4:1: templates/ has no <cuda_fp16.h>; a path relative to templates/: an emitted file "
         "includes nothing\n");
@@ -191,7 +192,7 @@ TEST_CASE("a choice reads its knob, in whichever branch the kernel is and in whi
   CHECK(emit(Variant{}, templates, "some").ok());
   text += "using T = Select<variant::async_copy, A, Select<variant::swizle, A, B>>;\n";
   CHECK(problems_with(templates) ==
-        "templates/prefill_sm80.cu:32:49: variant::swizle does not exist; did you mean variant::swizzle?\n");
+        "templates/prefill_sm80.cu:51:49: variant::swizle does not exist; did you mean variant::swizzle?\n");
 }
 
 TEST_CASE("the products of a warpgroup are written for the variant where they are included") {
@@ -224,16 +225,16 @@ TEST_CASE("layers point one way") {
 
 TEST_CASE("a knob that the kernel does not use is an error at its line") {
   CHECK(problems_after("variant::swizzle", "0") ==
-        "templates/prefill_sm80.cu:19:1: unused knob swizzle; neither the kernel nor what it includes reads "
+        "templates/prefill_sm80.cu:38:1: unused knob swizzle; neither the kernel nor what it includes reads "
         "variant::swizzle\n");
   CHECK(problems_after("variant::swizzle", "0 /* variant::swizzle */") ==
-        "templates/prefill_sm80.cu:19:1: unused knob swizzle; neither the kernel nor what it includes reads "
+        "templates/prefill_sm80.cu:38:1: unused knob swizzle; neither the kernel nor what it includes reads "
         "variant::swizzle\n");
 }
 
 TEST_CASE("a constant that does not exist is an error where it is used") {
   CHECK(problems_after("variant::warps, ", "variant::warps, variant::warp, ") ==
-        "templates/prefill_sm80.cu:30:89: variant::warp does not exist; did you mean variant::warps?\n");
+        "templates/prefill_sm80.cu:49:89: variant::warp does not exist; did you mean variant::warps?\n");
   CHECK(problems_after_adding("blocks/b.cuh", "int x = variant::colour;\n")
             .starts_with("templates/blocks/b.cuh:9:9: variant::colour does not exist; knobs are dtype, head_dim, "));
 }
@@ -242,13 +243,13 @@ TEST_CASE("the variant block holds exactly the family's knobs, with their types"
   CHECK(problems_after("constexpr int warps = 1;  // a comment\n", "")
             .starts_with("templates/prefill_sm80.cu:4:1: the variant block lacks warps; constexpr int warps = 4;\n"));
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nconstexpr int warp = 1;") ==
-        "templates/prefill_sm80.cu:10:1: prefill_sm80 has no knob warp; did you mean warps?\n");
+        "templates/prefill_sm80.cu:27:1: prefill_sm80 has no knob warp; did you mean warps?\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nconstexpr int warps = 1;") ==
-        "templates/prefill_sm80.cu:10:1: warps is given again; line 9 has it\n");
+        "templates/prefill_sm80.cu:27:1: warps is given again; line 26 has it\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr bool warps = true;") ==
-        "templates/prefill_sm80.cu:10:1: warps is of type bool; its type is int\n");
+        "templates/prefill_sm80.cu:26:1: warps is of type bool; its type is int\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nint x;") ==
-        "templates/prefill_sm80.cu:10:1: only constants may stand in the variant block; `constexpr int head_dim = "
+        "templates/prefill_sm80.cu:27:1: only constants may stand in the variant block; `constexpr int head_dim = "
         "128;`\n");
   CHECK(problems_after("namespace variant {", "namespace other {")
             .starts_with("templates/prefill_sm80.cu:1:1: there is no variant block; "));
@@ -256,7 +257,7 @@ TEST_CASE("the variant block holds exactly the family's knobs, with their types"
 
 TEST_CASE("there are no splices in this family") {
   CHECK(problems_after("void use(", "{{score}} void use(") ==
-        "templates/prefill_sm80.cu:30:1: unknown splice {{score}}; this family has no splices\n");
+        "templates/prefill_sm80.cu:49:1: unknown splice {{score}}; this family has no splices\n");
   CHECK(problems_after_adding("blocks/b.cuh", "// {{comment}}\nint a[1][2] = {{1, 2}};\nint b = {{mask}};\n") ==
         "templates/blocks/b.cuh:11:9: unknown splice {{mask}}; this family has no splices\n");
 }
@@ -266,19 +267,19 @@ TEST_CASE("a template has exactly one kernel, named as its family") {
         "templates/prefill_sm80.cu:1:1: there is no extern \"C\" kernel; extern \"C\" __global__ void "
         "prefill_sm80(...)\n");
   CHECK(problems_after(std::string(kernel), std::string(kernel) + "extern \"C\" int two();\n") ==
-        "templates/prefill_sm80.cu:32:1: a second extern \"C\" stands here; one kernel per template\n");
+        "templates/prefill_sm80.cu:51:1: a second extern \"C\" stands here; one kernel per template\n");
   CHECK(problems_after(" prefill_sm80(", " other(") ==
-        "templates/prefill_sm80.cu:31:1: the kernel's name prefill_sm80 occurs 0 times before a parenthesis; it occurs "
+        "templates/prefill_sm80.cu:50:1: the kernel's name prefill_sm80 occurs 0 times before a parenthesis; it occurs "
         "once, behind extern \"C\"\n");
   CHECK(problems_after("{}\n", "{ prefill_sm80(0); }\n")
-            .starts_with("templates/prefill_sm80.cu:31:69: the kernel's name prefill_sm80 occurs 2 times"));
+            .starts_with("templates/prefill_sm80.cu:50:69: the kernel's name prefill_sm80 occurs 2 times"));
   TemplateFiles before = small_templates();
   std::string& text = before.at("prefill_sm80.cu");
   text.replace(text.find(" prefill_sm80("), 14, " other(");
   text.replace(text.find("void use("), 9, "void prefill_sm80(); void use(");
   CHECK(problems_with(before).starts_with(
-      "templates/prefill_sm80.cu:31:1: the kernel's name prefill_sm80 occurs 1 times"));
-  CHECK(problems_after("void use(", "void prefill_sm80(); void use(").starts_with("templates/prefill_sm80.cu:31:"));
+      "templates/prefill_sm80.cu:50:1: the kernel's name prefill_sm80 occurs 1 times"));
+  CHECK(problems_after("void use(", "void prefill_sm80(); void use(").starts_with("templates/prefill_sm80.cu:50:"));
 }
 
 TEST_CASE("a missing template is an error that names the file") {
@@ -293,7 +294,7 @@ TEST_CASE("comments are told from code") {
             "void use(",
             "// don't\nconst char* url = \"http://x\"; int n = 1'000; char c = '\"'; // variant::x\n"
             "int m = 1'000; // it's variant::z\n/* variant::y\n * {{z}} */ int q = variant::wraps; void use(") ==
-        "templates/prefill_sm80.cu:34:21: variant::wraps does not exist; did you mean variant::warps?\n");
+        "templates/prefill_sm80.cu:53:21: variant::wraps does not exist; did you mean variant::warps?\n");
 }
 
 TEST_CASE("a templates folder that is not one is a problem of the folder") {

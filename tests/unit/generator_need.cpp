@@ -87,6 +87,19 @@ TEST_CASE("V's head_dim is as Q's where neither kernel nor problem says another"
   CHECK(fields_against(variant_of(prefill_sm80, {}), need_for(Dtype::bf16, 128, false, 64)) == Keys{"head_dim_v"});
 }
 
+TEST_CASE("rows that end inside a copy are served by kernels for them alone, and by those with tensor maps") {
+  const Need whole{.head_dim = 64};
+  const Need cut{.head_dim = 59, .cut_rows = 1};
+  const Variant plain = variant_of(prefill_sm80, whole);
+  CHECK(fields_against(plain, cut) == Keys{"cut_rows"});
+  const Variant own = variant_of(prefill_sm80, cut);
+  CHECK(own.cut_rows == 1);
+  CHECK(own.head_dim == 64);
+  CHECK(fields_against(own, cut).empty());
+  CHECK(fields_against(own, whole) == Keys{"cut_rows"});
+  CHECK(fields_against(variant_of(prefill_sm90, whole), cut).empty());
+}
+
 TEST_CASE("a relaxed variant is for every problem that its own serves, and for others") {
   Variant own = variant_of(decode_sm80, {.head_dim = 128});
   const Variant any = own;

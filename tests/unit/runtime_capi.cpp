@@ -65,11 +65,12 @@ TEST_CASE("every bad field gets a status and a message that names it") {
       {"heads_kv is 0", [](auto& a) { a.heads_kv = 0; }},
       {"heads_kv is 3; it must divide heads_q, which is 8", [](auto& a) { a.heads_kv = 3; }},
       {"heads_kv is 16", [](auto& a) { a.heads_kv = 16; }},
-      {"head_dim is 100; it must be a multiple of 8 from 8 to 256", [](auto& a) { a.head_dim = 100; }},
+      {"head_dim is 257; it must be from 1 to 256", [](auto& a) { a.head_dim = 257; }},
+      {"k.stride_head is 59; it must be a multiple of 8 elements, 0 or more",
+       [](auto& a) { a.head_dim = 59, a.k = attune::api::bshd(a.k.data, 200, 2, 59); }},
       {"head_dim is 264", [](auto& a) { a.head_dim = 264; }},
       {"head_dim is 0", [](auto& a) { a.head_dim = 0; }},
-      {"head_dim_v is 100; it must be a multiple of 8 from 8 to 256, or 0 where it is head_dim",
-       [](auto& a) { a.head_dim_v = 100; }},
+      {"head_dim_v is 257; it must be from 1 to 256, or 0 where it is head_dim", [](auto& a) { a.head_dim_v = 257; }},
       {"head_dim_v is -8", [](auto& a) { a.head_dim_v = -8; }},
       {"head_dim_v is 264", [](auto& a) { a.head_dim_v = 264; }},
       {"softmax_scale is -1", [](auto& a) { a.softmax_scale = -1; }},
@@ -167,9 +168,9 @@ TEST_CASE("a question for what serves a call names what is wrong with it") {
   CHECK(last_error_has("args is null"));
   CHECK(attune_registry_serving(registry.get(), ATTUNE_PREFILL, &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
   attune_prefill_args bad = args;
-  bad.head_dim = 7;
+  bad.head_dim = 300;
   CHECK(attune_registry_serving(registry.get(), ATTUNE_PREFILL, &bad, &serving) == ATTUNE_INVALID_ARGUMENT);
-  CHECK(last_error_has("head_dim is 7"));
+  CHECK(last_error_has("head_dim is 300"));
 }
 
 TEST_CASE("no variant's name is longer than attune_serving has room for") {

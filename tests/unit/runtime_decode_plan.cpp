@@ -90,7 +90,7 @@ TEST_CASE("every field of a decode problem is held to what kernels take") {
   CHECK(with(&DecodeProblem::heads_kv, 5) == "heads_kv is 5; it must divide heads_q, which is 32\n");
   CHECK(with(&DecodeProblem::heads_q, 8 * 257) ==
         "heads_q is 2056; it must be at most 256 times heads_kv, which is 8\n");
-  CHECK(with(&DecodeProblem::head_dim, 100) == "head_dim is 100; it must be a multiple of 8 from 8 to 256\n");
+  CHECK(with(&DecodeProblem::head_dim, 257) == "head_dim is 257; it must be from 1 to 256\n");
   CHECK(with(&DecodeProblem::max_seqlen_k, 4097) ==
         "max_seqlen_k is 4097; it must be at most table_width 256 x page_size 16\n");
   CHECK(with(&DecodeProblem::max_seqlen_k, -1) == "max_seqlen_k is -1; it must be from 0 to 1073741824\n");
@@ -255,6 +255,11 @@ TEST_CASE("left to the library, parts fill the GPU, and slots hold both ends of 
   CHECK(planned.workspace_bytes == std::size_t{64} * 8 * 4 * (128 + 1) * 4);
   CHECK(planned.combine_grid == Grid{4, 8, 4});
   CHECK(planned.threads == 128);
+  DecodeProblem narrow = typical;
+  narrow.head_dim = 123;  // rows of 128
+  const Variant own = choose_own(narrow, h200).variant;
+  CHECK(own.cut_rows == 1);
+  CHECK(plan(own, narrow, h200).workspace_bytes == planned.workspace_bytes);
 
   DecodeProblem few = typical;  // steps of 64 keys
   few.max_seqlen_k = 300;       // parts of four steps

@@ -168,7 +168,7 @@ TEST_CASE("many calls are prepared ahead, in the caller's context; each is repor
   Registry registry(without_ready(bench));
   const attune_store_kv_args stores[] = {store_call(api::Rotary::none), store_call(api::Rotary::interleaved)};
   attune_store_kv_args wrong = store_call(api::Rotary::none);
-  wrong.head_dim = 3;
+  wrong.head_dim = 300;
   const attune_merge_states_args merge = merge_call();
   const std::vector<AnyArgs> items{stores[0], wrong, stores[1], merge};
   std::vector<std::size_t> done;

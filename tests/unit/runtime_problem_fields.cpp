@@ -41,15 +41,16 @@ constexpr auto problem_fields(const Trial* /*type*/) {
   using enum RecordRole;
   using enum RowRole;
   using P = Trial;
-  return std::tuple(field("dtype", &P::dtype, {kind, named, required}, {.tag = " "}),
-                    field("length", &P::length, {lengths, size, required, any_length}, {.tag = " l"}),
-                    field("width", &P::width, {kind, named, required, any_head_dim}, {.tag = " w", .name = "columns"}),
-                    field("wide", &P::wide, {mask, option, optional}, {.tag = " wide"}),
-                    field("bound", &P::bound, {mask, extent, optional, any_bound}, {.tag = " bound"}),
-                    field("gain", &P::gain, {mask, option, optional}, {.tag = " gain"}),
-                    field("deep", &P::deep, {feature, option, optional}, {.tag = " deep"}),
-                    field("depth", &P::depth, {feature, extent, optional, any_extent},
-                          {.tag = " depth", .applies = [](const P& p) { return p.deep; }}));
+  return std::tuple(
+      field("dtype", &P::dtype, {kind, named, required}, {.tag = " "}),
+      field("length", &P::length, {lengths, size, required, any_length}, {.tag = " l"}),
+      field("width", &P::width, {kind, named, required, whole_head_dim}, {.tag = " w", .name = "columns"}),
+      field("wide", &P::wide, {mask, option, optional}, {.tag = " wide"}),
+      field("bound", &P::bound, {mask, extent, optional, any_bound}, {.tag = " bound"}),
+      field("gain", &P::gain, {mask, option, optional}, {.tag = " gain"}),
+      field("deep", &P::deep, {feature, option, optional}, {.tag = " deep"}),
+      field("depth", &P::depth, {feature, extent, optional, any_extent},
+            {.tag = " depth", .applies = [](const P& p) { return p.deep; }}));
 }
 
 const Trial plain{};

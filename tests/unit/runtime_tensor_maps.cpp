@@ -22,7 +22,8 @@ AttunePrefillParams params_of(int head_dim) {
   params.gqa_ratio = 4;
   params.seqlen_q = 100;
   params.seqlen_k = 200;
-  params.head_dim = head_dim;
+  params.head_dim = padded_head_dim(head_dim);
+  params.key_columns = head_dim;
   return params;
 }
 
@@ -121,6 +122,27 @@ TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
   CHECK(seen[2].box == seen[1].box);
   CHECK(seen[3].box == std::array<std::uint32_t, 5>{64, 4, 16, 1, 1});
   CHECK(seen[3].extents == std::array<std::uint64_t, 5>{64, 12, 100, 2, 1});
+}
+
+TEST_CASE(
+    "maps of K and V end at head_dim, those of Q and O, and strides of single elements, at the next multiple of 8") {
+  PrefillPlan plan;
+  plan.variant = default_variant(prefill_sm90, need_for(Dtype::fp16, 64), 227 << 10);
+  plan.head_dim_v = 43;
+  AttunePrefillParams params = params_of(59);
+  params.batch = 1;
+  std::vector<TensorDescription> seen;
+  make_tensor_params(params, plan, [&](const TensorDescription& one) {
+    seen.push_back(one);
+    return AttuneTensorMap{};
+  });
+  REQUIRE(seen.size() == 4);
+  const std::array<std::uint64_t, 4> columns{64, 59, 43, 48};
+  const std::array<std::uint64_t, 4> single{128, 128, 96, 96};  // bytes
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    CHECK(seen[i].extents[0] == columns[i]);
+    CHECK(seen[i].strides[2] == single[i]);
+  }
 }
 
 TEST_CASE(

@@ -1,5 +1,5 @@
-// Behind an emulated kernel: the bodies of the functions that declarations.hpp announced, and the entry that runs one
-// thread.
+// What follows an emulated kernel: the bodies of the functions that declarations.hpp announced, and the entry that runs
+// one thread.
 #pragma once
 
 // One block runs on one thread of the operating system, all its fibers included.
@@ -58,6 +58,10 @@ T load_shared_as(unsigned address, int line) {
   T value;
   machine().load_shared(address, &value, sizeof(value), line);
   return value;
+}
+inline void store_global_element(void* pointer, unsigned element, int line) {
+  const auto stored = static_cast<unsigned short>(element);
+  machine().store_global(pointer, &stored, sizeof(stored), line);
 }
 inline int load_global_int(const int* pointer, int line) { return load_global_as<int>(pointer, line); }
 inline long long load_global_long(const long long* pointer, int line) {
@@ -122,13 +126,17 @@ inline void load_floats(float (&f)[4], const float* pointer, int line) {
 inline void let_next_kernel_begin() {}
 inline void wait_for_kernel_before() {}
 
+inline void cp_async(unsigned shared_address, const void* pointer, unsigned bytes, bool valid, int line) {
+  machine().cp_async(shared_address, pointer, valid ? bytes : 0, line);
+}
 inline void cp_async(unsigned shared_address, const void* pointer, bool valid, int line) {
-  machine().cp_async(shared_address, valid ? pointer : nullptr, sizeof(Chunk), line);
+  cp_async(shared_address, pointer, static_cast<unsigned>(sizeof(Chunk)), valid, line);
 }
 // Caches are not emulated.
 inline unsigned long long cache_policy(bool) { return 0; }
-inline void cp_async(unsigned shared_address, const void* pointer, bool valid, unsigned long long, int line) {
-  cp_async(shared_address, pointer, valid, line);
+inline void cp_async(unsigned shared_address, const void* pointer, unsigned bytes, bool valid, unsigned long long,
+                     int line) {
+  cp_async(shared_address, pointer, bytes, valid, line);
 }
 inline void cp_async_commit() { machine().cp_async_commit(); }
 template <int pending>

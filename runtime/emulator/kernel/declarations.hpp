@@ -57,6 +57,9 @@ inline void store_shared(unsigned address, unsigned word, int line = __builtin_L
 inline Chunk load_global(const void* pointer, int line = __builtin_LINE());
 inline void store_global(void* pointer, const Chunk& chunk, int line = __builtin_LINE());
 
+// ptx/memory_elements.cuh
+inline void store_global_element(void* pointer, unsigned element, int line = __builtin_LINE());
+
 // ptx/memory_words.cuh
 inline int load_global_int(const int* pointer, int line = __builtin_LINE());
 inline long long load_global_long(const long long* pointer, int line = __builtin_LINE());
@@ -97,10 +100,12 @@ inline void let_next_kernel_begin();
 inline void wait_for_kernel_before();
 
 // ptx/cp_async.cuh
+inline void cp_async(unsigned shared_address, const void* pointer, unsigned bytes, bool valid,
+                     int line = __builtin_LINE());
 inline void cp_async(unsigned shared_address, const void* pointer, bool valid, int line = __builtin_LINE());
 inline unsigned long long cache_policy(bool once);
-inline void cp_async(unsigned shared_address, const void* pointer, bool valid, unsigned long long policy,
-                     int line = __builtin_LINE());
+inline void cp_async(unsigned shared_address, const void* pointer, unsigned bytes, bool valid,
+                     unsigned long long policy, int line = __builtin_LINE());
 inline void cp_async_commit();
 template <int pending>
 void cp_async_wait();

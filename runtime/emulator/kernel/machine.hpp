@@ -49,7 +49,7 @@ class Machine {
   virtual void announce_word(void* place, unsigned long long word, int line) = 0;
   virtual void await_word(const void* place, unsigned long long word, int line) = 0;
 
-  /// A null pointer writes zeros.
+  /// Writes 16 bytes: as many as are copied, at most 16, then zeros. Of none the pointer is not looked at.
   virtual void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) = 0;
   virtual void cp_async_commit() = 0;
   virtual void cp_async_wait(unsigned pending) = 0;

@@ -82,7 +82,11 @@ typedef struct attune_options {
 typedef struct attune_registry attune_registry;
 
 /* A tensor batch x seqlen x heads x head_dim (or head_dim_v). `data` 16-byte aligned; strides in elements, multiples
- * of 8; the last dimension contiguous. */
+ * of 8; the last dimension contiguous.
+ *
+ * Where attention's head_dim (or head_dim_v) is no multiple of 8, as in columns 0 to 58 of a cache with 64, nothing
+ * beyond it is read of k and v, nor written to a cache. The rows of q, o, k_new and v_new go on to the next multiple:
+ * what q has there is finite (zeros, say), what o has there is written. */
 typedef struct attune_tensor {
   void* data;
   int64_t stride_batch;
@@ -104,7 +108,7 @@ typedef struct attune_prefill_args {
   int32_t seqlen_k;
   int32_t heads_q;
   int32_t heads_kv;    /* divides heads_q */
-  int32_t head_dim;    /* a multiple of 8, at most 256 */
+  int32_t head_dim;    /* at most 256; see attune_tensor */
   float softmax_scale; /* from 0 to 2^64; usually 1/sqrt(head_dim) */
   int32_t causal;      /* 1: query i sees keys j <= i + seqlen_k - seqlen_q */
   int32_t head_dim_v;  /* as head_dim; 0: the same. Another one is served on compute capability 9.0 */
@@ -119,25 +123,25 @@ typedef struct attune_prefill_args {
   int32_t total_q;
   int32_t total_k;
   int32_t window;      /* 1: query i, at position i + seqlen_k - seqlen_q, sees keys from window_left before it to
-                          window_right behind it, of which causal = 1 makes 0; 0: neither of the two counts */
+                          window_right after it, of which causal = 1 makes 0; 0: neither of the two counts */
   int32_t window_left; /* 0 or more, or -1 for all */
   int32_t window_right;
   float softcap; /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
   /* A paged cache: k and v are pages x page_size x heads_kv x head_dim, stride_batch is that of pages, and strides put
    * a page's tokens or its heads outermost. The keys of sequence i are the first seqused_k[i] of the pages that row i
-   * of the table names; cu_seqlens_k and total_k do not count. Queries may be a ragged batch or not. Entries behind a
+   * of the table names; cu_seqlens_k and total_k do not count. Queries may be a ragged batch or not. Entries beyond a
    * sequence's last key may be anything, and no entry leads outside the tensors. Null, and page_size 0: no cache */
   const int32_t* block_table; /* batch x table_width, contiguous, device memory */
   int32_t table_width;        /* table_width * page_size is at least seqlen_k */
   int32_t pages;
   int32_t page_size;
   /* Speed for memory: attune_prefill_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and
-   * is free again behind the call's work on its stream. Some kernels then keep every multiprocessor busy to the end,
+   * is free again after the call's work on its stream. Some kernels then keep every multiprocessor busy to the end,
    * where else some would wait for others: results are the same to the bit. Null, or fewer bytes: none is used */
   void* workspace;
   size_t workspace_bytes;
   /* Of a ragged batch, batch: how many of a sequence's rows of q count, to the last of which the masks are aligned;
-   * those of o and lse behind them are not written. Null: all */
+   * those of o and lse after them are not written. Null: all */
   const int32_t* seqused_q;
 } attune_prefill_args;
 
@@ -162,26 +166,26 @@ typedef struct attune_decode_args {
   float* lse;                 /* batch x heads_q x seqlen_q, contiguous, natural log, written; may be null */
   const int32_t* seqlens_k;   /* batch, device memory: the keys of each sequence, new ones apart; null: max_seqlen_k */
   const int32_t* block_table; /* batch x table_width, contiguous, device memory: the pages of each sequence, in order;
-                                 entries behind a sequence's last key may be anything. Null: sequence i has page i */
+                                 entries beyond a sequence's last key may be anything. Null: sequence i has page i */
   void* workspace;            /* attune_decode_workspace() bytes of device memory, 16-byte aligned; need not be
-                                 initialised, and is free again behind the call's work on its stream */
+                                 initialised, and is free again after the call's work on its stream */
   size_t workspace_bytes;
   int32_t batch;
   int32_t seqlen_q;     /* at most 16 */
   int32_t heads_q;      /* at most 256 times heads_kv */
   int32_t heads_kv;     /* divides heads_q */
-  int32_t head_dim;     /* a multiple of 8, at most 256 */
+  int32_t head_dim;     /* at most 256; see attune_tensor */
   int32_t max_seqlen_k; /* at most table_width * page_size; keys beyond it are not seen */
   int32_t page_size;
   int32_t pages;
   int32_t table_width;
   float softmax_scale;  /* from 0 to 2^64; usually 1/sqrt(head_dim) */
   int32_t window_left;  /* a query sees so many keys before its own position; -1: all */
-  int32_t window_right; /* and so many behind it; 0: causal, -1: all */
+  int32_t window_right; /* and so many after it; 0: causal, -1: all */
   int32_t splits; /* parts into which each sequence's keys fall, up to 256; results do not depend on the rest of the
                      batch. 0: as many as fill the GPU, of equal length whatever the sequences' */
   float softcap;  /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
-  /* New keys and values, which the call first writes into the cache as attune_store_kv does, behind the seqlens_k keys
+  /* New keys and values, which the call first writes into the cache as attune_store_kv does, after the seqlens_k keys
    * that each sequence has, which then has seqlen_new more: max_seqlen_k, windows and positions count them. */
   int32_t seqlen_new;  /* of each sequence; 0: none; of what is below rotary alone counts, and is none */
   attune_tensor k_new; /* batch x seqlen_new x heads_kv x head_dim */
@@ -216,7 +220,7 @@ typedef struct attune_decode_args {
    * exist, though seqlens_k, max_seqlen_k, positions of rotations and block_table count it. Windows follow from the
    * sequence's end and do not change. Wrong entries give wrong numbers, but no access outside the tensors. Null: 0 */
   const int32_t* leftpad_k; /* batch, contiguous, device memory */
-  /* Of a ragged batch: how many of a sequence's queries count, which stand at its end; rows of o and lse behind them
+  /* Of a ragged batch: how many of a sequence's queries count, which stand at its end; rows of o and lse after them
    * are not written. Null: all */
   const int32_t* seqused_q; /* batch, contiguous, device memory */
 } attune_decode_args;
@@ -234,7 +238,7 @@ typedef struct attune_store_kv_args {
                                   each token; one that is negative or outside the cache is not written. Null: token i
                                   of a sequence becomes its key seqlens_k + i */
   const int32_t* seqlens_k;    /* batch, device memory: the keys that each sequence has already; null: none */
-  const int32_t* block_table;  /* batch x table_width, as attune_decode_args; what it does not name or what lies behind
+  const int32_t* block_table;  /* batch x table_width, as attune_decode_args; what it does not name or what lies beyond
                                   it is not written. With slot_mapping neither it nor table_width is looked at */
   const int32_t* positions;    /* batch x tokens, contiguous, device memory: the row of rotary_cos and rotary_sin for
                                   each token; null: seqlens_k + i */
@@ -244,7 +248,7 @@ typedef struct attune_store_kv_args {
   int32_t batch;
   int32_t tokens; /* of each sequence; slot_mapping may leave some out */
   int32_t heads_kv;
-  int32_t head_dim; /* a multiple of 8, at most 256 */
+  int32_t head_dim; /* at most 256; see attune_tensor */
   int32_t page_size;
   int32_t pages;
   int32_t table_width; /* 1 for a contiguous cache */
@@ -410,7 +414,7 @@ ATTUNE_API attune_status attune_decode_workspace(attune_registry* registry, cons
 /* Everything attune_decode does short of its launches, as attune_prefill_prepare; needs no workspace. */
 ATTUNE_API attune_status attune_decode_prepare(attune_registry* registry, const attune_decode_args* args);
 
-/* Launches on `stream`, as attune_prefill: up to three kernels for each 65,535 sequences, one behind the other. */
+/* Launches on `stream`, as attune_prefill: up to three kernels for each 65,535 sequences, one after the other. */
 ATTUNE_API attune_status attune_decode(attune_registry* registry, const attune_decode_args* args, void* stream);
 
 /* As attune_prefill_prepare and attune_prefill. */

@@ -69,7 +69,9 @@ struct Options {
 };
 
 /// A tensor batch x seqlen x heads x head_dim in device memory (host memory for the emulator), 16-byte aligned. Strides
-/// in elements, multiples of 8; the last dimension is contiguous.
+/// in elements, multiples of 8; the last dimension is contiguous. Where attention's head_dim is no multiple of 8,
+/// nothing beyond it is read of k and v, nor written to a cache; the rows of q, o and new keys and values go on to the
+/// next multiple: what q has there is finite, what o has there is written.
 using Tensor = attune_tensor;
 
 /// batch x seqlen x heads x head_dim, contiguous.
@@ -105,11 +107,11 @@ struct Shape {
   std::int32_t seqlen_k = 1;
   std::int32_t heads_q = 1;
   std::int32_t heads_kv = 1;    ///< divides heads_q
-  std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
+  std::int32_t head_dim = 128;  ///< at most 256; see Tensor
   bool causal = false;          ///< query i sees keys j <= i + seqlen_k - seqlen_q
   std::int32_t head_dim_v = 0;  ///< of V and O, as head_dim; 0: the same. Another one needs compute capability 9.0
 
-  /// Query i, at position i + seqlen_k - seqlen_q, sees keys from `window_left` before it to `window_right` behind it
+  /// Query i, at position i + seqlen_k - seqlen_q, sees keys from `window_left` before it to `window_right` after it
   /// (none where causal); -1: all.
   std::int32_t window_left = -1;
   std::int32_t window_right = -1;
@@ -128,7 +130,7 @@ struct Ragged {
   std::int32_t total_q = 0;
   std::int32_t total_k = 0;
   /// batch: how many of a sequence's rows of q count, to the last of which masks are aligned, and those of o and LSE
-  /// behind them are not written; may be null.
+  /// after them are not written; may be null.
   const std::int32_t* seqused_q = nullptr;
 };
 
@@ -217,13 +219,13 @@ struct DecodeShape {
   std::int32_t seqlen_q = 1;  ///< at most 16
   std::int32_t heads_q = 1;   ///< at most 256 times heads_kv
   std::int32_t heads_kv = 1;
-  std::int32_t head_dim = 128;    ///< a multiple of 8, at most 256
+  std::int32_t head_dim = 128;    ///< at most 256; see Tensor
   std::int32_t max_seqlen_k = 1;  ///< at most table_width * page_size
   std::int32_t page_size = 1;
   std::int32_t pages = 1;
   std::int32_t table_width = 1;
   std::int32_t window_left = -1;  ///< keys that a query sees before its own position; -1: all
-  std::int32_t window_right = 0;  ///< and behind it; 0: causal, -1: all
+  std::int32_t window_right = 0;  ///< and after it; 0: causal, -1: all
   std::int32_t splits = 0;        ///< parts of each sequence's keys; 0: as many as fill the GPU, whatever the lengths
   float softcap = 0;              ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
   std::int32_t seqlen_new = 0;    ///< keys that the call appends to each sequence; max_seqlen_k is with them
@@ -261,9 +263,8 @@ struct Decode {
                 ///< page_size, pages and table_width do not; null: they are in a cache
   const std::int32_t* leftpad_k =
       nullptr;  ///< batch, device memory: where each sequence's first key stands, counted as seqlens_k counts; null: 0
-  const std::int32_t* seqused_q =
-      nullptr;  ///< batch, device memory, with cu_seqlens_q: how many of a sequence's queries count, and no row of o
-                ///< and LSE behind them is written; null: all
+  const std::int32_t* seqused_q = nullptr;  ///< batch, device memory, with cu_seqlens_q: how many of a sequence's
+                                            ///< queries count, and no row of o and LSE after them is written; null: all
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -318,7 +319,7 @@ struct StoreShape {
   std::int32_t batch = 1;
   std::int32_t tokens = 1;  ///< new ones, of each sequence
   std::int32_t heads_kv = 1;
-  std::int32_t head_dim = 128;  ///< a multiple of 8, at most 256
+  std::int32_t head_dim = 128;  ///< at most 256; see Tensor
   std::int32_t page_size = 1;
   std::int32_t pages = 1;
   std::int32_t table_width = 1;
@@ -337,7 +338,7 @@ struct Store {
   const std::int64_t* slot_mapping = nullptr;  ///< batch x tokens: page * page_size + place in the page; -1: nowhere
   const std::int32_t* seqlens_k = nullptr;     ///< batch: keys that are there already
   const std::int32_t* block_table = nullptr;   ///< batch x table_width
-  const std::int32_t* positions = nullptr;     ///< batch x tokens; null: those behind seqlens_k
+  const std::int32_t* positions = nullptr;     ///< batch x tokens; null: those after seqlens_k
   const void* rotary_cos = nullptr;            ///< rotations x rotary_dim / 2, of the same dtype
   const void* rotary_sin = nullptr;
   bool check_tables = false;  ///< first checks slot_mapping, or seqlens_k and block_table, and waits for that

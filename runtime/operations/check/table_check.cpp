@@ -104,7 +104,7 @@ void run_check(AttuneCheckParams params, const Backend& backend) {
                 .operands = operands};
   };
   AttuneTableFault fault{};
-  backend.executor.ask(step_at, &fault, sizeof(fault), backend.stream);
+  backend.executor.ask("check_tables", step_at, &fault, sizeof(fault), backend.stream);
   throw_fault(params, fault, backend.executor);
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/operations/check/table_check.hpp"
 
 namespace attune {
@@ -26,24 +27,25 @@ namespace {
 /// Of attune_decode_args before it had a softcap.
 constexpr std::size_t oldest_args_size = offsetof(attune_decode_args, splits) + sizeof(attune_decode_args::splits);
 
-/// Whether the caller knows of the fields behind splits.
+/// Whether the caller knows of the fields after splits.
 bool has_features(const attune_decode_args& args) {
   return args.struct_size >= offsetof(attune_decode_args, check_tables) + sizeof(args.check_tables);
 }
 
-/// Whether the caller knows of the fields behind check_tables.
+/// Whether the caller knows of the fields after check_tables.
 bool has_ragged(const attune_decode_args& args) {
   return args.struct_size >= offsetof(attune_decode_args, total_q) + sizeof(args.total_q);
 }
 
-/// Whether the caller knows of the fields behind total_q.
+/// Whether the caller knows of the fields after total_q.
 bool has_packed_keys(const attune_decode_args& args) {
   return args.struct_size >= offsetof(attune_decode_args, total_k) + sizeof(args.total_k) &&
          args.cu_seqlens_k != nullptr;
 }
 
 Extents queries_of(const DecodeProblem& problem) {
-  return {problem.stored_sequences(), problem.stored_queries(), problem.heads_q, problem.head_dim, problem.dtype};
+  return {problem.stored_sequences(), problem.stored_queries(), problem.heads_q, padded_head_dim(problem.head_dim),
+          problem.dtype};
 }
 
 Extents keys_of(const DecodeProblem& problem) {
@@ -56,7 +58,7 @@ Extents keys_of(const DecodeProblem& problem) {
 }
 
 Extents new_keys_of(const DecodeProblem& problem) {
-  return {problem.batch, problem.seqlen_new, problem.heads_kv, problem.head_dim, problem.dtype};
+  return {problem.batch, problem.seqlen_new, problem.heads_kv, padded_head_dim(problem.head_dim), problem.dtype};
 }
 
 DecodeProblem problem_of(const attune_decode_args& args) {
@@ -261,6 +263,7 @@ bool is_empty(const DecodeProblem& problem) {
 }
 
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan) {
+  const int columns = padded_head_dim(problem.head_dim);
   const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
   auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
@@ -270,9 +273,9 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .o = kernel_tensor(args.o, queries_of(problem)),
           .lse = args.lse,
           .partial_o = partial_o,
-          .partial_lse = partial_o != nullptr ? partial_o + partial_rows * problem.head_dim : nullptr,
+          .partial_lse = partial_o != nullptr ? partial_o + partial_rows * columns : nullptr,
           .cuts = partial_o != nullptr && plan.cuts > 0
-                      ? reinterpret_cast<AttuneCut*>(partial_o + partial_rows * (problem.head_dim + 1))
+                      ? reinterpret_cast<AttuneCut*>(partial_o + partial_rows * (columns + 1))
                       : nullptr,
           .seqlens_k = args.seqlens_k,
           .block_table = problem.packed_keys ? args.cu_seqlens_k : args.block_table,
@@ -281,7 +284,7 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .seqlen_q = problem.seqlen_q,
           .heads_kv = problem.heads_kv,
           .gqa_ratio = problem.heads_q / problem.heads_kv,
-          .head_dim = problem.head_dim,
+          .head_dim = columns,
           .max_seqlen_k = problem.max_seqlen_k,
           .page_size = problem.page_size,
           .pages = problem.packed_keys ? problem.total_k : problem.pages,
@@ -303,7 +306,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .tile_rows = plan.variant.B_r,
           .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
           .leftpad_k = leftpad_of(args),
-          .seqused_q = used_queries(args)};
+          .seqused_q = used_queries(args),
+          .key_columns = problem.head_dim};
 }
 
 }  // namespace attune

@@ -44,7 +44,7 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Ser
   // Kernels are found before the first launch: what fails must not leave half of the work behind.
   check_workspace(args, launch);
   const AttuneDecodeParams params = make_params(args, problem, launch);
-  const LaunchOrder behind = kernel.device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
+  const LaunchOrder later = kernel.device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
   Plan planned;
 
   const StoreProblem new_keys = problem.store();
@@ -69,7 +69,7 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Ser
                .shared_bytes = launch.shared_bytes,
                .params = &params,
                .operands = attended,
-               .order = stores ? behind : LaunchOrder::after});
+               .order = stores ? later : LaunchOrder::after});
 
   const auto merged = [&](VisitOperand visit) {
     visit_lengths(args, problem, visit);
@@ -85,7 +85,7 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Ser
                  .shared_bytes = needs.shared_bytes,
                  .params = &params,
                  .operands = merged,
-                 .order = behind});
+                 .order = later});
   }
   backend.executor.run(planned, backend.stream);
 }
@@ -105,7 +105,7 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Bac
 
 std::size_t workspace_bytes(const DecodeProblem& problem, MostBytes most) {
   if (is_empty(problem) || problem.splits == 1) return 0;
-  std::size_t bytes = 0;  // launches come one behind the other
+  std::size_t bytes = 0;  // launches come one after the other
   for (long long begin = 0; begin < problem.batch; begin += most_launched_sequences) {
     const DecodeProblem part = launched_of(problem, begin);
     const auto planned = [&](const Variant& variant, const Device& device) {

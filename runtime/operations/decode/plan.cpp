@@ -164,7 +164,8 @@ int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
 std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long long cuts) {
   constexpr std::size_t cut_bytes = 8;
   const long long rows = slots * problem.heads_kv * problem.rows();
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(problem.head_dim + 1) * sizeof(float) +
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(padded_head_dim(problem.head_dim) + 1) *
+             sizeof(float) +
          static_cast<std::size_t>(cuts) * cut_bytes;
 }
 

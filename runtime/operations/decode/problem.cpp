@@ -51,6 +51,7 @@ Ask DecodeProblem::ask() const {
                    .rotary = static_cast<int>(rotary),
                    .softcap = softcap > 0 ? 1 : 0,
                    .ragged = ragged ? 1 : 0,
+                   .cut_rows = is_cut(head_dim) ? 1 : 0,
                    .gqa_ratio = heads_q / heads_kv,
                    .one_query = seqlen_q == 1 ? 1 : 0},
           .preference = {.B_r = best_B_r()}};

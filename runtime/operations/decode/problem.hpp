@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/call/problem_view.hpp"
 #include "runtime/operations/store/problem.hpp"
 
@@ -22,7 +23,7 @@ struct CombineProblem {
   static constexpr const char* word = "combine";
 
   Dtype dtype = Dtype::bf16;
-  int head_dim = 128;
+  int head_dim = 128;   ///< of a row of O, a multiple of 8
   bool ragged = false;  ///< as DecodeProblem has it
 
   static const ProblemFacts facts;
@@ -55,7 +56,7 @@ struct DecodeProblem {
   int table_width = 1;    ///< pages that a sequence may have
   int splits = 0;         ///< parts of the keys of each sequence; 0: the keys of the whole batch fall into equal parts
   int window_left = -1;   ///< keys that a query sees before its own position; -1: all
-  int window_right = -1;  ///< and behind it; 0: causal, -1: all
+  int window_right = -1;  ///< and after it; 0: causal, -1: all
   float softcap = 0;      ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
 
   int seqlen_new = 0;            ///< keys that the call appends to each sequence, max_seqlen_k with them
@@ -115,7 +116,9 @@ struct DecodeProblem {
   [[nodiscard]] StoreProblem store() const;
 
   /// What merges the results of its parts.
-  [[nodiscard]] CombineProblem merge() const { return {.dtype = dtype, .head_dim = head_dim, .ragged = ragged}; }
+  [[nodiscard]] CombineProblem merge() const {
+    return {.dtype = dtype, .head_dim = padded_head_dim(head_dim), .ragged = ragged};
+  }
 
   /// "decode bf16 d128 b2 hq32 hk8 lq1 lk4096 page16 splits2 left128 right0 softcap30 new1 halves64": at most 4096
   /// keys, one of them new, rotated in 64 columns; what is unlimited, one page or left to the library is not named.

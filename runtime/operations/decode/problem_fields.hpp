@@ -58,7 +58,7 @@ constexpr auto problem_fields(const CombineProblem* /*type*/) {
   using enum RowRole;
   using P = CombineProblem;
   return std::tuple(field("dtype", &P::dtype, {kind, named}, {.tag = " "}),
-                    field("head_dim", &P::head_dim, {kind, named, absent, any_head_dim}, {.tag = " d"}),
+                    field("head_dim", &P::head_dim, {kind, named, absent, whole_head_dim}, {.tag = " d"}),
                     field("ragged", &P::ragged, {}, {.tag = " ragged"}));
 }
 

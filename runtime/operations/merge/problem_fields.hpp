@@ -17,7 +17,7 @@ constexpr auto problem_fields(const MergeProblem* /*type*/) {
                     field("batch", &P::batch, {batch, size}, {.tag = " b"}),
                     field("seqlen", &P::seqlen, {lengths, size, absent, any_length}, {.tag = " l"}),
                     field("heads", &P::heads, {heads, named, absent, at_least_one}, {.tag = " h"}),
-                    field("head_dim", &P::head_dim, {kind, named, absent, any_head_dim}, {.tag = " d"}));
+                    field("head_dim", &P::head_dim, {kind, named, absent, whole_head_dim}, {.tag = " d"}));
 }
 
 }  // namespace attune

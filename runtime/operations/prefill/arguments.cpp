@@ -7,6 +7,7 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 
 namespace attune {
@@ -15,18 +16,18 @@ namespace {
 /// Of attune_prefill_args before V had a head_dim of its own.
 constexpr std::size_t oldest_args_size = offsetof(attune_prefill_args, causal) + sizeof(attune_prefill_args::causal);
 
-/// Whether the caller knows of the fields behind head_dim_v.
+/// Whether the caller knows of the fields after head_dim_v.
 bool has_features(const attune_prefill_args& args) {
   return args.struct_size >= offsetof(attune_prefill_args, softcap) + sizeof(args.softcap);
 }
 
-/// Whether the caller knows of the fields behind softcap.
+/// Whether the caller knows of the fields after softcap.
 bool has_pages(const attune_prefill_args& args) {
   return args.struct_size >= offsetof(attune_prefill_args, page_size) + sizeof(args.page_size) &&
          (args.block_table != nullptr || args.page_size != 0);
 }
 
-/// Whether the caller knows of the fields behind page_size.
+/// Whether the caller knows of the fields after page_size.
 bool has_workspace(const attune_prefill_args& args) {
   return args.struct_size >= offsetof(attune_prefill_args, workspace_bytes) + sizeof(args.workspace_bytes);
 }
@@ -56,17 +57,24 @@ void add_features(Problem& problem, const attune_prefill_args& args) {
 }
 
 Extents queries_of(const Problem& problem) {
-  return {problem.stored_sequences(), problem.stored_rows(), problem.heads_q, problem.head_dim, problem.dtype};
+  return {problem.stored_sequences(), problem.stored_rows(), problem.heads_q, padded_head_dim(problem.head_dim),
+          problem.dtype};
 }
 
 Extents keys_of(const Problem& problem) {
   return {problem.stored_key_sequences(), problem.stored_keys(), problem.heads_kv, problem.head_dim, problem.dtype};
 }
 
-/// V's and O's rows lie as K's and Q's do.
-Extents with_columns_of_v(Extents extents, const Problem& problem) {
-  extents.head_dim = problem.head_dim_of_v();
-  return extents;
+/// V's rows lie as K's do, O's as Q's.
+Extents values_of(const Problem& problem, Extents keys) {
+  keys.head_dim = problem.head_dim_of_v();
+  return keys;
+}
+
+Extents outputs_of(const Problem& problem) {
+  Extents outputs = queries_of(problem);
+  outputs.head_dim = padded_head_dim(problem.head_dim_of_v());
+  return outputs;
 }
 
 void check_scalars(std::vector<std::string>& found, const attune_prefill_args& args) {
@@ -110,8 +118,8 @@ void visit_each(const attune_prefill_args& args, const Problem& problem, const V
   if (!has_keys(problem)) keys.batch = 0;
   visit(tensor_operand("q", args.q, queries, Access::read));
   visit(tensor_operand("k", args.k, keys, Access::read));
-  visit(tensor_operand("v", args.v, with_columns_of_v(keys, problem), Access::read));
-  visit(tensor_operand("o", args.o, with_columns_of_v(queries, problem), Access::write));
+  visit(tensor_operand("v", args.v, values_of(problem, keys), Access::read));
+  visit(tensor_operand("o", args.o, outputs_of(problem), Access::write));
   visit(array_operand("lse", args.lse, {1, queries.batch, queries.heads, queries.seq}, Access::write));
   const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
     visit(array_operand(name, array, {1, 1, 1, entries}));
@@ -200,8 +208,8 @@ Problem check_arguments(const attune_prefill_args& args) {
   const Extents keys = keys_of(problem);
   problem.mappable_strides = has_mappable_strides(args.q, queries, problem.ragged) &&
                              has_mappable_strides(args.k, keys, problem.ragged) &&
-                             has_mappable_strides(args.v, with_columns_of_v(keys, problem), problem.ragged) &&
-                             has_mappable_strides(args.o, with_columns_of_v(queries, problem), problem.ragged);
+                             has_mappable_strides(args.v, values_of(problem, keys), problem.ragged) &&
+                             has_mappable_strides(args.o, outputs_of(problem), problem.ragged);
   return problem;
 }
 
@@ -228,7 +236,7 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
                              .heads_q = problem.heads_q,
                              .seqlen_q = problem.seqlen_q,
                              .seqlen_k = problem.seqlen_k,
-                             .head_dim = problem.head_dim,
+                             .head_dim = padded_head_dim(problem.head_dim),
                              .gqa_ratio = problem.heads_q / problem.heads_kv,
                              .window_left = bounded(problem.window_left, problem.seqlen_k),
                              .window_right = problem.causal ? 0 : bounded(problem.window_right, problem.seqlen_q),
@@ -244,7 +252,8 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
                              .pages = problem.pages,
                              .page_size = problem.page_size,
                              .page_multiplier = 0,
-                             .page_shift = 0};
+                             .page_shift = 0,
+                             .key_columns = problem.head_dim};
   if (problem.ragged) {
     params.cu_seqlens_q = args.cu_seqlens_q;
     params.cu_seqlens_k = args.cu_seqlens_k;

@@ -29,7 +29,7 @@ struct Problem {
   int head_dim_v = 0;  ///< of V and O; 0: as head_dim
   bool causal = false;
   int window_left = -1;          ///< keys that a query sees before its own position; -1: all
-  int window_right = -1;         ///< and behind it; -1: all. Causal means none, whatever this is
+  int window_right = -1;         ///< and after it; -1: all. Causal means none, whatever this is
   float softcap = 0;             ///< scores x become softcap * tanh(x / softcap); 0: they stay
   bool ragged = false;           ///< sequences one after the other, of lengths that only the device knows;
                                  ///< seqlen_q and seqlen_k are their maxima

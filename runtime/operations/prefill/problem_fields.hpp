@@ -18,8 +18,7 @@ constexpr auto problem_fields(const Problem* /*type*/) {
   constexpr auto is_paged = [](const P& p) { return p.paged; };
   constexpr auto has_head_dim_v = [](const P& p) { return p.head_dim_of_v() != p.head_dim; };
   constexpr auto has_right = [](const P& p) { return !p.causal && p.window_right >= 0; };
-  constexpr FieldRange head_dim_v{
-      .minimum = any_head_dim.minimum, .maximum = any_head_dim.maximum, .step = any_head_dim.step, .zero = "head_dim"};
+  constexpr FieldRange head_dim_v{.minimum = any_head_dim.minimum, .maximum = any_head_dim.maximum, .zero = "head_dim"};
   return std::tuple(
       field("dtype", &P::dtype, {kind, named, required}, {.tag = " ", .doc = "fp16 or bf16"}),
       field("batch", &P::batch, {batch, size, required}, {.tag = " b", .doc = "Sequences"}),
@@ -31,7 +30,7 @@ constexpr auto problem_fields(const Problem* /*type*/) {
       field("seqlen_k", &P::seqlen_k, {lengths, size, required, any_length},
             {.tag = " lk", .doc = "Keys of each sequence [default: --seqlen-q]"}),
       field("head_dim", &P::head_dim, {kind, named, required, any_head_dim},
-            {.tag = " d", .doc = "Head dimension, a multiple of 8 up to 256"}),
+            {.tag = " d", .doc = "Head dimension, up to 256"}),
       field("head_dim_v", &P::head_dim_v, {kind, option, optional, head_dim_v},
             {.tag = "v", .doc = "Head dimension of V and O [default: --head-dim]", .shown = has_head_dim_v}),
       field("causal", &P::causal, {mask, option, optional},
@@ -39,7 +38,7 @@ constexpr auto problem_fields(const Problem* /*type*/) {
       field("window_left", &P::window_left, {mask, extent, optional, any_bound},
             {.tag = " left", .doc = "Keys that a query sees before its own position; -1: all"}),
       field("window_right", &P::window_right, {mask, extent, optional, any_bound},
-            {.tag = " right", .doc = "Keys that a query sees behind its own position; -1: all", .shown = has_right}),
+            {.tag = " right", .doc = "Keys that a query sees after its own position; -1: all", .shown = has_right}),
       field("softcap", &P::softcap, {mask, option, optional},
             {.tag = " softcap", .doc = "Scores x become softcap * tanh(x / softcap); 0: they stay"}),
       field("ragged", &P::ragged, {feature, option, optional}, {.tag = " ragged"}),

@@ -25,7 +25,7 @@ bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype) {
 TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
   // The stride of a single element is never used, but has to be a valid one.
   const auto bytes = [&](std::int64_t stride, int extent) {
-    return static_cast<std::uint64_t>(extent > 1 ? stride : extents.head_dim) *
+    return static_cast<std::uint64_t>(extent > 1 ? stride : padded_head_dim(extents.head_dim)) *
            static_cast<std::uint64_t>(bytes_of(dtype));
   };
   return {.base = tensor.data,
@@ -64,7 +64,7 @@ AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& bl
     shared.whole_tiles = plan.shares.tiles;
     return shared;
   }
-  // The words stand behind the partials, whose sizes are multiples of theirs.
+  // The words stand after the partials, whose sizes are multiples of theirs.
   const std::size_t words = static_cast<std::size_t>(plan.sharing_warps()) * sizeof(std::uint64_t);
   auto* const partials = static_cast<std::byte*>(workspace.data);
   shared.whole_tiles = plan.shares.whole_tiles;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/call/field_checks.hpp"
 #include "runtime/call/tensor_description.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "templates/params.h"
@@ -63,10 +64,10 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
   const int seqlen_k = ragged ? std::min(params.seqlen_k, params.total_k) : params.seqlen_k;
   const int sequences = ragged ? 1 : params.batch;
   const TensorExtents q{params.head_dim, ragged ? params.total_q : seqlen_q, params.heads_q, sequences};
-  const TensorExtents k{params.head_dim, ragged ? params.total_k : seqlen_k, params.heads_q / params.gqa_ratio,
+  const TensorExtents k{params.key_columns, ragged ? params.total_k : seqlen_k, params.heads_q / params.gqa_ratio,
                         sequences};
   const TensorExtents v{plan.head_dim_v, k.seqlen, k.heads, k.batch};
-  const TensorExtents o{plan.head_dim_v, q.seqlen, q.heads, q.batch};
+  const TensorExtents o{padded_head_dim(plan.head_dim_v), q.seqlen, q.heads, q.batch};
   const auto of_queries = [&](const AttuneTensor& tensor, const TensorExtents& extents, int rows) {
     const TensorDescription plain = describe(tensor, extents, dtype, rows);
     if (ragged) return encode(spread(plain));

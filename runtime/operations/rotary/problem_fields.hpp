@@ -18,7 +18,7 @@ constexpr auto problem_fields(const RotaryProblem* /*type*/) {
                     field("seqlen", &P::seqlen, {lengths, size, absent, any_length}, {.tag = " l"}),
                     field("heads_q", &P::heads_q, {heads, named, absent, at_least_one}, {.tag = " hq"}),
                     field("heads_kv", &P::heads_kv, {heads, named}, {.tag = " hk"}),
-                    field("head_dim", &P::head_dim, {kind, named, absent, any_head_dim}, {.tag = " d"}),
+                    field("head_dim", &P::head_dim, {kind, named, absent, whole_head_dim}, {.tag = " d"}),
                     field("rotary", &P::rotary, {feature, named}, {.tag = " "}),
                     field("rotary_dim", &P::rotary_dim, {feature, named, absent, any_number}, {.tag = ""}),
                     field("rotations", &P::rotations, {feature, size, absent, any_extent}));

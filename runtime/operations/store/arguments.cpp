@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/operations/check/table_check.hpp"
 
 namespace attune {
@@ -20,7 +21,7 @@ bool knows_check(const attune_store_kv_args& args) {
 }
 
 Extents new_rows_of(const StoreProblem& problem) {
-  return {problem.batch, problem.tokens, problem.heads_kv, problem.head_dim, problem.dtype};
+  return {problem.batch, problem.tokens, problem.heads_kv, padded_head_dim(problem.head_dim), problem.dtype};
 }
 
 Extents cache_of(const StoreProblem& problem) {
@@ -90,16 +91,17 @@ AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProbl
           .batch = problem.batch,
           .tokens = problem.tokens,
           .heads_kv = problem.heads_kv,
-          .head_dim = problem.head_dim,
+          .head_dim = padded_head_dim(problem.head_dim),
           .page_size = problem.page_size,
           .pages = problem.pages,
           .table_width = problem.table_width,
           .rotary_dim = rotates ? problem.rotary_dim : 0,
-          .rotations = rotates ? problem.rotations : 0};
+          .rotations = rotates ? problem.rotations : 0,
+          .key_columns = problem.head_dim};
 }
 
 ChunkPlan plan(const Variant& variant, const StoreProblem& problem) {
-  return plan_chunks(variant, problem.batch, problem.tokens, problem.heads_kv, problem.head_dim);
+  return plan_chunks(variant, problem.batch, problem.tokens, problem.heads_kv, padded_head_dim(problem.head_dim));
 }
 
 void run(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/call/field_checks.hpp"
 #include "runtime/call/problem_view.hpp"
 
 namespace attune {
@@ -35,7 +36,10 @@ struct StoreProblem {
 
   /// As Problem::ask().
   [[nodiscard]] Ask ask() const {
-    return {.need = {.operation = operation, .dtype = static_cast<int>(dtype), .rotary = static_cast<int>(rotary)},
+    return {.need = {.operation = operation,
+                     .dtype = static_cast<int>(dtype),
+                     .rotary = static_cast<int>(rotary),
+                     .cut_rows = is_cut(head_dim) ? 1 : 0},
             .preference = {}};
   }
 

@@ -45,7 +45,7 @@ def require_usable(name: str, array: jax.Array) -> None:
 
 
 def padded(array: jax.Array, extent: int) -> jax.Array:
-    """With zeros behind the last dimension, up to this extent."""
+    """The array, its last dimension extended with zeros to this extent."""
     before = [(0, 0)] * (array.ndim - 1)
     return jnp.pad(array, (*before, (0, extent - array.shape[-1])))
 

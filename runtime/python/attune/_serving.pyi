@@ -39,14 +39,17 @@ def flash_attn_with_kvcache(
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
-            head_dim is a multiple of 8: a cache is never copied. Strides and alignment are those of
-            flash_attn_func.
+            Strides and alignment are those of flash_attn_func. Where head_dim is no multiple of 8,
+            padded copies of q, k and v are made first, and the result is a view of their width.
         k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), where heads_kv divides heads_q and
             batch_cache is at least batch; or with a block_table (blocks, page_size, heads_kv,
             head_dim), of any page_size. Strides in any order, so that heads may come before tokens.
+            A cache is never copied: where head_dim is no multiple of 8, its strides still are, as in
+            cache[..., :59] of a cache with 64 columns, of which the last 5 are neither read nor
+            written.
         v_cache: as k_cache.
         k: (batch, seqlen_new, heads_kv, head_dim): new keys, which are first written into the cache,
-            behind the cache_seqlens keys that each sequence has; None: none. Keys that a sequence has
+            after the cache_seqlens keys that each sequence has; None: none. Keys that a sequence has
             no room for are not written.
         v: as k.
         rotary_cos: (rotations, rotary_dim / 2), contiguous, of the dtype of q: the first rotary_dim
@@ -56,7 +59,7 @@ def flash_attn_with_kvcache(
         rotary_sin: as rotary_cos.
         cache_seqlens: The keys that each sequence has in the cache, those of k apart: (batch,),
             int32, on the device of q, or one integer for all of them, or without k None for as many
-            as the cache has room for. Keys behind them are not read.
+            as the cache has room for. Keys beyond them are not read.
         cache_batch_idx: (batch,), int32, on the device of q: where in the cache each sequence is, or
             its row of the block_table, of which a wild one is taken for the nearest; None: in order.
         cache_leftpad: (batch,), int32, on the device of q: the place in the cache of each sequence's
@@ -64,11 +67,11 @@ def flash_attn_with_kvcache(
             cache_seqlens counts it, and so do the rows of rotary_cos and the columns of a block_table;
             windows are aligned to the sequence's end all the same. None: 0.
         block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
-            each sequence are, in order. What is behind those of its keys is not read. Of lengths on
+            each sequence are, in order. Entries beyond those of its keys are not read. Of lengths on
             the GPU that it holds no pages for only so many keys count; one integer is refused.
         softmax_scale: Finite, 0 or more. By default 1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q, as if the window's right were 0.
-        window_size: (left, right): a query sees so many keys before and behind its own position,
+        window_size: (left, right): a query sees so many keys before and after its own position,
             which is i + seqlen_k - seqlen_q, where seqlen_k counts the new keys; -1: all.
         softcap: As in flash_attn_func.
         rotary_interleaved: Whether the columns 2i and 2i + 1 make a pair (GPT-J), or i and
@@ -80,7 +83,7 @@ def flash_attn_with_kvcache(
         out: Where to write the result, shaped like q, which is then this array; new memory by
             default.
         check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
-            lead nowhere outside the cache, cache_leftpad nowhere behind cache_seqlens and cu_seqlens_q
+            lead nowhere outside the cache, cache_leftpad nowhere beyond cache_seqlens and cu_seqlens_q
             nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured.
         cu_seqlens_q: (batch + 1,), int32, on the device of q: a ragged batch, in which q is (total_q,
             heads_q, head_dim) and sequence i has its rows from cu_seqlens_q[i] up to
@@ -191,7 +194,7 @@ def store_kvcache(
         v_cache: as k_cache.
         slot_mapping: (batch, tokens), or (tokens,) where k has no batch, int64 or int32, contiguous,
             on the device of k: block * page_size + place in the block of each token; a negative one is
-            not written. One of (tokens,) may be shorter than k: what is behind it is not written.
+            not written. One of (tokens,) may be shorter than k: tokens beyond it are not written.
             None: token i of a sequence becomes its key cache_seqlens + i.
         cache_seqlens: (batch,), int32, on the device of k: the keys that each sequence has already;
             None: none.

@@ -194,7 +194,7 @@ def explain(
         seqlen_k: Keys of each sequence; seqlen_q by default.
         heads_q: Query heads; 16 by default.
         heads_kv: Key/value heads, which divide heads_q; heads_q by default.
-        head_dim: A multiple of 8 up to 256; 128 by default.
+        head_dim: Up to 256; 128 by default.
         head_dim_v: Of v and the result; head_dim by default.
         arch: A GPU that need not be here ("h200", "a100", "l40s", ...; "sm_90" is the usual one of
             that architecture), or "emulator". By default where the arrays are; for sizes the

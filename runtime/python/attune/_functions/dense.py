@@ -22,7 +22,7 @@ right. A query that sees no key gives zeros.""",
 WINDOW_SIZE = Argument(
     "window_size",
     "Pair",
-    """(left, right): a query sees so many keys before and behind its own position,
+    """(left, right): a query sees so many keys before and after its own position,
 which is i + seqlen_k - seqlen_q; -1: all. With causal the right is 0. Two integers of any
 kind, in a tuple, a list or an array.""",
     (-1, -1),

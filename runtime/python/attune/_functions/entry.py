@@ -77,7 +77,7 @@ class Function(NamedTuple):
         operators: Those that serve it in attune.torch; none where another function's do.
         flag: The argument that adds to the result, if there is one.
         flagged: The annotation of the result with it.
-        details: Paragraphs of its documentation behind the summary.
+        details: Paragraphs of its documentation after the summary.
         returns: What it returns, in its documentation.
         raises: What it raises, and when.
         closing: Paragraphs at the end.

@@ -9,7 +9,7 @@ CU_SEQLENS_Q = Argument(
     "cu_seqlens_q",
     "Array",
     """(batch + 1,), int32, on the device of q: where in q each sequence begins, and
-behind the last where it ends.""",
+after the last where it ends.""",
 )
 CU_SEQLENS_K = Argument(
     "cu_seqlens_k",
@@ -76,7 +76,7 @@ flash_attn_func.""",
             "block_table",
             "Array | None",
             """(batch, blocks of a sequence), int32, on the device of q: where in a cache the pages
-of each sequence are, in order. What is behind those of its keys is not read.""",
+of each sequence are, in order. Entries beyond those of its keys are not read.""",
             None,
         ),
         Argument(
@@ -84,7 +84,7 @@ of each sequence are, in order. What is behind those of its keys is not read."""
             "Array | None",
             """(batch,), int32, on the device of q: how many of each sequence's rows of q count;
 None: all that cu_seqlens_q says. The masks are aligned to the last of them; the result and
-softmax_lse keep what they held in the rows behind it, which of new memory is anything.""",
+softmax_lse keep what they held in the rows after it, which of new memory is anything.""",
             None,
             by_name=True,
         ),
@@ -109,8 +109,8 @@ An array like q, with the head_dim of v. With return_attn_probs a tuple (out, so
 where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written.""",
     closing="""\
 The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
-NotImplementedError, and a cache whose head_dim is no multiple of 8 ValueError: it is never
-copied.""",
+NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides
+still are, as flash_attn_with_kvcache has it.""",
     operators=(
         Operator(
             "flash_attn_varlen",
@@ -152,7 +152,7 @@ VARLEN_QKVPACKED = Function(
         Argument(
             "cu_seqlens",
             "Array",
-            """(batch + 1,), int32, on the device of qkv: where each sequence begins, and behind
+            """(batch + 1,), int32, on the device of qkv: where each sequence begins, and after
 the last where it ends.""",
         ),
         Argument(

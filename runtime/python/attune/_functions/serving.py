@@ -29,22 +29,25 @@ serves what they hold when it is replayed. Call once with the same shapes before
             "q",
             "Array",
             """(batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
-head_dim is a multiple of 8: a cache is never copied. Strides and alignment are those of
-flash_attn_func.""",
+Strides and alignment are those of flash_attn_func. Where head_dim is no multiple of 8,
+padded copies of q, k and v are made first, and the result is a view of their width.""",
         ),
         Argument(
             "k_cache",
             "Array",
             """(batch_cache, seqlen_cache, heads_kv, head_dim), where heads_kv divides heads_q and
 batch_cache is at least batch; or with a block_table (blocks, page_size, heads_kv,
-head_dim), of any page_size. Strides in any order, so that heads may come before tokens.""",
+head_dim), of any page_size. Strides in any order, so that heads may come before tokens.
+A cache is never copied: where head_dim is no multiple of 8, its strides still are, as in
+cache[..., :59] of a cache with 64 columns, of which the last 5 are neither read nor
+written.""",
         ),
         Argument("v_cache", "Array", "as k_cache."),
         Argument(
             "k",
             "Array | None",
             """(batch, seqlen_new, heads_kv, head_dim): new keys, which are first written into the cache,
-behind the cache_seqlens keys that each sequence has; None: none. Keys that a sequence has
+after the cache_seqlens keys that each sequence has; None: none. Keys that a sequence has
 no room for are not written.""",
             None,
         ),
@@ -64,7 +67,7 @@ window is given, and else every query has the row cache_seqlens. None: no rotati
             "int | Array | None",
             """The keys that each sequence has in the cache, those of k apart: (batch,),
 int32, on the device of q, or one integer for all of them, or without k None for as many
-as the cache has room for. Keys behind them are not read.""",
+as the cache has room for. Keys beyond them are not read.""",
             None,
             schema=("Tensor? cache_seqlens", "SymInt? seqlen_k"),
         ),
@@ -88,7 +91,7 @@ windows are aligned to the sequence's end all the same. None: 0.""",
             "block_table",
             "Array | None",
             """(batch, blocks of a sequence), int32, on the device of q: where the pages of
-each sequence are, in order. What is behind those of its keys is not read. Of lengths on
+each sequence are, in order. Entries beyond those of its keys are not read. Of lengths on
 the GPU that it holds no pages for only so many keys count; one integer is refused.""",
             None,
         ),
@@ -97,7 +100,7 @@ the GPU that it holds no pages for only so many keys count; one integer is refus
             doc="Query i sees the keys j <= i + seqlen_k - seqlen_q, as if the window's right were 0."
         ),
         WINDOW_SIZE._replace(
-            doc="""(left, right): a query sees so many keys before and behind its own position,
+            doc="""(left, right): a query sees so many keys before and after its own position,
 which is i + seqlen_k - seqlen_q, where seqlen_k counts the new keys; -1: all."""
         ),
         SOFTCAP._replace(doc="As in flash_attn_func."),
@@ -124,7 +127,7 @@ default.""",
             "check_tables",
             "bool",
             """Before anything is launched, check on the GPU that cache_seqlens and the tables
-lead nowhere outside the cache, cache_leftpad nowhere behind cache_seqlens and cu_seqlens_q
+lead nowhere outside the cache, cache_leftpad nowhere beyond cache_seqlens and cu_seqlens_q
 nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured.""",
             False,
             by_name=True,
@@ -227,7 +230,7 @@ must not overlap, and no two tokens may have one place.""",
             "Array | None",
             """(batch, tokens), or (tokens,) where k has no batch, int64 or int32, contiguous,
 on the device of k: block * page_size + place in the block of each token; a negative one is
-not written. One of (tokens,) may be shorter than k: what is behind it is not written.
+not written. One of (tokens,) may be shorter than k: tokens beyond it are not written.
 None: token i of a sequence becomes its key cache_seqlens + i.""",
             None,
             by_name=True,

@@ -44,7 +44,7 @@ def flash_attn_func(
             1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
             right. A query that sees no key gives zeros.
-        window_size: (left, right): a query sees so many keys before and behind its own position,
+        window_size: (left, right): a query sees so many keys before and after its own position,
             which is i + seqlen_k - seqlen_q; -1: all. With causal the right is 0. Two integers of any
             kind, in a tuple, a list or an array.
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
@@ -243,7 +243,7 @@ def flash_attn_varlen_func(
             (blocks, page_size, heads_kv, head_dim), of any page_size.
         v: as k, but its head_dim may be another one where flash_attn_func takes it.
         cu_seqlens_q: (batch + 1,), int32, on the device of q: where in q each sequence begins, and
-            behind the last where it ends.
+            after the last where it ends.
         cu_seqlens_k: The same of k and v. With a block_table the lengths alone count, and with
             seqused_k it may be None.
         max_seqlen_q: The longest sequence's queries; of a longer one only so many rows are written,
@@ -251,10 +251,10 @@ def flash_attn_varlen_func(
             1 where q has rows.
         max_seqlen_k: The longest sequence's keys; of a longer one only so many are seen.
         block_table: (batch, blocks of a sequence), int32, on the device of q: where in a cache the pages
-            of each sequence are, in order. What is behind those of its keys is not read.
+            of each sequence are, in order. Entries beyond those of its keys are not read.
         seqused_q: (batch,), int32, on the device of q: how many of each sequence's rows of q count;
             None: all that cu_seqlens_q says. The masks are aligned to the last of them; the result and
-            softmax_lse keep what they held in the rows behind it, which of new memory is anything.
+            softmax_lse keep what they held in the rows after it, which of new memory is anything.
         seqused_k: The same of each sequence's keys.
 
     Returns:
@@ -262,8 +262,8 @@ def flash_attn_varlen_func(
         where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written.
 
     The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
-    NotImplementedError, and a cache whose head_dim is no multiple of 8 ValueError: it is never
-    copied.
+    NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides
+    still are, as flash_attn_with_kvcache has it.
     """
 @overload
 def flash_attn_varlen_func(
@@ -401,7 +401,7 @@ def flash_attn_varlen_qkvpacked_func(
 
     Args:
         qkv: (total, 3, heads, head_dim): queries, keys, then values.
-        cu_seqlens: (batch + 1,), int32, on the device of qkv: where each sequence begins, and behind
+        cu_seqlens: (batch + 1,), int32, on the device of qkv: where each sequence begins, and after
             the last where it ends.
         max_seqlen: The longest sequence's tokens; of a longer one only so many rows are written.
 

@@ -28,7 +28,7 @@ def cached(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *_: Any, **__: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     _refuse_gradients(q=q, k_cache=k_cache, v_cache=v_cache)
-    return torch.empty_like(q), _lse(q)  # of no other width: a cache is never padded
+    return _like(q, q.shape[-1]), _lse(q)
 
 
 def appended(
@@ -71,7 +71,7 @@ def rotary(q: torch.Tensor, k: torch.Tensor | None, *_: Any, **__: Any) -> None:
 def _like(q: torch.Tensor, head_dim: int) -> torch.Tensor:
     """An output with the rows of q."""
     if q.shape[-1] % 8 != 0 or head_dim % 8 != 0:
-        # What comes of padded copies: a view of their width.
+        # What comes of a padded q: a view of its width.
         return q.new_empty((*q.shape[:-1], -(-head_dim // 8) * 8))[..., :head_dim]
     if head_dim == q.shape[-1]:
         return torch.empty_like(q)

@@ -159,11 +159,6 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
-// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
-
-// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
-__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 // --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
 // Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
@@ -202,6 +197,11 @@ __device__ __forceinline__ u32 warp_index() { return __shfl_sync(0xffffffffu, th
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 // The value of lane (own lane ^ mask).
 __device__ __forceinline__ float shuffle_xor(float value, int mask) { return __shfl_xor_sync(~0u, value, mask); }
+// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
+// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
+
+// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
+__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 // --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
 // Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
 

@@ -465,8 +465,22 @@ __device__ __forceinline__ void store_lse(const float (&value)[2], int first_row
 }
 // --- blocks/mask.cuh -------------------------------------------------------------------------------------------------
 // Which keys a query sees. Query i stands at i + seqlen_k - seqlen_q (aligned bottom right) and sees the keys from
-// first(i) on, below limit(i); none where that is not beyond the first. Each mask answers for rows of a tile, which are
-// queries.
+// first(i) on, below limit(i); none where that is not beyond the first. Each mask answers for rows of a tile.
+
+// Keys that a row sees, and whether one of them is `key` keys from where it is counted.
+struct KeysBelow {
+  int limit;
+
+  __device__ __forceinline__ KeysBelow from(int key) const { return {limit - key}; }
+  __device__ __forceinline__ bool has(int key) const { return key < limit; }
+};
+struct KeysBetween {
+  int first;
+  int limit;
+
+  __device__ __forceinline__ KeysBetween from(int key) const { return {first - key, limit - key}; }
+  __device__ __forceinline__ bool has(int key) const { return key >= first && key < limit; }
+};
 
 // Those up to the query's own position.
 struct CausalMask {
@@ -478,31 +492,48 @@ struct CausalMask {
     return {seqlen_k, seqlen_k - seqlen_q};
   }
 
-  static constexpr bool begins_at_0 = true;
-  __device__ __forceinline__ int first(int /*row*/) const { return 0; }
   __device__ __forceinline__ int limit(int row) const {
     const int own = row + diagonal + 1;
     return own < seqlen_k ? own : seqlen_k;
   }
+  __device__ __forceinline__ KeysBelow seen(int row) const { return {limit(row)}; }
+};
+
+// Those around it.
+struct Window {
+  int seqlen_k;
+  int diagonal;  // seqlen_k - seqlen_q
+  int left;      // keys that a query sees before its own position, ...
+  int right;     // ... and after it
+
+  template <class Params>
+  __device__ __forceinline__ static Window of(const Params& params, int seqlen_q, int seqlen_k) {
+    return {seqlen_k, seqlen_k - seqlen_q, params.window_left, params.window_right};
+  }
+
+  __device__ __forceinline__ int first(int row) const {
+    const int key = row + diagonal - left;
+    return key > 0 ? key : 0;
+  }
+  __device__ __forceinline__ int limit(int row) const {
+    const int key = row + diagonal + right + 1;
+    return key < seqlen_k ? key : seqlen_k;
+  }
+  __device__ __forceinline__ KeysBetween seen(int row) const { return {first(row), limit(row)}; }
 };
 
 // Whether each of `rows` rows sees each of `keys` keys.
 template <class KeyMask>
-__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int rows, int first_key, int keys) {
-  if (!KeyMask::begins_at_0 && first_key < mask.first(first_row + rows - 1)) return false;
+__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int /*rows*/, int first_key, int keys) {
   return mask.limit(first_row) >= first_key + keys;
+}
+__device__ __forceinline__ bool sees_all(const Window& mask, int first_row, int rows, int first_key, int keys) {
+  return first_key >= mask.first(first_row + rows - 1) && mask.limit(first_row) >= first_key + keys;
 }
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
-}
-
-// Of blocks of `size` keys the first that the rows from `row` on see. It reaches no further than the limit of a row
-// that exists: either its own position is beyond both, or key 0 is where both begin.
-template <class KeyMask>
-__device__ __forceinline__ int first_block_seen(const KeyMask& mask, int row, int size) {
-  return mask.first(row) / size;
 }
 // --- blocks/matrix_rows.cuh ------------------------------------------------------------------------------------------
 // Where the rows of a sequence's heads lie that threads copy themselves, and how many there are.
@@ -767,14 +798,12 @@ __device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[colu
   const int lane = static_cast<int>(lane_index());
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = at.row + h * 8 + lane / 4;
-    const int unseen = mask.first(row) - at.key - lane % 4 * 2;
-    const int left = mask.limit(row) - at.key - lane % 4 * 2;
+    const auto seen = mask.seen(at.row + h * 8 + lane / 4).from(at.key + lane % 4 * 2);
 #pragma unroll
     for (int n = 0; n < columns; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if ((!KeyMask::begins_at_0 && n * 8 + e < unseen) || n * 8 + e >= left) S[n][2 * h + e] = minus_infinity();
+        if (!seen.has(n * 8 + e)) S[n][2 * h + e] = minus_infinity();
       }
     }
   }
@@ -1000,11 +1029,10 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
   const KeyMask mask = KeyMask::of(params, Q_rows.rows, keys);
-  const int first_block = first_block_seen(mask, first_query, variant::B_c);
-  const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c) - first_block;
+  int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
+  int first_key = 0;  // no row of the tile sees those before it
 
   const QTile q_tile{shared_memory()};
-  const int first_key = first_block * variant::B_c;  // no row of the tile sees those before it
   const Source source(params, sequence, kv_head, keys, first_key + (blocks - 1) * variant::B_c);
   Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);

@@ -181,7 +181,8 @@ class Folder {
     }
     if (!at(branch.first, "{")) {
       const std::size_t begin = begin_of(branch.first);
-      const std::string lines = render(begin, end_of(branch)) + "\n";
+      // With the remark that follows it.
+      const std::string lines = render(begin, std::max(end_of(branch), line_end(end_of(branch)) - 1)) + "\n";
       const bool own_line = line_begin(begin) != line_begin(tokens_[branch.first - 1].offset);
       const std::size_t first_line = lines.find('\n') + 1;
       return indent + lines.substr(0, first_line) +

@@ -121,11 +121,15 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   const u32 warp_row = warp_index() * (row_tiles * 16);
   const int first_row = first_query + static_cast<int>(warp_row);
   const KeyMask mask = KeyMask::of(params, Q_rows.rows, keys);
-  const int first_block = first_block_seen(mask, first_query, variant::B_c);
-  const int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c) - first_block;
+  int blocks = blocks_reaching(mask.limit(first_query + variant::B_r - 1), variant::B_c);
+  int first_key = 0;  // no row of the tile sees those before it
+  if constexpr (variant::window) {
+    const int first_block = first_block_seen(mask, first_query, variant::B_c);
+    blocks -= first_block;
+    first_key = first_block * variant::B_c;
+  }
 
   const QTile q_tile{shared_memory()};
-  const int first_key = first_block * variant::B_c;  // no row of the tile sees those before it
   const Source source(params, sequence, kv_head, keys, first_key + (blocks - 1) * variant::B_c);
   Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);

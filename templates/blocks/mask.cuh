@@ -1,11 +1,25 @@
 // Which keys a query sees. Query i stands at i + seqlen_k - seqlen_q (aligned bottom right) and sees the keys from
-// first(i) on, below limit(i); none where that is not beyond the first. Each mask answers for rows of a tile, which are
-// queries.
+// first(i) on, below limit(i); none where that is not beyond the first. Each mask answers for rows of a tile.
 #pragma once
 
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
+
+// Keys that a row sees, and whether one of them is `key` keys from where it is counted.
+struct KeysBelow {
+  int limit;
+
+  __device__ __forceinline__ KeysBelow from(int key) const { return {limit - key}; }
+  __device__ __forceinline__ bool has(int key) const { return key < limit; }
+};
+struct KeysBetween {
+  int first;
+  int limit;
+
+  __device__ __forceinline__ KeysBetween from(int key) const { return {first - key, limit - key}; }
+  __device__ __forceinline__ bool has(int key) const { return key >= first && key < limit; }
+};
 
 // All keys.
 struct FullMask {
@@ -16,9 +30,8 @@ struct FullMask {
     return {seqlen_k};
   }
 
-  static constexpr bool begins_at_0 = true;
-  __device__ __forceinline__ int first(int /*row*/) const { return 0; }
   __device__ __forceinline__ int limit(int /*row*/) const { return seqlen_k; }
+  __device__ __forceinline__ KeysBelow seen(int row) const { return {limit(row)}; }
 };
 
 // Those up to the query's own position.
@@ -31,12 +44,11 @@ struct CausalMask {
     return {seqlen_k, seqlen_k - seqlen_q};
   }
 
-  static constexpr bool begins_at_0 = true;
-  __device__ __forceinline__ int first(int /*row*/) const { return 0; }
   __device__ __forceinline__ int limit(int row) const {
     const int own = row + diagonal + 1;
     return own < seqlen_k ? own : seqlen_k;
   }
+  __device__ __forceinline__ KeysBelow seen(int row) const { return {limit(row)}; }
 };
 
 // Those around it.
@@ -51,7 +63,6 @@ struct Window {
     return {seqlen_k, seqlen_k - seqlen_q, params.window_left, params.window_right};
   }
 
-  static constexpr bool begins_at_0 = false;
   __device__ __forceinline__ int first(int row) const {
     const int key = row + diagonal - left;
     return key > 0 ? key : 0;
@@ -60,6 +71,7 @@ struct Window {
     const int key = row + diagonal + right + 1;
     return key < seqlen_k ? key : seqlen_k;
   }
+  __device__ __forceinline__ KeysBetween seen(int row) const { return {first(row), limit(row)}; }
 };
 
 // A mask for tiles in which row q * ratio + h is query q of the h-th of `ratio` heads, a power of two.
@@ -72,15 +84,17 @@ struct PackedMask : QueryMask {
 
   __device__ __forceinline__ static int query(int row) { return static_cast<int>(static_cast<u32>(row) / ratio); }
   __device__ __forceinline__ static int head(int row) { return static_cast<int>(static_cast<u32>(row) % ratio); }
-  __device__ __forceinline__ int first(int row) const { return QueryMask::first(query(row)); }
   __device__ __forceinline__ int limit(int row) const { return QueryMask::limit(query(row)); }
+  __device__ __forceinline__ auto seen(int row) const { return QueryMask::seen(query(row)); }
 };
 
 // Whether each of `rows` rows sees each of `keys` keys.
 template <class KeyMask>
-__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int rows, int first_key, int keys) {
-  if (!KeyMask::begins_at_0 && first_key < mask.first(first_row + rows - 1)) return false;
+__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int /*rows*/, int first_key, int keys) {
   return mask.limit(first_row) >= first_key + keys;
+}
+__device__ __forceinline__ bool sees_all(const Window& mask, int first_row, int rows, int first_key, int keys) {
+  return first_key >= mask.first(first_row + rows - 1) && mask.limit(first_row) >= first_key + keys;
 }
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.

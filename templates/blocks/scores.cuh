@@ -19,14 +19,12 @@ __device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[colu
   const int lane = static_cast<int>(lane_index());
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = at.row + h * 8 + lane / 4;
-    const int unseen = mask.first(row) - at.key - lane % 4 * 2;
-    const int left = mask.limit(row) - at.key - lane % 4 * 2;
+    const auto seen = mask.seen(at.row + h * 8 + lane / 4).from(at.key + lane % 4 * 2);
 #pragma unroll
     for (int n = 0; n < columns; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if ((!KeyMask::begins_at_0 && n * 8 + e < unseen) || n * 8 + e >= left) S[n][2 * h + e] = minus_infinity();
+        if (!seen.has(n * 8 + e)) S[n][2 * h + e] = minus_infinity();
       }
     }
   }

@@ -1,6 +1,7 @@
 // Which keys a query of a sequence sees: all, a window around its own position, or those up to it.
 #pragma once
 
+#include "blocks/mask.cuh"
 #include "types.h"
 
 // Query i stands at i + seqlen_k - seqlen_q (aligned bottom right) and sees the keys from first(i) on, below limit(i).
@@ -38,9 +39,10 @@ struct VisibleToRows {
   const Visible& keys;
   int rows_per_query;
 
-  static constexpr bool begins_at_0 = false;
-  __device__ __forceinline__ int first(int row) const { return keys.first(row / rows_per_query); }
-  __device__ __forceinline__ int limit(int row) const { return keys.limit(row / rows_per_query); }
+  __device__ __forceinline__ KeysBetween seen(int row) const {
+    const int query = row / rows_per_query;
+    return {keys.first(query), keys.limit(query)};
+  }
 };
 
 // Without a division: whether all of the sequence's queries do.

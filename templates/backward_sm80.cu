@@ -100,10 +100,9 @@ __device__ __forceinline__ void apply_softmax(Scores& S, Scores& dP, u32 statist
 }
 
 // dQ += dS K of one block of queries, to which others add in memory.
+template <int row_tiles, int pieces>
 __device__ __forceinline__ void add_dq(const AttuneBackwardParams& params, const KTile& K, const ScoreTile& ds_tile,
                                        i64 workspace_row, u32 warp) {
-  constexpr int row_tiles = query_tiles / dq_row_warps;
-  constexpr int pieces = head_pieces / dq_column_warps;
   const u32 row_warp = warp % dq_row_warps;
   const u32 column_warp = warp / dq_row_warps;
   float dQ[row_tiles][pieces * 2][4] = {};
@@ -193,7 +192,8 @@ extern "C" __global__ void __launch_bounds__(threads)
       }
       if constexpr (!variant::deterministic) {
         const int q_head = tile.head * params.gqa_ratio + head;
-        add_dq(params, K, ds_tile, sequence.workspace_row(params, q_head, block * variant::B_r), warp);
+        add_dq<query_tiles / dq_row_warps, head_pieces / dq_column_warps>(
+            params, K, ds_tile, sequence.workspace_row(params, q_head, block * variant::B_r), warp);
       }
     }
   }

@@ -52,4 +52,11 @@ TEST_CASE("gradients of every head_dim agree with the reference, whatever the or
   }
 }
 
+TEST_CASE(
+    "random problems with windows, soft caps, ragged batches, grouped heads and poison agree with the reference") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  Random random(61);
+  for (int i = 0; i < 40; ++i) check(registry, testing::random_backward_case(random, 150), random());
+}
+
 }  // namespace attune::emulator_tests

@@ -121,6 +121,23 @@ __device__ __forceinline__ void add_dq(const AttuneBackwardParams& params, const
   }
 }
 
+// Writes the block's rows of dK and dV by way of the tiles of K and V, which nobody uses any more. Where they go is
+// worked out again here, so that the main loop need not keep it.
+__device__ __forceinline__ void store(const AttuneBackwardParams& params, const KGradient& dK, const KGradient& dV,
+                                      const KTile& K, const KTile& V) {
+  const u32 warp = warp_index();
+  const u32 warp_key = warp % key_warps * (16 * key_tiles);
+  put_accumulators<variant::dtype, column_warps>(dK, params.scale, K, warp_key, warp / key_warps);
+  put_accumulators<variant::dtype, column_warps>(dV, 1.0f, V, warp_key, warp / key_warps);
+  block_barrier();
+  const TileIndex tile =
+      tile_index<false>(static_cast<u32>(params.heads_q / params.gqa_ratio), static_cast<u32>(params.batch));
+  const BackwardSequence<variant::ragged> sequence(params, tile.batch);
+  const int first_key = tile.q_block * variant::B_c;
+  store_tile<threads>(K, sequence.key_rows(params.dk, tile.head, params.head_dim), first_key);
+  store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
+}
+
 extern "C" __global__ void __launch_bounds__(threads)
     backward_sm80(const __grid_constant__ AttuneBackwardParams params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
@@ -199,9 +216,5 @@ extern "C" __global__ void __launch_bounds__(threads)
   }
 
   pipeline.end();
-  put_accumulators<variant::dtype, column_warps>(dK, params.scale, K, warp_key, part);
-  put_accumulators<variant::dtype, column_warps>(dV, 1.0f, V, warp_key, part);
-  block_barrier();
-  store_tile<threads>(K, sequence.key_rows(params.dk, tile.head, params.head_dim), first_key);
-  store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
+  store(params, dK, dV, K, V);
 }

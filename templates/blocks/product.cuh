@@ -1,12 +1,13 @@
 // Products of tiles on the tensor cores, each operand in shared memory or in registers.
 #pragma once
 
-#include "blocks/multiply.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/tile.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/ldmatrix_transposed.cuh"
+#include "ptx/math.cuh"
 #include "ptx/memory_chunks.cuh"
+#include "ptx/mma.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
@@ -25,15 +26,12 @@ struct TileOperand {
   __device__ __forceinline__ TileOperand(const TileType& tile, u32 first)
       : tile(tile), lane_address(address(tile, by_columns ? first * 16 : 0, by_columns ? 0 : first * 2)) {}
 
-  // Before inner step `step`, of 16.
-  __device__ __forceinline__ void load(int step) {
-#pragma unroll
-    for (int i = 0; i < pieces; ++i) {
-      if constexpr (by_columns) {
-        ldmatrix(fragment[i], tile.beyond(lane_address, i * apart * 16, step * 2));
-      } else {
-        ldmatrix_transposed(fragment[i], tile.beyond(lane_address, step * 16, i * apart * 2));
-      }
+  // Piece i of inner step `step`, of 16.
+  __device__ __forceinline__ void load(int step, int i) {
+    if constexpr (by_columns) {
+      ldmatrix(fragment[i], tile.beyond(lane_address, i * apart * 16, step * 2));
+    } else {
+      ldmatrix_transposed(fragment[i], tile.beyond(lane_address, step * 16, i * apart * 2));
     }
   }
 
@@ -51,14 +49,24 @@ struct TileOperand {
   }
 };
 
-// accumulator += a b over `steps` of 16.
+// accumulator += a b over `steps` of 16. Each piece of b is loaded where it is multiplied: the compiler loads ahead as
+// far as there are registers.
 template <Dtype dtype, int steps, int row_tiles, int columns, class A, class B>
 __device__ __forceinline__ void multiply(float (&accumulator)[row_tiles][columns][4], A& a, B& b) {
 #pragma unroll
   for (int step = 0; step < steps; ++step) {
-    a.load(step);
-    b.load(step);
-    multiply_step<dtype>(accumulator, a, b, step);
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) a.load(step, m);
+#pragma unroll
+    for (int n = 0; n < columns / 2; ++n) {
+      b.load(step, n);
+      const u32(&fragment)[4] = b.at(step, n);
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+        mma<dtype>(accumulator[m][2 * n], a.at(step, m), fragment[0], fragment[1]);
+        mma<dtype>(accumulator[m][2 * n + 1], a.at(step, m), fragment[2], fragment[3]);
+      }
+    }
   }
 }
 
@@ -93,7 +101,7 @@ struct ScoreOperand<false, dtype, row_tiles, columns, TileType, steps> : PackedP
   __device__ __forceinline__ ScoreOperand(const float (&scores)[row_tiles][columns][4], const TileType& /*tile*/,
                                           u32 /*first_row*/, u32 /*first_piece*/)
       : PackedP<dtype, row_tiles, steps>(scores) {}
-  __device__ __forceinline__ void load(int /*step*/) {}
+  __device__ __forceinline__ void load(int /*step*/, int /*i*/) {}
 };
 
 template <Dtype dtype, int row_tiles, int columns, class TileType, int steps>

@@ -28,10 +28,9 @@ struct QueryPipeline {
   u32 base;
   int first_block;
   int end_block;
-  int head;  // of the next block to request, ...
-  int end_head;
-  int block;
-  u32 requested = 0;  // ... and how many were
+  int head;   // of the next block to request
+  int block;  // likewise
+  int left;   // blocks to request
   u32 used = 0;
 
   __device__ __forceinline__ QueryPipeline(const AttuneBackwardParams& params, const Sequence& sequence, u32 base,
@@ -42,26 +41,26 @@ struct QueryPipeline {
         first_block(first_block),
         end_block(end_block),
         head(first_head),
-        end_head(end_block > first_block ? first_head + heads : first_head),
-        block(end_block - 1) {}
+        block(end_block - 1),
+        left(end_block > first_block ? heads * (end_block - first_block) : 0) {}
 
   // After what the loop needs besides was requested, which the first wait covers too.
   __device__ __forceinline__ void begin() {
 #pragma unroll
-    for (int s = 1; s < stages; ++s) request();
+    for (u32 s = 1; s < stages; ++s) request(s - 1);
   }
 
   // Until the next block is there and seen by all threads.
   __device__ __forceinline__ QueryBlock<QTile> wait() {
     if constexpr (stages == 1) {
       block_barrier();  // every thread is done with the block before, which has the same place
-      request();
+      request(0);
       cp_async_wait<0>();
       block_barrier();
     } else {
       cp_async_wait<stages - 2>();
       block_barrier();  // also: every thread is done with the block before, whose place comes next
-      request();
+      request(used + (stages - 1));
     }
     return at(used++);
   }
@@ -78,10 +77,11 @@ struct QueryPipeline {
     return {QTile{place}, QTile{place + QTile::bytes}, place + 2 * QTile::bytes};
   }
 
-  // The next block, if there is one; a group of copies in any case.
-  __device__ __forceinline__ void request() {
-    if (head < end_head) {
-      const QueryBlock<QTile> to = at(requested++);
+  // The next block, if there is one, which is used as one of this number; a group of copies in any case.
+  __device__ __forceinline__ void request(u32 number) {
+    if (left > 0) {
+      --left;
+      const QueryBlock<QTile> to = at(number);
       const int first_query = block * QTile::rows;
       TileCopy<QTile, threads, true>(sequence.query_rows(params.q, head, params.head_dim), first_query)
           .template copy<false>(to.Q);

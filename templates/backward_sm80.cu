@@ -63,20 +63,25 @@ constexpr int column_pieces = variant::head_dim / 16 / column_warps;  // ... and
 
 using KTile = Tile<variant::B_c, variant::head_dim, true>;
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
+using KCopy = TileCopy<KTile, threads, true>;
 using ScoreTile = Tile<variant::B_c, variant::B_r, true>;  // transposed
 using Pipeline = QueryPipeline<QTile, BackwardSequence<variant::ragged>, threads, variant::stages>;
 
 constexpr int query_tiles = variant::B_r / 16;       // 16-row tiles of dQ
-constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces, ...
-constexpr int dq_column_warps = head_pieces % 4 == 0 && query_tiles * 4 % variant::warps == 0   ? 4
-                                : head_pieces % 2 == 0 && query_tiles * 2 % variant::warps == 0 ? 2
-                                                                                                : 1;
-constexpr int dq_row_warps = variant::warps / dq_column_warps;  // ... which warps share so
+constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces
+
+// How many warps share dQ's columns: as many as divide it, up to four.
+__device__ constexpr bool dq_has(int column_warps) {
+  return variant::warps % column_warps == 0 && head_pieces % column_warps == 0 &&
+         query_tiles % (variant::warps / column_warps) == 0;
+}
+constexpr int dq_column_warps = dq_has(4) ? 4 : dq_has(2) ? 2 : 1;
+constexpr int dq_row_warps = variant::warps / dq_column_warps;
 
 static_assert(variant::B_c == 16 * key_tiles * key_warps && variant::warps == key_warps * column_warps);
 static_assert(variant::B_r == 16 * query_pieces * column_warps && ATTUNE_BACKWARD_ROWS % variant::B_r == 0);
 static_assert(variant::head_dim == 16 * column_pieces * column_warps);
-static_assert(variant::deterministic || (variant::warps % dq_column_warps == 0 && query_tiles % dq_row_warps == 0));
+static_assert(variant::deterministic || dq_has(dq_column_warps));
 
 using Scores = float[key_tiles][query_pieces * 2][4];
 using KGradient = float[key_tiles][column_pieces * 2][4];
@@ -156,8 +161,10 @@ extern "C" __global__ void __launch_bounds__(threads)
   const ScoreTile ds_tile{p_tile.base + (exchanges ? ScoreTile::bytes : 0)};
   const u32 queries = ds_tile.base + (exchanges || !variant::deterministic ? ScoreTile::bytes : 0);
   Pipeline pipeline(params, sequence, queries, tile.head * params.gqa_ratio, params.gqa_ratio, first_block, end_block);
-  TileCopy<KTile, threads, true>(sequence.key_rows(params.k, tile.head, params.head_dim), first_key).copy<false>(K);
-  TileCopy<KTile, threads, true>(sequence.key_rows(params.v, tile.head, params.head_dim_v), first_key).copy<false>(V);
+  const KCopy K_rows(sequence.key_rows(params.k, tile.head, params.head_dim), first_key);
+  const KCopy V_rows(sequence.key_rows(params.v, tile.head, params.head_dim_v), first_key);
+  K_rows.copy<false>(K);
+  V_rows.copy<false>(V);
   pipeline.begin();
 
   const u32 warp = warp_index();

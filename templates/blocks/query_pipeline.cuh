@@ -20,6 +20,7 @@ struct QueryBlock {
 // Every thread makes the same number of copy groups, so that waiting by count works.
 template <class QTile, class Sequence, int threads, int stages>
 struct QueryPipeline {
+  using Copy = TileCopy<QTile, threads, true>;
   static constexpr u32 statistics_bytes = QTile::rows * 2 * sizeof(float);
   static constexpr u32 block_bytes = 2 * QTile::bytes + statistics_bytes;
 
@@ -83,10 +84,10 @@ struct QueryPipeline {
       --left;
       const QueryBlock<QTile> to = at(number);
       const int first_query = block * QTile::rows;
-      TileCopy<QTile, threads, true>(sequence.query_rows(params.q, head, params.head_dim), first_query)
-          .template copy<false>(to.Q);
-      TileCopy<QTile, threads, true>(sequence.query_rows(params.dout, head, params.head_dim_v), first_query)
-          .template copy<false>(to.dO);
+      const Copy Q(sequence.query_rows(params.q, head, params.head_dim), first_query);
+      const Copy dO(sequence.query_rows(params.dout, head, params.head_dim_v), first_query);
+      Q.template copy<false>(to.Q);
+      dO.template copy<false>(to.dO);
       copy_statistics(to.statistics, first_query);
       if (--block < first_block) {
         block = end_block - 1;

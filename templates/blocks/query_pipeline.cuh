@@ -45,10 +45,11 @@ struct QueryPipeline {
         block(end_block - 1),
         left(end_block > first_block ? heads * (end_block - first_block) : 0) {}
 
-  // After what the loop needs besides was requested, which the first wait covers too.
+  // After what the loop needs besides was requested, which the first wait covers too, and end() where there is none.
   __device__ __forceinline__ void begin() {
 #pragma unroll
     for (u32 s = 1; s < stages; ++s) request(s - 1);
+    if constexpr (stages == 1) cp_async_commit();
   }
 
   // Until the next block is there and seen by all threads.

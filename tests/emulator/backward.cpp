@@ -1,6 +1,7 @@
 // The backward pass on the emulator against its float64 reference.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "generator/check.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/backward_image.hpp"
 
@@ -30,6 +34,11 @@ Memory run(Registry& registry, const BackwardImage& image) {
 void check(Registry& registry, const BackwardCase& one, std::uint64_t seed) {
   const BackwardImage image(one, seed);
   image.check(run(registry, image));
+}
+
+/// The place of the first family that computes this.
+int index_of(Operation operation) {
+  return std::ranges::find(families(), operation, &Family::operation)->defaults.family;
 }
 
 BackwardCase dense(int head_dim, int seqlen_q, int seqlen_k, bool causal) {
@@ -90,6 +99,27 @@ TEST_CASE("without queries the gradients of keys are zeros, and without keys tho
       one.any_order = any_order;
       check(registry, one, 4);
     }
+  }
+}
+
+TEST_CASE("keys that no query sees have zeros in kernels of one stage, too") {
+  for (const int stages : {1, 2}) {
+    BackwardCase one = dense(64, 40, 200, false);
+    one.prefill.problem.window_left = 10;
+    one.prefill.problem.window_right = 5;
+    const BackwardImage image(one, 12);
+    const BackwardProblem problem = image.problem();
+    HostKernels kernels;
+    Variant keys = default_variant(index_of(Operation::backward), problem.ask().need, 1 << 20);
+    keys.stages = stages;
+    Memory memory = image.memory();
+    FixedKernels fixed{&kernels[keys]};
+    for (const Operation part : {Operation::backward_rows, Operation::backward_queries}) {
+      const Need need = problem.ask_of(part).need;
+      fixed.add(kernels[default_variant(index_of(part), need, 1 << 20)]);
+    }
+    CHECK(run_emulated(fixed, image.args(memory.data()), problem).fault.empty());
+    image.check(memory);
   }
 }
 

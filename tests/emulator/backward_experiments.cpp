@@ -92,7 +92,9 @@ class BackwardExperiment : public Experiment, private EmulatorExecutor {
                             .memory = buffers_of(step.operands),
                             .jobs = 1,
                             .count_banks = is_own && setup_.count_banks};
-    const bool grouped = is_own && setup_.group > 0;
+    const Operation operation = family_of(own_.variant).operation;
+    const bool has_groups = operation == Operation::backward || operation == Operation::backward_queries;
+    const bool grouped = is_own && has_groups && setup_.group > 0;
     if (grouped) {
       const unsigned heads = launch.grid.x * launch.grid.z;
       launch.grid.x = setup_.group;
@@ -158,8 +160,16 @@ std::vector<Setup> ragged_setups(const BackwardCase& one) {
   heads.group = 3;
   Setup& odd = add({37, 7}, {101, 39}, 33, 21);
   odd.one.prefill.problem.head_dim -= 8;
-  odd.one.prefill.sequences.seqused_k = odd.told.seqused_k = {96, 34};
-  odd.one.prefill.sequences.seqused_q = odd.told.seqused_q = {35, 7};
+  odd.one.prefill.sequences.seqused_k = {96, 39};
+  odd.one.prefill.sequences.seqused_q = {35, 7};
+  odd.told.seqused_k = {96, 90};
+  odd.told.seqused_q = {35, 50};
+  odd.one.has_dlse = true;
+  Setup& none = add({20, 20}, {20, 20}, 9, 9);
+  none.one.prefill.sequences.seqused_k = {0, 20};
+  none.one.prefill.sequences.seqused_q = {20, 0};
+  none.told.seqused_k = {-4, 20};
+  none.told.seqused_q = {20, -5};
   // Told more than there is: a sequence that begins before the first row and ends behind the last, ...
   Setup& beyond = add({40}, {50}, 9, -1);
   Problem& all = beyond.one.prefill.problem;
@@ -198,6 +208,8 @@ std::vector<Setup> dense_setups(const BackwardCase& one) {
   Setup& sharp = add(40, 140);
   sharp.one.sharpness = 30;
   sharp.one.head_dim_v = one.prefill.problem.head_dim - 16;
+  // Rows whose only score is so low that beyond the last key exponentials overflow.
+  add(20, 1).one.sharpness = 300;
   add(128, 128).count_banks = true;
   return result;
 }

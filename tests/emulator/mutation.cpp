@@ -233,9 +233,8 @@ std::vector<Subject> subjects() {
   add_backward("backward_window_ragged", "backward_sm80", [](Variant& v) {
     v.dtype = static_cast<int>(Dtype::fp16), v.warps = 4, v.stages = v.window = v.ragged = 1;
   });
-  add_backward("backward_unordered", "backward_sm80",
-               [](Variant& v) { v.B_c = 64, v.warps = 4, v.softcap = 1, v.deterministic = 0; });
-  add_backward("backward_dq_causal", "backward_dq_sm80", [](Variant& v) { v.causal = 1; });
+  add_backward("backward_unordered", "backward_sm80", [](Variant& v) { v.B_c = 64, v.warps = 4, v.deterministic = 0; });
+  add_backward("backward_dq_causal", "backward_dq_sm80", [](Variant& v) { v.causal = v.softcap = 1; });
   add_backward("backward_dq_window_ragged", "backward_dq_sm80", [](Variant& v) { v.stages = v.window = v.ragged = 1; });
   add_backward("backward_rows", "backward_rows", [](Variant& v) { v.B_r = 128, v.B_c = 64; });
   add_backward("backward_rows_ragged", "backward_rows", [](Variant& v) { v.B_r = 128, v.B_c = 64, v.ragged = 1; });

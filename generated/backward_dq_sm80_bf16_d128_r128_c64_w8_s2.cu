@@ -1155,6 +1155,7 @@ constexpr int key_pieces = variant::B_c / 16;                    // 16-key piece
 constexpr int head_pieces = variant::head_dim / 16;              // 16-wide pieces of a row
 
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
+using QCopy = TileCopy<QTile, threads, true>;
 using KVTile = Tile<variant::B_c, variant::head_dim, true>;
 using Pipeline = KVPipeline<MatrixSource<KVTile, threads, true>, variant::stages, true, true>;
 
@@ -1201,9 +1202,10 @@ extern "C" __global__ void __launch_bounds__(threads)
   // V is its first operand and K its second, as K is needed to the end of a step.
   Pipeline pipeline(dO.base + QTile::bytes, {V_rows, K_rows, outside + (blocks > 0 ? blocks - 1 : 0) * variant::B_c},
                     blocks);
-  TileCopy<QTile, threads, true>(sequence.query_rows(params.q, tile.head, params.head_dim), first_query).copy<false>(Q);
-  TileCopy<QTile, threads, true>(sequence.query_rows(params.dout, tile.head, params.head_dim_v), first_query)
-      .copy<false>(dO);
+  const QCopy Q_rows(sequence.query_rows(params.q, tile.head, params.head_dim), first_query);
+  const QCopy dO_rows(sequence.query_rows(params.dout, tile.head, params.head_dim_v), first_query);
+  Q_rows.copy<false>(Q);
+  dO_rows.copy<false>(dO);
   pipeline.begin();
 
   const u32 warp_row = warp_index() * (16 * row_tiles);

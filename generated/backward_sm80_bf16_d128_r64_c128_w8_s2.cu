@@ -13,10 +13,11 @@
 // dS^T are in registers just as the products dV += P^T dO and dK += dS^T Q take them: a warp owns 16 * key_tiles keys,
 // and its scores never leave it. Sums over queries stay in the block, those of grouped heads too.
 //
-// Which unit limits it: a warp's four products of 16 keys, B_r queries and head_dim D are 2 * B_r * D / 64 mma.sync
-// each 16 clocks of a quarter of a multiprocessor on 8.0; each mma.sync reads half a fragment of 512 bytes, 2 clocks of
-// shared memory, where a warp has one tile of 16 keys, and half as much where it has two. So shared memory and tensor
-// cores limit at about the same time, and exponentials (B_r / 2 a lane, of 8 clocks a warp) run in their shadow.
+// Which unit limits it: a warp's four products of 16 keys, B_r queries and head_dim D are B_r * D / 32 mma.sync, at
+// best one every 8 clocks of a quarter of a multiprocessor on 8.0, so one every 2 clocks of all four. Where a warp has
+// one tile of 16 keys each of them reads half a fragment of 512 bytes, 2 clocks of shared memory, and where it has two
+// half of that. So shared memory and tensor cores limit at about the same time with one tile, tensor cores with two;
+// the exponentials, B_r / 2 a lane, of 8 clocks a warp, run in their shadow.
 //
 // Registers of a thread: dK and dV take key_tiles * D / column_warps, S and dP key_tiles * B_r / column_warps,
 // fragments of the widest operand D / (4 * column_warps) and addresses some 20. D = 64 with two tiles of keys and B_r =
@@ -986,6 +987,7 @@ struct QueryBlock {
 // Every thread makes the same number of copy groups, so that waiting by count works.
 template <class QTile, class Sequence, int threads, int stages>
 struct QueryPipeline {
+  using Copy = TileCopy<QTile, threads, true>;
   static constexpr u32 statistics_bytes = QTile::rows * 2 * sizeof(float);
   static constexpr u32 block_bytes = 2 * QTile::bytes + statistics_bytes;
 
@@ -1010,10 +1012,11 @@ struct QueryPipeline {
         block(end_block - 1),
         left(end_block > first_block ? heads * (end_block - first_block) : 0) {}
 
-  // After what the loop needs besides was requested, which the first wait covers too.
+  // After what the loop needs besides was requested, which the first wait covers too, and end() where there is none.
   __device__ __forceinline__ void begin() {
 #pragma unroll
     for (u32 s = 1; s < stages; ++s) request(s - 1);
+    if constexpr (stages == 1) cp_async_commit();
   }
 
   // Until the next block is there and seen by all threads.
@@ -1049,10 +1052,10 @@ struct QueryPipeline {
       --left;
       const QueryBlock<QTile> to = at(number);
       const int first_query = block * QTile::rows;
-      TileCopy<QTile, threads, true>(sequence.query_rows(params.q, head, params.head_dim), first_query)
-          .template copy<false>(to.Q);
-      TileCopy<QTile, threads, true>(sequence.query_rows(params.dout, head, params.head_dim_v), first_query)
-          .template copy<false>(to.dO);
+      const Copy Q(sequence.query_rows(params.q, head, params.head_dim), first_query);
+      const Copy dO(sequence.query_rows(params.dout, head, params.head_dim_v), first_query);
+      Q.template copy<false>(to.Q);
+      dO.template copy<false>(to.dO);
       copy_statistics(to.statistics, first_query);
       if (--block < first_block) {
         block = end_block - 1;
@@ -1167,20 +1170,25 @@ constexpr int column_pieces = variant::head_dim / 16 / column_warps;  // ... and
 
 using KTile = Tile<variant::B_c, variant::head_dim, true>;
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
+using KCopy = TileCopy<KTile, threads, true>;
 using ScoreTile = Tile<variant::B_c, variant::B_r, true>;  // transposed
 using Pipeline = QueryPipeline<QTile, BackwardSequence<variant::ragged>, threads, variant::stages>;
 
 constexpr int query_tiles = variant::B_r / 16;       // 16-row tiles of dQ
-constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces, ...
-constexpr int dq_column_warps = head_pieces % 4 == 0 && query_tiles * 4 % variant::warps == 0   ? 4
-                                : head_pieces % 2 == 0 && query_tiles * 2 % variant::warps == 0 ? 2
-                                                                                                : 1;
-constexpr int dq_row_warps = variant::warps / dq_column_warps;  // ... which warps share so
+constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces
+
+// How many warps share dQ's columns: as many as divide it, up to four.
+__device__ constexpr bool dq_has(int column_warps) {
+  return variant::warps % column_warps == 0 && head_pieces % column_warps == 0 &&
+         query_tiles % (variant::warps / column_warps) == 0;
+}
+constexpr int dq_column_warps = dq_has(4) ? 4 : dq_has(2) ? 2 : 1;
+constexpr int dq_row_warps = variant::warps / dq_column_warps;
 
 static_assert(variant::B_c == 16 * key_tiles * key_warps && variant::warps == key_warps * column_warps);
 static_assert(variant::B_r == 16 * query_pieces * column_warps && ATTUNE_BACKWARD_ROWS % variant::B_r == 0);
 static_assert(variant::head_dim == 16 * column_pieces * column_warps);
-static_assert(variant::deterministic || (variant::warps % dq_column_warps == 0 && query_tiles % dq_row_warps == 0));
+static_assert(variant::deterministic || dq_has(dq_column_warps));
 
 using Scores = float[key_tiles][query_pieces * 2][4];
 using KGradient = float[key_tiles][column_pieces * 2][4];
@@ -1260,8 +1268,10 @@ extern "C" __global__ void __launch_bounds__(threads)
   const ScoreTile ds_tile{p_tile.base + (exchanges ? ScoreTile::bytes : 0)};
   const u32 queries = ds_tile.base + (exchanges || !variant::deterministic ? ScoreTile::bytes : 0);
   Pipeline pipeline(params, sequence, queries, tile.head * params.gqa_ratio, params.gqa_ratio, first_block, end_block);
-  TileCopy<KTile, threads, true>(sequence.key_rows(params.k, tile.head, params.head_dim), first_key).copy<false>(K);
-  TileCopy<KTile, threads, true>(sequence.key_rows(params.v, tile.head, params.head_dim_v), first_key).copy<false>(V);
+  const KCopy K_rows(sequence.key_rows(params.k, tile.head, params.head_dim), first_key);
+  const KCopy V_rows(sequence.key_rows(params.v, tile.head, params.head_dim_v), first_key);
+  K_rows.copy<false>(K);
+  V_rows.copy<false>(V);
   pipeline.begin();
 
   const u32 warp = warp_index();

@@ -6,10 +6,11 @@
 // dS^T are in registers just as the products dV += P^T dO and dK += dS^T Q take them: a warp owns 16 * key_tiles keys,
 // and its scores never leave it. Sums over queries stay in the block, those of grouped heads too.
 //
-// Which unit limits it: a warp's four products of 16 keys, B_r queries and head_dim D are 2 * B_r * D / 64 mma.sync
-// each 16 clocks of a quarter of a multiprocessor on 8.0; each mma.sync reads half a fragment of 512 bytes, 2 clocks of
-// shared memory, where a warp has one tile of 16 keys, and half as much where it has two. So shared memory and tensor
-// cores limit at about the same time, and exponentials (B_r / 2 a lane, of 8 clocks a warp) run in their shadow.
+// Which unit limits it: a warp's four products of 16 keys, B_r queries and head_dim D are B_r * D / 32 mma.sync, at
+// best one every 8 clocks of a quarter of a multiprocessor on 8.0, so one every 2 clocks of all four. Where a warp has
+// one tile of 16 keys each of them reads half a fragment of 512 bytes, 2 clocks of shared memory, and where it has two
+// half of that. So shared memory and tensor cores limit at about the same time with one tile, tensor cores with two;
+// the exponentials, B_r / 2 a lane, of 8 clocks a warp, run in their shadow.
 //
 // Registers of a thread: dK and dV take key_tiles * D / column_warps, S and dP key_tiles * B_r / column_warps,
 // fragments of the widest operand D / (4 * column_warps) and addresses some 20. D = 64 with two tiles of keys and B_r =

@@ -106,9 +106,9 @@ struct AttuneBackwardParams {
   // cu_seqlens_q[i] + i * ATTUNE_BACKWARD_ROWS rounded down to a multiple of ATTUNE_BACKWARD_ROWS.
   float* statistics;  // heads_q x padded_rows x 2: LSE in base 2 and D. Where there is no row, or it sees no key, LSE
                       // is +inf, so that P is 0, and D is 0
-  float* dq_sums;  // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
-                   // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
-  float scale;     // of the scores, without a soft cap's part
+  float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
+                      // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
+  float scale;        // of the scores, without a soft cap's part
   float scale_log2;
   float cap_scale;
   int batch;

@@ -36,6 +36,10 @@ const FamilyChecks& decode_sm80_checks();
 const FamilyChecks& combine_checks();
 const FamilyChecks& chunk_checks();  ///< of kernels in which a thread has 16 bytes of a tensor
 const FamilyChecks& check_tables_checks();
+const FamilyChecks& backward_sm80_checks();
+const FamilyChecks& backward_rows_checks();
+const FamilyChecks& backward_dq_sm80_checks();
+const FamilyChecks& backward_convert_checks();
 
 /// The legal value of a field nearest to the variant's own with which `passes` holds; nothing when none does.
 template <class Passes>

@@ -37,6 +37,7 @@ struct Need {
   int cut_rows = 0;                                   ///< head_dim is no multiple of 8
   int gqa_ratio = 0;                                  ///< heads of Q per head of K and V
   int one_query = 0;                                  ///< each sequence has one query
+  int deterministic = 1;                              ///< sums have one order; 0: they may have any
   int unmappable = static_cast<int>(Unmappable::no);  ///< what families with tensor maps cannot meet
 
   auto operator<=>(const Need&) const = default;

@@ -145,6 +145,9 @@ constexpr std::array field_table{
         with_clusters),
     schedule(boolean("interleave", &Variant::interleave, "interleave",
                      "equal parts of a sequence have its steps of keys in turn, so that all go through them together")),
+    contract(boolean("deterministic", &Variant::deterministic, "unordered",
+                     "sums have one order, and results the same bits every time; false: blocks add to memory"),
+             Relation::covers, &Need::deterministic),
 };
 
 constexpr std::array prefill_sm80_keys{"dtype"sv,
@@ -202,6 +205,14 @@ constexpr std::array rotary_embedding_keys{"dtype"sv, "warps"sv, "rotary"sv};
 constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
 
 constexpr std::array check_tables_keys{"warps"sv};
+
+constexpr std::array backward_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,        "stages"sv,
+                                        "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "deterministic"sv};
+
+constexpr std::array backward_rows_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
+
+constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
+                                           "stages"sv, "causal"sv,   "window"sv, "softcap"sv, "ragged"sv};
 
 /// Tells each family's kernels their place in the table.
 template <std::size_t count>
@@ -283,6 +294,42 @@ constexpr std::array family_table = numbered(std::array{
            .defaults = {.rotary = static_cast<int>(Rotary::halves)},
            .checks = chunk_checks,
            .doc = "rotary position embedding of queries and keys, in place"},
+    Family{.name = "backward_sm80",
+           .operation = Operation::backward,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = backward_sm80_keys,
+           .defaults = {.B_r = 64, .B_c = 128, .warps = 8},
+           .checks = backward_sm80_checks,
+           .doc = "FlashAttention-2 backward on mma.sync tensor cores: gradients of keys and values"},
+    Family{.name = "backward_rows",
+           .operation = Operation::backward_rows,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = backward_rows_keys,
+           .defaults = {},
+           .checks = backward_rows_checks,
+           .doc = "rowsum(dO * O) and LSE of the backward pass"},
+    Family{.name = "backward_dq_sm80",
+           .operation = Operation::backward_queries,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = backward_dq_sm80_keys,
+           .defaults = {.warps = 8},
+           .checks = backward_dq_sm80_checks,
+           .doc = "FlashAttention-2 backward on mma.sync tensor cores: gradients of queries"},
+    Family{.name = "backward_convert",
+           .operation = Operation::backward_convert,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = backward_rows_keys,
+           .defaults = {},
+           .checks = backward_convert_checks,
+           .doc = "gradients of queries from their sums in memory"},
 });
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");

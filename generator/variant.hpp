@@ -81,6 +81,7 @@ struct Variant {
   int stream_k = 0;
   int cluster = 0;
   int interleave = 0;
+  int deterministic = 1;
 
   auto operator<=>(const Variant&) const = default;
 
@@ -171,15 +172,19 @@ std::string accepted_values(const Field& field);
 
 /// What the kernels of a family compute.
 enum class Operation : int {
-  prefill = 0,  ///< attention of many queries
-  decode = 1,   ///< attention of few queries to a cache, each thread block with a part of the keys
-  combine = 2,  ///< the results of such parts into one
-  store = 3,    ///< new keys and values to a cache
-  merge = 4,    ///< two results of attention into one
-  check = 5,    ///< what a cache's tables name
-  rotate = 6,   ///< queries and keys by their positions
+  prefill = 0,            ///< attention of many queries
+  decode = 1,             ///< attention of few queries to a cache, each thread block with a part of the keys
+  combine = 2,            ///< the results of such parts into one
+  store = 3,              ///< new keys and values to a cache
+  merge = 4,              ///< two results of attention into one
+  check = 5,              ///< what a cache's tables name
+  rotate = 6,             ///< queries and keys by their positions
+  backward = 7,           ///< the gradients of keys and values, and what there is of that of queries
+  backward_rows = 8,      ///< what a row's gradients begin with
+  backward_queries = 9,   ///< the gradients of queries
+  backward_convert = 10,  ///< of sums that have become them
 };
-inline constexpr int operation_count = 7;
+inline constexpr int operation_count = 11;
 
 struct FamilyChecks;
 

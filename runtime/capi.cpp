@@ -305,4 +305,16 @@ attune_status attune_rotary_embedding(attune_registry* registry, const attune_ro
   return run(registry, args, stream);
 }
 
+attune_status attune_backward_workspace(attune_registry* registry, const attune_backward_args* args, size_t* bytes) {
+  return workspace_of(registry, args, bytes);
+}
+
+attune_status attune_backward_prepare(attune_registry* registry, const attune_backward_args* args) {
+  return prepare(registry, args);
+}
+
+attune_status attune_backward(attune_registry* registry, const attune_backward_args* args, void* stream) {
+  return run(registry, args, stream);
+}
+
 }  // extern "C"

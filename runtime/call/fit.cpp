@@ -41,7 +41,7 @@ std::vector<std::string> refusals(const Variant& variant, const ProblemView& pro
 bool is_better(const Variant& one, const Variant& other, const Ask& ask) {
   const auto rank = [&](const Variant& variant) {
     return std::tuple(variant.head_dim, std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple,
-                      -variant.gqa_ratio, -variant.one_query);
+                      -variant.gqa_ratio, -variant.one_query, variant.deterministic != ask.need.deterministic);
   };
   return rank(one) < rank(other);
 }

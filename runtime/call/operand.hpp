@@ -25,7 +25,8 @@ struct Extents {
   [[nodiscard]] bool empty() const { return batch == 0 || seq == 0; }
 };
 
-enum class Access { read, write, update };  ///< write: what was there before is not read
+/// write: what was there before is not read; add: it is added to, and nothing else.
+enum class Access { read, write, update, add };
 
 /// A tensor, whose strides are the caller's, or a contiguous array.
 struct Operand {

@@ -1,6 +1,7 @@
 // What a thread, or a warp together, does at once: memory, copies by cp.async, exchange, mma.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "runtime/base/storage.hpp"
@@ -47,6 +48,12 @@ void Block::store_global(void* pointer, const void* from, unsigned bytes, int li
   const Thread& self = *current_;
   require(self, line, global_.check_store(pointer, bytes, access_of(self, epoch_of(self, line))));
   std::memcpy(pointer, from, bytes);
+}
+
+void Block::add_global(float* pointer, float value, int line) {
+  const Thread& self = *current_;
+  require(self, line, global_.check_added(pointer, sizeof(value), access_of(self, epoch_of(self, line))));
+  std::atomic_ref(*pointer).fetch_add(value, std::memory_order_relaxed);
 }
 
 void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int line) {

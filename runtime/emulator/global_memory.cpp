@@ -81,10 +81,11 @@ bool Access::knows(unsigned long long other, const Epoch& earlier) const {
 
 struct GlobalMemory::Written {
   static constexpr unsigned long long announced = std::numeric_limits<unsigned long long>::max();
+  static constexpr unsigned long long added = announced - 1;
   static constexpr unsigned long long part = 4096;  // elements
 
   struct By {
-    unsigned long long block = 0;  ///< or `announced`, whoever did it
+    unsigned long long block = 0;  ///< or `announced` or `added`, whoever did it
     Epoch epoch;
   };
   std::mutex mutex;
@@ -175,6 +176,10 @@ std::optional<std::string> GlobalMemory::check_loaded_row(const void* pointer, u
       return fmt::format("reads element {} of {} as memory, where a word is announced in line {}", place->element + i,
                          place->buffer->name, by.epoch.line);
     }
+    if (by.block == Written::added) {
+      return fmt::format("reads element {} of {}, to which line {} adds", place->element + i, place->buffer->name,
+                         by.epoch.line);
+    }
     if (!Written::read_ordered(by, access)) {
       return fmt::format("race: reads element {} of {}, unordered with its write in line {}", place->element + i,
                          place->buffer->name, by.epoch.line);
@@ -200,12 +205,32 @@ std::optional<std::string> GlobalMemory::check_stored_row(const void* pointer, u
       return fmt::format("writes element {} of {} as memory, where a word is announced in line {}", place->element + i,
                          place->buffer->name, by.epoch.line);
     }
+    if (by.block == Written::added) {
+      return fmt::format("writes element {} of {}, to which line {} adds", place->element + i, place->buffer->name,
+                         by.epoch.line);
+    }
     if (by.epoch.exists() && !Written::write_ordered(by, access)) {
       return fmt::format("race: writes element {} of {}, unordered with a write in line {} of {}", place->element + i,
                          place->buffer->name, by.epoch.line, by.block == access.block ? access.here : "another block");
     }
     by = {access.block, access.epoch};
   }
+  return std::nullopt;
+}
+
+std::optional<std::string> GlobalMemory::check_added(const void* pointer, unsigned bytes, const Access& access) {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) {
+    return fmt::format("global address {} is not aligned to the {} bytes added to", fmt::ptr(pointer), bytes);
+  }
+  const auto place = find(pointer, bytes, true);
+  if (!place) return missed("adds to", pointer, bytes, true);
+  const std::lock_guard lock(place->written->mutex);
+  Written::By& by = place->written->of(place->element);
+  if (by.epoch.exists() && by.block != Written::added) {
+    return fmt::format("adds to element {} of {}, which line {} writes", place->element, place->buffer->name,
+                       by.epoch.line);
+  }
+  by = {Written::added, access.epoch};
   return std::nullopt;
 }
 

@@ -54,6 +54,10 @@ class GlobalMemory {
   std::optional<std::string> check_loaded_row(const void* pointer, unsigned bytes, const Access& access);
   std::optional<std::string> check_stored_row(const void* pointer, unsigned bytes, const Access& access);
 
+  /// An addition to what was there before the launch, carried out whole. Additions have no order among themselves, and
+  /// what is added to is neither read nor written.
+  std::optional<std::string> check_added(const void* pointer, unsigned bytes, const Access& access);
+
   /// A word that is announced there, or awaited, is 8 aligned bytes of an output that no other access touches.
   static constexpr unsigned word_bytes = 8;
   std::optional<std::string> check_announced(const void* pointer, const Access& access);

@@ -17,6 +17,9 @@
 #include <variant>
 
 #include "attune/attune.h"
+#include "runtime/operations/backward/arguments.hpp"
+#include "runtime/operations/backward/launch.hpp"
+#include "runtime/operations/backward/problem_fields.hpp"
 #include "runtime/operations/check/table_check.hpp"
 #include "runtime/operations/decode/arguments.hpp"
 #include "runtime/operations/decode/launch.hpp"
@@ -34,13 +37,15 @@
 namespace attune {
 
 /// A problem of any of them.
-using AnyProblem = std::variant<Problem, DecodeProblem, StoreProblem, MergeProblem, CheckProblem, RotaryProblem>;
+using AnyProblem =
+    std::variant<Problem, DecodeProblem, StoreProblem, MergeProblem, CheckProblem, RotaryProblem, BackwardProblem>;
 
 /// The arguments of a call of any operation, which outlive it.
 struct AnyArgs {
   /// In the order of attune_operation.
-  using Pointer = std::variant<const attune_prefill_args*, const attune_decode_args*, const attune_store_kv_args*,
-                               const attune_merge_states_args*, const attune_rotary_embedding_args*>;
+  using Pointer =
+      std::variant<const attune_prefill_args*, const attune_decode_args*, const attune_store_kv_args*,
+                   const attune_merge_states_args*, const attune_rotary_embedding_args*, const attune_backward_args*>;
 
   template <class Args>
   requires std::is_constructible_v<Pointer, const Args*> AnyArgs(const Args& args)

@@ -4,6 +4,7 @@
 
 #include "attune/attune.h"
 #include "runtime/python/attention.hpp"
+#include "runtime/python/backward.hpp"
 #include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/merge.hpp"
@@ -21,6 +22,7 @@ NB_MODULE(_attune, module) {
   attune::python::translate_errors();
   attune::python::bind_attention(module);
   attune::python::bind_varlen(module);
+  attune::python::bind_backward(module);
   attune::python::bind_decode(module);
   attune::python::bind_store(module);
   attune::python::bind_merge(module);

@@ -64,9 +64,10 @@ class Torch final : public AddressedFramework {
                                           text(argument.array.attr("device"))));
     }
     if (argument.array.attr("requires_grad").is(Py_True) && is_grad_enabled_().is(Py_True)) {
-      raise(PyExc_NotImplementedError, fmt::format("{} requires a gradient, and there is no backward yet; "
-                                                   "call it under torch.no_grad() where none is needed",
-                                                   argument.name));
+      const nb::object wanted = nb::module_::import_("attune._arguments").attr("GradientWanted");
+      raise(wanted.ptr(), fmt::format("{} requires a gradient, which this function has not; "
+                                      "call it under torch.no_grad() where none is needed",
+                                      argument.name));
     }
   }
 

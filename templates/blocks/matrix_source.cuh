@@ -13,12 +13,15 @@ struct MatrixSource {
   Copy K;  // at the next block to request
   Copy V;
 
-  // Those of a sequence's head, beginning with the block at `first_key`.
+  // Beginning with the block at `first_key`.
+  __device__ __forceinline__ MatrixSource(const Matrix& K_rows, const Matrix& V_rows, int first_key)
+      : K(K_rows, first_key), V(V_rows, first_key) {}
+
+  // The same of a sequence's head.
   template <class Sequence>
   __device__ __forceinline__ MatrixSource(const AttunePrefillParams& params, const Sequence& sequence, int head,
                                           int /*keys*/, int first_key)
-      : K(sequence.key_rows(params, params.k, head), first_key),
-        V(sequence.key_rows(params, params.v, head), first_key) {}
+      : MatrixSource(sequence.key_rows(params, params.k, head), sequence.key_rows(params, params.v, head), first_key) {}
 
   // Copies the operand's next block, and goes on to the one above it; `whole` promises that all its rows exist.
   template <Operand operand, bool whole>

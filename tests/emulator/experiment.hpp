@@ -31,6 +31,9 @@ class Experiment {
 /// Of a kernel that stores, cheap ones first.
 std::vector<std::unique_ptr<Experiment>> store_experiments(const Variant& variant);
 
+/// Of one of the backward pass.
+std::vector<std::unique_ptr<Experiment>> backward_experiments(const Variant& variant);
+
 /// Of one that rotates queries and keys in place.
 std::vector<std::unique_ptr<Experiment>> rotary_experiments(const Variant& variant);
 

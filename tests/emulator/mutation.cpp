@@ -224,6 +224,23 @@ std::vector<Subject> subjects() {
   result.back().variant.cut_rows = 1;
   add_store("store_interleaved", Rotary::interleaved);
   add_store("store_halves", Rotary::halves);
+  const auto add_backward = [&](const std::string& label, std::string_view family, const auto& change) {
+    add(label, [&](Variant& v) {
+      v = std::ranges::find(families(), family, &Family::name)->defaults;
+      v.head_dim = 64, v.B_r = v.B_c = 32, v.warps = 2;
+      change(v);
+    });
+  };
+  add_backward("backward_causal", "backward_sm80", [](Variant& v) { v.B_c = 64, v.causal = 1; });
+  add_backward("backward_window_ragged", "backward_sm80", [](Variant& v) {
+    v.dtype = static_cast<int>(Dtype::fp16), v.warps = 4, v.stages = v.window = v.ragged = 1;
+  });
+  add_backward("backward_unordered", "backward_sm80", [](Variant& v) { v.B_c = 64, v.warps = 4, v.deterministic = 0; });
+  add_backward("backward_dq_causal", "backward_dq_sm80", [](Variant& v) { v.causal = v.softcap = 1; });
+  add_backward("backward_dq_window_ragged", "backward_dq_sm80", [](Variant& v) { v.stages = v.window = v.ragged = 1; });
+  add_backward("backward_rows", "backward_rows", [](Variant& v) { v.B_r = 128, v.B_c = 64; });
+  add_backward("backward_rows_ragged", "backward_rows", [](Variant& v) { v.B_r = 128, v.B_c = 64, v.ragged = 1; });
+  add_backward("backward_convert", "backward_convert", [](Variant& v) { v.B_r = 128, v.B_c = 64; });
   for (const Rotary rotary : {Rotary::interleaved, Rotary::halves}) {
     add(rotary == Rotary::halves ? "rotary_halves" : "rotary_interleaved", [&](Variant& v) {
       v = std::ranges::find(families(), Operation::rotate, &Family::operation)->defaults;
@@ -402,6 +419,7 @@ std::vector<Setup> setups(const Variant& variant) {
 std::vector<std::unique_ptr<Experiment>> experiments_of(const Variant& variant) {
   if (variant.family == store_kv) return store_experiments(variant);
   if (family_of(variant).operation == Operation::rotate) return rotary_experiments(variant);
+  if (family_of(variant).name.starts_with("backward")) return backward_experiments(variant);
   std::vector<std::unique_ptr<Experiment>> result;
   for (const Setup& setup : setups(variant)) result.push_back(std::make_unique<PrefillExperiment>(variant, setup));
   return result;

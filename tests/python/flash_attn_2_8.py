@@ -1,8 +1,11 @@
-"""The functions of flash-attn 2.8.3 (github.com/Dao-AILab/flash-attention): names and defaults, in order."""
+"""The functions of flash-attn 2.8.3 (github.com/Dao-AILab/flash-attention): names and defaults, in order.
+
+Of one default Attune has another: of deterministic None, which gives what True gives there.
+"""
 
 _OPTIONS = (
     "dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
-    "alibi_slopes=None, deterministic=False, return_attn_probs=False"
+    "alibi_slopes=None, deterministic=None, return_attn_probs=False"
 )
 
 SIGNATURES = {

@@ -67,6 +67,7 @@ def test_suites_have_their_cases():
         "lengths": 1,
         "read": 11,
         "backward": 12,
+        "determinism": 12,
         "errors": 60,
         "jit": 2,
         "host": 1,

@@ -114,7 +114,7 @@ def test_a_function_has_the_arguments_of_the_list(name):
 def test_a_function_for_compiled_programs_has_the_arguments_of_the_list(name):
     function = FUNCTIONS[name]
     arguments = [
-        one._replace(type=in_torch(one.type)) for one in function.arguments if one.name != "out"
+        one._replace(type=in_torch(one.type)) for one in function.arguments if one.in_torch
     ]
     found = definitions(f"torch/{function.module}.py")[name]
     assert signature_in(found) == signature(arguments)
@@ -175,7 +175,7 @@ def test_result_types_follow_from_what_is_asked_for(name, folder):
             found.append((arguments.get(function.flag), ast.unparse(one.returns)))
     type_of = in_torch if folder else str
     if not function.flag:
-        assert found == [(None, "None")]
+        assert found == [(None, type_of(function.result))]
         return
     assert found == [
         ("Literal[False]", type_of(function.result)),
@@ -266,7 +266,8 @@ def test_operators_take_every_argument_of_their_function(name):
     if not function.operators:
         return
     taken = {one for operator in function.operators for one in operator.arguments}
-    passed = {one.name for one in for_torch(function).arguments if one.use == "passed"}
+    uses = ("passed", "gradients")
+    passed = {one.name for one in for_torch(function).arguments if one.use in uses}
     assert taken == passed - {function.flag}
 
 

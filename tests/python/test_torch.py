@@ -141,10 +141,9 @@ def test_output_has_the_layout_of_q():
 
 
 @gpu
-def test_gradients_are_refused_and_not_detached():
+def test_gradients_that_are_not_wanted():
     q, k, v = inputs(requires_grad=True)
-    with pytest.raises(NotImplementedError, match="q requires a gradient"):
-        attune.flash_attn_func(q, k, v)
+    assert attune.flash_attn_func(q, k, v).requires_grad
     with torch.no_grad():
         out = attune.flash_attn_func(q, k, v)
         assert_close(out, q, k, v)

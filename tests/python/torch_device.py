@@ -18,6 +18,7 @@ def torch_device(request, monkeypatch):
     monkeypatch.setattr("attune.torch._ops.flash_attn_func", emulated)
     for name in ("flash_attn_with_kvcache", "flash_attn_varlen_func"):
         monkeypatch.setattr(f"attune.torch._ops.{name}", emulated_as(getattr(attune, name)))
+    monkeypatch.setattr("attune.torch._ops.flash_attn_backward", emulated_gradients)
     for name in ("store_kvcache", "apply_rotary"):
         monkeypatch.setattr(f"attune.torch._ops.{name}", emulated_in_place(getattr(attune, name)))
     monkeypatch.setattr(
@@ -38,6 +39,13 @@ def emulated(q, k, v, return_attn_probs=False, **options):
     result, lse, _ = attune.flash_attn_func(*arrays, return_attn_probs=True, **options)
     out = like(q, result)
     return (out, torch.from_numpy(lse), None) if return_attn_probs else out
+
+
+def emulated_gradients(*tensors, **options):
+    """attune.flash_attn_backward of CPU tensors."""
+    arrays, named = in_numpy(tensors, options)
+    found = attune.flash_attn_backward(*arrays, **named)
+    return tuple(like(x, one) for x, one in zip(tensors[1:4], found))
 
 
 def emulated_as(function):

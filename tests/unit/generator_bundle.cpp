@@ -133,7 +133,7 @@ TEST_CASE("a kernel that this version would not make is refused by its name") {
       {R"("threads":128)", R"("threads":64)", "wants another launch"},
       {R"("tables_only":false)", R"("tables_only":0)", "whether tables alone ask for it"},
       {R"("tables_only":)", R"("table_only":)", "whether tables alone ask for it"},
-      {R"("bytes":100})", R"("bytes":999})", "image is not inside the bundle"},
+      {R"("bytes":100}],)", R"("bytes":999}],)", "image is not inside the bundle"},
       {R"("bytes":100})", R"("bytes":0})", "image is not inside the bundle"},
       {R"({"kernels":)", R"({"colonel":)", "manifest is not what Attune writes"},
       {R"("tuned":)", R"("tunes":)", "manifest is not what Attune writes"},

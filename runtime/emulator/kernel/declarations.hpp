@@ -72,6 +72,9 @@ inline float load_shared_float(unsigned address, int line = __builtin_LINE());
 inline void store_shared(unsigned address, float value, int line = __builtin_LINE());
 inline void store_shared(unsigned address, float first, float second, int line = __builtin_LINE());
 
+// ptx/reduce.cuh
+inline void add_global(float* pointer, float value, int line = __builtin_LINE());
+
 // ptx/floats.cuh
 struct alignas(16) Float4 {
   float value[4];

@@ -299,6 +299,54 @@ typedef struct attune_rotary_embedding_args {
   int32_t rotations;    /* a row at a position outside 0 to rotations - 1 stays as it is */
 } attune_rotary_embedding_args;
 
+/* The gradients of attune_prefill: of o = softmax(softmax_scale * q k^T + mask) v, and of its LSE, by q, k and v
+ * (FlashAttention-2, arXiv 2307.08691). o and lse are those that attune_prefill wrote with the same arguments, which
+ * cannot be known here: others give wrong numbers. A query that sees no key has a gradient of zeros and adds to no
+ * other, and so has a key that no query sees. */
+typedef struct attune_backward_args {
+  size_t struct_size;
+  attune_dtype dtype;
+  attune_tensor q;    /* batch x seqlen_q x heads_q  x head_dim */
+  attune_tensor k;    /* batch x seqlen_k x heads_kv x head_dim */
+  attune_tensor v;    /* batch x seqlen_k x heads_kv x head_dim_v */
+  attune_tensor o;    /* batch x seqlen_q x heads_q  x head_dim_v */
+  attune_tensor dout; /* the gradient of o, likewise */
+  attune_tensor dq;   /* the gradient of q, like it, written; apart from all other tensors, as dk and dv are */
+  attune_tensor dk;   /* that of k, likewise; summed over the heads of q that share a head of k and v */
+  attune_tensor dv;   /* that of v, likewise */
+  const float* lse;  /* batch x heads_q x seqlen_q, contiguous, natural log; -inf (or +inf) where a query sees no key */
+  const float* dlse; /* the gradient of lse, likewise; null: zeros */
+  /* attune_backward_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and is free again
+   * behind the call's work on its stream. For each head of q and each of its rows, of every sequence rounded up to a
+   * multiple of 128, it is 8 bytes and, with any_order, up to 4 * 256 more (4 for each column of a kernel's head_dim)
+   */
+  void* workspace;
+  size_t workspace_bytes;
+  int32_t batch;    /* at most 65,535, as heads_q is */
+  int32_t seqlen_q; /* up to 4 million */
+  int32_t seqlen_k;
+  int32_t heads_q;
+  int32_t heads_kv;    /* divides heads_q */
+  int32_t head_dim;    /* a multiple of 8, at most 256 */
+  int32_t head_dim_v;  /* likewise; 0: as head_dim */
+  float softmax_scale; /* as attune_prefill had it, as what follows */
+  int32_t causal;
+  int32_t window;
+  int32_t window_left;
+  int32_t window_right;
+  float softcap;
+  /* A ragged batch, as attune_prefill_args has it: of dq, dk and dv rows that no sequence has or uses are not written;
+   * lse and dlse are heads_q x total_q. Null: no ragged batch */
+  const int32_t* cu_seqlens_q; /* batch + 1 */
+  const int32_t* cu_seqlens_k; /* batch + 1 */
+  const int32_t* seqused_q;    /* batch; null: all */
+  const int32_t* seqused_k;    /* batch; null: all */
+  int32_t total_q;
+  int32_t total_k;
+  int32_t any_order; /* 1: the fastest kernels, which may add to dq in any order, so that it differs in its last bits
+                        from call to call; 0: the same bits every time */
+} attune_backward_args;
+
 /* What a registry has done since it was made. */
 typedef struct attune_counters {
   size_t struct_size;    /* set by the caller; no more than so many bytes are written */
@@ -318,11 +366,12 @@ typedef struct attune_counters {
 
 /* What the arguments of a call are for. */
 typedef enum attune_operation {
-  ATTUNE_PREFILL = 0,         /* attune_prefill_args */
-  ATTUNE_DECODE = 1,          /* attune_decode_args */
-  ATTUNE_STORE_KV = 2,        /* attune_store_kv_args */
-  ATTUNE_MERGE_STATES = 3,    /* attune_merge_states_args */
-  ATTUNE_ROTARY_EMBEDDING = 4 /* attune_rotary_embedding_args */
+  ATTUNE_PREFILL = 0,          /* attune_prefill_args */
+  ATTUNE_DECODE = 1,           /* attune_decode_args */
+  ATTUNE_STORE_KV = 2,         /* attune_store_kv_args */
+  ATTUNE_MERGE_STATES = 3,     /* attune_merge_states_args */
+  ATTUNE_ROTARY_EMBEDDING = 4, /* attune_rotary_embedding_args */
+  ATTUNE_BACKWARD = 5          /* attune_backward_args */
 } attune_operation;
 
 /* One call to prepare. */
@@ -427,6 +476,18 @@ ATTUNE_API attune_status attune_rotary_embedding_prepare(attune_registry* regist
                                                          const attune_rotary_embedding_args* args);
 ATTUNE_API attune_status attune_rotary_embedding(attune_registry* registry, const attune_rotary_embedding_args* args,
                                                  void* stream);
+
+/* Bytes of workspace that attune_backward needs for these shapes on the current context's device. Pointers and strides
+ * are not read, other than whether cu_seqlens_q and cu_seqlens_k are null; the kernel is loaded as attune_backward
+ * does. Enough, too, for a kernel that is to take over. */
+ATTUNE_API attune_status attune_backward_workspace(attune_registry* registry, const attune_backward_args* args,
+                                                   size_t* bytes);
+
+/* Everything attune_backward does short of its launches, as attune_prefill_prepare; needs no workspace. */
+ATTUNE_API attune_status attune_backward_prepare(attune_registry* registry, const attune_backward_args* args);
+
+/* Launches on `stream`, as attune_prefill: three kernels, one behind the other. */
+ATTUNE_API attune_status attune_backward(attune_registry* registry, const attune_backward_args* args, void* stream);
 
 #ifdef __cplusplus
 }

@@ -457,8 +457,70 @@ struct RotaryEmbedding {
   }
 };
 
+/// One call of the backward pass: the gradients of Prefill's O, and of its LSE, by q, k and v.
+struct Backward {
+  Shape shape;  ///< that of the Prefill; any head_dim_v is served
+  Tensor q{};
+  Tensor k{};
+  Tensor v{};
+  Tensor o{};                                         ///< as the Prefill wrote it
+  Tensor dout{};                                      ///< the gradient of o
+  Tensor dq{};                                        ///< written, as dk and dv; apart from all other tensors
+  Tensor dk{};                                        ///< summed over the heads of q that share a head of k and v
+  Tensor dv{};                                        ///< likewise
+  const float* lse = nullptr;                         ///< as the Prefill wrote it
+  const float* dlse = nullptr;                        ///< the gradient of lse; null: zeros
+  std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
+  std::optional<Ragged> ragged = std::nullopt;        ///< rows that no sequence has or uses are not written
+  bool any_order = false;     ///< the fastest kernels, which may add to dq in any order; else the same bits every time
+  void* workspace = nullptr;  ///< Attention::workspace() bytes, 16-byte aligned
+  std::size_t workspace_bytes = 0;
+
+  /// The same for the C ABI.
+  [[nodiscard]] attune_backward_args args() const {
+    attune_backward_args result{};
+    result.struct_size = sizeof(result);
+    result.dtype = static_cast<attune_dtype>(shape.dtype);
+    result.q = q;
+    result.k = k;
+    result.v = v;
+    result.o = o;
+    result.dout = dout;
+    result.dq = dq;
+    result.dk = dk;
+    result.dv = dv;
+    result.lse = lse;
+    result.dlse = dlse;
+    result.workspace = workspace;
+    result.workspace_bytes = workspace_bytes;
+    result.batch = shape.batch;
+    result.seqlen_q = shape.seqlen_q;
+    result.seqlen_k = shape.seqlen_k;
+    result.heads_q = shape.heads_q;
+    result.heads_kv = shape.heads_kv;
+    result.head_dim = shape.head_dim;
+    result.head_dim_v = shape.head_dim_v;
+    result.softmax_scale = softmax_scale.value_or(usual_scale(shape.head_dim));
+    result.causal = shape.causal ? 1 : 0;
+    result.window = 1;
+    result.window_left = shape.window_left;
+    result.window_right = shape.window_right;
+    result.softcap = shape.softcap;
+    if (ragged) {
+      result.cu_seqlens_q = ragged->cu_seqlens_q;
+      result.cu_seqlens_k = ragged->cu_seqlens_k;
+      result.seqused_q = ragged->seqused_q;
+      result.seqused_k = ragged->seqused_k;
+      result.total_q = ragged->total_q;
+      result.total_k = ragged->total_k;
+    }
+    result.any_order = any_order ? 1 : 0;
+    return result;
+  }
+};
+
 /// A call of any operation, to be prepared.
-using AnyCall = std::variant<Prefill, Decode, Store, Merge, RotaryEmbedding>;
+using AnyCall = std::variant<Prefill, Decode, Store, Merge, RotaryEmbedding, Backward>;
 
 /// How far Attention::prepare_all() has come; its texts are gone when the callback returns.
 using Progress = attune_prepare_progress;
@@ -548,6 +610,14 @@ class Attention {
     const attune_rotary_embedding_args args = call.args();
     check(attune_rotary_embedding_prepare(registry_.get(), &args));
   }
+  void operator()(const Backward& call, void* stream = nullptr) const {
+    const attune_backward_args args = call.args();
+    check(attune_backward(registry_.get(), &args, stream));
+  }
+  void prepare(const Backward& call) const {
+    const attune_backward_args args = call.args();
+    check(attune_backward_prepare(registry_.get(), &args));
+  }
 
   /// Prepares many calls side by side on up to `threads` threads (0: one for each core). `on_progress`, which may be
   /// null, is called from any thread, but from one at a time. All calls are tried; throws the Error of the first that
@@ -555,7 +625,7 @@ class Attention {
   void prepare_all(const std::vector<AnyCall>& calls, int threads = 0,
                    const std::function<void(const Progress&)>& on_progress = nullptr) const {
     using Args = std::variant<attune_prefill_args, attune_decode_args, attune_store_kv_args, attune_merge_states_args,
-                              attune_rotary_embedding_args>;
+                              attune_rotary_embedding_args, attune_backward_args>;
     std::vector<Args> args;
     args.reserve(calls.size());
     std::vector<attune_prepare_item> items;
@@ -620,6 +690,12 @@ class Attention {
     const attune_decode_args args = call.args();
     std::size_t bytes = 0;
     check(attune_decode_workspace(registry_.get(), &args, &bytes));
+    return bytes;
+  }
+  [[nodiscard]] std::size_t workspace(const Backward& call) const {
+    const attune_backward_args args = call.args();
+    std::size_t bytes = 0;
+    check(attune_backward_workspace(registry_.get(), &args, &bytes));
     return bytes;
   }
 

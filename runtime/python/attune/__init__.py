@@ -6,7 +6,8 @@ The functions have the names, arguments and shapes of flash-attn 2:
 
     out = attune.flash_attn_func(q, k, v, causal=True)  # (batch, seqlen, heads, head_dim)
 
-flash_attn_varlen_func and its packed siblings take ragged batches. For serving, flash_attn_with_kvcache attends to a K/V
+flash_attn_varlen_func and its packed siblings take ragged batches. PyTorch tensors that require a gradient
+get one, and flash_attn_backward gives it to whoever asks for it. For serving, flash_attn_with_kvcache attends to a K/V
 cache, contiguous or in pages, store_kvcache writes into one, merge_attn_states makes one result
 of two over different keys, and apply_rotary rotates queries and keys where they lie.
 
@@ -42,6 +43,7 @@ from ._attention import (
     flash_attn_varlen_qkvpacked_func,
 )
 from ._attune import version as __version__
+from ._backward import flash_attn_backward
 from ._rotary import apply_rotary
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 from ._tools import CacheEntry, Counters, Explanation, KernelCache, cache, counters, explain, jit
@@ -56,6 +58,7 @@ __all__ = [
     "cache",
     "counters",
     "explain",
+    "flash_attn_backward",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",

@@ -7,11 +7,22 @@ from typing import Any, Protocol, TypeVar
 Array = TypeVar("Array")  # torch.Tensor, cupy.ndarray, jax.Array or numpy.ndarray
 
 
+class GradientWanted(NotImplementedError):
+    """A tensor requires a gradient: functions that have one go on as operators that PyTorch differentiates."""
+
+
 class Pair(Protocol):
     """Two integers: a tuple, a list or an array."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+def differentiable(name: str, *arguments: Any, **options: Any) -> Any:
+    """The same call as an operator that PyTorch differentiates."""
+    from . import torch
+
+    return getattr(torch, name)(*arguments, **options)
 
 
 def refuse_unserved(dropout_p: float, alibi_slopes: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _attune
-from ._arguments import Array, Pair, refuse_unserved
+from ._arguments import Array, GradientWanted, Pair, differentiable, refuse_unserved
 from ._functions import documented
 
 
@@ -18,13 +18,29 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
     refuse_unserved(dropout_p, alibi_slopes)
-    result: Array | tuple[Array, Array, None] = _attune.attention(
-        q, k, v, softmax_scale, causal, window_size, softcap, return_attn_probs
-    )
+    try:
+        result: Array | tuple[Array, Array, None] = _attune.attention(
+            q, k, v, softmax_scale, causal, window_size, softcap, return_attn_probs
+        )
+    except GradientWanted:
+        return differentiable(
+            "flash_attn_func",
+            q,
+            k,
+            v,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            alibi_slopes,
+            deterministic,
+            return_attn_probs,
+        )
     return result
 
 
@@ -38,13 +54,28 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
     refuse_unserved(dropout_p, alibi_slopes)
-    result: Array | tuple[Array, Array, None] = _attune.attention_kvpacked(
-        q, kv, softmax_scale, causal, window_size, softcap, return_attn_probs
-    )
+    try:
+        result: Array | tuple[Array, Array, None] = _attune.attention_kvpacked(
+            q, kv, softmax_scale, causal, window_size, softcap, return_attn_probs
+        )
+    except GradientWanted:
+        return differentiable(
+            "flash_attn_kvpacked_func",
+            q,
+            kv,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            alibi_slopes,
+            deterministic,
+            return_attn_probs,
+        )
     return result
 
 
@@ -57,13 +88,27 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
     refuse_unserved(dropout_p, alibi_slopes)
-    result: Array | tuple[Array, Array, None] = _attune.attention_qkvpacked(
-        qkv, softmax_scale, causal, window_size, softcap, return_attn_probs
-    )
+    try:
+        result: Array | tuple[Array, Array, None] = _attune.attention_qkvpacked(
+            qkv, softmax_scale, causal, window_size, softcap, return_attn_probs
+        )
+    except GradientWanted:
+        return differentiable(
+            "flash_attn_qkvpacked_func",
+            qkv,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            alibi_slopes,
+            deterministic,
+            return_attn_probs,
+        )
     return result
 
 
@@ -82,7 +127,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
     block_table: Array | None = None,
     *,
@@ -91,24 +136,48 @@ def flash_attn_varlen_func(
     out: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
     refuse_unserved(dropout_p, alibi_slopes)
-    result: Array | tuple[Array, Array, None] = _attune.varlen(
-        q,
-        k,
-        v,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        max_seqlen_q,
-        max_seqlen_k,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        return_attn_probs,
-        block_table,
-        seqused_q,
-        seqused_k,
-        out,
-    )
+    try:
+        result: Array | tuple[Array, Array, None] = _attune.varlen(
+            q,
+            k,
+            v,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            max_seqlen_q,
+            max_seqlen_k,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            return_attn_probs,
+            block_table,
+            seqused_q,
+            seqused_k,
+            out,
+        )
+    except GradientWanted:
+        if block_table is not None or out is not None:
+            raise
+        return differentiable(
+            "flash_attn_varlen_func",
+            q,
+            k,
+            v,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            max_seqlen_q,
+            max_seqlen_k,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            alibi_slopes,
+            deterministic,
+            return_attn_probs,
+            seqused_q=seqused_q,
+            seqused_k=seqused_k,
+        )
     return result
 
 
@@ -126,23 +195,42 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
     refuse_unserved(dropout_p, alibi_slopes)
-    result: Array | tuple[Array, Array, None] = _attune.varlen_kvpacked(
-        q,
-        kv,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        max_seqlen_q,
-        max_seqlen_k,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        return_attn_probs,
-    )
+    try:
+        result: Array | tuple[Array, Array, None] = _attune.varlen_kvpacked(
+            q,
+            kv,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            max_seqlen_q,
+            max_seqlen_k,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            return_attn_probs,
+        )
+    except GradientWanted:
+        return differentiable(
+            "flash_attn_varlen_kvpacked_func",
+            q,
+            kv,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            max_seqlen_q,
+            max_seqlen_k,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            alibi_slopes,
+            deterministic,
+            return_attn_probs,
+        )
     return result
 
 
@@ -157,18 +245,34 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]:
     refuse_unserved(dropout_p, alibi_slopes)
-    result: Array | tuple[Array, Array, None] = _attune.varlen_qkvpacked(
-        qkv,
-        cu_seqlens,
-        max_seqlen,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        return_attn_probs,
-    )
+    try:
+        result: Array | tuple[Array, Array, None] = _attune.varlen_qkvpacked(
+            qkv,
+            cu_seqlens,
+            max_seqlen,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            return_attn_probs,
+        )
+    except GradientWanted:
+        return differentiable(
+            "flash_attn_varlen_qkvpacked_func",
+            qkv,
+            cu_seqlens,
+            max_seqlen,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            alibi_slopes,
+            deterministic,
+            return_attn_probs,
+        )
     return result

@@ -14,13 +14,16 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> Array:
     """softmax(softmax_scale * q @ k.T + mask) @ v, for each batch and head.
 
     Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
     head i // (heads_q / heads_kv) of them.
+
+    Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
+    attune.torch), and so has softmax_lse; not a second one.
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16. head_dim is up to 256 and
@@ -42,7 +45,9 @@ def flash_attn_func(
             kind, in a tuple, a list or an array.
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
         alibi_slopes: Only None is served.
-        deterministic: Either: the same inputs on the same device give the same bits.
+        deterministic: Of gradients. None or True: the same inputs on the same device give the same bits;
+            False: the fastest kernels, which may sum in any order. The output has the same bits either
+            way.
         return_attn_probs: Also return the log-sum-exp of each row.
 
     Returns:
@@ -54,8 +59,8 @@ def flash_attn_func(
         TypeError: An array of no known framework, of another one than q, or of a dtype that is not
             served; a scale that is no number.
         ValueError: A shape, stride, alignment, device or scale that is not accepted.
-        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a PyTorch or
-            JAX array that requires a gradient; a JAX array on several devices.
+        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array that
+            requires a gradient; a JAX array on several devices.
         RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault. From
             JAX also what else it meets only when it runs the kernel: a GPU that is not served.
 
@@ -72,7 +77,7 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[Array, Array, None]: ...
@@ -87,7 +92,7 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]: ...
 
@@ -101,7 +106,7 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> Array:
     """flash_attn_func of keys and values in one array, without a copy.
@@ -122,7 +127,7 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[Array, Array, None]: ...
@@ -136,7 +141,7 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]: ...
 
@@ -149,7 +154,7 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> Array:
     """flash_attn_func of queries, keys and values in one array, without a copy.
@@ -168,7 +173,7 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[Array, Array, None]: ...
@@ -181,7 +186,7 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]: ...
 
@@ -200,7 +205,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
     block_table: Array | None = None,
     *,
@@ -243,7 +248,8 @@ def flash_attn_varlen_func(
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None),
-        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written.
+        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written. There is no
+        gradient of keys in a cache.
 
     The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
     NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides
@@ -264,7 +270,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
     block_table: Array | None = None,
@@ -287,7 +293,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
     block_table: Array | None = None,
     *,
@@ -310,7 +316,7 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> Array:
     """flash_attn_varlen_func of keys and values in one array, without a copy.
@@ -339,7 +345,7 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[Array, Array, None]: ...
@@ -357,7 +363,7 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]: ...
 
@@ -372,7 +378,7 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> Array:
     """flash_attn_varlen_func of queries, keys and values in one array, without a copy.
@@ -396,7 +402,7 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[Array, Array, None]: ...
@@ -411,6 +417,6 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: Array | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> Array | tuple[Array, Array, None]: ...

@@ -73,6 +73,26 @@ def varlen_qkvpacked(
     softcap: float,
     return_attn_probs: bool,
 ) -> Any: ...
+def backward(
+    dout: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    softmax_lse: Any,
+    dsoftmax_lse: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    deterministic: bool | None,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int | None,
+    max_seqlen_k: int | None,
+    seqused_q: Any,
+    seqused_k: Any,
+) -> Any: ...
 def decode(
     q: Any,
     k_cache: Any,

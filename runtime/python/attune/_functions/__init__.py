@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from .backward import BACKWARD
 from .dense import ATTENTION, KVPACKED, QKVPACKED
 from .entry import REQUIRED, Argument, Function, Operator, documentation, for_torch, schema
 from .ragged import VARLEN, VARLEN_KVPACKED, VARLEN_QKVPACKED
@@ -47,6 +48,7 @@ FUNCTIONS = {
         VARLEN,
         VARLEN_KVPACKED,
         VARLEN_QKVPACKED,
+        BACKWARD,
         KVCACHE,
         STORE,
         MERGE,

@@ -36,6 +36,16 @@ SOFTCAP = Argument(
 )
 ALIBI_SLOPES = Argument("alibi_slopes", "Array | None", "Only None is served.", None, use="refused")
 
+DETERMINISTIC = Argument(
+    "deterministic",
+    "bool | None",
+    """Of gradients. None or True: the same inputs on the same device give the same bits;
+False: the fastest kernels, which may sum in any order. The output has the same bits either
+way.""",
+    None,
+    use="gradients",
+)
+
 OPTIONS = (
     Argument("dropout_p", "float", "Only 0 is served.", 0.0, use="refused"),
     SOFTMAX_SCALE,
@@ -43,13 +53,7 @@ OPTIONS = (
     WINDOW_SIZE,
     SOFTCAP,
     ALIBI_SLOPES,
-    Argument(
-        "deterministic",
-        "bool",
-        "Either: the same inputs on the same device give the same bits.",
-        False,
-        use="ignored",
-    ),
+    DETERMINISTIC,
     Argument("return_attn_probs", "bool", "Also return the log-sum-exp of each row.", False),
 )
 #: The same where another function's documentation says what they are.
@@ -69,7 +73,10 @@ ATTENTION = Function(
     summary="softmax(softmax_scale * q @ k.T + mask) @ v, for each batch and head.",
     details="""\
 Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
-head i // (heads_q / heads_kv) of them.""",
+head i // (heads_q / heads_kv) of them.
+
+Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
+attune.torch), and so has softmax_lse; not a second one.""",
     arguments=(
         Argument(
             "q",
@@ -111,8 +118,8 @@ served; a scale that is no number.""",
         ("ValueError", "A shape, stride, alignment, device or scale that is not accepted."),
         (
             "NotImplementedError",
-            """An argument, a shape or a GPU that no kernel serves yet; a PyTorch or
-JAX array that requires a gradient; a JAX array on several devices.""",
+            """An argument, a shape or a GPU that no kernel serves yet; a JAX array that
+requires a gradient; a JAX array on several devices.""",
         ),
         (
             "RuntimeError",
@@ -124,6 +131,7 @@ JAX also what else it meets only when it runs the kernel: a GPU that is not serv
     operators=(
         Operator("flash_attn", ("q", "k", "v", *OPERATOR_OPTIONS), "Tensor"),
         Operator("flash_attn_lse", ("q", "k", "v", *OPERATOR_OPTIONS)),
+        Operator("flash_attn_train", ("q", "k", "v", *OPERATOR_OPTIONS, "deterministic")),
     ),
 )
 

@@ -13,9 +13,11 @@ _SCHEMA_TYPES = {
     "Array": "Tensor",
     "Array | None": "Tensor?",
     "bool": "bool",
+    "bool | None": "bool?",
     "float": "float",
     "float | None": "float?",
     "int": "int",
+    "int | None": "int?",
 }
 
 
@@ -27,7 +29,8 @@ class Argument(NamedTuple):
         type: Its annotation; Array is the array of any framework, in attune.torch a torch.Tensor.
         doc: Its lines in the documentation; empty where the function's closing words say whose they are.
         default: Its default, or REQUIRED.
-        use: "passed" to the binding, "refused" where it is not the default, or "ignored".
+        use: "passed" to the binding, "refused" where it is not the default, or "gradients" where only
+            they depend on it.
         by_name: Whether it is taken by name alone.
         in_torch: Whether attune.torch has it.
         schema: Its types and names in an operator, where they do not follow; more than one where

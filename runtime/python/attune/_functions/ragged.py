@@ -106,7 +106,8 @@ array; new memory by default. Not where a head_dim is no multiple of 8.""",
     flagged="tuple[Array, Array, None]",
     returns="""\
 An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None),
-where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written.""",
+where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written. There is no
+gradient of keys in a cache.""",
     closing="""\
 The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
 NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides
@@ -118,6 +119,14 @@ still are, as flash_attn_with_kvcache has it.""",
                 *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
                 *("seqused_k", "block_table", *OPERATOR_OPTIONS, "seqused_q"),
             ),
+        ),
+        Operator(
+            "flash_attn_varlen_train",
+            (
+                *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
+                *("seqused_q", "seqused_k", *OPERATOR_OPTIONS, "deterministic"),
+            ),
+            required=("cu_seqlens_k",),
         ),
     ),
 )

@@ -64,9 +64,16 @@ def _attune(inputs: Inputs) -> Call:
     return _dense(inputs)
 
 
-def _dense(inputs: Inputs) -> Call:
+def _dense(inputs: Inputs, deterministic: bool = False) -> Call:
+    """Gradients are the fastest, as the peers' are."""
     q, k, v = inputs.q, inputs.k, inputs.v
-    return lambda: attune.flash_attn_func(q, k, v, causal=inputs.case.causal)
+    return lambda: attune.flash_attn_func(
+        q, k, v, causal=inputs.case.causal, deterministic=deterministic
+    )
+
+
+def _same_bits(inputs: Inputs) -> Call:
+    return _dense(inputs, deterministic=True)
 
 
 def _ragged(inputs: Inputs) -> Call:
@@ -216,6 +223,7 @@ def _flashinfer(inputs: Inputs) -> Call:
 _FORWARD: dict[str, Callable[[Inputs], Call]] = {
     "attune": _attune,
     "attune_dense": _dense,
+    "attune_same_bits": _same_bits,
     "attune_contiguous": _contiguous,
     "attune_one_split": _one_split,
     "fa2": _sdpa(SDPBackend.FLASH_ATTENTION),

@@ -37,6 +37,7 @@ OWN_CALLS = {
     "attune_dense": "dense",  # the same sequences as a batch of one length
     "attune_contiguous": "contiguous",  # the same keys and values in the order of the sequences
     "attune_one_split": "one split",
+    "attune_same_bits": "deterministic",  # gradients with the same bits every time
     "attune_even": "even lengths",  # as many keys, the same number in each sequence
     "read": "a read",  # of as many bytes as the keys and values have
 }
@@ -181,6 +182,7 @@ _DECODE = [
 _PAGED = [f"{case} page{size}" for size in (16, 64, 256, 1) for case in _DECODE]
 _KILOS = (4, 8, 16, 32, 64, 128)
 _PREFILL = _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384))
+_BACKWARD = _tokens_16k((64, 128), (1024, 4096, 16384))
 _ERRORS = _tokens_16k((64, 96, 128, 192, 256), (512, 2048, 8192))
 _ALL = (
     _suite(
@@ -251,8 +253,17 @@ _ALL = (
         "gradients of q, k and v",
         "backward",
         "TFLOP/s",
-        _tokens_16k((64, 128), (1024, 4096, 16384)),
+        _BACKWARD,
         by_length=True,
+    ),
+    _suite(
+        "determinism",
+        "gradients by the fastest kernels, beside those with the same bits every time",
+        "backward",
+        "TFLOP/s",
+        _BACKWARD,
+        by_length=True,
+        beside="attune_same_bits",
     ),
     _suite(
         "errors",

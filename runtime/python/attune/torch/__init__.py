@@ -10,16 +10,20 @@ registered with torch.library:
         return attune.torch.flash_attn_func(q, k, v, causal=True)
 
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
-operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_varlen, flash_attn_with_kvcache,
-flash_attn_with_kvcache_append, store_kvcache, merge_attn_states and apply_rotary; importing this
-module registers them and does nothing else. It needs PyTorch 2.4 or newer.
+operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_train, flash_attn_varlen,
+flash_attn_varlen_train, flash_attn_backward, flash_attn_with_kvcache, flash_attn_with_kvcache_append,
+store_kvcache, merge_attn_states and apply_rotary; importing this module registers them and does
+nothing else. It needs PyTorch 2.4 or newer.
 
-There is no backward yet: inputs that require a gradient raise NotImplementedError, and so do the
-transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
-this one. Call it under torch.no_grad() or torch.inference_mode() where no gradient is needed.
+Of inputs that require a gradient flash_attn_func, flash_attn_varlen_func and their packed siblings have
+one, through the operators whose names end in train; their gradients have no gradient again. The other
+functions, and keys in a cache, raise NotImplementedError, and so do the transforms of torch.func.
+Where torch.compile(fullgraph=True) traces such a call, its own error holds this one. Call them under
+torch.no_grad() or torch.inference_mode() where no gradient is needed.
 
 torch.autocast casts nothing here, as with flash-attn: float32 raises TypeError. The results are the
-same bits each time, whatever torch.use_deterministic_algorithms says.
+same bits each time, whatever torch.use_deterministic_algorithms says, but for gradients of calls that
+say deterministic=False.
 
 For Hugging Face transformers, register_transformers() makes attn_implementation="attune" known.
 """
@@ -34,11 +38,13 @@ from ._attention import (
     flash_attn_varlen_kvpacked_func,
     flash_attn_varlen_qkvpacked_func,
 )
+from ._backward import flash_attn_backward
 from ._rotary import apply_rotary
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 
 __all__ = [
     "apply_rotary",
+    "flash_attn_backward",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
@@ -67,9 +73,8 @@ def register_transformers() -> None:
     window shorter than the keys, dropout, soft caps, sinks, position biases, attention weights as a
     result. float32 queries, keys and values are cast inside torch.autocast, as sdpa casts them.
 
-    There is no backward yet: call the model under torch.no_grad(), as generate() does. With
-    torch.compile(fullgraph=True), leave attention_mask out and use a cache: whether a mask hides
-    anything, or position_ids mark packed sequences, is read from their data.
+    Models train, too. With torch.compile(fullgraph=True), leave attention_mask out and use a cache:
+    whether a mask hides anything, or position_ids mark packed sequences, is read from their data.
 
     Raises:
         ImportError: transformers is missing, or is too old.

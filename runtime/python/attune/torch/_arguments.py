@@ -15,6 +15,11 @@ def require_tensor(name: str, value: Any) -> None:
         raise TypeError(f"{name} is a {type(value).__qualname__}; it must be a torch.Tensor")
 
 
+def wants_gradient(*tensors: torch.Tensor) -> bool:
+    """Whether what follows from these tensors is to be differentiated."""
+    return torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
+
+
 def unpack(name: str, packed: torch.Tensor, parts: int, rows: str) -> tuple[torch.Tensor, ...]:
     """Views of the parts of (*rows, parts, heads, head_dim)."""
     require_tensor(name, packed)

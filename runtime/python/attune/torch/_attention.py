@@ -7,7 +7,7 @@ import torch
 from .._arguments import Pair, refuse_unserved
 from .._functions import documented_for_torch
 from . import _ops
-from ._arguments import require_tensor, unpack, window
+from ._arguments import require_tensor, unpack, wants_gradient, window
 
 
 @documented_for_torch
@@ -21,7 +21,7 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     refuse_unserved(dropout_p, alibi_slopes)
@@ -29,6 +29,11 @@ def flash_attn_func(
     require_tensor("k", k)
     require_tensor("v", v)
     left, right = window(window_size)
+    if wants_gradient(q, k, v):
+        out, softmax_lse = _ops.train(
+            q, k, v, softmax_scale, causal, left, right, softcap, deterministic
+        )
+        return (out, softmax_lse, None) if return_attn_probs else out
     if return_attn_probs:
         out, softmax_lse = _ops.flash_attn_lse(q, k, v, softmax_scale, causal, left, right, softcap)
         return out, softmax_lse, None
@@ -45,7 +50,7 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     k, v = unpack("kv", kv, 2, "batch, seqlen")
@@ -73,7 +78,7 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     q, k, v = unpack("qkv", qkv, 3, "batch, seqlen")
@@ -107,7 +112,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
     block_table: torch.Tensor | None = None,
     *,
@@ -122,6 +127,25 @@ def flash_attn_varlen_func(
     if block_table is None:
         require_tensor("cu_seqlens_k", cu_seqlens_k)
     left, right = window(window_size)
+    if block_table is None and wants_gradient(q, k, v):
+        out, softmax_lse = _ops.varlen_train(
+            q,
+            k,
+            v,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            max_seqlen_q,
+            max_seqlen_k,
+            seqused_q,
+            seqused_k,
+            softmax_scale,
+            causal,
+            left,
+            right,
+            softcap,
+            deterministic,
+        )
+        return (out, softmax_lse, None) if return_attn_probs else out
     out, softmax_lse = _ops.varlen(
         q,
         k,
@@ -156,7 +180,7 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     k, v = unpack("kv", kv, 2, "total_k")
@@ -190,7 +214,7 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     q, k, v = unpack("qkv", qkv, 3, "total")

@@ -16,7 +16,7 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> torch.Tensor:
     """attune.flash_attn_func of PyTorch tensors, through an operator that torch.compile takes.
@@ -25,6 +25,9 @@ def flash_attn_func(
 
     Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
     head i // (heads_q / heads_kv) of them.
+
+    Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
+    attune.torch), and so has softmax_lse; not a second one.
 
     The tensors are on a CUDA device, and the result is new memory.
     Its strides are those of torch.empty_like(q); where v has another head_dim it is contiguous.
@@ -49,7 +52,9 @@ def flash_attn_func(
             kind, in a tuple, a list or an array.
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
         alibi_slopes: Only None is served.
-        deterministic: Either: the same inputs on the same device give the same bits.
+        deterministic: Of gradients. None or True: the same inputs on the same device give the same bits;
+            False: the fastest kernels, which may sum in any order. The output has the same bits either
+            way.
         return_attn_probs: Also return the log-sum-exp of each row.
 
     Returns:
@@ -61,8 +66,8 @@ def flash_attn_func(
         TypeError: An array of no known framework, of another one than q, or of a dtype that is not
             served; a scale that is no number.
         ValueError: A shape, stride, alignment, device or scale that is not accepted.
-        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a PyTorch or
-            JAX array that requires a gradient; a JAX array on several devices.
+        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array that
+            requires a gradient; a JAX array on several devices.
         RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault. From
             JAX also what else it meets only when it runs the kernel: a GPU that is not served.
 
@@ -79,7 +84,7 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
@@ -94,7 +99,7 @@ def flash_attn_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
@@ -108,7 +113,7 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> torch.Tensor:
     """attune.flash_attn_kvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
@@ -133,7 +138,7 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
@@ -147,7 +152,7 @@ def flash_attn_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
@@ -160,7 +165,7 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> torch.Tensor:
     """attune.flash_attn_qkvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
@@ -183,7 +188,7 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
@@ -196,7 +201,7 @@ def flash_attn_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
@@ -215,7 +220,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
     block_table: torch.Tensor | None = None,
     *,
@@ -259,7 +264,8 @@ def flash_attn_varlen_func(
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None),
-        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written.
+        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written. There is no
+        gradient of keys in a cache.
 
     The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
     NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides
@@ -280,7 +286,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
     block_table: torch.Tensor | None = None,
@@ -302,7 +308,7 @@ def flash_attn_varlen_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
     block_table: torch.Tensor | None = None,
     *,
@@ -324,7 +330,7 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_kvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
@@ -357,7 +363,7 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
@@ -375,7 +381,7 @@ def flash_attn_varlen_kvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
@@ -390,7 +396,7 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_qkvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
@@ -418,7 +424,7 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
@@ -433,6 +439,6 @@ def flash_attn_varlen_qkvpacked_func(
     window_size: Pair = (-1, -1),
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     return_attn_probs: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...

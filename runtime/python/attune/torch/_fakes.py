@@ -24,6 +24,19 @@ def attention_lse(
     return attention(q, k, v), _lse(q)
 
 
+def train(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _like(q, v.shape[-1]), _lse(q)
+
+
+def backward(
+    dout: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    _refuse_gradients(dout=dout, q=q, k=k, v=v)
+    return _gradient(q), _gradient(k), _gradient(v)
+
+
 def cached(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *_: Any, **__: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -78,6 +91,11 @@ def _like(q: torch.Tensor, head_dim: int) -> torch.Tensor:
     return q.new_empty((*q.shape[:-1], head_dim))
 
 
+def _gradient(x: torch.Tensor) -> torch.Tensor:
+    """Of an input that may come as a padded copy."""
+    return _like(x, x.shape[-1])
+
+
 def _lse(q: torch.Tensor) -> torch.Tensor:
     """Of each row of q: (batch, heads, seqlen), of a ragged batch (heads, total)."""
     *batch, rows, heads, _head_dim = q.shape
@@ -88,6 +106,6 @@ def _refuse_gradients(**tensors: torch.Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.requires_grad and torch.is_grad_enabled():
             raise NotImplementedError(
-                f"{name} requires a gradient, and there is no backward yet; "
+                f"{name} requires a gradient, which this operator has not; "
                 "call it under torch.no_grad() where none is needed"
             )

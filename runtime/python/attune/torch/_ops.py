@@ -12,6 +12,7 @@ import torch
 
 from .. import (
     apply_rotary,
+    flash_attn_backward,
     flash_attn_func,
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
@@ -109,6 +110,159 @@ def _varlen(
         seqused_k=seqused_k,
     )
     return result[0], result[1]
+
+
+def _train(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    deterministic: bool | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _attention_lse(q, k, v, softmax_scale, causal, window_left, window_right, softcap)
+
+
+def _varlen_train(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: torch.Tensor | None = None,
+    seqused_k: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    deterministic: bool | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _varlen(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        seqused_k=seqused_k,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_left=window_left,
+        window_right=window_right,
+        softcap=softcap,
+        seqused_q=seqused_q,
+    )
+
+
+def _backward(
+    dout: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    softmax_lse: torch.Tensor,
+    dsoftmax_lse: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    deterministic: bool | None = None,
+    cu_seqlens_q: torch.Tensor | None = None,
+    cu_seqlens_k: torch.Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    seqused_q: torch.Tensor | None = None,
+    seqused_k: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return flash_attn_backward(
+        _readable(dout),
+        q,
+        k,
+        v,
+        out,
+        softmax_lse,
+        dsoftmax_lse=None if dsoftmax_lse is None else dsoftmax_lse.contiguous(),
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        softcap=softcap,
+        deterministic=deterministic,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        seqused_q=seqused_q,
+        seqused_k=seqused_k,
+    )
+
+
+def _readable(dout: torch.Tensor) -> torch.Tensor:
+    """A gradient as kernels read it: autograd makes them of any layout, expanded scalars too."""
+    strides = dout.stride()
+    if strides[-1] == 1 and not any(s % 8 for s in strides[:-1]) and dout.data_ptr() % 16 == 0:
+        return dout
+    return dout.contiguous()
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Keeps what the gradients of _train take."""
+    q, k, v, *ctx.options = inputs
+    ctx.save_for_backward(q, k, v, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(
+    ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
+) -> tuple[torch.Tensor | None, ...]:
+    q, k, v, out, softmax_lse = ctx.saved_tensors
+    if dout is None and dsoftmax_lse is None:
+        return (None,) * (3 + len(ctx.options))
+    dout = torch.zeros_like(out) if dout is None else dout
+    gradients = backward(dout, q, k, v, out, softmax_lse, dsoftmax_lse, *ctx.options)
+    return *gradients, *(None for _ in ctx.options)
+
+
+def _varlen_keep(
+    ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    """Keeps what the gradients of _varlen_train take."""
+    q, k, v, cu_seqlens_q, cu_seqlens_k, *ctx.longest, seqused_q, seqused_k = inputs[:9]
+    ctx.options = inputs[9:]
+    ctx.save_for_backward(q, k, v, *output, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    ctx.set_materialize_grads(False)
+
+
+def _varlen_differentiate(
+    ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
+) -> tuple[torch.Tensor | None, ...]:
+    q, k, v, out, softmax_lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = ctx.saved_tensors
+    others = (None,) * (6 + len(ctx.options))
+    if dout is None and dsoftmax_lse is None:
+        return None, None, None, *others
+    gradients = backward(
+        torch.zeros_like(out) if dout is None else dout,
+        q,
+        k,
+        v,
+        out,
+        softmax_lse,
+        dsoftmax_lse,
+        *ctx.options,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        *ctx.longest,
+        seqused_q,
+        seqused_k,
+    )
+    return *gradients, *others
 
 
 def _cached(
@@ -262,12 +416,19 @@ def _refuse_transforms(*_: Any) -> NoReturn:
     )
 
 
-def _register(name: str, attention: Any, fake: Any) -> Any:
+def _register(
+    name: str, attention: Any, fake: Any, differentiate: Any = None, keep: Any = None
+) -> Any:
     _library.define(SCHEMAS[name], tags=_tags)
     # Every backend: what is no CUDA tensor is then refused by name.
     _library.impl(name, attention, "CompositeExplicitAutograd")
-    # The implementation refuses gradients. A kernel here that did so would add 3 us to each call.
-    _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    if differentiate is None:
+        # The implementation refuses gradients. A kernel here that did so would add 3 us to each call.
+        _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    else:
+        torch.library.register_autograd(
+            f"attune::{name}", differentiate, setup_context=keep, lib=_library
+        )
     # Without it a transform would loop over a batch, or take the result for a constant.
     _library.impl(name, _refuse_transforms, "FuncTorchDynamicLayerFrontMode")
     torch.library.register_fake(f"attune::{name}", fake, lib=_library)
@@ -277,6 +438,17 @@ def _register(name: str, attention: Any, fake: Any) -> Any:
 flash_attn = _register("flash_attn", _attention, _fakes.attention)
 flash_attn_lse = _register("flash_attn_lse", _attention_lse, _fakes.attention_lse)
 varlen = _register("flash_attn_varlen", _varlen, _fakes.attention_lse)
+train = _register(
+    "flash_attn_train", _train, _fakes.train, differentiate=_differentiate, keep=_keep
+)
+varlen_train = _register(
+    "flash_attn_varlen_train",
+    _varlen_train,
+    _fakes.train,
+    differentiate=_varlen_differentiate,
+    keep=_varlen_keep,
+)
+backward = _register("flash_attn_backward", _backward, _fakes.backward)
 cached = _register("flash_attn_with_kvcache", _cached, _fakes.cached)
 appended = _register("flash_attn_with_kvcache_append", _appended, _fakes.appended)
 store = _register("store_kvcache", _store, _fakes.store)

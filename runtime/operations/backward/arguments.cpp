@@ -1,0 +1,268 @@
+#include "runtime/operations/backward/arguments.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "runtime/base/add_line.hpp"
+#include "runtime/call/arguments.hpp"
+
+namespace attune {
+namespace {
+
+/// The extents of a call's tensors.
+struct Shapes {
+  Extents q;
+  Extents k;
+  Extents v;
+  Extents o;
+
+  explicit Shapes(const BackwardProblem& problem)
+      : q{problem.stored_sequences(), problem.stored_rows(), problem.heads_q, problem.head_dim, problem.dtype},
+        k{problem.stored_sequences(), problem.stored_keys(), problem.heads_kv, problem.head_dim, problem.dtype},
+        v(k),
+        o(q) {
+    v.head_dim = o.head_dim = problem.head_dim_of_v();
+    // Batches of empty sequences have no elements, whatever lies between.
+    if (problem.longest_queries() == 0 || problem.batch == 0) q.batch = o.batch = 0;
+    if (problem.longest_keys() == 0 || problem.batch == 0) k.batch = v.batch = 0;
+  }
+};
+
+BackwardProblem read_problem(const attune_backward_args& args) {
+  check_struct_size("attune_backward_args", args.struct_size, sizeof(args));
+  BackwardProblem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
+                          .batch = args.batch,
+                          .heads_q = args.heads_q,
+                          .heads_kv = args.heads_kv,
+                          .seqlen_q = args.seqlen_q,
+                          .seqlen_k = args.seqlen_k,
+                          .head_dim = args.head_dim,
+                          .head_dim_v = args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
+                          .causal = args.causal != 0,
+                          .softcap = args.softcap,
+                          .any_order = args.any_order != 0};
+  if (args.window != 0) {
+    problem.window_left = args.window_left;
+    problem.window_right = args.window_right;
+  }
+  problem.ragged = args.cu_seqlens_q != nullptr || args.cu_seqlens_k != nullptr;
+  if (problem.ragged) {
+    problem.total_q = args.total_q;
+    problem.total_k = args.total_k;
+  }
+  return problem;
+}
+
+void check_scalars(std::vector<std::string>& found, const attune_backward_args& args) {
+  check_softmax_scale(found, args.softmax_scale);
+  for (const auto& [name, value] :
+       {std::pair{"causal", args.causal}, {"window", args.window}, {"any_order", args.any_order}}) {
+    if (value != 0 && value != 1) add_line(found, "{} is {}; it must be 0 or 1", name, value);
+  }
+}
+
+void check_ragged(std::vector<std::string>& found, const attune_backward_args& args) {
+  if ((args.cu_seqlens_q == nullptr) != (args.cu_seqlens_k == nullptr)) {
+    const bool q = args.cu_seqlens_q == nullptr;
+    add_line(found, "cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both", q ? "q" : "k",
+             q ? "k" : "q");
+  }
+  if (args.cu_seqlens_q != nullptr || args.cu_seqlens_k != nullptr) return;
+  for (const auto& [name, array] : {std::pair{"seqused_q", args.seqused_q}, {"seqused_k", args.seqused_k}}) {
+    if (array != nullptr) {
+      add_line(found, "{} is given without cu_seqlens_q and cu_seqlens_k; only ragged batches have it", name);
+    }
+  }
+}
+
+/// That each gradient begins where no other tensor does.
+void check_apart(std::vector<std::string>& found, const attune_backward_args& args, const Shapes& shapes) {
+  struct Named {
+    const char* name;
+    const void* data;
+  };
+  const auto named = [](const char* name, const attune_tensor& tensor, const Extents& extents) {
+    return Named{name, extents.empty() ? nullptr : tensor.data};
+  };
+  const std::array all{named("q", args.q, shapes.q),       named("k", args.k, shapes.k),
+                       named("v", args.v, shapes.v),       named("o", args.o, shapes.o),
+                       named("dout", args.dout, shapes.o), named("dq", args.dq, shapes.q),
+                       named("dk", args.dk, shapes.k),     named("dv", args.dv, shapes.v)};
+  constexpr std::size_t first_gradient = 5;
+  for (std::size_t i = first_gradient; i < all.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (all[i].data != nullptr && all[i].data == all[j].data) {
+        add_line(found, "{} has the data of {}; a gradient must be apart from all other tensors", all[i].name,
+                 all[j].name);
+      }
+    }
+  }
+}
+
+Operand lse_operand(const char* name, const float* data, const Extents& q) {
+  return array_operand(name, data, {1, q.batch, q.heads, q.seq});
+}
+
+void visit_arrays(const attune_backward_args& args, const BackwardProblem& problem, VisitOperand visit) {
+  if (!problem.ragged) return;
+  const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
+    visit(array_operand(name, array, {1, 1, 1, entries}));
+  };
+  of_sequences("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL);
+  of_sequences("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL);
+  of_sequences("seqused_q", args.seqused_q, problem.batch);
+  of_sequences("seqused_k", args.seqused_k, problem.batch);
+}
+
+/// LSE and D of each row.
+Operand statistics_operand(const AttuneBackwardParams& params, Access access) {
+  return array_operand("statistics", params.statistics, {1, 1, params.heads_q, 2LL * params.padded_rows}, access);
+}
+
+/// The sums that become dQ; null where there are none.
+Operand sums_operand(const AttuneBackwardParams& params, Access access) {
+  return array_operand("dq_sums", params.dq_sums,
+                       {1, params.heads_q, params.padded_rows / 16, 16LL * params.dq_columns}, access);
+}
+
+int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
+
+}  // namespace
+
+BackwardProblem check_shapes(const attune_backward_args& args) {
+  BackwardProblem problem = read_problem(args);
+  throw_if_any(problems_of(problem));
+  problem.set_window(problem.window_left, problem.window_right);
+  return problem;
+}
+
+BackwardProblem check_arguments(const attune_backward_args& args) {
+  BackwardProblem problem = read_problem(args);
+  std::vector<std::string> found = problems_of(problem);
+  const bool shapes_ok = found.empty();
+  check_scalars(found, args);
+  check_ragged(found, args);
+  if (shapes_ok && !is_empty(problem)) {
+    visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
+    check_apart(found, args, Shapes(problem));
+  }
+  throw_if_any(found);
+  problem.set_window(problem.window_left, problem.window_right);
+  return problem;
+}
+
+void check_workspace(const attune_backward_args& args, const BackwardWorkspace& workspace) {
+  if (workspace.bytes() == 0) return;
+  std::vector<std::string> found;
+  if (args.workspace == nullptr) {
+    add_line(found, "workspace is null; it must point to {} bytes of device memory, as attune_backward_workspace says",
+             workspace.bytes());
+  } else if (args.workspace_bytes < workspace.bytes()) {
+    add_line(found, "workspace_bytes is {}; it must be at least {}, as attune_backward_workspace says",
+             args.workspace_bytes, workspace.bytes());
+  }
+  check_alignment(found, "workspace", args.workspace, vector_bytes);
+  throw_if_any(found);
+}
+
+AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
+                                 const BackwardWorkspace& workspace) {
+  const Shapes shapes(problem);
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
+  auto* const statistics = static_cast<std::byte*>(args.workspace);
+  return {
+      .q = kernel_tensor(args.q, shapes.q),
+      .k = kernel_tensor(args.k, shapes.k),
+      .v = kernel_tensor(args.v, shapes.v),
+      .o = kernel_tensor(args.o, shapes.o),
+      .dout = kernel_tensor(args.dout, shapes.o),
+      .dq = kernel_tensor(args.dq, shapes.q),
+      .dk = kernel_tensor(args.dk, shapes.k),
+      .dv = kernel_tensor(args.dv, shapes.v),
+      .lse = args.lse,
+      .dlse = args.dlse,
+      .statistics = reinterpret_cast<float*>(statistics),
+      .dq_sums = workspace.dq_bytes == 0 ? nullptr : reinterpret_cast<float*>(statistics + workspace.statistics_bytes),
+      .scale = args.softmax_scale,
+      .scale_log2 = scales.scale_log2,
+      .cap_scale = scales.cap_scale,
+      .batch = problem.batch,
+      .heads_q = problem.heads_q,
+      .seqlen_q = problem.seqlen_q,
+      .seqlen_k = problem.seqlen_k,
+      .head_dim = problem.head_dim,
+      .head_dim_v = problem.head_dim_of_v(),
+      .gqa_ratio = problem.heads_q / problem.heads_kv,
+      .window_left = bounded(problem.window_left, problem.seqlen_k),
+      .window_right = problem.causal ? 0 : bounded(problem.window_right, problem.seqlen_q),
+      .padded_seqlen_q = static_cast<int>(problem.padded_seqlen_q()),
+      .padded_rows = static_cast<int>(problem.padded_rows()),
+      .dq_columns = workspace.dq_columns,
+      .total_q = problem.total_q,
+      .total_k = problem.total_k,
+      .cu_seqlens_q = args.cu_seqlens_q,
+      .cu_seqlens_k = args.cu_seqlens_k,
+      .seqused_q = args.seqused_q,
+      .seqused_k = args.seqused_k};
+}
+
+void visit_rows(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
+                VisitOperand visit) {
+  const Shapes shapes(problem);
+  visit(tensor_operand("o", args.o, shapes.o, Access::read));
+  visit(tensor_operand("dout", args.dout, shapes.o, Access::read));
+  visit(lse_operand("lse", args.lse, shapes.q));
+  visit(lse_operand("dlse", args.dlse, shapes.q));
+  visit_arrays(args, problem, visit);
+  visit(statistics_operand(params, Access::write));
+  visit(sums_operand(params, Access::write));
+}
+
+void visit_keys(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
+                VisitOperand visit) {
+  const Shapes shapes(problem);
+  visit(tensor_operand("q", args.q, shapes.q, Access::read));
+  visit(tensor_operand("k", args.k, shapes.k, Access::read));
+  visit(tensor_operand("v", args.v, shapes.v, Access::read));
+  visit(tensor_operand("dout", args.dout, shapes.o, Access::read));
+  visit(tensor_operand("dk", args.dk, shapes.k, Access::write));
+  visit(tensor_operand("dv", args.dv, shapes.v, Access::write));
+  visit_arrays(args, problem, visit);
+  visit(statistics_operand(params, Access::read));
+  visit(sums_operand(params, Access::add));
+}
+
+void visit_queries(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
+                   VisitOperand visit) {
+  const Shapes shapes(problem);
+  visit(tensor_operand("q", args.q, shapes.q, Access::read));
+  visit(tensor_operand("k", args.k, shapes.k, Access::read));
+  visit(tensor_operand("v", args.v, shapes.v, Access::read));
+  visit(tensor_operand("dout", args.dout, shapes.o, Access::read));
+  visit(tensor_operand("dq", args.dq, shapes.q, Access::write));
+  visit_arrays(args, problem, visit);
+  visit(statistics_operand(params, Access::read));
+  visit(sums_operand(params, Access::read));
+}
+
+void visit_operands(const attune_backward_args& args, const BackwardProblem& problem, VisitOperand visit) {
+  const Shapes shapes(problem);
+  visit(tensor_operand("q", args.q, shapes.q, Access::read));
+  visit(tensor_operand("k", args.k, shapes.k, Access::read));
+  visit(tensor_operand("v", args.v, shapes.v, Access::read));
+  visit(tensor_operand("o", args.o, shapes.o, Access::read));
+  visit(tensor_operand("dout", args.dout, shapes.o, Access::read));
+  Operand lse = lse_operand("lse", args.lse, shapes.q);
+  if (!shapes.q.empty()) lse.needed = "";
+  visit(lse);
+  visit(lse_operand("dlse", args.dlse, shapes.q));
+  visit(tensor_operand("dq", args.dq, shapes.q, Access::write));
+  visit(tensor_operand("dk", args.dk, shapes.k, Access::write));
+  visit(tensor_operand("dv", args.dv, shapes.v, Access::write));
+  visit_arrays(args, problem, visit);
+}
+
+}  // namespace attune

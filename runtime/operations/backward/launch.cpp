@@ -1,0 +1,61 @@
+#include "runtime/operations/backward/launch.hpp"
+
+#include "runtime/operations/backward/arguments.hpp"
+#include "runtime/operations/backward/plan.hpp"
+
+namespace attune {
+namespace {
+
+Step step_of(const ServingKernel& kernel, const BackwardLaunch& launch, const AttuneBackwardParams& params,
+             Operands operands) {
+  return {.kernel = &kernel,
+          .grid = launch.grid,
+          .threads = launch.threads,
+          .shared_bytes = launch.shared_bytes,
+          .params = &params,
+          .operands = operands};
+}
+
+/// The kernel that gives dQ, beside this one for dK and dV.
+const ServingKernel& queries_kernel(const BackwardProblem& problem, const ServingKernel& keys, FindKernel find) {
+  return keys.variant.deterministic != 0 ? find(problem.queries()) : find(problem.conversion());
+}
+
+}  // namespace
+
+void prepare(const BackwardProblem& problem, FindKernel prepare_kernel) {
+  prepare_kernel(problem.rows());
+  queries_kernel(problem, prepare_kernel(problem), prepare_kernel);
+}
+
+void run(const attune_backward_args& args, const BackwardProblem& problem, const Backend& backend) {
+  // Kernels are found before the first launch: what fails must not leave half of the work behind.
+  const auto find = [&](const ProblemView& one) -> const ServingKernel& { return backend.kernels.kernel_for(one); };
+  const ServingKernel& keys = find(problem);
+  const ServingKernel& rows = find(problem.rows());
+  const ServingKernel& queries = queries_kernel(problem, keys, find);
+  const BackwardWorkspace workspace = workspace_of(keys.variant, problem);
+  check_workspace(args, workspace);
+  const AttuneBackwardParams params = make_params(args, problem, workspace);
+  Plan planned;
+
+  const auto row_operands = [&](VisitOperand visit) { visit_rows(args, problem, params, visit); };
+  planned.add(step_of(rows, plan(rows.variant, problem.rows()), params, row_operands));
+
+  const auto key_operands = [&](VisitOperand visit) { visit_keys(args, problem, params, visit); };
+  planned.add(step_of(keys, plan(keys.variant, problem, keys.device), params, key_operands));
+
+  const auto query_operands = [&](VisitOperand visit) { visit_queries(args, problem, params, visit); };
+  const BackwardLaunch last = workspace.dq_bytes == 0 ? plan(queries.variant, problem.queries(), queries.device)
+                                                      : plan(queries.variant, problem.conversion());
+  planned.add(step_of(queries, last, params, query_operands));
+  backend.executor.run(planned, backend.stream);
+}
+
+std::size_t workspace_bytes(const BackwardProblem& problem, MostBytes most) {
+  if (is_empty(problem)) return 0;
+  return most(problem,
+              [&](const Variant& variant, const Device& /*device*/) { return workspace_of(variant, problem).bytes(); });
+}
+
+}  // namespace attune

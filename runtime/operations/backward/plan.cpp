@@ -1,0 +1,146 @@
+#include "runtime/operations/backward/plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/base/error.hpp"
+#include "templates/backward_params.h"
+
+namespace attune {
+namespace {
+
+// Of a grid (CUDA programming guide 13, "Compute Capabilities").
+constexpr long long max_grid_x = std::numeric_limits<int>::max();
+constexpr long long max_grid_yz = 65535;
+
+constexpr int lanes = 32;
+constexpr int chunk = 8;      // elements of a lane
+constexpr int mma_rows = 16;  // that a warp of backward_convert has
+
+long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
+
+/// Rows of a thread block of backward_rows, whose lanes have 16 bytes of a row each.
+int block_rows_of(const Variant& variant) {
+  int row_lanes = 4;
+  while (row_lanes < lanes && row_lanes * chunk < variant.head_dim) row_lanes *= 2;
+  return variant.warps * lanes / row_lanes;
+}
+
+BackwardLaunch with_grid(const Variant& variant, const Grid& grid) {
+  const Resources needs = resources(variant);
+  return {.grid = grid, .threads = needs.threads, .shared_bytes = needs.shared_bytes};
+}
+
+/// Tiles of heads in groups (templates/blocks/schedule.cuh), so that what all tiles of a head read shares L2: as many
+/// heads as fit three quarters of it and at least half the multiprocessors where tiles are unequal, else a quarter.
+Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, bool unequal, const Device& device) {
+  if (heads == 0 || tiles == 0) return {.x = 0, .y = 0, .z = 0};
+  const long long fit = (unequal ? device.l2_bytes * 3 / 4 : device.l2_bytes / 4) / std::max(1LL, bytes_per_head);
+  const long long most = unequal ? std::max<long long>(fit, device.multiprocessors / 2) : fit;
+  const long long group = std::min(heads, std::max({most, ceil_div(heads, max_grid_yz), 1LL}));
+  return {.x = static_cast<unsigned>(group),
+          .y = static_cast<unsigned>(tiles),
+          .z = static_cast<unsigned>(ceil_div(heads, group))};
+}
+
+void check_tiles(std::vector<std::string>& found, const char* field, int seqlen, const char* size, int tile) {
+  if (ceil_div(seqlen, tile) > max_grid_yz) {
+    found.push_back(
+        fmt::format("grid: {} is {}; a kernel of {} {} takes up to {}", field, seqlen, size, tile, max_grid_yz * tile));
+  }
+}
+
+/// What all launches have to hold.
+std::vector<std::string> common_refusals(const BackwardProblem& problem) {
+  std::vector<std::string> found;
+  if (problem.batch > max_grid_yz || problem.heads_q > max_grid_yz) {
+    found.push_back(fmt::format("grid: batch is {} and heads_q {}; a launch takes up to {} of each", problem.batch,
+                                problem.heads_q, max_grid_yz));
+  }
+  if (problem.padded_rows() > max_grid_x) {
+    found.push_back(fmt::format("grid: batch {} of {} rows are more than {}; split the batch", problem.batch,
+                                problem.seqlen_q, max_grid_x));
+  }
+  return found;
+}
+
+std::vector<std::string> refusals_of_whole(const void* problem, const Variant& variant) {
+  return part_refusals(Operation::backward, *static_cast<const BackwardProblem*>(problem), variant);
+}
+
+template <class OneProblem>
+void require_launch(const Variant& variant, const OneProblem& problem) {
+  const std::vector<std::string> reasons = ProblemView(problem).launch_refusals(variant);
+  if (!reasons.empty()) throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}", fmt::join(reasons, "; ")));
+}
+
+/// A block for so many rows of each head and sequence.
+Grid row_grid(const BackwardProblem& problem, long long rows, int block_rows) {
+  if (rows == 0 || problem.batch == 0) return {.x = 0, .y = 0, .z = 0};
+  return {.x = static_cast<unsigned>(ceil_div(rows, block_rows)),
+          .y = static_cast<unsigned>(problem.heads_q),
+          .z = static_cast<unsigned>(problem.batch)};
+}
+
+}  // namespace
+
+const ProblemFacts BackwardProblem::facts = usual_facts<BackwardProblem>(refusals_of_whole);
+std::vector<std::string> part_refusals(Operation part, const BackwardProblem& whole, const Variant& variant) {
+  std::vector<std::string> found = common_refusals(whole);
+  if (part == Operation::backward) check_tiles(found, "seqlen_k", whole.longest_keys(), "B_c", variant.B_c);
+  if (part == Operation::backward_queries) check_tiles(found, "seqlen_q", whole.longest_queries(), "B_r", variant.B_r);
+  return found;
+}
+
+BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, const Device& device) {
+  require_launch(variant, problem);
+  // Q and dO of all heads that share K and V.
+  const long long columns = problem.head_dim + problem.head_dim_of_v();
+  const long long bytes =
+      problem.longest_queries() * columns * bytes_of(problem.dtype) * (problem.heads_q / problem.heads_kv);
+  return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_kv) * problem.batch,
+                                         ceil_div(problem.longest_keys(), variant.B_c), bytes, problem.causal, device));
+}
+
+BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries,
+                    const Device& device) {
+  require_launch(variant, queries);
+  const BackwardProblem& problem = queries.whole;
+  const long long columns = problem.head_dim + problem.head_dim_of_v();
+  const long long bytes =
+      problem.longest_keys() * columns * bytes_of(problem.dtype) / (problem.heads_q / problem.heads_kv);
+  return with_grid(variant,
+                   grouped_grid(static_cast<long long>(problem.heads_q) * problem.batch,
+                                ceil_div(problem.longest_queries(), variant.B_r), bytes, problem.causal, device));
+}
+
+BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows) {
+  require_launch(variant, rows);
+  const BackwardProblem& problem = rows.whole;
+  constexpr long long padding = ATTUNE_BACKWARD_ROWS;
+  const long long longest = ceil_div(problem.longest_queries(), padding) * padding;
+  return with_grid(variant, row_grid(problem, longest, block_rows_of(variant)));
+}
+
+BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion) {
+  require_launch(variant, conversion);
+  const BackwardProblem& problem = conversion.whole;
+  return with_grid(variant, row_grid(problem, problem.longest_queries(), variant.warps * mma_rows));
+}
+
+BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem) {
+  const std::size_t rows = static_cast<std::size_t>(problem.padded_rows()) * problem.heads_q;
+  BackwardWorkspace result{.statistics_bytes = rows * 2 * sizeof(float)};
+  if (variant.deterministic != 0) return result;
+  result.dq_columns = variant.head_dim;
+  result.dq_bytes = rows * variant.head_dim * sizeof(float);
+  return result;
+}
+
+}  // namespace attune

@@ -1,0 +1,39 @@
+// From a problem of the backward pass to the grids of its launches and what they need of the workspace. The same for
+// GPUs and for the emulator.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/call/device.hpp"
+#include "runtime/operations/backward/problem.hpp"
+
+namespace attune {
+
+/// Grid and block of one launch.
+struct BackwardLaunch {
+  Grid grid;  ///< empty: no launch
+  int threads = 0;
+  int shared_bytes = 0;
+};
+
+/// Of the kernel that gives dK and dV, of that which gives dQ, and of those that begin and end. Throws
+/// Error{ATTUNE_UNSUPPORTED} when no grid can hold the problem.
+BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, const Device& device);
+BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries,
+                    const Device& device);
+BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows);
+BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion);
+
+/// Bytes of the workspace: LSE and D of each row, and behind them the sums that become dQ.
+struct BackwardWorkspace {
+  std::size_t statistics_bytes = 0;
+  std::size_t dq_bytes = 0;  ///< 0: dQ has a kernel of its own
+  int dq_columns = 0;
+
+  [[nodiscard]] std::size_t bytes() const { return statistics_bytes + dq_bytes; }
+};
+
+/// Where this variant gives dK and dV.
+BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem);
+
+}  // namespace attune

@@ -1,0 +1,39 @@
+// The fields of a problem of the backward pass.
+#pragma once
+
+#include <tuple>
+
+#include "runtime/call/problem_fields.hpp"
+#include "runtime/operations/backward/problem.hpp"
+
+namespace attune {
+
+constexpr auto problem_fields(const BackwardProblem* /*type*/) {
+  using enum Topic;
+  using enum RecordRole;
+  using enum RowRole;
+  using P = BackwardProblem;
+  constexpr auto is_ragged = [](const P& p) { return p.ragged; };
+  constexpr auto has_head_dim_v = [](const P& p) { return p.head_dim_of_v() != p.head_dim; };
+  constexpr auto has_right = [](const P& p) { return !p.causal && p.window_right >= 0; };
+  constexpr FieldRange head_dim_v{
+      .minimum = any_head_dim.minimum, .maximum = any_head_dim.maximum, .step = any_head_dim.step, .zero = "head_dim"};
+  return std::tuple(
+      field("dtype", &P::dtype, {kind, named}, {.tag = " "}), field("batch", &P::batch, {batch, size}, {.tag = " b"}),
+      field("heads_q", &P::heads_q, {heads, named, absent, at_least_one}, {.tag = " hq"}),
+      field("heads_kv", &P::heads_kv, {heads, named, absent, at_least_one}, {.tag = " hk"}),
+      field("seqlen_q", &P::seqlen_q, {lengths, size, absent, any_length}, {.tag = " lq"}),
+      field("seqlen_k", &P::seqlen_k, {lengths, size, absent, any_length}, {.tag = " lk"}),
+      field("head_dim", &P::head_dim, {kind, named, absent, any_head_dim}, {.tag = " d"}),
+      field("head_dim_v", &P::head_dim_v, {kind, option, absent, head_dim_v}, {.tag = "v", .shown = has_head_dim_v}),
+      field("causal", &P::causal, {mask, option}, {.tag = " causal"}),
+      field("window_left", &P::window_left, {mask, extent, absent, any_bound}, {.tag = " left"}),
+      field("window_right", &P::window_right, {mask, extent, absent, any_bound}, {.tag = " right", .shown = has_right}),
+      field("softcap", &P::softcap, {mask, option}, {.tag = " softcap"}),
+      field("ragged", &P::ragged, {feature, option}, {.tag = " ragged"}),
+      field("total_q", &P::total_q, {feature, extent, absent, any_length}, {.tag = " tq", .applies = is_ragged}),
+      field("total_k", &P::total_k, {feature, extent, absent, any_length}, {.tag = " tk", .applies = is_ragged}),
+      field("any_order", &P::any_order, {feature, option}, {.tag = " any_order"}));
+}
+
+}  // namespace attune

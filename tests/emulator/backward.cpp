@@ -1,0 +1,187 @@
+// The backward pass on the emulator against its float64 reference.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generator/check.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/lab/fixed_kernels.hpp"
+#include "runtime/lab/host_kernels.hpp"
+#include "runtime/registry/registry.hpp"
+#include "tests/harness/backward_image.hpp"
+
+namespace attune::emulator_tests {
+
+using testing::BackwardCase;
+using testing::BackwardImage;
+using testing::Layout;
+
+namespace {
+
+/// The memory that a call leaves.
+Memory run(Registry& registry, const BackwardImage& image) {
+  Memory memory = image.memory();
+  registry.run(image.args(memory.data()), nullptr);
+  return memory;
+}
+
+void check(Registry& registry, const BackwardCase& one, std::uint64_t seed) {
+  const BackwardImage image(one, seed);
+  image.check(run(registry, image));
+}
+
+/// The place of the first family that computes this.
+int index_of(Operation operation) {
+  return std::ranges::find(families(), operation, &Family::operation)->defaults.family;
+}
+
+BackwardCase dense(int head_dim, int seqlen_q, int seqlen_k, bool causal) {
+  BackwardCase one;
+  one.prefill.problem = {.batch = 1,
+                         .heads_q = 2,
+                         .heads_kv = 1,
+                         .seqlen_q = seqlen_q,
+                         .seqlen_k = seqlen_k,
+                         .head_dim = head_dim,
+                         .causal = causal};
+  one.prefill.layout = Layout::gaps;
+  return one;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of every head_dim agree with the reference, whatever the order of sums") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
+    for (const bool any_order : {false, true}) {
+      BackwardCase one = dense(head_dim, 150, 170, head_dim % 64 == 0);
+      one.any_order = any_order;
+      one.has_dlse = any_order;
+      check(registry, one, static_cast<std::uint64_t>(head_dim));
+    }
+  }
+}
+
+TEST_CASE(
+    "random problems with windows, soft caps, ragged batches, grouped heads and poison agree with the reference") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  Random random(61);
+  for (int i = 0; i < 40; ++i) check(registry, testing::random_backward_case(random, 150), random());
+}
+
+TEST_CASE("gradients have the same bits in every schedule of the emulator") {
+  for (const int head_dim : {64, 192}) {
+    BackwardCase one = dense(head_dim, 200, 180, true);
+    one.prefill.problem.heads_q = 4;
+    one.prefill.problem.heads_kv = 2;
+    const BackwardImage image(one, 8);
+    std::vector<std::array<std::vector<std::uint16_t>, 3>> found;
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      Registry registry({.device = ATTUNE_DEVICE_EMULATOR, .emulator_seed = seed});
+      found.push_back(image.gradients(run(registry, image)));
+    }
+    const bool same_bits = found[0] == found[1] && found[0] == found[2];
+    CHECK(same_bits);
+  }
+}
+
+TEST_CASE("without queries the gradients of keys are zeros, and without keys those of queries") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const bool any_order : {false, true}) {
+    for (const auto& [seqlen_q, seqlen_k] : {std::pair{0, 70}, {70, 0}, {1, 1}}) {
+      BackwardCase one = dense(64, seqlen_q, seqlen_k, false);
+      one.any_order = any_order;
+      check(registry, one, 4);
+    }
+  }
+}
+
+TEST_CASE("keys that no query sees have zeros in kernels of one stage, too") {
+  for (const int stages : {1, 2}) {
+    BackwardCase one = dense(64, 40, 200, false);
+    one.prefill.problem.window_left = 10;
+    one.prefill.problem.window_right = 5;
+    const BackwardImage image(one, 12);
+    const BackwardProblem problem = image.problem();
+    HostKernels kernels;
+    Variant keys = default_variant(index_of(Operation::backward), problem.ask().need, 1 << 20);
+    keys.stages = stages;
+    Memory memory = image.memory();
+    FixedKernels fixed{&kernels[keys]};
+    for (const Operation part : {Operation::backward_rows, Operation::backward_queries}) {
+      const Need need = problem.ask_of(part).need;
+      fixed.add(kernels[default_variant(index_of(part), need, 1 << 20)]);
+    }
+    CHECK(run_emulated(fixed, image.args(memory.data()), problem).fault.empty());
+    image.check(memory);
+  }
+}
+
+TEST_CASE("scores far apart, and many rows that see no key") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const bool any_order : {false, true}) {
+    BackwardCase one = dense(64, 150, 40, true);
+    one.any_order = any_order;
+    one.sharpness = 30;
+    check(registry, one, 6);
+  }
+}
+
+TEST_CASE("wild lengths of a ragged batch lead to no access outside the tensors of a backward call") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  Random random(71);
+  for (int i = 0; i < 12; ++i) {
+    BackwardCase one = dense(64, 60, 60, i % 2 == 0);
+    one.any_order = i % 3 == 0;
+    Problem& problem = one.prefill.problem;
+    problem.ragged = true;
+    problem.batch = 4;
+    problem.total_q = problem.total_k = 150;
+    one.prefill.sequences.cu_seqlens_q = one.prefill.sequences.cu_seqlens_k = {0, 50, 60, 90, 150};
+    const BackwardImage image(one, 3);
+    Memory memory = image.memory();
+    attune_backward_args args = image.args(memory.data());
+    Sequences told = one.prefill.sequences;
+    told.seqused_q = told.seqused_k = {50, 10, 30, 60};
+    for (auto* array : {&told.cu_seqlens_q, &told.cu_seqlens_k, &told.seqused_q, &told.seqused_k}) {
+      testing::make_wild(random, *array, 150);
+    }
+    args.cu_seqlens_q = told.cu_seqlens_q.data();
+    args.cu_seqlens_k = told.cu_seqlens_k.data();
+    args.seqused_q = told.seqused_q.data();
+    args.seqused_k = told.seqused_k.data();
+    // Sequences that overlap are written by several blocks, which is all that may go wrong.
+    try {
+      registry.run(args, nullptr);
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      CHECK_MESSAGE(what.find("race: writes element") != std::string::npos, what);
+    }
+  }
+}
+
+TEST_CASE("a workspace that is missing or too small is named") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  const BackwardImage image(dense(64, 40, 40, false), 3);
+  Memory memory = image.memory();
+  attune_backward_args args = image.args(memory.data());
+  CHECK(registry.workspace_bytes(args) == 2 * 128 * 8);
+  args.any_order = 1;
+  CHECK(registry.workspace_bytes(args) == 2 * 128 * (8 + 4 * 64));
+  args.workspace_bytes = 2 * 128 * 8;
+  CHECK_THROWS_WITH(registry.run(args, nullptr),
+                    doctest::Contains("workspace_bytes is 2048; it must be at least 67584"));
+  args.workspace = static_cast<std::byte*>(args.workspace) + 8;
+  CHECK_THROWS_WITH(registry.run(args, nullptr), doctest::Contains("it must be a multiple of 16 bytes"));
+  args.workspace = nullptr;
+  CHECK_THROWS_WITH(registry.run(args, nullptr), doctest::Contains("workspace is null; it must point to 67584 bytes"));
+  CHECK((memory == image.memory()));
+}
+
+}  // namespace attune::emulator_tests

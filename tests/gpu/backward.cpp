@@ -1,0 +1,127 @@
+// The backward pass on the GPU through the C ABI, against its float64 reference.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/gpu/harness.hpp"
+#include "tests/harness/backward_image.hpp"
+
+namespace attune::gpu_tests {
+namespace {
+
+using testing::BackwardCase;
+using testing::BackwardImage;
+
+/// A call in device memory.
+class BackwardCall {
+ public:
+  explicit BackwardCall(const BackwardImage& image)
+      : image_(image), memory_(on_device(image.memory())), args_(image.args(memory_.data())) {}
+
+  [[nodiscard]] const attune_backward_args& args() const { return args_; }
+
+  /// The memory that the call leaves, which before was as it is in the beginning.
+  [[nodiscard]] Memory run(const TestRegistry& registry) const {
+    memory_.upload(image_.memory());
+    std::size_t bytes = 0;
+    REQUIRE_MESSAGE(attune_backward_workspace(registry.get(), &args_, &bytes) == ATTUNE_OK, attune_last_error());
+    CHECK(bytes <= image_.workspace_bytes());
+    REQUIRE_MESSAGE(attune_backward(registry.get(), &args_, nullptr) == ATTUNE_OK, attune_last_error());
+    return fetched(memory_, image_.memory());
+  }
+
+ private:
+  const BackwardImage& image_;
+  DeviceBuffer memory_;
+  attune_backward_args args_;
+};
+
+/// Runs a call twice, each time on memory full of poison.
+void check(const TestRegistry& registry, const BackwardCase& one, std::uint64_t seed) {
+  CAPTURE(one.text());
+  const BackwardImage image(one, seed);
+  const BackwardCall call(image);
+  const Memory first = call.run(registry);
+  image.check(first);
+  const Memory second = call.run(registry);
+  image.check(second);
+  if (one.any_order) return;
+  const bool same_bits = image.gradients(first) == image.gradients(second);
+  CHECK(same_bits);
+}
+
+BackwardCase dense(int head_dim, int seqlen_q, int seqlen_k, bool causal) {
+  BackwardCase one;
+  one.prefill.problem = {.batch = 2,
+                         .heads_q = 4,
+                         .heads_kv = 2,
+                         .seqlen_q = seqlen_q,
+                         .seqlen_k = seqlen_k,
+                         .head_dim = head_dim,
+                         .causal = causal};
+  return one;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of random problems agree with the reference on the GPU, twice, to the same bits") {
+  const TestRegistry registry;
+  Random random(67);
+  for (int i = 0; i < 300; ++i) check(registry, testing::random_backward_case(random, 400), random());
+}
+
+TEST_CASE("gradients of every head_dim agree with the reference on the GPU") {
+  const TestRegistry registry;
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (const bool any_order : {false, true}) {
+      BackwardCase one = dense(head_dim, 300, 333, head_dim % 16 == 0);
+      one.any_order = any_order;
+      check(registry, one, static_cast<std::uint64_t>(head_dim));
+    }
+  }
+}
+
+TEST_CASE("gradients at every length around the tiles' edges agree with the reference on the GPU") {
+  const TestRegistry registry;
+  for (const int seqlen : {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257}) {
+    for (const bool any_order : {false, true}) {
+      BackwardCase one = dense(seqlen % 2 == 0 ? 64 : 128, seqlen, seqlen + seqlen % 3, true);
+      one.any_order = any_order;
+      one.has_dlse = true;
+      check(registry, one, 9);
+    }
+  }
+}
+
+TEST_CASE("gradients of many queries on few keys have the same bits in ten calls on the GPU") {
+  const TestRegistry registry;
+  for (const int head_dim : {64, 128, 256}) {
+    BackwardCase one = dense(head_dim, 1500, 200, true);
+    one.prefill.problem.heads_q = 8;
+    one.prefill.problem.heads_kv = 1;
+    const BackwardImage image(one, 5);
+    const BackwardCall call(image);
+    const auto first = image.gradients(call.run(registry));
+    for (int i = 0; i < 9; ++i) {
+      const bool same_bits = image.gradients(call.run(registry)) == first;
+      CHECK(same_bits);
+    }
+  }
+}
+
+TEST_CASE("a workspace that is too small or missing is named before anything is launched on the GPU") {
+  const TestRegistry registry;
+  const BackwardImage image(dense(64, 40, 40, false), 3);
+  const DeviceBuffer memory = on_device(image.memory());
+  attune_backward_args args = image.args(memory.data());
+  args.workspace_bytes = 8;
+  CHECK(attune_backward(registry.get(), &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(std::string(attune_last_error()).find("workspace_bytes is 8; it must be at least") != std::string::npos);
+  args.workspace = nullptr;
+  CHECK(attune_backward(registry.get(), &args, nullptr) == ATTUNE_INVALID_ARGUMENT);
+  CHECK(std::string(attune_last_error()).find("workspace is null") != std::string::npos);
+  const bool untouched = fetched(memory, image.memory()) == image.memory();
+  CHECK(untouched);
+}
+
+}  // namespace attune::gpu_tests

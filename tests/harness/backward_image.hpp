@@ -1,0 +1,109 @@
+// One call of the backward pass as host memory, in any layout and surrounded by poison, and what a correct one leaves
+// there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/lab/memory.hpp"
+#include "runtime/lab/reference_gradient.hpp"
+#include "runtime/operations/backward/problem.hpp"
+#include "tests/harness/random_prefill.hpp"
+
+namespace attune::testing {
+
+/// A problem, where its sequences are, and what decides about its memory.
+struct BackwardCase {
+  PrefillCase prefill;
+  int head_dim_v = 0;      ///< 0: as head_dim
+  bool has_dlse = false;   ///< LSE has a gradient
+  bool any_order = false;  ///< as BackwardProblem has it
+  float sharpness = 1;     ///< by which the usual scale of the scores is multiplied
+
+  [[nodiscard]] BackwardProblem problem() const;
+  [[nodiscard]] std::string text() const;
+};
+
+/// A case of any kind that the backward pass serves, with at most so many rows and keys a sequence.
+BackwardCase random_backward_case(Random& random, int most_rows);
+
+/// Every element that is not an input is NaN, gradients and workspace included; so are keys and rows of inputs that do
+/// not count. O and LSE are the reference's.
+class BackwardImage {
+ public:
+  BackwardImage(const BackwardCase& one, std::uint64_t seed);
+
+  [[nodiscard]] const BackwardCase& origin() const { return case_; }
+  [[nodiscard]] BackwardProblem problem() const { return case_.problem(); }
+
+  /// What the call finds.
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+  /// The call on a copy of that, wherever it is.
+  [[nodiscard]] attune_backward_args args(void* memory) const;
+
+  /// Bytes of the workspace that args() has, which any kernel's will do.
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
+
+  /// Whether gradients agree with the reference and nothing else was written; "" or what is wrong, with figures.
+  [[nodiscard]] std::string wrong(Memory after) const;
+
+  /// CHECKs that nothing is.
+  void check(const Memory& after) const;
+
+  /// dQ, dK and dV as the call left them, contiguous.
+  [[nodiscard]] std::array<std::vector<std::uint16_t>, 3> gradients(const Memory& after) const;
+
+ private:
+  /// Strides in elements and the place of the first one.
+  struct Placement {
+    std::size_t first = 0;
+    int batch = 0;
+    int seqlen = 0;
+    int heads = 0;
+    int head_dim = 0;
+    std::int64_t stride_batch = 0;
+    std::int64_t stride_seq = 0;
+    std::int64_t stride_head = 0;
+
+    [[nodiscard]] std::size_t of(int sequence, int row, int head) const {
+      return first + sequence * stride_batch + row * stride_seq + head * stride_head;
+    }
+    [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(batch) * seqlen * heads * head_dim; }
+  };
+  enum Tensor : std::size_t { q, k, v, o, dout, dq, dk, dv, tensors };
+
+  void place_tensors();
+  Placement place(int seqlen, int heads, int head_dim, int gap);
+  void place_packed(Tensor first, int columns_v);
+  void fill(Tensor tensor, const std::vector<std::uint16_t>& values);
+  void poison_rows(Tensor tensor, int first, int end);
+  void poison_unused_rows();
+  void put_forward();
+  template <class Function>
+  static void for_each_element(const Placement& at, const Function& visit);
+  [[nodiscard]] HostTensor host(Tensor tensor) const;
+  [[nodiscard]] GradientInputs inputs() const;
+  [[nodiscard]] double scale() const;
+
+  BackwardCase case_;
+  Places places_;
+  std::array<Placement, tensors> at_;
+  std::size_t lse_ = 0;  ///< places of arrays, in bytes
+  std::size_t dlse_ = 0;
+  std::size_t cu_seqlens_q_ = 0;
+  std::size_t cu_seqlens_k_ = 0;
+  std::size_t seqused_q_ = 0;
+  std::size_t seqused_k_ = 0;
+  std::size_t workspace_ = 0;
+  std::size_t workspace_bytes_ = 0;
+  std::vector<float> dlse_values_;
+  Memory memory_;
+  Gradients reference_;
+  Gradients naive_;
+};
+
+}  // namespace attune::testing

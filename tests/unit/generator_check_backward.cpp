@@ -1,0 +1,90 @@
+// The rules and default tiles of the kernels of the backward pass.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "generator/check.hpp"
+
+using namespace attune;
+
+namespace {
+
+constexpr int kib = 1024;
+constexpr int of_h100 = 227 * kib;
+constexpr int of_a100 = 163 * kib;
+constexpr int of_4090 = 99 * kib;
+
+const Family& family_called(std::string_view name) { return *std::ranges::find(families(), name, &Family::name); }
+
+std::string refusal_of(std::string_view family, const std::function<void(Variant&)>& change) {
+  Variant variant = family_called(family).defaults;
+  change(variant);
+  const std::vector<Refusal> refusals = check(variant);
+  return refusals.empty() ? "" : refusals.front().field + ": " + refusals.front().message;
+}
+
+}  // namespace
+
+TEST_CASE("a tile of backward_sm80 that warps cannot share is refused, with the nearest that passes") {
+  const auto refusal = [](const auto& change) { return refusal_of("backward_sm80", change); };
+  CHECK(refusal([](Variant&) {}).empty());
+  CHECK(refusal([](Variant& v) { v.warps = 3; }) ==
+        "warps: warps is 3; of B_c 128 each warp has whole tiles of 16 keys, or as many warps share each tile; nearest "
+        "that passes: warps 2");
+  CHECK(refusal([](Variant& v) { v.B_c = 32, v.B_r = 32; }) ==
+        "B_r: B_r is 32 and head_dim 128; 4 warps that share 16 keys of B_c 32 take multiples of 64; nearest that "
+        "passes: B_r 64");
+  CHECK(refusal([](Variant& v) { v.B_r = 48; }).starts_with("B_r: B_r is 48, which does not divide 128; nearest"));
+  CHECK(refusal([](Variant& v) {
+          v.head_dim = 256;
+        }).starts_with("B_c: dK, dV, S and dP take 320 registers per thread, over the 200 that 256 threads leave"));
+  CHECK(refusal([](Variant& v) { v.window = v.causal = 1; }).starts_with("causal: a window has the causal mask"));
+  CHECK(refusal([](Variant& v) {
+          v.head_dim = 80, v.deterministic = 0;
+        }).starts_with("head_dim: B_r is 64 and head_dim 80, of which 8 warps cannot share dQ"));
+}
+
+TEST_CASE("a tile of backward_dq_sm80 whose rows warps cannot share is refused") {
+  const auto refusal = [](const auto& change) { return refusal_of("backward_dq_sm80", change); };
+  CHECK(refusal([](Variant&) {}).empty());
+  CHECK(refusal([](Variant& v) { v.B_r = 64; }).starts_with("B_r: B_r is 64, which is not a multiple of 16 * warps"));
+  CHECK(refusal([](Variant& v) { v.B_c = 256; }).find("dQ, S and dP take") != std::string::npos);
+}
+
+TEST_CASE("the backward pass has a tile for every head_dim and GPU, with sums of any order or not") {
+  for (const std::string_view name : {"backward_sm80", "backward_dq_sm80", "backward_rows", "backward_convert"}) {
+    const Family& family = family_called(name);
+    for (const auto& [capability, shared] : {std::pair{90, of_h100}, {80, of_a100}, {89, of_4090}}) {
+      for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+        for (const int deterministic : {0, 1}) {
+          Need need{.operation = family.operation, .head_dim = head_dim};
+          if (family.has_key("deterministic")) need.deterministic = deterministic;
+          const Variant variant = default_variant(family.defaults.family, need, shared);
+          CAPTURE(variant.name());
+          CAPTURE(shared);
+          CHECK(check(variant).empty());
+          CHECK(check_limits(variant, capability, shared).empty());
+          CHECK(variant.head_dim >= head_dim);
+          CHECK(meets(variant, need));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a kernel that always sums in one order serves whoever asks for any, and no other the one who asks for one") {
+  Variant variant = family_called("backward_sm80").defaults;
+  Need need{.operation = Operation::backward, .deterministic = 0};
+  CHECK(meets(variant, need));
+  need.deterministic = 1;
+  CHECK(meets(variant, need));
+  variant.deterministic = 0;
+  CHECK_FALSE(meets(variant, need));
+  need.deterministic = 0;
+  CHECK(meets(variant, need));
+}

@@ -5,7 +5,6 @@
 #include <vector>
 
 namespace at = attune::api;
-
 std::uint16_t to_bf16(float value) { return std::bit_cast<std::uint32_t>(value) >> 16U; }
 float from_bf16(std::uint16_t half) { return std::bit_cast<float>(std::uint32_t{half} << 16U); }
 

@@ -26,6 +26,7 @@ Command pack_command(CLI::App& root);
 Command run_command(CLI::App& root);
 Command list_command(CLI::App& root);
 Command explain_command(CLI::App& root);
+Command features_command(CLI::App& root);
 Command bench_command(CLI::App& root);
 Command cache_command(CLI::App& root);
 Command doctor_command(CLI::App& root);

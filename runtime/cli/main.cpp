@@ -59,10 +59,10 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", ATTUNE_VERSION);
   app.require_subcommand(0, 1);
   app.get_formatter()->column_width(34);
-  const std::vector<Command> commands{generate_command(app), compile_command(app), pack_command(app),
-                                      run_command(app),      list_command(app),    explain_command(app),
-                                      bench_command(app),    tune_command(app),    spec_from_command(app),
-                                      cache_command(app),    doctor_command(app)};
+  const std::vector<Command> commands{generate_command(app),  compile_command(app), pack_command(app),
+                                      run_command(app),       list_command(app),    explain_command(app),
+                                      features_command(app),  bench_command(app),   tune_command(app),
+                                      spec_from_command(app), cache_command(app),   doctor_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -29,6 +29,7 @@ Command explain_command(CLI::App& root);
 Command features_command(CLI::App& root);
 Command bench_command(CLI::App& root);
 Command cache_command(CLI::App& root);
+Command completion_command(CLI::App& root);
 Command doctor_command(CLI::App& root);
 Command spec_from_command(CLI::App& root);
 Command tune_command(CLI::App& root);

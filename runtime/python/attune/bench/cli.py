@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("".join(f"  {case.name}\n" for case in cases), end="")
         return 0
     if options.plot and importlib.util.find_spec("matplotlib") is None:
-        return _lacks("--plot needs matplotlib: pip install 'attune[bench]'")
+        return _lacks("--plot needs matplotlib: pip install 'attune-kernels[bench]'")
     try:
         if options.replay:
             report = Report.read(options.replay).select(chosen, options.case, options.peers)

@@ -1,4 +1,7 @@
-"""README and guides: links lead somewhere, snippets are what they say, commands exist, figures are measured."""
+"""README and guides: links lead somewhere, snippets are what they say, commands exist, figures are measured.
+
+`./dev pages` runs this file as a script, which brings the README's tables up to date.
+"""
 
 import json
 import re
@@ -238,3 +241,17 @@ def test_kept_writes_the_page_of_a_folder(tmp_path):
     (tmp_path / "bad.json").write_text("{}")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "bad.json is no report" in done.stderr) == (2, True)
+
+
+def write_readme():
+    """Puts today's table of what is served and today's figures in the place of those that the README has."""
+    page = ROOT / "README.md"
+    text = page.read_text(encoding="utf-8")
+    for table in (tool("features", "--markdown"), headlines(KEPT)):
+        title = re.escape(table.splitlines()[0])
+        text = re.sub(rf"^{title}\n(?:\|.*\n)*", lambda _, table=table: table, text, flags=re.M)
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_readme()

@@ -52,10 +52,11 @@ std::vector<Finding> find_driver_and_gpu() {
 }
 
 Finding find_nvrtc() {
-  Finding finding{.what = "NVRTC",
-                  .remedy =
-                      "install the CUDA toolkit (or its libnvrtc) and put its lib64 into LD_LIBRARY_PATH; it "
-                      "compiles kernels that are not ready"};
+  Finding finding{
+      .what = "NVRTC",
+      .remedy =
+          "install the CUDA toolkit, or nvidia-cuda-nvrtc by pip into the Python environment that is active; it "
+          "compiles kernels that are not ready"};
   const Found<Compiler> compiler = find_compiler();
   finding.ok = static_cast<bool>(compiler);
   finding.detail = compiler ? fmt::format("{} at {}", compiler->version(), compiler->path()) : compiler.problem;

@@ -25,12 +25,12 @@ std::string server_of(const OneProblem& problem, const Device& device) {
 Device gpu_of(std::string_view arch) { return device_of(*find_arch(arch)); }
 
 template <class OneProblem>
-FeatureRow row_of(std::string feature, const OneProblem& problem, std::string limits) {
-  return {.feature = std::move(feature),
+FeatureRow row_of(const std::string& feature, const OneProblem& problem, const std::string& limits) {
+  return {.feature = feature,
           .on_sm80 = server_of(problem, gpu_of("sm_80")),
           .on_sm90 = server_of(problem, gpu_of("sm_90")),
           .in_emulator = server_of(problem, emulator::device()),
-          .limits = std::move(limits)};
+          .limits = limits};
 }
 
 /// "8 to 256 by 8": the values up to `most` that a field of a problem may have in the emulator, which runs the kernels
@@ -54,10 +54,10 @@ Problem usual_prefill() {
 }
 
 void add_prefill(std::vector<FeatureRow>& rows) {
-  const auto add = [&](const char* feature, auto change, std::string limits) {
+  const auto add = [&](const char* feature, auto change, const std::string& limits) {
     Problem problem = usual_prefill();
     change(problem);
-    rows.push_back(row_of(feature, problem, std::move(limits)));
+    rows.push_back(row_of(feature, problem, limits));
   };
   const auto unchanged = [](Problem& /*problem*/) {};
   const std::string head_dims =
@@ -107,10 +107,10 @@ DecodeProblem usual_decode() {
 }
 
 void add_decode(std::vector<FeatureRow>& rows) {
-  const auto add = [&](const char* feature, auto change, std::string limits) {
+  const auto add = [&](const char* feature, auto change, const std::string& limits) {
     DecodeProblem problem = usual_decode();
     change(problem);
-    rows.push_back(row_of(feature, problem, std::move(limits)));
+    rows.push_back(row_of(feature, problem, limits));
   };
   const std::string queries =
       range_of(usual_decode(), 64, [](DecodeProblem& problem, int value) { problem.seqlen_q = value; });

@@ -23,6 +23,12 @@ bool is_option(const std::string& argument) {
          argument != "--";
 }
 
+/// "--gpu" of "--gpu=h200", "-o" of "-ofile", and of a word the word.
+std::string name_of(const std::string& argument) {
+  if (!is_option(argument)) return argument;
+  return argument.substr(0, argument.starts_with("--") ? argument.find('=') : 2);
+}
+
 /// The options of a command and of those above it, which it may be given, too.
 std::vector<std::string> all_options(const CLI::App* app) {
   std::vector<std::string> names;
@@ -49,7 +55,7 @@ std::string meant_text(const std::string& word, const std::vector<std::string>& 
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* command = &app;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const std::string name = arguments[i].substr(0, arguments[i].find('='));
+    const std::string name = name_of(arguments[i]);
     if (is_option(name)) {
       const std::vector<std::string> known = all_options(command);
       if (std::ranges::find(known, name) != known.end()) continue;

@@ -14,6 +14,7 @@
 #include "generator/embed.hpp"
 #include "generator/fatbin.hpp"
 #include "generator/files.hpp"
+#include "generator/key_reference.hpp"
 #include "generator/schema.hpp"
 #include "generator/wgmma.hpp"
 
@@ -94,6 +95,13 @@ Exit schema(const Options& options) {
   return Exit::done;
 }
 
+Exit keys(const Options& options) {
+  const Result<std::string> page = with_key_reference(read_bytes(options.out), options.out.string());
+  if (report(page)) return Exit::bad_input;
+  write_if_changed(options.out, page.value);
+  return Exit::done;
+}
+
 Exit golden(const Options& options) {
   const Result<TemplateFiles> files = read_templates(options.templates);
   const Result<std::vector<Wanted>> wanted = golden_variants(options.specs.front());
@@ -155,6 +163,9 @@ int run(int argc, char** argv) {
 
   sub = add("schema", "Write the JSON Schema of specs", schema);
   add_out(sub, "The JSON file");
+
+  sub = add("keys", "Write the reference of all keys between the marks of a page", keys);
+  add_out(sub, "The Markdown file: specs/README.md, say");
 
   sub = add(
       "golden",

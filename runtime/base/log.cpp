@@ -4,12 +4,20 @@
 
 #include <cstdio>
 
+#include "runtime/base/environment.hpp"
+
 namespace attune {
 
-void log_to_stderr(const std::string& line) { fmt::print(stderr, "attune: {}\n", line); }
+bool is_logged(attune_log_level level) {
+  const std::string word = environment("ATTUNE_LOG");
+  if (word == "off") return false;
+  return level >= ATTUNE_LOG_WARNING || (!word.empty() && word != "warning");
+}
 
-void warn_on_stderr(attune_log_level level, const std::string& line) {
-  if (level >= ATTUNE_LOG_WARNING) log_to_stderr(line);
+void log_to_stderr(const std::string& line) { say_on_stderr(ATTUNE_LOG_WARNING, line); }
+
+void say_on_stderr(attune_log_level level, const std::string& line) {
+  if (is_logged(level)) fmt::print(stderr, "attune: {}\n", line);
 }
 
 }  // namespace attune

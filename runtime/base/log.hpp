@@ -14,10 +14,14 @@ using Log = std::function<void(attune_log_level level, const std::string& line)>
 /// What a part of the library has to say that only ever warns; called as Log is.
 using LineLog = std::function<void(const std::string& line)>;
 
-/// Writes the line to stderr after "attune: ".
+/// Whether $ATTUNE_LOG lets a line of this level through: `off` none, `warning`, and where it is not set, warnings,
+/// `info` all. Any other word counts as `info`: who sets it wants to see something.
+bool is_logged(attune_log_level level);
+
+/// Writes a warning to stderr after "attune: ", where is_logged().
 void log_to_stderr(const std::string& line);
 
-/// Warnings to stderr, after "attune: "; nothing else.
-void warn_on_stderr(attune_log_level level, const std::string& line);
+/// Writes a line of any level likewise.
+void say_on_stderr(attune_log_level level, const std::string& line);
 
 }  // namespace attune

@@ -9,7 +9,8 @@
 
 namespace attune {
 
-/// All of its kernels, in the order of preference of the shipped specs. Empty when built without a CUDA toolkit.
+/// All of its kernels, in the order of preference of the shipped specs. Empty when built without a CUDA toolkit. In a
+/// wheel they lie in one file, which the module, the library and the tool beside it read.
 std::span<const ReadyKernel> embedded_kernels();
 
 /// The templates the library carries for run-time generation.

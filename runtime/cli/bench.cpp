@@ -22,6 +22,7 @@
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/verify.hpp"
+#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {
@@ -194,7 +195,7 @@ Command bench_command(CLI::App& root) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* app = root.add_subcommand("bench", "Time kernels on this GPU: the embedded ones, or those of a spec");
   add_spec_argument(*app, options->specs, false);
-  app->add_option("--cases", options->cases, suite_help())->check(CLI::IsMember(suite_names()))->capture_default_str();
+  app->add_option("--cases", options->cases, suite_help())->check(one_of(suite_names()))->capture_default_str();
   app->add_option("--launches", options->launches, "Launches of each kernel")
       ->check(CLI::Range(3, 10000))
       ->capture_default_str();

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/text.hpp"
@@ -50,10 +52,11 @@ std::vector<Finding> find_driver_and_gpu() {
 }
 
 Finding find_nvrtc() {
-  Finding finding{.what = "NVRTC",
-                  .remedy =
-                      "install the CUDA toolkit (or its libnvrtc) and put its lib64 into LD_LIBRARY_PATH; it "
-                      "compiles kernels that are not ready"};
+  Finding finding{
+      .what = "NVRTC",
+      .remedy =
+          "install the CUDA toolkit, or nvidia-cuda-nvrtc by pip into the Python environment that is active; it "
+          "compiles kernels that are not ready"};
   const Found<Compiler> compiler = find_compiler();
   finding.ok = static_cast<bool>(compiler);
   finding.detail = compiler ? fmt::format("{} at {}", compiler->version(), compiler->path()) : compiler.problem;
@@ -127,6 +130,20 @@ Finding find_embedded() {
           .remedy = "install the CUDA toolkit and build again; until then NVRTC compiles each kernel at first use"};
 }
 
+/// The one thing to do now, by what is here.
+std::string next_step(const std::vector<Finding>& findings) {
+  const auto ok = [&](std::string_view what) {
+    return std::ranges::any_of(findings, [&](const Finding& f) { return f.what == what && f.ok; });
+  };
+  const auto remedy = [&](std::string_view what) { return std::ranges::find(findings, what, &Finding::what)->remedy; };
+  if (ok("GPU") && (ok("NVRTC") || ok("embedded kernels"))) {
+    return ok("cache folder") ? "attune run specs/quickstart.yaml" : remedy("cache folder");
+  }
+  if (ok("GPU")) return remedy("NVRTC");
+  if (ok("host compiler")) return "attune run specs/quickstart.yaml --device emulator, which needs no GPU";
+  return remedy("host compiler");
+}
+
 Exit doctor(bool json) {
   std::vector<Finding> findings = find_driver_and_gpu();
   for (Finding (*look)() : {find_nvrtc, find_nvcc, find_host, find_cache, find_embedded}) findings.push_back(look());
@@ -140,12 +157,13 @@ Exit doctor(bool json) {
                       {"detail", f.detail},
                       {"remedy", f.ok ? "" : f.remedy}});
     }
-    print_json({{"complete", complete}, {"findings", rows}});
+    print_json({{"complete", complete}, {"findings", rows}, {"next", next_step(findings)}});
   } else {
     for (const Finding& f : findings) {
       fmt::print("{:<17} {:<8} {}\n", f.what, f.ok ? "OK" : f.there ? "unusable" : "missing", f.detail);
       if (!f.ok) fmt::print("{:<17} {:<8} -> {}\n", "", "", f.remedy);
     }
+    fmt::print("next: {}\n", next_step(findings));
   }
   return complete ? Exit::done : Exit::machine_lacks;
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {
@@ -59,17 +61,20 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", ATTUNE_VERSION);
   app.require_subcommand(0, 1);
   app.get_formatter()->column_width(34);
-  const std::vector<Command> commands{generate_command(app), compile_command(app), pack_command(app),
-                                      run_command(app),      list_command(app),    explain_command(app),
-                                      bench_command(app),    tune_command(app),    spec_from_command(app),
-                                      cache_command(app),    doctor_command(app)};
+  const std::vector<Command> commands{
+      generate_command(app), compile_command(app),    pack_command(app),  run_command(app),  list_command(app),
+      explain_command(app),  features_command(app),   bench_command(app), tune_command(app), spec_from_command(app),
+      cache_command(app),    completion_command(app), doctor_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const bool is_error = error.get_exit_code() != 0;
-    if (is_error && wants_json(argc, argv)) throw Failure(Exit::bad_usage, error.what());
-    app.exit(error);  // prints the help that was asked for, or what is wrong
-    return static_cast<int>(is_error ? Exit::bad_usage : Exit::done);
+    if (!is_error) return app.exit(error);  // prints the help that was asked for
+    const std::string unknown = unknown_word(app, {argv, argv + argc});
+    const std::string problem = unknown.empty() ? error.what() : unknown;
+    if (wants_json(argc, argv)) throw Failure(Exit::bad_usage, problem);
+    fmt::print(stderr, "{}\nRun with --help for more information.\n", problem);
+    return static_cast<int>(Exit::bad_usage);
   }
   for (const Command& command : commands) {
     if (command.app->parsed()) return static_cast<int>(command.run());

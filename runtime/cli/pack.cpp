@@ -19,6 +19,7 @@
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
+#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {
@@ -138,7 +139,7 @@ Command pack_command(CLI::App& root) {
                   "Architectures [default: nvcc: 8.0 and 9.0, and PTX for newer GPUs; NVRTC: this machine's GPU, else "
                   "sm_80 and sm_90]");
   app->add_option("--compiler", options->compiler, "nvcc or nvrtc [default: nvcc where it is, else nvrtc]")
-      ->check(CLI::IsMember({"nvcc", "nvrtc"}))
+      ->check(one_of({"nvcc", "nvrtc"}))
       ->option_text("NAME");
   app->add_option("--jobs", options->jobs, "Compilations at a time [default: one for each core]")
       ->check(CLI::PositiveNumber)

@@ -8,6 +8,7 @@
 
 #include "generator/variant.hpp"
 #include "runtime/call/problem_fields.hpp"
+#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 
@@ -33,7 +34,7 @@ CLI::Option* add_field_option(CLI::App& app, const char* group, const ProblemFie
       value = static_cast<Value>(parse_value(choices, word).value_or(0));
     };
     option = app.add_option_function<std::string>(option_name(field), set, field.doc)
-                 ->check(CLI::IsMember(accepted_words(choices)))
+                 ->check(one_of(accepted_words(choices)))
                  ->default_str(value_text(value));
   } else {
     option = app.add_option(option_name(field), value, field.doc);

@@ -21,6 +21,7 @@
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/selfcheck.hpp"
 #include "runtime/cli/verify.hpp"
+#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {
@@ -279,7 +280,7 @@ Command run_command(CLI::App& root) {
   add_spec_argument(*app, options->specs);
   app->add_option("--device", options->device,
                   "auto: the GPU if there is one, else the emulator; gpu, emulator: fail without; none: compile only")
-      ->check(CLI::IsMember({"auto", "gpu", "emulator", "none"}))
+      ->check(one_of({"auto", "gpu", "emulator", "none"}))
       ->capture_default_str();
   add_seed_option(*app, options->seed,
                   "Of the random inputs, and of the schedule in the emulator: the same seed replays it");

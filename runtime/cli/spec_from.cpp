@@ -20,6 +20,7 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/model_config.hpp"
 #include "runtime/cli/output.hpp"
+#include "runtime/cli/words.hpp"
 #include "runtime/record/workload.hpp"
 
 namespace attune::cli {
@@ -284,7 +285,7 @@ Command spec_from_command(CLI::App& root) {
   app->add_option("-o,--out", options->out, "Folder for the specs, one a template [default: print them]")
       ->option_text("DIR");
   app->add_option("--dtype", options->dtype, "In place of a config's own: fp16 or bf16")
-      ->check(CLI::IsMember({"fp16", "bf16"}));
+      ->check(one_of({"fp16", "bf16"}));
   app->add_flag("--serving", options->serving, "Of a config also ragged batches and caches in pages");
   app->add_flag("--json", options->json, "Print kernels and specs as JSON");
   app->footer(

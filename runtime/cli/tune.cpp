@@ -26,6 +26,7 @@
 #include "runtime/cli/tune_lab.hpp"
 #include "runtime/cli/tune_problems.hpp"
 #include "runtime/cli/tune_progress.hpp"
+#include "runtime/cli/words.hpp"
 #include "runtime/tune/report.hpp"
 #include "runtime/tune/tables.hpp"
 
@@ -350,7 +351,7 @@ std::string devices_problem(const std::string& text) {
 
 void add_problem_options(CLI::App& app, TuneOptions& options) {
   const std::string group = "Problems";
-  app.add_option("--cases", options.cases, suite_help())->check(CLI::IsMember(suite_names()))->group(group);
+  app.add_option("--cases", options.cases, suite_help())->check(one_of(suite_names()))->group(group);
   app.add_option("--problems", options.problems,
                  "YAML lists of problems, those of a table, or what a program recorded in $ATTUNE_RECORD")
       ->option_text("FILE ...")

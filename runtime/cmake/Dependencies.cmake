@@ -26,6 +26,15 @@ else()
   target_link_libraries(attune_yaml INTERFACE yaml-cpp)
 endif()
 
+# A wheel brings all that it needs.
+if(ATTUNE_WHEEL)
+  find_library(ATTUNE_YAML_ARCHIVE libyaml-cpp.a DOC "libyaml-cpp.a")
+  if(NOT ATTUNE_YAML_ARCHIVE)
+    message(FATAL_ERROR "a wheel is linked with libyaml-cpp.a: install libyaml-cpp-dev, or pass -DATTUNE_YAML_ARCHIVE=<its path>")
+  endif()
+  set_property(TARGET attune_yaml PROPERTY INTERFACE_LINK_LIBRARIES ${ATTUNE_YAML_ARCHIVE})
+endif()
+
 find_path(ATTUNE_XXHASH_INCLUDE xxhash.h DOC "Folder of xxhash.h")
 if(NOT ATTUNE_XXHASH_INCLUDE)
   message(FATAL_ERROR "xxhash.h was not found: install libxxhash-dev, or pass -DATTUNE_XXHASH_INCLUDE=<its folder>")

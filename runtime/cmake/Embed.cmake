@@ -25,21 +25,19 @@ function(attune_full_paths result variable)
   set(${result} ${paths} PARENT_SCOPE)
 endfunction()
 
-# Adds an object library with the bundle in this folder, whose options are those of attune_bundle_command().
+# Adds an object library with the bundle in this folder.
 function(attune_bundle_object target folder)
-  attune_bundle_command(${folder} ${ARGN})
-  add_custom_target(${target}_bundle DEPENDS ${folder}/kernels.attune)
   # A source of its own for each: what a source depends on is a property of the file.
   set(source ${folder}/embedded_bundle.S)
   configure_file(${PROJECT_SOURCE_DIR}/runtime/bundle/embedded_bundle.S ${source} COPYONLY)
   set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS ${folder}/kernels.attune)
   add_library(${target} OBJECT ${source})
   target_include_directories(${target} PRIVATE ${folder})
-  add_dependencies(${target} ${target}_bundle)
 endfunction()
 
-# Adds the object libraries attune_kernels, with the shipped kernels, and attune_no_kernels, with the tables alone; a
-# program or library links one of them. Adds a target attune_texts and returns the source files that it generates.
+# Adds the object libraries attune_kernels, with the shipped kernels, attune_no_kernels, with the tables alone, and
+# attune_kernels_file, with the tables and the name of the file kernels.attune beside it; a program or library links one
+# of them, and attune_shipped_kernels is the one for those that have the kernels. Adds a target attune_texts and returns the source files that it generates.
 function(attune_embed result)
   attune_full_paths(specs ATTUNE_SPECS)
   attune_full_paths(tuned ATTUNE_TUNED)
@@ -55,8 +53,22 @@ function(attune_embed result)
     message(STATUS "nvcc: ${ATTUNE_NVCC}")
     set(nvcc NVCC ${ATTUNE_NVCC})
   endif()
-  attune_bundle_object(attune_kernels ${PROJECT_BINARY_DIR}/kernels ${nvcc} SPECS ${specs} TUNED ${tuned})
-  attune_bundle_object(attune_no_kernels ${PROJECT_BINARY_DIR}/no_kernels SPECS ${specs} TUNED ${tuned})
+  attune_bundle_command(${PROJECT_BINARY_DIR}/kernels ${nvcc} SPECS ${specs} TUNED ${tuned})
+  attune_bundle_command(${PROJECT_BINARY_DIR}/no_kernels SPECS ${specs} TUNED ${tuned})
+  foreach(kind kernels no_kernels)
+    add_custom_target(attune_${kind}_bundle DEPENDS ${PROJECT_BINARY_DIR}/${kind}/kernels.attune)
+    attune_bundle_object(attune_${kind} ${PROJECT_BINARY_DIR}/${kind})
+    add_dependencies(attune_${kind} attune_${kind}_bundle)
+  endforeach()
+  attune_bundle_object(attune_kernels_file ${PROJECT_BINARY_DIR}/no_kernels)
+  add_dependencies(attune_kernels_file attune_no_kernels_bundle)
+  target_compile_definitions(attune_kernels_file PRIVATE ATTUNE_BUNDLE_FILE="kernels.attune")
+  set(shipped attune_kernels)
+  if(ATTUNE_WHEEL)
+    add_dependencies(attune_kernels_file attune_kernels_bundle)
+    set(shipped attune_kernels_file)
+  endif()
+  add_library(attune_shipped_kernels ALIAS ${shipped})
 
   attune_embed_texts(${PROJECT_SOURCE_DIR}/templates attune::embedded_templates runtime/bundle/embedded.hpp
                      ${PROJECT_BINARY_DIR}/embedded_templates.cpp)

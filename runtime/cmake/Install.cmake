@@ -31,3 +31,14 @@ install(FILES ${PROJECT_BINARY_DIR}/attune-config.cmake ${PROJECT_BINARY_DIR}/at
 file(RELATIVE_PATH ATTUNE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(runtime/cmake/attune.pc.in ${PROJECT_BINARY_DIR}/attune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/attune.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# cpack: a tarball of what is installed, without the Python module.
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_VENDOR Attune)
+set(CPACK_PACKAGE_FILE_NAME attune-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};attune;Unspecified;/")
+set(CPACK_VERBATIM_VARIABLES ON)
+if(PROJECT_IS_TOP_LEVEL)
+  include(CPack)
+endif()

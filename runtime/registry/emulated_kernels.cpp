@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/choice/choice.hpp"
 
 namespace attune {
@@ -41,6 +42,8 @@ std::unique_ptr<const EmulatedKernel> EmulatedKernels::make(const Variant& varia
     compiled = cache_.find_or_build(key, source, [&] {
       Compiled result = compiler.compile(source);
       counters_.count_compile(result.seconds);
+      log_(ATTUNE_LOG_INFO,
+           fmt::format("compiled {} for the emulator in {}", source.name, seconds_text(result.seconds)));
       built = true;
       return result;
     });

@@ -8,6 +8,7 @@
 #include "attune/attune.h"
 #include "generator/emit.hpp"
 #include "runtime/base/counters.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/base/made_once.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/cache/cache.hpp"
@@ -26,9 +27,11 @@ Compiled compile_cached(const emulator::HostCompiler& compiler, const Source& so
 class EmulatedKernels : public Kernels {
  public:
   /// What is ready says which variants are preferred; their images, for GPUs, are not used.
-  /// All three outlive it. With ATTUNE_COMPILE_BACKGROUND it compiles and waits, as with ATTUNE_COMPILE_EXACT.
-  EmulatedKernels(attune_compile_policy policy, const ReadyKernels& ready, const Cache& cache, Counters& counters)
-      : policy_(policy), ready_(ready), cache_(cache), counters_(counters) {}
+  /// All of them outlive it; the log is told what was compiled. With ATTUNE_COMPILE_BACKGROUND it compiles and waits,
+  /// as with ATTUNE_COMPILE_EXACT.
+  EmulatedKernels(attune_compile_policy policy, const ReadyKernels& ready, const Cache& cache, Counters& counters,
+                  const Log& log)
+      : policy_(policy), ready_(ready), cache_(cache), counters_(counters), log_(log) {}
 
   const EmulatedKernel& kernel_for(const ProblemView& problem) override;
   const EmulatedKernel& prepare(const ProblemView& problem) override { return kernel_for(problem); }
@@ -45,6 +48,7 @@ class EmulatedKernels : public Kernels {
   const ReadyKernels& ready_;
   const Cache& cache_;
   Counters& counters_;
+  const Log& log_;
   std::mutex compiler_mutex_;  ///< of finding it
   std::unique_ptr<emulator::HostCompiler> compiler_;
   MadeOnce<Variant, EmulatedKernel> kernels_;

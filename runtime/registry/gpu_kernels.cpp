@@ -22,7 +22,7 @@ GpuKernels::GpuKernels(attune_compile_policy policy, const ReadyKernels& ready, 
       cache_(cache),
       counters_(counters),
       log_(std::move(log)),
-      loader_(driver_, cache, counters) {
+      loader_(driver_, cache, counters, log_) {
   if (policy == ATTUNE_COMPILE_BACKGROUND) background_.emplace();
 }
 

@@ -1,8 +1,11 @@
 #include "runtime/registry/kernel_loader.hpp"
 
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/cache/compiler_note.hpp"
 #include "runtime/choice/choice.hpp"
 
@@ -61,6 +64,8 @@ const LoadedKernel& KernelLoader::load_generated(const Variant& variant, const D
       compiled = cache_.find_or_build(key, source, [&] {
         Compiled result = nvrtc.compile(source, device.capability);
         counters_.count_compile(result.seconds);
+        log_(ATTUNE_LOG_INFO,
+             fmt::format("compiled {} for {} in {}", source.name, device.name, seconds_text(result.seconds)));
         built = true;
         return result;
       });

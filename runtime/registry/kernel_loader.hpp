@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/counters.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/base/made_once.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/cache/cache.hpp"
@@ -24,9 +25,9 @@ namespace attune {
 /// a current context.
 class KernelLoader {
  public:
-  /// All three outlive it.
-  KernelLoader(const Driver& driver, const Cache& cache, Counters& counters)
-      : driver_(driver), cache_(cache), counters_(counters) {}
+  /// All four outlive it; the log is told what was compiled.
+  KernelLoader(const Driver& driver, const Cache& cache, Counters& counters, const Log& log)
+      : driver_(driver), cache_(cache), counters_(counters), log_(log) {}
 
   /// As far as it is loaded already; waits for nobody.
   [[nodiscard]] const LoadedKernel* find(const Variant& variant, int ordinal) const {
@@ -59,6 +60,7 @@ class KernelLoader {
   const Driver& driver_;
   const Cache& cache_;
   Counters& counters_;
+  const Log& log_;
   std::mutex compiler_mutex_;  ///< of opening it
   std::unique_ptr<Compiler> compiler_;
   MadeOnce<std::pair<int, Variant>, LoadedKernel> kernels_;  ///< by ordinal and variant

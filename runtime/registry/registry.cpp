@@ -32,7 +32,7 @@ struct Registry::State {
         cache(std::move(options.cache_root), warnings()),
         recorder(open_recorder(options.record, warnings())) {
     if (options.device == ATTUNE_DEVICE_EMULATOR) {
-      emulated.emplace(policy, ready, cache, counters);
+      emulated.emplace(policy, ready, cache, counters, log);
     } else {
       tuned.emplace(options.tuned ? std::move(*options.tuned) : default_tuned_tables(ready, warnings()));
     }

@@ -28,7 +28,7 @@ struct RegistryOptions {
   std::vector<std::filesystem::path> bundles = {};    ///< files whose kernels come before all others
   std::optional<ReadyKernels> ready = {};             ///< in place of theirs and of all others
   std::optional<std::vector<TunedTable>> tuned = {};  ///< in place of default_tuned_tables(); the emulator has none
-  Log log = warn_on_stderr;
+  Log log = say_on_stderr;
   std::filesystem::path record = default_record_path();  ///< where to record calls (record.hpp); empty: nowhere
 };
 

@@ -1,6 +1,8 @@
 // Help, bad usage and bad specs: what a person meets first.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "tests/cli/tool.hpp"
 
 using namespace attune::testing;
@@ -8,8 +10,8 @@ using namespace attune::testing;
 TEST_CASE("help names every subcommand, each with its own help and examples") {
   const ToolResult help = attune_tool({"--help"});
   CHECK(help.exit_code == 0);
-  for (const char* name :
-       {"generate", "compile", "pack", "run", "list", "explain", "bench", "tune", "spec-from", "cache", "doctor"}) {
+  for (const char* name : {"generate", "compile", "pack", "run", "list", "explain", "bench", "tune", "spec-from",
+                           "cache", "completion", "features", "doctor"}) {
     CAPTURE(name);
     CHECK(contains(help.out, name));
     const ToolResult own = attune_tool({name, "--help"});
@@ -95,6 +97,66 @@ TEST_CASE("JSON has no more digits of a number than it is known to") {
   const std::size_t at = result.out.find("\"estimated_seconds\": ");
   REQUIRE(at != std::string::npos);
   CHECK(result.out.find(',', at) - at <= std::string("\"estimated_seconds\": 0.123456").size());
+}
+
+TEST_CASE("a mistyped command, option or word is told what was meant") {
+  struct Mistake {
+    std::vector<std::string> arguments;
+    const char* told;
+  };
+  for (const Mistake& mistake : {
+           Mistake{{"rum", "specs/quickstart.yaml"}, "attune has no command 'rum'; did you mean run?"},
+           Mistake{{"frobnicate"}, "attune has no command 'frobnicate'; there are generate, compile"},
+           Mistake{{"cache", "lst"}, "cache has no command 'lst'; did you mean list?"},
+           Mistake{{"run", "a.yaml", "--devise", "emulator"}, "run has no option '--devise'; did you mean --device?"},
+           Mistake{{"run", "a.yaml", "--sed=5"}, "run has no option '--sed'; did you mean --seed?"},
+           Mistake{{"cache", "list", "--jsn"}, "list has no option '--jsn'; did you mean --json?"},
+           Mistake{{"run", "a.yaml", "--device", "emulater"},
+                   "none of auto, gpu, emulator, none; did you mean emulator?"},
+           Mistake{{"explain", "--dtype", "bf61"}, "none of fp16, bf16; did you mean bf16?"},
+           Mistake{{"bench", "--cases", "prefil"}, "did you mean prefill?"},
+       }) {
+    const ToolResult result = attune_tool(mistake.arguments);
+    CHECK(result.exit_code == 2);
+    CHECK_MESSAGE(contains(result.err, mistake.told), result.err);
+  }
+  const ToolResult json = attune_tool({"rum", "--json"});
+  CHECK(contains(json.out, "did you mean run?"));
+  CHECK(attune_tool({"explain", "--window-left", "-1", "--head-dim", "64"}).exit_code == 0);
+}
+
+TEST_CASE("completion is a script of every command and option, which bash takes") {
+  const ToolResult result = attune_tool({"completion", "bash"});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "\"run --device\") words=\"auto gpu emulator none\""));
+  CHECK(contains(result.out, "\"cache \"*) words=\"list verify prune clear "));
+  const TemporaryFolder folder;
+  const std::string script = folder.file("complete.sh", result.out + R"text(
+complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _attune; echo "${COMPREPLY[*]}"; }
+[[ "$(complete_words attune do)" == doctor ]] || exit 1
+[[ "$(complete_words attune run --device em)" == emulator ]] || exit 2
+[[ "$(complete_words attune run --bank)" == --bank-conflicts ]] || exit 3
+)text");
+  CHECK(std::system(("bash " + script).c_str()) == 0);
+  CHECK(attune_tool({"completion", "fish"}).exit_code == 2);
+}
+
+TEST_CASE("doctor ends with the one next thing to do") {
+  const ToolResult on_fake = attune_tool_on_fake_gpu({"doctor"});
+  CHECK(on_fake.out.substr(on_fake.out.find("next: ")).find('\n') ==
+        on_fake.out.size() - on_fake.out.find("next: ") - 1);
+  const ToolResult without_compiler = attune_tool({"doctor"}, {"CXX=/nowhere/c++", "LD_LIBRARY_PATH=/nowhere"});
+  if (contains(without_compiler.out, "GPU               missing"))
+    CHECK(contains(without_compiler.out, "next: install g++ or clang++"));
+}
+
+TEST_CASE("features has a row for every operation that callers have, and says where each is served") {
+  const ToolResult result = attune_tool({"features", "--json"});
+  CHECK(result.exit_code == 0);
+  for (const char* name :
+       {"prefill_sm80", "prefill_sm90", "decode_sm80", "store_kv", "merge_states", "rotary_embedding"})
+    CHECK(contains(result.out, name));
+  CHECK(contains(attune_tool({"features"}).out, "head_dim 8 to 256 by 8"));
 }
 
 TEST_CASE("doctor tells a cache folder that is unsafe from one that is missing, and names TMPDIR") {

@@ -1,4 +1,5 @@
-# Installs the build BUILD into a prefix, moves it to PREFIX, and looks at what is exported and how it is linked. NM and
+# Installs the build BUILD into a prefix, moves it to PREFIX, holds what is exported against
+# tests/golden/abi.txt, and looks at how it is linked. NM and
 # READELF are the programs nm and readelf.
 file(REMOVE_RECURSE ${PREFIX} ${PREFIX}.before)
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX}.before COMMAND_ERROR_IS_FATAL ANY)
@@ -15,9 +16,11 @@ endforeach()
 file(GLOB_RECURSE library ${PREFIX}/lib*/libattune.so)
 execute_process(COMMAND ${NM} -D --defined-only ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")
-list(FILTER symbols EXCLUDE REGEX " attune_[a-z_]+$")
-if(symbols)
-  message(FATAL_ERROR "${library} exports more than attune_*: ${symbols}")
+list(TRANSFORM symbols REPLACE "^.* " "symbol ")
+list(SORT symbols)
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../golden/abi.txt committed REGEX "^symbol ")
+if(NOT symbols STREQUAL committed)
+  message(FATAL_ERROR "${library} exports other symbols than tests/golden/abi.txt has: ${symbols}")
 endif()
 
 # Nothing that the loader fills in stays writable.

@@ -1,6 +1,8 @@
 // What is committed is what is generated today: generated/, the schema, the shipped specs.
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +13,7 @@
 #include "generator/check.hpp"
 #include "generator/collect.hpp"
 #include "generator/expand.hpp"
+#include "generator/key_reference.hpp"
 #include "generator/schema.hpp"
 #include "tests/harness/shipped_specs.hpp"
 
@@ -72,6 +75,25 @@ TEST_CASE("the kernel section of every shipped source is shorter than 300 lines"
 TEST_CASE("specs/attune.schema.json is what the table says today (else: attune-gen schema)") {
   const bool current = read_text(source_dir / "specs/attune.schema.json") == json_schema();
   CHECK(current);
+}
+
+TEST_CASE("specs/README.md has the keys that the table has today (else: attune-gen keys --out specs/README.md)") {
+  const std::string page = read_text(source_dir / "specs/README.md");
+  const bool current = page == value_of(with_key_reference(page, "specs/README.md"));
+  CHECK(current);
+}
+
+TEST_CASE("the reference has a row for every key, and a page without a place for it is refused") {
+  const std::string reference = key_reference();
+  for (const Field& field : fields()) CHECK(reference.find(fmt::format("\n| `{}` | ", field.key)) != std::string::npos);
+  for (const Family& family : families())
+    CHECK(reference.find(fmt::format("\n| `{}` | ", family.name)) != std::string::npos);
+  for (const char* page : {"", "<!-- keys -->\n", "<!-- end of keys -->\n<!-- keys -->\n"}) {
+    CAPTURE(page);
+    CHECK(with_key_reference(page, "page.md").problems.size() == 1);
+  }
+  CHECK(value_of(with_key_reference("a\n<!-- keys -->\nold\n<!-- end of keys -->\nb\n", "page.md")) ==
+        "a\n<!-- keys -->\n" + reference + "\n<!-- end of keys -->\nb\n");
 }
 
 TEST_CASE("the schema knows every key of a spec") {

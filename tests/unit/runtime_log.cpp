@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attune/attune.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/unit/environment.hpp"
 
@@ -31,6 +33,18 @@ TEST_CASE("whatever the environment names and cannot be used is said through the
     CHECK(std::ranges::count_if(said, [&](const std::string& line) { return line.starts_with(part); }) == 1);
   }
   CHECK(said.size() == 4);
+}
+
+TEST_CASE("ATTUNE_LOG says what goes to stderr: off, warning, info; unset, warnings") {
+  const auto logged = [](const char* word) {
+    const EnvironmentVariable level("ATTUNE_LOG", word);
+    return std::pair(is_logged(ATTUNE_LOG_INFO), is_logged(ATTUNE_LOG_WARNING));
+  };
+  CHECK(logged("") == std::pair(false, true));
+  CHECK(logged("off") == std::pair(false, false));
+  CHECK(logged("warning") == std::pair(false, true));
+  CHECK(logged("info") == std::pair(true, true));
+  CHECK(logged("debug") == std::pair(true, true));
 }
 
 TEST_CASE("a registry of the emulator reads no tuned tables") {

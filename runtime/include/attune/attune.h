@@ -12,6 +12,13 @@
 #define ATTUNE_API
 #endif
 
+/* The version of this header; attune_version() is the library's. runtime/STABILITY.md says what a version promises. */
+#define ATTUNE_VERSION_MAJOR 0
+#define ATTUNE_VERSION_MINOR 1
+#define ATTUNE_VERSION_PATCH 0
+/* To compare with: ATTUNE_VERSION_NUMBER >= 10203 from 1.2.3 on. */
+#define ATTUNE_VERSION_NUMBER (ATTUNE_VERSION_MAJOR * 10000 + ATTUNE_VERSION_MINOR * 100 + ATTUNE_VERSION_PATCH)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -68,7 +75,7 @@ typedef struct attune_options {
   const char* cache_dir; /* null: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune */
   attune_device device;
   uint64_t emulator_seed; /* of the emulator's schedule */
-  attune_log log;         /* null: warnings to stderr */
+  attune_log log;         /* null: stderr, which gets warnings; $ATTUNE_LOG says otherwise: off, warning, info */
   void* log_user;
   /* Files that `attune pack` has made, of kernels and tables of tuned problems: they come before those that
    * $ATTUNE_BUNDLES names (files with colons between them), those of attune_add_bundle, and the library's own. A file

@@ -64,7 +64,7 @@ struct Options {
   std::string cache_dir = {};  ///< empty: $ATTUNE_CACHE_DIR, else $XDG_CACHE_HOME/attune, else ~/.cache/attune
   Device device = Device::cuda;
   std::uint64_t emulator_seed = 1;        ///< of the emulator's schedule
-  Log log = nullptr;                      ///< null: warnings to stderr
+  Log log = nullptr;                      ///< null: stderr, which gets what $ATTUNE_LOG says (off, warning, info)
   std::vector<std::string> bundles = {};  ///< files that `attune pack` made: their kernels come before all others
 };
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import plot, session, tables
+from . import kept, plot, session, tables
 from .progress import progress
 from .report import Report
 from .suites import CONTENDERS, PEERS, SUITES
@@ -104,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="show the report of an earlier --json; needs no GPU",
     )
+    parser.add_argument(
+        "--kept",
+        type=_folder,
+        metavar="FOLDER",
+        help="write FOLDER/README.md of the reports that are kept there, and stop; needs no GPU",
+    )
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     return parser
 
@@ -142,6 +148,13 @@ def _file(text: str) -> Path:
     return path
 
 
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text}")
+    return path
+
+
 def _picture(text: str) -> Path:
     path = _file(text)
     if path.suffix not in (".svg", ".png"):
@@ -153,6 +166,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code, and raises SystemExit(2) where the usage is bad."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.kept:
+        try:
+            text = kept.kept_markdown(options.kept)
+        except ValueError as error:
+            parser.error(str(error))
+        (options.kept / "README.md").write_text(text, encoding="utf-8")
+        return 0
     suites = [name for name in SUITES if name in options.suites or not options.suites]
     chosen = {name: session.matching(SUITES[name], options.case) for name in suites}
     chosen = {name: cases for name, cases in chosen.items() if cases}
@@ -168,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("".join(f"  {case.name}\n" for case in cases), end="")
         return 0
     if options.plot and importlib.util.find_spec("matplotlib") is None:
-        return _lacks("--plot needs matplotlib: pip install 'attune[bench]'")
+        return _lacks("--plot needs matplotlib: pip install 'attune-kernels[bench]'")
     try:
         if options.replay:
             report = Report.read(options.replay).select(chosen, options.case, options.peers)

@@ -26,7 +26,7 @@ def begin(suites: Collection[str], peers: Collection[str] | None) -> tuple[Repor
     try:
         import torch
     except ImportError as error:
-        raise Unavailable(f"PyTorch is needed ({error}): pip install 'attune[bench]'") from error
+        raise Unavailable(f"PyTorch is needed ({error}): pip install 'attune-kernels[bench]'") from error
     if not torch.cuda.is_available():
         raise Unavailable(f"PyTorch {torch.__version__} finds no GPU that it can use")
     from . import contenders, gpu

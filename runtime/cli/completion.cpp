@@ -1,0 +1,84 @@
+// attune completion: a script that has a shell complete commands, options and their words.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cli/command.hpp"
+#include "runtime/cli/output.hpp"
+#include "runtime/cli/words.hpp"
+
+namespace attune::cli {
+namespace {
+
+/// "gpu emulator none" of an option whose help shows {gpu,emulator,none}; else "".
+std::string words_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find('{');
+  const std::size_t end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) return "";
+  std::string words = type.substr(begin + 1, end - begin - 1);
+  for (char& c : words) {
+    if (c == ',') c = ' ';
+  }
+  return words;
+}
+
+/// The script's branches for one command: its options' words, then its options and commands.
+std::string branches_of(const CLI::App& command) {
+  std::string text;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string words = words_of(*option);
+    if (words.empty() || option->get_lnames().empty()) continue;
+    text += fmt::format("    \"{} --{}\") words=\"{}\" ;;\n", command.get_name(), option->get_lnames().front(), words);
+  }
+  std::vector<std::string> words = command_names(command);
+  std::ranges::copy(option_names(command), std::back_inserter(words));
+  return text + fmt::format("    \"{} \"*) words=\"{}\" ;;\n", command.get_name(), fmt::join(words, " "));
+}
+
+/// For bash; zsh reads it behind `autoload -U bashcompinit && bashcompinit`. Where no word fits, files do.
+std::string bash_script(const CLI::App& root) {
+  std::string script = "_attune() {\n  local word=\"${COMP_WORDS[COMP_CWORD]}\" words=\"\"\n";
+  script += "  case \"${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}\" in\n";
+  for (const std::string& name : command_names(root)) script += branches_of(*root.get_subcommand(name));
+  script += "  esac\n";
+  script += fmt::format("  if [[ $COMP_CWORD == 1 ]]; then words=\"{} --help --version\"; fi\n",
+                        fmt::join(command_names(root), " "));
+  script += "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\ncomplete -o default -F _attune attune\n";
+  return script;
+}
+
+}  // namespace
+
+Command completion_command(CLI::App& root) {
+  struct Options {
+    std::string shell;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("completion", "Print a script that completes commands and options in a shell");
+  app->add_option("shell", options->shell, "Which shell: bash, whose script zsh reads, too")
+      ->required()
+      ->check(one_of({"bash"}));
+  app->add_flag("--json", options->json, "Print the script as JSON");
+  app->footer(R"text(Examples:
+  eval "$(attune completion bash)"
+  attune completion bash > /etc/bash_completion.d/attune
+In zsh, after: autoload -U bashcompinit && bashcompinit)text");
+  return {.app = app, .run = [options, &root] {
+            const std::string script = bash_script(root);
+            if (options->json) {
+              print_json({{"shell", options->shell}, {"script", script}});
+            } else {
+              fmt::print("{}", script);
+            }
+            return Exit::done;
+          }};
+}
+
+}  // namespace attune::cli

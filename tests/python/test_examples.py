@@ -1,0 +1,90 @@
+"""The examples, as their users run them. What needs PyTorch, JAX or a GPU is skipped, by name, without."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attune
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TOOL = Path(attune.__file__).parents[2] / "bin" / "attune"
+
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch is not None:
+    pytest_plugins = "torch_device"
+else:
+
+    @pytest.fixture
+    def torch_device():
+        pytest.skip("could not import 'torch'")
+
+    @pytest.fixture
+    def backend():
+        pytest.skip("could not import 'torch'")
+
+
+def load(name):
+    """An example as a module, which does nothing before its main() is called."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / "python" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(command, **environment):
+    path = os.pathsep.join([str(Path(attune.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path} | environment
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_example_is_run_here():
+    text = Path(__file__).read_text(encoding="utf-8")
+    names = {path.stem for path in (EXAMPLES / "python").glob("*.py")}
+    assert names
+    assert {name for name in names if f'"{name}' not in text} == set()
+
+
+def test_prefill_and_decode_of_numpy_arrays():
+    output = run([sys.executable, EXAMPLES / "python" / "prefill.py"])
+    assert output.splitlines() == ["(2, 128, 4, 64) float16", "(2, 1, 8, 64) True"]
+
+
+def test_a_module_compiles_whole(torch_device, backend):
+    assert load("torch_compile").main(torch_device, backend) < 1e-3
+
+
+def test_a_model_generates(torch_device):
+    pytest.importorskip("transformers", "4.53")
+    tokens = load("transformers_generate").main(torch_device)
+    assert tokens.shape == (1, 28)
+
+
+def test_jax_calls_it_under_jit():
+    pytest.importorskip("jax")
+    assert load("jax_prefill").main() == (2, 128, 4, 64)
+
+
+def test_a_graph_serves_every_step_of_decoding():
+    if torch is None or not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    assert load("paged_decode_graph").main() < 0.02
+
+
+def test_a_frozen_server_compiles_nothing(tmp_path):
+    if not TOOL.exists():
+        pytest.skip(f"there is no {TOOL}")
+    settings = {"ATTUNE": str(TOOL), "PYTHON": sys.executable}
+    settings["ATTUNE_CACHE_DIR"] = str(tmp_path / "cache")
+    output = run([EXAMPLES / "frozen" / "run.sh", tmp_path / "out"], **settings)
+    compiled = [line for line in output.splitlines() if line.startswith("compiled: ")]
+    assert compiled == ["compiled: 2", "compiled: 0", "compiled: 0"]
+    assert (tmp_path / "out" / "kernels.attune").is_file()

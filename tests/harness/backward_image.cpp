@@ -51,6 +51,8 @@ std::string BackwardCase::text() const {
 
 BackwardCase random_backward_case(Random& random, int most_rows) {
   BackwardCase one{.prefill = random_prefill_case(random, most_rows)};
+  int& head_dim = one.prefill.problem.head_dim;
+  head_dim = (head_dim + 7) / 8 * 8;
   one.has_dlse = random.below(2) == 0;
   one.any_order = random.below(2) == 0;
   if (one.prefill.layout != Layout::packed && random.below(4) == 0) {

@@ -610,11 +610,12 @@ class Attention {
     const attune_rotary_embedding_args args = call.args();
     check(attune_rotary_embedding_prepare(registry_.get(), &args));
   }
-  void operator()(const Backward& call, void* stream = nullptr) const {
+  /// The gradients of a prefill, by a name of their own, so that a braced call of operator() is one of a Prefill.
+  void backward(const Backward& call, void* stream = nullptr) const {
     const attune_backward_args args = call.args();
     check(attune_backward(registry_.get(), &args, stream));
   }
-  void prepare(const Backward& call) const {
+  void prepare_backward(const Backward& call) const {
     const attune_backward_args args = call.args();
     check(attune_backward_prepare(registry_.get(), &args));
   }
@@ -692,7 +693,7 @@ class Attention {
     check(attune_decode_workspace(registry_.get(), &args, &bytes));
     return bytes;
   }
-  [[nodiscard]] std::size_t workspace(const Backward& call) const {
+  [[nodiscard]] std::size_t backward_workspace(const Backward& call) const {
     const attune_backward_args args = call.args();
     std::size_t bytes = 0;
     check(attune_backward_workspace(registry_.get(), &args, &bytes));

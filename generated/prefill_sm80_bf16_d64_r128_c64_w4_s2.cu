@@ -474,13 +474,6 @@ struct KeysBelow {
   __device__ __forceinline__ KeysBelow from(int key) const { return {limit - key}; }
   __device__ __forceinline__ bool has(int key) const { return key < limit; }
 };
-struct KeysBetween {
-  int first;
-  int limit;
-
-  __device__ __forceinline__ KeysBetween from(int key) const { return {first - key, limit - key}; }
-  __device__ __forceinline__ bool has(int key) const { return key >= first && key < limit; }
-};
 
 // All keys.
 struct FullMask {
@@ -493,39 +486,11 @@ struct FullMask {
 
   __device__ __forceinline__ int limit(int /*row*/) const { return seqlen_k; }
   __device__ __forceinline__ KeysBelow seen(int row) const { return {limit(row)}; }
+  // Whether each of `rows` rows sees each of `keys` keys.
+  __device__ __forceinline__ bool sees_all(int first_row, int /*rows*/, int first_key, int keys) const {
+    return limit(first_row) >= first_key + keys;
+  }
 };
-
-// Those around it.
-struct Window {
-  int seqlen_k;
-  int diagonal;  // seqlen_k - seqlen_q
-  int left;      // keys that a query sees before its own position, ...
-  int right;     // ... and after it
-
-  template <class Params>
-  __device__ __forceinline__ static Window of(const Params& params, int seqlen_q, int seqlen_k) {
-    return {seqlen_k, seqlen_k - seqlen_q, params.window_left, params.window_right};
-  }
-
-  __device__ __forceinline__ int first(int row) const {
-    const int key = row + diagonal - left;
-    return key > 0 ? key : 0;
-  }
-  __device__ __forceinline__ int limit(int row) const {
-    const int key = row + diagonal + right + 1;
-    return key < seqlen_k ? key : seqlen_k;
-  }
-  __device__ __forceinline__ KeysBetween seen(int row) const { return {first(row), limit(row)}; }
-};
-
-// Whether each of `rows` rows sees each of `keys` keys.
-template <class KeyMask>
-__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int /*rows*/, int first_key, int keys) {
-  return mask.limit(first_row) >= first_key + keys;
-}
-__device__ __forceinline__ bool sees_all(const Window& mask, int first_row, int rows, int first_key, int keys) {
-  return first_key >= mask.first(first_row + rows - 1) && mask.limit(first_row) >= first_key + keys;
-}
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
@@ -812,14 +777,14 @@ __device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[colu
 template <class KeyMask, int columns>
 __device__ __forceinline__ void finish_scores(float (&S)[columns][4], const KeyMask& mask, const ScoreCorner& at,
                                               float cap_scale) {
-  if (!sees_all(mask, at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
+  if (!mask.sees_all(at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
 }
 
 // The same for several 16 rows, one after the other.
 template <class KeyMask, int row_tiles, int columns>
 __device__ __forceinline__ void finish_scores(float (&S)[row_tiles][columns][4], const KeyMask& mask,
                                               const ScoreCorner& at, float cap_scale) {
-  if (sees_all(mask, at.row, row_tiles * 16, at.key, columns * 8)) return;
+  if (mask.sees_all(at.row, row_tiles * 16, at.key, columns * 8)) return;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});
 }

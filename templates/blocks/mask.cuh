@@ -32,6 +32,10 @@ struct FullMask {
 
   __device__ __forceinline__ int limit(int /*row*/) const { return seqlen_k; }
   __device__ __forceinline__ KeysBelow seen(int row) const { return {limit(row)}; }
+  // Whether each of `rows` rows sees each of `keys` keys.
+  __device__ __forceinline__ bool sees_all(int first_row, int /*rows*/, int first_key, int keys) const {
+    return limit(first_row) >= first_key + keys;
+  }
 };
 
 // Those up to the query's own position.
@@ -49,6 +53,9 @@ struct CausalMask {
     return own < seqlen_k ? own : seqlen_k;
   }
   __device__ __forceinline__ KeysBelow seen(int row) const { return {limit(row)}; }
+  __device__ __forceinline__ bool sees_all(int first_row, int /*rows*/, int first_key, int keys) const {
+    return limit(first_row) >= first_key + keys;
+  }
 };
 
 // Those around it.
@@ -72,6 +79,9 @@ struct Window {
     return key < seqlen_k ? key : seqlen_k;
   }
   __device__ __forceinline__ KeysBetween seen(int row) const { return {first(row), limit(row)}; }
+  __device__ __forceinline__ bool sees_all(int first_row, int rows, int first_key, int keys) const {
+    return first_key >= first(first_row + rows - 1) && limit(first_row) >= first_key + keys;
+  }
 };
 
 // A mask for tiles in which row q * ratio + h is query q of the h-th of `ratio` heads, a power of two.
@@ -86,16 +96,10 @@ struct PackedMask : QueryMask {
   __device__ __forceinline__ static int head(int row) { return static_cast<int>(static_cast<u32>(row) % ratio); }
   __device__ __forceinline__ int limit(int row) const { return QueryMask::limit(query(row)); }
   __device__ __forceinline__ auto seen(int row) const { return QueryMask::seen(query(row)); }
+  __device__ __forceinline__ bool sees_all(int first_row, int /*rows*/, int first_key, int keys) const {
+    return limit(first_row) >= first_key + keys;
+  }
 };
-
-// Whether each of `rows` rows sees each of `keys` keys.
-template <class KeyMask>
-__device__ __forceinline__ bool sees_all(const KeyMask& mask, int first_row, int /*rows*/, int first_key, int keys) {
-  return mask.limit(first_row) >= first_key + keys;
-}
-__device__ __forceinline__ bool sees_all(const Window& mask, int first_row, int rows, int first_key, int keys) {
-  return first_key >= mask.first(first_row + rows - 1) && mask.limit(first_row) >= first_key + keys;
-}
 
 // How many blocks of `size` keys, from key 0 on, hold a key below `limit`.
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {

@@ -35,7 +35,7 @@ template <class KeyMask, int columns>
 __device__ __forceinline__ void finish_scores(float (&S)[columns][4], const KeyMask& mask, const ScoreCorner& at,
                                               float cap_scale) {
   if constexpr (variant::softcap) cap_scores(S, cap_scale);
-  if (!sees_all(mask, at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
+  if (!mask.sees_all(at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
 }
 
 // The same for several 16 rows, one after the other.
@@ -46,7 +46,7 @@ __device__ __forceinline__ void finish_scores(float (&S)[row_tiles][columns][4],
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) cap_scores(S[i], cap_scale);
   }
-  if (sees_all(mask, at.row, row_tiles * 16, at.key, columns * 8)) return;
+  if (mask.sees_all(at.row, row_tiles * 16, at.key, columns * 8)) return;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});
 }

@@ -43,10 +43,8 @@ struct VisibleToRows {
     const int query = row / rows_per_query;
     return {keys.first(query), keys.limit(query)};
   }
+  // Without a division: whether all of the sequence's queries do.
+  __device__ __forceinline__ bool sees_all(int /*first_row*/, int /*rows*/, int first_key, int count) const {
+    return first_key >= keys.first(keys.seqlen_q - 1) && first_key + count <= keys.limit(0);
+  }
 };
-
-// Without a division: whether all of the sequence's queries do.
-__device__ __forceinline__ bool sees_all(const VisibleToRows& mask, int /*first_row*/, int /*rows*/, int first_key,
-                                         int keys) {
-  return first_key >= mask.keys.first(mask.keys.seqlen_q - 1) && first_key + keys <= mask.keys.limit(0);
-}

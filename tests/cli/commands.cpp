@@ -238,9 +238,9 @@ TEST_CASE("explain takes the head_dim of V where it is another") {
   const ToolResult refused = explained("sm_80", "128");
   CHECK(refused.exit_code == 1);
   CHECK(contains(refused.out, "head_dim_v: prefill_sm80 has no kernels with it, the problem has 128"));
-  const ToolResult unsound = explained("sm_90", "100");
+  const ToolResult unsound = explained("sm_90", "300");
   CHECK(unsound.exit_code == 2);
-  CHECK(contains(unsound.err, "head_dim_v is 100"));
+  CHECK(contains(unsound.err, "head_dim_v is 300"));
 }
 
 TEST_CASE("explain says which kernels decode, into how many parts the keys fall, and on whose word") {
@@ -274,17 +274,17 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(report["grid"][1] == report["splits"]);
   CHECK(report["grid"][2] == 2);
   CHECK((report["workspace_bytes"] > 0) == (report["cluster"] == 1));
-  const ToolResult unsound = explained({"--seqlen-q", "17", "--head-dim", "65"});
+  const ToolResult unsound = explained({"--seqlen-q", "17", "--head-dim", "300"});
   CHECK(unsound.exit_code == 2);
   CHECK(contains(unsound.err, "seqlen_q is 17"));
-  CHECK(contains(unsound.err, "head_dim is 65"));
+  CHECK(contains(unsound.err, "head_dim is 300"));
 }
 
 TEST_CASE("explain refuses an unsound problem by naming the field and the value") {
   const ToolResult result =
-      attune_tool({"explain", "--head-dim", "65", "--heads-q", "5", "--heads-kv", "2", "--arch", "sm_90"});
+      attune_tool({"explain", "--head-dim", "300", "--heads-q", "5", "--heads-kv", "2", "--arch", "sm_90"});
   CHECK(result.exit_code == 2);
-  CHECK(contains(result.err, "head_dim is 65"));
+  CHECK(contains(result.err, "head_dim is 300"));
   CHECK(contains(result.err, "heads_kv is 2"));
 }
 

@@ -72,7 +72,7 @@ TEST_CASE("with --json a wrong command line is JSON on stdout") {
   error_of({"tune", "--json"}, 2, "bad_usage");
   error_of({"run", quickstart, "--device", "none", "--bank-conflicts", "--json"}, 2, "bad_usage");
   const json unsound =
-      error_of({"explain", "--heads-q", "3", "--heads-kv", "2", "--head-dim", "12", "--json"}, 2, "bad_usage");
+      error_of({"explain", "--heads-q", "3", "--heads-kv", "2", "--head-dim", "300", "--json"}, 2, "bad_usage");
   CHECK(unsound["problems"].size() == 2);
   CHECK_FALSE(unsound["problems"][0].contains("file"));
 }

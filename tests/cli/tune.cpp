@@ -229,7 +229,7 @@ TEST_CASE("what is wrong in a list of problems is reported with its place") {
   CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:1:14: head_dmi is no key"));
   CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:2:14: 'many' is not a value"));
   CHECK(contains(problems_text("- {operation: combine}\n"), "prefill or decode"));
-  CHECK(contains(problems_text("- {head_dim: 60}\n"), "head_dim"));
+  CHECK(contains(problems_text("- {head_dim: 300}\n"), "head_dim"));
   CHECK(contains(problems_text("- {operation: decode, causal: true}\n"), "causal is no key of a problem of decode"));
   CHECK(contains(problems_text("- {batch: 1, batch: 2}\n"), "batch"));
   CHECK(contains(problems_text("- {batch: [1]}\n"), "batch is a list"));

@@ -156,7 +156,7 @@ TEST_CASE("features has a row for every operation that callers have, and says wh
   for (const char* name :
        {"prefill_sm80", "prefill_sm90", "decode_sm80", "store_kv", "merge_states", "rotary_embedding"})
     CHECK(contains(result.out, name));
-  CHECK(contains(attune_tool({"features"}).out, "head_dim 8 to 256 by 8"));
+  CHECK(contains(attune_tool({"features"}).out, "head_dim 1 to 256"));
 }
 
 TEST_CASE("doctor tells a cache folder that is unsafe from one that is missing, and names TMPDIR") {

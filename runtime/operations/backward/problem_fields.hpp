@@ -16,15 +16,16 @@ constexpr auto problem_fields(const BackwardProblem* /*type*/) {
   constexpr auto is_ragged = [](const P& p) { return p.ragged; };
   constexpr auto has_head_dim_v = [](const P& p) { return p.head_dim_of_v() != p.head_dim; };
   constexpr auto has_right = [](const P& p) { return !p.causal && p.window_right >= 0; };
-  constexpr FieldRange head_dim_v{
-      .minimum = any_head_dim.minimum, .maximum = any_head_dim.maximum, .step = any_head_dim.step, .zero = "head_dim"};
+  // All of the tensors are read 16 bytes at a time.
+  constexpr FieldRange head_dim{.minimum = 8, .maximum = any_head_dim.maximum, .step = 8};
+  constexpr FieldRange head_dim_v{.minimum = 8, .maximum = any_head_dim.maximum, .step = 8, .zero = "head_dim"};
   return std::tuple(
       field("dtype", &P::dtype, {kind, named}, {.tag = " "}), field("batch", &P::batch, {batch, size}, {.tag = " b"}),
       field("heads_q", &P::heads_q, {heads, named, absent, at_least_one}, {.tag = " hq"}),
       field("heads_kv", &P::heads_kv, {heads, named, absent, at_least_one}, {.tag = " hk"}),
       field("seqlen_q", &P::seqlen_q, {lengths, size, absent, any_length}, {.tag = " lq"}),
       field("seqlen_k", &P::seqlen_k, {lengths, size, absent, any_length}, {.tag = " lk"}),
-      field("head_dim", &P::head_dim, {kind, named, absent, any_head_dim}, {.tag = " d"}),
+      field("head_dim", &P::head_dim, {kind, named, absent, head_dim}, {.tag = " d"}),
       field("head_dim_v", &P::head_dim_v, {kind, option, absent, head_dim_v}, {.tag = "v", .shown = has_head_dim_v}),
       field("causal", &P::causal, {mask, option}, {.tag = " causal"}),
       field("window_left", &P::window_left, {mask, extent, absent, any_bound}, {.tag = " left"}),

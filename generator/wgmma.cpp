@@ -175,7 +175,7 @@ std::string own_wgmma_text() {
   Variant variant = families()[prefill_sm90].defaults;
   variant.Q_columns_in_registers = 64;
   variant.P_residual_keys = 16;
-  return wgmma_text(variant);
+  return "// clang-format off\n" + wgmma_text(variant);
 }
 
 }  // namespace attune

@@ -1,3 +1,4 @@
+// clang-format off
 // The products of the variant, S and O, all steps in one statement: D = A * B or D += A * B, D 64 x n floats. For each
 // eight columns a lane has two neighbours of row 16 w + g and two of row 16 w + g + 8 (w the warp of the warpgroup, g a
 // quarter of the lane). A, 64 x 16 a step, is in registers as mma.sync's fragments ("RS") or, as B, 16 x n, in shared

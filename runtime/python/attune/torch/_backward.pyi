@@ -47,7 +47,7 @@ def flash_attn_backward(
             1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
             right. A query that sees no key gives zeros.
-        window_size: (left, right): a query sees so many keys before and behind its own position,
+        window_size: (left, right): a query sees so many keys before and after its own position,
             which is i + seqlen_k - seqlen_q; -1: all. With causal the right is 0. Two integers of any
             kind, in a tuple, a list or an array.
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.

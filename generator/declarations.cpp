@@ -280,7 +280,7 @@ void leave_out_labels(const TemplateFile& file, std::vector<bool>& lines) {
   for (std::size_t i = lines.size(); i-- > 0;) {
     const std::string_view line = trimmed(file.lines()[i]);
     if (!lines[i] || line.empty()) continue;
-    if ((line == "private:" || line == "public:") && next.starts_with("}")) {
+    if ((line == "private:" || line == "public:") && next.starts_with('}')) {
       lines[i] = false;
     } else {
       next = line;

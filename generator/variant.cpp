@@ -209,6 +209,9 @@ constexpr std::array check_tables_keys{"warps"sv};
 constexpr std::array backward_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,        "stages"sv,
                                         "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "deterministic"sv};
 
+constexpr std::array backward_sm90_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "stages"sv,
+                                        "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "deterministic"sv};
+
 constexpr std::array backward_rows_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
 constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
@@ -330,11 +333,21 @@ constexpr std::array family_table = numbered(std::array{
            .defaults = {},
            .checks = backward_convert_checks,
            .doc = "gradients of queries from their sums in memory"},
+    Family{.name = "backward_sm90",
+           .operation = Operation::backward,
+           .minimum_capability = 90,
+           .architecture_specific = true,
+           .tensor_maps = true,
+           .keys = backward_sm90_keys,
+           .defaults = {.B_r = 64, .B_c = 128, .deterministic = 0},
+           .checks = backward_sm90_checks,
+           .doc = "FlashAttention-3 backward on wgmma and bulk tensor copies: gradients of keys, values and queries"},
 });
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
 static_assert(family_table[store_kv].name == "store_kv" && family_table[merge_states].name == "merge_states");
 static_assert(family_table[check_tables].name == "check_tables");
+static_assert(family_table[backward_sm90].name == "backward_sm90");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {

@@ -223,6 +223,7 @@ inline constexpr int combine = 3;
 inline constexpr int store_kv = 4;
 inline constexpr int merge_states = 5;
 inline constexpr int check_tables = 6;
+inline constexpr int backward_sm90 = 12;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);

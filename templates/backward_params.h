@@ -43,6 +43,7 @@ struct AttuneBackwardParams {
   int padded_seqlen_q;  // seqlen_q rounded up to ATTUNE_BACKWARD_ROWS
   int padded_rows;      // at most 2^31 - 1
   int dq_columns;
+  int dq_in_quads;  // 1: of a piece of dq_sums the four elements that a lane has in an accumulator lie side by side
   int total_q;
   int total_k;
   const int* cu_seqlens_q;  // batch + 1

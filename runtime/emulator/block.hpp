@@ -59,7 +59,7 @@ class Block final : public Machine {
   void store_shared(unsigned address, const void* from, unsigned bytes, int line) override;
   void load_global(const void* pointer, void* to, unsigned bytes, int line) override;
   void store_global(void* pointer, const void* from, unsigned bytes, int line) override;
-  void add_global(float* pointer, float value, int line) override;
+  void add_global(float* pointer, const float* values, unsigned count, int line) override;
   void announce_word(void* place, unsigned long long word, int line) override;
   void await_word(const void* place, unsigned long long word, int line) override;
   void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) override;
@@ -81,6 +81,7 @@ class Block final : public Machine {
   void mbarrier_wait(unsigned address, unsigned parity, int line) override;
   bool mbarrier_test(unsigned address, unsigned parity, int line) override;
   void load_box(unsigned address, const void* map, unsigned barrier, const Corner& at, int line) override;
+  void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier, int line) override;
   void store_box(const void* map, unsigned address, const Corner& at, int line) override;
   void commit_boxes() override;
   void wait_boxes_read() override;
@@ -250,6 +251,8 @@ class Block final : public Machine {
   void end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int line);
   static void learn(Thread& thread, const Mbarrier& barrier);
   Box box_at(const void* map, unsigned address, const Corner& at, int line);
+  Mbarrier& copy_barrier(unsigned address, int line);
+  void issue(const BulkCopy& copy, Mbarrier& barrier, const Epoch& epoch);
   void land(const BulkCopy& copy);
   void require_nothing_left() const;
   void come_to_named_barrier(Warp& warp, bool wait);

@@ -75,6 +75,9 @@ inline void store_shared(unsigned address, float first, float second, int line =
 // ptx/reduce.cuh
 inline void add_global(float* pointer, float value, int line = __builtin_LINE());
 
+// ptx/reduce_floats.cuh
+inline void add_global(float* pointer, const float (&f)[4], int line = __builtin_LINE());
+
 // ptx/floats.cuh
 struct alignas(16) Float4 {
   float value[4];
@@ -132,6 +135,10 @@ inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line = 
 inline void mbarrier_wait(unsigned address, unsigned parity, int line = __builtin_LINE());
 inline bool mbarrier_test(unsigned address, unsigned parity, int line = __builtin_LINE());
 
+// ptx/bulk_copy.cuh
+inline void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier,
+                       int line = __builtin_LINE());
+
 // ptx/tensor_copy.cuh
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
                      int line = __builtin_LINE());
@@ -158,6 +165,9 @@ void give_registers(int line = __builtin_LINE());
 template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
 void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate,
            int line = __builtin_LINE());
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
+void wgmma_transposed(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate,
+                      int line = __builtin_LINE());
 template <Dtype dtype, bool B_transposed, auto B_step, int tiles, int steps>
 void wgmma(float (&D)[tiles][4], const unsigned (&A)[steps][4], unsigned long long B, bool accumulate,
            int line = __builtin_LINE());

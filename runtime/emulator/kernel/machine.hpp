@@ -17,6 +17,7 @@ struct Wgmma {
   const unsigned* A_words;  ///< four registers; null: A is in shared memory
   unsigned long long A;     ///< descriptor
   unsigned long long B;     ///< descriptor
+  bool A_transposed;        ///< of A in shared memory: its rows are consecutive ("MN-major")
   bool B_transposed;        ///< its columns are consecutive ("MN-major"), not its rows
   bool accumulate;
 };
@@ -44,7 +45,8 @@ class Machine {
   virtual void store_shared(unsigned address, const void* from, unsigned bytes, int line) = 0;
   virtual void load_global(const void* pointer, void* to, unsigned bytes, int line) = 0;
   virtual void store_global(void* pointer, const void* from, unsigned bytes, int line) = 0;
-  virtual void add_global(float* pointer, float value, int line) = 0;
+  /// To as many neighbours, as one instruction.
+  virtual void add_global(float* pointer, const float* values, unsigned count, int line) = 0;
 
   /// Words of 8 bytes in global memory.
   virtual void announce_word(void* place, unsigned long long word, int line) = 0;
@@ -75,6 +77,7 @@ class Machine {
   virtual bool mbarrier_test(unsigned address, unsigned parity, int line) = 0;
   /// `map` points to the bytes of an AttuneTensorMap.
   virtual void load_box(unsigned address, const void* map, unsigned barrier, const Corner& at, int line) = 0;
+  virtual void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier, int line) = 0;
   virtual void store_box(const void* map, unsigned address, const Corner& at, int line) = 0;
   virtual void commit_boxes() = 0;
   virtual void wait_boxes_read() = 0;

@@ -8,6 +8,7 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/tensor_maps.hpp"
 
 namespace attune {
 namespace {
@@ -102,6 +103,16 @@ void check_apart(std::vector<std::string>& found, const attune_backward_args& ar
   }
 }
 
+/// Whether tensor maps take those that kernels of them read and write.
+bool has_mappable_tensors(const attune_backward_args& args, const BackwardProblem& problem) {
+  const Shapes shapes(problem);
+  const auto is_mappable = [&](const attune_tensor& tensor, const Extents& extents) {
+    return has_mappable_strides(tensor, extents, problem.ragged);
+  };
+  return is_mappable(args.q, shapes.q) && is_mappable(args.k, shapes.k) && is_mappable(args.v, shapes.v) &&
+         is_mappable(args.dout, shapes.o) && is_mappable(args.dk, shapes.k) && is_mappable(args.dv, shapes.v);
+}
+
 Operand lse_operand(const char* name, const float* data, const Extents& q) {
   return array_operand(name, data, {1, q.batch, q.heads, q.seq});
 }
@@ -151,6 +162,7 @@ BackwardProblem check_arguments(const attune_backward_args& args) {
   }
   throw_if_any(found);
   problem.set_window(problem.window_left, problem.window_right);
+  problem.mappable_strides = has_mappable_tensors(args, problem);
   return problem;
 }
 
@@ -201,12 +213,33 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .padded_seqlen_q = static_cast<int>(problem.padded_seqlen_q()),
       .padded_rows = static_cast<int>(problem.padded_rows()),
       .dq_columns = workspace.dq_columns,
+      .dq_in_quads = workspace.dq_in_quads ? 1 : 0,
       .total_q = problem.total_q,
       .total_k = problem.total_k,
       .cu_seqlens_q = args.cu_seqlens_q,
       .cu_seqlens_k = args.cu_seqlens_k,
       .seqused_q = args.seqused_q,
       .seqused_k = args.seqused_k};
+}
+
+AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,
+                                              const BackwardProblem& problem, const Executor& executor) {
+  const TensorExtents queries{problem.head_dim, problem.stored_rows(), problem.heads_q, problem.stored_sequences()};
+  const TensorExtents keys{problem.head_dim, problem.stored_keys(), problem.heads_kv, problem.stored_sequences()};
+  const auto map = [&](const AttuneTensor& tensor, TensorExtents extents, int columns, int rows) {
+    extents.head_dim = columns;
+    const TensorDescription plain = describe(tensor, extents, problem.dtype, rows);
+    return executor.encode(problem.ragged ? spread(plain) : plain);
+  };
+  constexpr int gradient_rows = 64;  // that a warpgroup writes
+  const int columns_v = problem.head_dim_of_v();
+  return {params,
+          map(params.q, queries, problem.head_dim, variant.B_r),
+          map(params.dout, queries, columns_v, variant.B_r),
+          map(params.k, keys, problem.head_dim, variant.B_c),
+          map(params.v, keys, columns_v, variant.B_c),
+          map(params.dk, keys, problem.head_dim, gradient_rows),
+          map(params.dv, keys, columns_v, gradient_rows)};
 }
 
 void visit_rows(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "attune/attune.h"
+#include "runtime/call/backend.hpp"
 #include "runtime/call/operand.hpp"
 #include "runtime/operations/backward/plan.hpp"
 #include "runtime/operations/backward/problem.hpp"
 #include "templates/backward_params.h"
+#include "templates/tensor_backward_params.h"
 
 namespace attune {
 
@@ -24,6 +26,10 @@ void check_workspace(const attune_backward_args& args, const BackwardWorkspace& 
 /// The parameter block of a checked call.
 AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
                                  const BackwardWorkspace& workspace);
+
+/// The same for this variant, whose family has tensor maps.
+AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,
+                                              const BackwardProblem& problem, const Executor& executor);
 
 /// What the launches of a checked call read and write: the first, ...
 void visit_rows(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

@@ -139,6 +139,7 @@ BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& pr
   BackwardWorkspace result{.statistics_bytes = rows * 2 * sizeof(float)};
   if (variant.deterministic != 0) return result;
   result.dq_columns = variant.head_dim;
+  result.dq_in_quads = family_of(variant).tensor_maps;
   result.dq_bytes = rows * variant.head_dim * sizeof(float);
   return result;
 }

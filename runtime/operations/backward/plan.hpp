@@ -29,6 +29,7 @@ struct BackwardWorkspace {
   std::size_t statistics_bytes = 0;
   std::size_t dq_bytes = 0;  ///< 0: dQ has a kernel of its own
   int dq_columns = 0;
+  bool dq_in_quads = false;  ///< as AttuneBackwardParams has it
 
   [[nodiscard]] std::size_t bytes() const { return statistics_bytes + dq_bytes; }
 };

@@ -143,17 +143,6 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   }
 }
 
-/// Whether tensor maps take the strides; those of single elements do not count.
-bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, bool ragged) {
-  const auto head_dim = static_cast<int>(extents.head_dim);
-  if (ragged && extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim, extents.dtype)) return false;
-  const auto passes = [&](std::int64_t stride, std::int64_t extent) {
-    return extent <= 1 || is_mappable(stride, head_dim, extents.dtype);
-  };
-  return passes(tensor.stride_batch, extents.batch) && passes(tensor.stride_seq, extents.seq) &&
-         passes(tensor.stride_head, extents.heads);
-}
-
 /// How kernels divide by page_size, exactly for what is below 2^31: the multiplier is 2^page_shift / page_size, rounded
 /// up, and has 32 bits.
 void set_page_division(AttunePrefillParams& params) {

@@ -36,6 +36,7 @@ constexpr bool deterministic = false;
 #include "blocks/query_walk.cuh"
 #include "blocks/ring.cuh"
 #include "blocks/schedule.cuh"
+#include "blocks/score_exchange.cuh"
 #include "blocks/score_gradients.cuh"
 #include "blocks/softcap.cuh"
 #include "ptx/bulk_copy.cuh"
@@ -71,6 +72,7 @@ using dORing = Ring<QTile, variant::stages, consumers * 4>;
 using Scores = float[variant::B_r / 8][4];
 using Weights = u32[variant::B_r / 16][4];
 using KGradient = float[variant::head_dim / 8][4];
+using QGradient = float[dq_columns / 8][4];
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, barriers.
 struct Shared {
@@ -128,8 +130,7 @@ __device__ __forceinline__ void add_weighted(KGradient& D, const Weights& W, QTi
 }
 
 // This warpgroup's part of dQ = dS K, under way.
-__device__ __forceinline__ void multiply_dq(float (&dQ)[dq_columns / 8][4], ScoreTile scores, KTile keys,
-                                            u32 warpgroup) {
+__device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTile keys, u32 warpgroup) {
   const u32 row_part = warpgroup % dq_row_parts;
   const u32 column_part = warpgroup / dq_row_parts;
   wgmma_fence();
@@ -140,7 +141,7 @@ __device__ __forceinline__ void multiply_dq(float (&dQ)[dq_columns / 8][4], Scor
 
 // Adds it to the sums of queries that begin at this row of the workspace.
 __device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params, i64 workspace_row, u32 warpgroup,
-                                       const float (&dQ)[dq_columns / 8][4]) {
+                                       const QGradient& dQ) {
   const i64 warp_row = workspace_row + warpgroup % dq_row_parts * rows + warp_index() % 4 * 16;
   const u32 first_piece = warpgroup / dq_row_parts * (dq_columns / 8);
 #pragma unroll
@@ -156,16 +157,15 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
   const Mask mask(params, sequence);
   KGradient dK = {};
   KGradient dV = {};
-  float S[1][variant::B_r / 8][4];
-  float dP[variant::B_r / 8][4];
-  float dQ[dq_columns / 8][4];
-  Weights P, dS;
-  u32 scores_tile = 0;  // of two, which take turns
+  Weights P;
+  Weights dS = {};
+  ScoreExchange<ScoreTile> exchange{shared.scores, warpgroup, warp_key};
 
   // S of the queries that are there, under way.
-  const auto multiply_S = [&] { multiply_scores(S[0], shared.k.tile(), warpgroup, shared.q.tile().Q()); };
+  const auto multiply_S = [&](Scores& S) { multiply_scores(S, shared.k.tile(), warpgroup, shared.q.tile().Q()); };
   // From S, which is under way, to P and dS, beside dP.
-  const auto finish_weights = [&] {
+  const auto finish_weights = [&](float(&S)[1][variant::B_r / 8][4]) {
+    Scores dP;
     const u32 statistics = shared.q.tile().statistics();
     shared.dout.wait();
     multiply_scores(dP, shared.v.tile(), warpgroup, shared.dout.tile());
@@ -189,41 +189,53 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
   if (walk.goes_on()) {
     settle(dK);
     settle(dV);
+    exchange.put(dS);  // zeros
     shared.k.wait();
     shared.q.wait();
-    multiply_S();
+    float first_S[1][variant::B_r / 8][4];
+    multiply_S(first_S[0]);
     shared.v.wait();
-    finish_weights();
+    finish_weights(first_S);
+    i64 dq_row = -1;  // of the step before, whose dQ is still to come
     while (true) {
       add_weighted(dV, P, shared.dout.tile());
-      const ScoreTile scores{shared.scores + scores_tile * ScoreTile::bytes};
-      put_weights(scores, warp_key, dS);
-      fence_for_copies();
-      named_barrier_wait(1, consumers * warpgroup_size);
-      multiply_dq(dQ, scores, shared.k.tile(), warpgroup);
       add_weighted(dK, dS, shared.q.tile().Q());
-      const QRing used = shared.q;
+      QGradient dQ;
+      multiply_dq(dQ, exchange.wait(), shared.k.tile(), warpgroup);
       wgmma_wait<0>();
       settle(dQ);
+      fence_for_copies();  // or what comes next might arrive before the statistics have been read
+      warp_barrier();      // lane 0 releases the stages for all
+      shared.q.release();
       shared.dout.release();
-      add_dq(params, sequence.workspace_row(params, walk.head, walk.block * variant::B_r), warpgroup, dQ);
+      const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
       walk.next();
-      if (!walk.goes_on()) break;
-      shared.dout.next();
+      if (!walk.goes_on()) {
+        exchange.put(dS);
+        if (dq_row >= 0) add_dq(params, dq_row, warpgroup, dQ);
+        dq_row = row;
+        break;
+      }
       shared.q.next();
+      shared.dout.next();
       shared.q.wait();
-      multiply_S();
-      wgmma_wait<0>();
-      used.release();
-      finish_weights();
-      scores_tile ^= 1;
+      float S[1][variant::B_r / 8][4];
+      multiply_S(S[0]);
+      exchange.put(dS);
+      if (dq_row >= 0) add_dq(params, dq_row, warpgroup, dQ);
+      dq_row = row;
+      finish_weights(S);
     }
+    QGradient dQ;
+    multiply_dq(dQ, exchange.wait(), shared.k.tile(), warpgroup);
     wgmma_wait<0>();
+    settle(dQ);
     settle(dK);
     settle(dV);
+    add_dq(params, dq_row, warpgroup, dQ);
   }
-  named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
-  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 2 + warpgroup};
+  named_barrier_wait(5, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
+  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 6 + warpgroup};
   const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c + static_cast<int>(warpgroup) * rows);
   output.store<variant::dtype>(dK, params.scale, shared.k.tile(), params.dk_map, box);
   output.store<variant::dtype>(dV, 1.0f, shared.v.tile(), params.dv_map, box);

@@ -13,6 +13,7 @@ constexpr int warpgroup_rows = 64;  // of wgmma: of keys, and of queries of dQ
 constexpr int consumers = 2;        // warpgroups that multiply
 constexpr int block_keys = consumers * warpgroup_rows;
 constexpr int panel_columns = 64;     // 128 bytes, the swizzle's row
+constexpr int sums_bytes = 4;         // of an element of dQ, in fp32
 constexpr int ring_stage_bytes = 16;  // a full and an empty mbarrier
 constexpr int alignment = 1024;       // of panels; shared memory starts anywhere
 constexpr int padded_rows = 128;      // ATTUNE_BACKWARD_ROWS
@@ -36,8 +37,8 @@ Resources resources_of(const Variant& v) {
   const int elements = 2 * block_keys * (v.head_dim + v.B_r) + v.stages * 2 * v.B_r * v.head_dim;
   Resources needs;
   needs.threads = (1 + consumers) * warpgroup_threads;
-  needs.shared_bytes =
-      elements * v.element_bytes() + v.stages * alignment + (2 + 2 * v.stages) * ring_stage_bytes + alignment - 1;
+  needs.shared_bytes = elements * v.element_bytes() + v.B_r * v.head_dim * sums_bytes + v.stages * alignment +
+                       (2 + 2 * v.stages) * ring_stage_bytes + alignment - 1;
   // dK and dV; S and dP, or S and dQ; P or dS in half a register an element.
   const int scores_and_gradients = v.B_r / 2 + std::max(v.B_r, dq_columns(v)) / 2;
   needs.accumulator_registers = v.head_dim + scores_and_gradients + v.B_r / 4;
@@ -94,13 +95,8 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
 }
 
-std::optional<Refusal> order_rule(const Variant& v) {
-  if (v.deterministic == 0) return std::nullopt;
-  return Refusal{"deterministic", "backward_sm90 adds to dQ in memory, in any order; deterministic: false"};
-}
-
 constexpr auto rules =
-    std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, panels_rule, registers_rule, window_rule, order_rule});
+    std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, panels_rule, registers_rule, window_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_r"};
 
@@ -111,7 +107,6 @@ void set_default_tile(Variant& variant, int shared_per_block, int /*B_r*/) {
   variant.B_r = variant.head_dim <= panel_columns ? padded_rows : warpgroup_rows;
   variant.B_c = block_keys;
   variant.stages = 2;
-  variant.deterministic = 0;
   if (resources_of(variant).shared_bytes > shared_per_block) variant.stages = 1;
 }
 

@@ -339,7 +339,7 @@ constexpr std::array family_table = numbered(std::array{
            .architecture_specific = true,
            .tensor_maps = true,
            .keys = backward_sm90_keys,
-           .defaults = {.B_r = 64, .B_c = 128, .deterministic = 0},
+           .defaults = {.B_r = 64, .B_c = 128},
            .checks = backward_sm90_checks,
            .doc = "FlashAttention-3 backward on wgmma and bulk tensor copies: gradients of keys, values and queries"},
 });

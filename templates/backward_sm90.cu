@@ -31,18 +31,17 @@ constexpr bool deterministic = false;
 #include "blocks/backward_rows.cuh"
 #include "blocks/dq_sums.cuh"
 #include "blocks/gradient_stage.cuh"
+#include "blocks/gradient_sums.cuh"
 #include "blocks/pair_mask.cuh"
 #include "blocks/panels.cuh"
 #include "blocks/query_walk.cuh"
 #include "blocks/ring.cuh"
 #include "blocks/schedule.cuh"
-#include "blocks/score_exchange.cuh"
 #include "blocks/score_gradients.cuh"
 #include "blocks/softcap.cuh"
 #include "ptx/bulk_copy.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
-#include "ptx/reduce_floats.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "ptx/thread.cuh"
 #include "ptx/warpgroup.cuh"
@@ -54,10 +53,14 @@ constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = 24;
 constexpr u32 consumer_registers = 240;
 
+// Where the blocks of keys add to dQ in their order, each waits for those behind it, which start first: of a causal
+// mask they begin with other queries than it does, so that nobody waits in vain.
+constexpr bool shortest_first = variant::deterministic;
+
 // Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
 constexpr int dq_row_parts = variant::B_r / rows;
 constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
-static_assert(consumers == 2 && variant::B_r % rows == 0 && dq_columns % 64 == 0 && !variant::deterministic);
+static_assert(consumers == 2 && variant::B_r % rows == 0 && dq_columns % 64 == 0);
 
 using Sequence = BackwardSequence<variant::ragged>;
 using Mask = PairMask<variant::causal, variant::window>;
@@ -73,6 +76,8 @@ using Scores = float[variant::B_r / 8][4];
 using Weights = u32[variant::B_r / 16][4];
 using KGradient = float[variant::head_dim / 8][4];
 using QGradient = float[dq_columns / 8][4];
+using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>;
+using Turn = GradientTurn<variant::B_r, variant::B_c>;
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, barriers.
 struct Shared {
@@ -81,13 +86,15 @@ struct Shared {
   QRing q;
   dORing dout;
   u32 scores;
+  u32 sums;  // of dQ, on their way to memory
 
   __device__ __forceinline__ explicit Shared(u32 base)
-      : k{base, base + 2 * KRing::bytes + QRing::bytes + dORing::bytes + 2 * ScoreTile::bytes},
+      : k{base, base + 2 * KRing::bytes + QRing::bytes + dORing::bytes + 2 * ScoreTile::bytes + SumStage::bytes},
         v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
         q{v.tiles + KRing::bytes, v.barriers + KRing::barrier_bytes},
         dout{q.tiles + QRing::bytes, q.barriers + QRing::barrier_bytes},
-        scores(dout.tiles + dORing::bytes) {}
+        scores(dout.tiles + dORing::bytes),
+        sums(scores + 2 * ScoreTile::bytes) {}
 };
 
 // One thread: fetches what the consumers read, in their order.
@@ -139,13 +146,28 @@ __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTi
   wgmma_commit();
 }
 
-// Adds it to the sums of queries that begin at this row of the workspace.
-__device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params, i64 workspace_row, u32 warpgroup,
-                                       const QGradient& dQ) {
-  const i64 warp_row = workspace_row + warpgroup % dq_row_parts * rows + warp_index() % 4 * 16;
-  const u32 first_piece = warpgroup / dq_row_parts * (dq_columns / 8);
-#pragma unroll
-  for (u32 n = 0; n < dq_columns / 8; ++n) add_global(dq_quads(params, warp_row, first_piece + n), dQ[n]);
+// One warp: adds what the warpgroups put into the stage to the workspace, one step after the other.
+__device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params, Shared shared,
+                                       const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+  const SumStage stage{shared.sums};
+  while (walk.goes_on()) {
+    const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
+    stage.wait_full();
+    if constexpr (variant::deterministic) {
+      const Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+      turn.wait();
+      if (elect_lane()) {
+        stage.add(params.dq_sums + row * params.dq_columns);
+        wait_boxes();
+        turn.pass();
+      }
+    } else if (elect_lane()) {
+      stage.add(params.dq_sums + row * params.dq_columns);
+      wait_boxes_read();
+    }
+    walk.next();
+    if (walk.goes_on()) stage.announce_free();
+  }
 }
 
 // A warpgroup: its keys.
@@ -157,19 +179,25 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
   const Mask mask(params, sequence);
   KGradient dK = {};
   KGradient dV = {};
-  Weights P;
-  Weights dS = {};
-  ScoreExchange<ScoreTile> exchange{shared.scores, warpgroup, warp_key};
+  float S[1][variant::B_r / 8][4];
+  float dP[variant::B_r / 8][4];
+  QGradient dQ;
+  const SumStage stage{shared.sums};
+  const u32 first_part = ((warpgroup % dq_row_parts * 4 + warp_index() % 4) * (variant::head_dim / 8) +
+                          warpgroup / dq_row_parts * (dq_columns / 8)) *
+                         SumStage::part_bytes;
+  bool is_next = false;  // a step behind the first, whose sums have to leave the stage
+  Weights P, dS;
+  u32 scores_tile = 0;  // of two, which take turns
 
   // S of the queries that are there, under way.
-  const auto multiply_S = [&](Scores& S) { multiply_scores(S, shared.k.tile(), warpgroup, shared.q.tile().Q()); };
+  const auto multiply_S = [&] { multiply_scores(S[0], shared.k.tile(), warpgroup, shared.q.tile().Q()); };
   // From S, which is under way, to P and dS, beside dP.
-  const auto finish_weights = [&](float(&S)[1][variant::B_r / 8][4]) {
-    Scores dP;
+  const auto finish_weights = [&] {
     const u32 statistics = shared.q.tile().statistics();
     shared.dout.wait();
     multiply_scores(dP, shared.v.tile(), warpgroup, shared.dout.tile());
-    wgmma_wait<0>();
+    wgmma_wait<1>();
     settle(S[0]);
     const int first_query = walk.block * variant::B_r;
     if constexpr (variant::softcap) cap_scores(S[0], params.cap_scale);
@@ -189,53 +217,43 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
   if (walk.goes_on()) {
     settle(dK);
     settle(dV);
-    exchange.put(dS);  // zeros
     shared.k.wait();
     shared.q.wait();
-    float first_S[1][variant::B_r / 8][4];
-    multiply_S(first_S[0]);
+    multiply_S();
     shared.v.wait();
-    finish_weights(first_S);
-    i64 dq_row = -1;  // of the step before, whose dQ is still to come
+    finish_weights();
     while (true) {
       add_weighted(dV, P, shared.dout.tile());
+      const ScoreTile scores{shared.scores + scores_tile * ScoreTile::bytes};
+      put_weights(scores, warp_key, dS);
+      fence_for_copies();
+      named_barrier_wait(1, consumers * warpgroup_size);
+      multiply_dq(dQ, scores, shared.k.tile(), warpgroup);
       add_weighted(dK, dS, shared.q.tile().Q());
-      QGradient dQ;
-      multiply_dq(dQ, exchange.wait(), shared.k.tile(), warpgroup);
-      wgmma_wait<0>();
+      const QRing used = shared.q;
+      wgmma_wait<1>();
       settle(dQ);
-      fence_for_copies();  // or what comes next might arrive before the statistics have been read
-      warp_barrier();      // lane 0 releases the stages for all
-      shared.q.release();
       shared.dout.release();
-      const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
+      if (is_next) stage.wait_free();
+      is_next = true;
+      stage.put(dQ, first_part);
       walk.next();
-      if (!walk.goes_on()) {
-        exchange.put(dS);
-        if (dq_row >= 0) add_dq(params, dq_row, warpgroup, dQ);
-        dq_row = row;
-        break;
-      }
-      shared.q.next();
+      if (!walk.goes_on()) break;
       shared.dout.next();
+      shared.q.next();
       shared.q.wait();
-      float S[1][variant::B_r / 8][4];
-      multiply_S(S[0]);
-      exchange.put(dS);
-      if (dq_row >= 0) add_dq(params, dq_row, warpgroup, dQ);
-      dq_row = row;
-      finish_weights(S);
+      multiply_S();
+      wgmma_wait<1>();
+      used.release();
+      finish_weights();
+      scores_tile ^= 1;
     }
-    QGradient dQ;
-    multiply_dq(dQ, exchange.wait(), shared.k.tile(), warpgroup);
     wgmma_wait<0>();
-    settle(dQ);
     settle(dK);
     settle(dV);
-    add_dq(params, dq_row, warpgroup, dQ);
   }
-  named_barrier_wait(5, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
-  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 6 + warpgroup};
+  named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
+  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 4 + warpgroup};
   const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c + static_cast<int>(warpgroup) * rows);
   output.store<variant::dtype>(dK, params.scale, shared.k.tile(), params.dk_map, box);
   output.store<variant::dtype>(dV, 1.0f, shared.v.tile(), params.dv_map, box);
@@ -245,7 +263,7 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
 extern "C" __global__ void __launch_bounds__(threads, 1)
     backward_sm90(const __grid_constant__ AttuneTensorBackwardParams params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
-  const TileIndex tile = tile_index<false>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
+  const TileIndex tile = tile_index<shortest_first>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
@@ -266,6 +284,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   if (warp_index() < 4) {
     give_registers<producer_registers>();
     if (warp_index() == 0 && elect_lane()) produce(params, shared, sequence, tile, walk);
+    if (warp_index() == 1) add_dq(params, shared, sequence, tile, walk);
   } else {
     take_registers<consumer_registers>();
     consume(params, shared, sequence, tile, walk);

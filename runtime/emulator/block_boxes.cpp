@@ -73,18 +73,24 @@ void Block::load_box(unsigned address, const void* map, unsigned barrier_address
   issue({.what = box, .barrier = barrier_address, .thread = self.index, .line = line}, barrier, epoch);
 }
 
-void Block::load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier_address, int line) {
-  require_no_cluster("a bulk copy", line);
-  Thread& self = *current_;
-  const auto* const from = static_cast<const std::byte*>(pointer);
+/// That a bulk copy or reduction of bytes may have these places.
+void Block::require_bulk_pieces(const void* pointer, unsigned address, unsigned bytes, int line) {
+  const Thread& self = *current_;
   if (address % bulk_piece != 0 || reinterpret_cast<std::uintptr_t>(pointer) % bulk_piece != 0 ||
       bytes % bulk_piece != 0) {
     fail(self, line,
-         fmt::format("a bulk copy of {} bytes from {} to {:#x}, which have to be multiples of {}", bytes,
+         fmt::format("{} bytes at {} and {:#x} move in bulk, which have to be multiples of {}", bytes,
                      fmt::ptr(pointer), address, bulk_piece));
   }
   require(self, line, only_memory().outside(address, bytes));
   require(self, line, mbarriers_.overlap(address, bytes));
+}
+
+void Block::load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier_address, int line) {
+  require_no_cluster("a bulk copy", line);
+  Thread& self = *current_;
+  const auto* const from = static_cast<const std::byte*>(pointer);
+  require_bulk_pieces(pointer, address, bytes, line);
   Mbarrier& barrier = copy_barrier(barrier_address, line);
   const Epoch epoch{barrier.agent, barrier.phase + 1, line, Proxy::async};
   for (unsigned offset = 0; offset < bytes; offset += bulk_piece) {
@@ -130,7 +136,23 @@ void Block::store_box(const void* map, unsigned address, const Corner& at, int l
     });
     require(self, line, global_.check_stored_row(row.elements, row.bytes, access_of(self, write)));
   });
-  box_stores_.issue({.box = box, .thread = self.index, .group = read.time, .line = line});
+  box_stores_.issue({.what = box, .thread = self.index, .group = read.time, .line = line});
+}
+
+void Block::add_bytes(float* pointer, unsigned address, unsigned bytes, int line) {
+  require_no_cluster("a bulk reduction", line);
+  Thread& self = *current_;
+  require_bulk_pieces(pointer, address, bytes, line);
+  if (self.box_agent == 0) self.box_agent = add_agent(Agent::Kind::box_stores, self.index);
+  const Epoch read{self.box_agent, self.box_groups + 1, line, Proxy::async};
+  for (unsigned offset = 0; offset < bytes; offset += bulk_piece) {
+    require(self, line, only_memory().note_load(address + offset, bulk_piece, self.clock, read));
+    require(self, line, global_.check_added(pointer + offset / sizeof(float), bulk_piece, access_of(self, read)));
+  }
+  box_stores_.issue({.what = AddedRow{.to = pointer, .address = address, .count = bytes / unsigned{sizeof(float)}},
+                     .thread = self.index,
+                     .group = read.time,
+                     .line = line});
 }
 
 void Block::commit_boxes() { ++current_->box_groups; }
@@ -138,8 +160,14 @@ void Block::commit_boxes() { ++current_->box_groups; }
 void Block::wait_boxes_read() {
   Thread& self = *current_;
   if (self.box_agent == 0) return;
-  box_stores_.finish(self.index, self.box_groups, only_memory());
+  box_stores_.finish_reads(self.index, self.box_groups, only_memory());
   self.clock.set(self.box_agent, self.box_groups);
+}
+
+void Block::wait_boxes() {
+  const Thread& self = *current_;
+  if (self.box_agent != 0) box_stores_.finish(self.index, self.box_groups, only_memory());
+  wait_boxes_read();
 }
 
 void Block::fence_for_copies() {

@@ -10,3 +10,15 @@ __device__ __forceinline__ void load_bytes(u32 address, const void* pointer, u32
                "l"(__cvta_generic_to_global(pointer)), "r"(bytes), "r"(barrier)
                : "memory");
 }
+
+// Adds floats of shared memory to as many of global memory, in a group of bulk stores (tensor_copy.cuh). Each of them
+// is added whole; those of several blocks in any order. Alignment is as above.
+__device__ __forceinline__ void add_bytes(float* pointer, u32 address, u32 bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+                   __cvta_generic_to_global(pointer)),
+               "r"(address), "r"(bytes)
+               : "memory");
+}
+
+// Returns once all groups of this thread have been carried out, and it sees what they wrote.
+__device__ __forceinline__ void wait_boxes() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }

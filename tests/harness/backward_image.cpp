@@ -156,7 +156,8 @@ BackwardImage::BackwardImage(const BackwardCase& one, std::uint64_t seed) : case
   cu_seqlens_k_ = places_.add(sequences.cu_seqlens_k);
   seqused_q_ = places_.add(sequences.seqused_q);
   seqused_k_ = places_.add(sequences.seqused_k);
-  const std::size_t row_bytes = case_.any_order ? 8 + 4 * 256 : 8;
+  // LSE and D, sums of the largest head_dim, and of every 16 rows a word.
+  constexpr std::size_t row_bytes = 8 + 4 * 256 + 8 / 8;
   workspace_bytes_ = static_cast<std::size_t>(case_.problem().padded_rows()) * problem.heads_q * row_bytes;
   workspace_ = places_.add(workspace_bytes_);
   memory_ = places_.memory();

@@ -216,6 +216,10 @@ inline void load_box_5d(unsigned address, const AttuneTensorMap& map, unsigned b
 inline void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier, int line) {
   machine().load_bytes(address, pointer, bytes, barrier, line);
 }
+inline void add_bytes(float* pointer, unsigned address, unsigned bytes, int line) {
+  machine().add_bytes(pointer, address, bytes, line);
+}
+inline void wait_boxes() { machine().wait_boxes(); }
 inline void prefetch_map(const AttuneTensorMap&) {}
 inline void store_box(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w, int line) {
   machine().store_box(&map, address, {.rank = 4, .x = {x, y, z, w, 0}}, line);

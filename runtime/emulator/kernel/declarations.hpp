@@ -138,6 +138,8 @@ inline bool mbarrier_test(unsigned address, unsigned parity, int line = __builti
 // ptx/bulk_copy.cuh
 inline void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier,
                        int line = __builtin_LINE());
+inline void add_bytes(float* pointer, unsigned address, unsigned bytes, int line = __builtin_LINE());
+inline void wait_boxes();
 
 // ptx/tensor_copy.cuh
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,

@@ -78,9 +78,11 @@ class Machine {
   /// `map` points to the bytes of an AttuneTensorMap.
   virtual void load_box(unsigned address, const void* map, unsigned barrier, const Corner& at, int line) = 0;
   virtual void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier, int line) = 0;
+  virtual void add_bytes(float* pointer, unsigned address, unsigned bytes, int line) = 0;
   virtual void store_box(const void* map, unsigned address, const Corner& at, int line) = 0;
   virtual void commit_boxes() = 0;
   virtual void wait_boxes_read() = 0;
+  virtual void wait_boxes() = 0;
   virtual void fence_for_copies() = 0;
   /// A thread that does not wait only announces itself.
   virtual void named_barrier(unsigned id, unsigned threads, bool wait, int line) = 0;

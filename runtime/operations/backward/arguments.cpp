@@ -139,6 +139,11 @@ Operand sums_operand(const AttuneBackwardParams& params, Access access) {
                        {1, params.heads_q, params.padded_rows / 16, 16LL * params.dq_columns}, access);
 }
 
+/// Whose turn it is to add; null where that does not matter.
+Operand turns_operand(const AttuneBackwardParams& params, int B_r) {
+  return array_operand("turns", params.turns, {1, 1, params.heads_q, params.padded_rows / B_r}, Access::write);
+}
+
 int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
 
 }  // namespace
@@ -181,7 +186,7 @@ void check_workspace(const attune_backward_args& args, const BackwardWorkspace& 
 }
 
 AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
-                                 const BackwardWorkspace& workspace) {
+                                 const BackwardWorkspace& workspace, std::uint64_t launch) {
   const Shapes shapes(problem);
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
   auto* const statistics = static_cast<std::byte*>(args.workspace);
@@ -198,6 +203,10 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .dlse = args.dlse,
       .statistics = reinterpret_cast<float*>(statistics),
       .dq_sums = workspace.dq_bytes == 0 ? nullptr : reinterpret_cast<float*>(statistics + workspace.statistics_bytes),
+      .turns = workspace.turn_bytes == 0 ? nullptr
+                                         : reinterpret_cast<unsigned long long*>(
+                                               statistics + workspace.statistics_bytes + workspace.dq_bytes),
+      .launch = launch,
       .scale = args.softmax_scale,
       .scale_log2 = scales.scale_log2,
       .cap_scale = scales.cap_scale,
@@ -255,7 +264,7 @@ void visit_rows(const attune_backward_args& args, const BackwardProblem& problem
 }
 
 void visit_keys(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
-                VisitOperand visit) {
+                const Variant& variant, VisitOperand visit) {
   const Shapes shapes(problem);
   visit(tensor_operand("q", args.q, shapes.q, Access::read));
   visit(tensor_operand("k", args.k, shapes.k, Access::read));
@@ -266,6 +275,7 @@ void visit_keys(const attune_backward_args& args, const BackwardProblem& problem
   visit_arrays(args, problem, visit);
   visit(statistics_operand(params, Access::read));
   visit(sums_operand(params, Access::add));
+  visit(turns_operand(params, variant.B_r));
 }
 
 void visit_queries(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

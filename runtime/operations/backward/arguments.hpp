@@ -2,6 +2,8 @@
 // launched.
 #pragma once
 
+#include <cstdint>
+
 #include "attune/attune.h"
 #include "runtime/call/backend.hpp"
 #include "runtime/call/operand.hpp"
@@ -23,9 +25,9 @@ BackwardProblem check_arguments(const attune_backward_args& args);
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} where the workspace is missing, too small or misaligned.
 void check_workspace(const attune_backward_args& args, const BackwardWorkspace& workspace);
 
-/// The parameter block of a checked call.
+/// The parameter block of a checked call. `launch` is a number that no memory can be expected to hold.
 AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
-                                 const BackwardWorkspace& workspace);
+                                 const BackwardWorkspace& workspace, std::uint64_t launch);
 
 /// The same for this variant, whose family has tensor maps.
 AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,
@@ -36,7 +38,7 @@ void visit_rows(const attune_backward_args& args, const BackwardProblem& problem
                 VisitOperand visit);
 /// ... that which gives dK and dV, and adds to dQ where it may, ...
 void visit_keys(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
-                VisitOperand visit);
+                const Variant& variant, VisitOperand visit);
 /// ... and that which gives dQ.
 void visit_queries(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
                    VisitOperand visit);

@@ -19,7 +19,7 @@ Step step_of(const ServingKernel& kernel, const BackwardLaunch& launch, const vo
 
 /// The kernel that gives dQ, beside this one for dK and dV.
 const ServingKernel& queries_kernel(const BackwardProblem& problem, const ServingKernel& keys, FindKernel find) {
-  return keys.variant.deterministic != 0 ? find(problem.queries()) : find(problem.conversion());
+  return workspace_of(keys.variant, problem).dq_bytes == 0 ? find(problem.queries()) : find(problem.conversion());
 }
 
 }  // namespace
@@ -37,13 +37,13 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   const ServingKernel& queries = queries_kernel(problem, keys, find);
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem);
   check_workspace(args, workspace);
-  const AttuneBackwardParams params = make_params(args, problem, workspace);
+  const AttuneBackwardParams params = make_params(args, problem, workspace, backend.executor.launch_number());
   Plan planned;
 
   const auto row_operands = [&](VisitOperand visit) { visit_rows(args, problem, params, visit); };
   planned.add(step_of(rows, plan(rows.variant, problem.rows()), &params, row_operands));
 
-  const auto key_operands = [&](VisitOperand visit) { visit_keys(args, problem, params, visit); };
+  const auto key_operands = [&](VisitOperand visit) { visit_keys(args, problem, params, keys.variant, visit); };
   std::optional<AttuneTensorBackwardParams> tensors;
   if (family_of(keys.variant).tensor_maps) {
     tensors = make_tensor_params(params, keys.variant, problem, backend.executor);

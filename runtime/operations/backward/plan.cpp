@@ -136,7 +136,9 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
 BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem) {
   const std::size_t rows = static_cast<std::size_t>(problem.padded_rows()) * problem.heads_q;
   BackwardWorkspace result{.statistics_bytes = rows * 2 * sizeof(float)};
-  if (variant.deterministic != 0) return result;
+  const bool adds = family_of(variant).tensor_maps || variant.deterministic == 0;
+  if (!adds) return result;
+  if (variant.deterministic != 0) result.turn_bytes = rows / variant.B_r * sizeof(std::uint64_t);
   result.dq_columns = variant.head_dim;
   result.dq_in_quads = family_of(variant).tensor_maps;
   result.dq_bytes = rows * variant.head_dim * sizeof(float);

@@ -78,6 +78,12 @@ std::optional<Refusal> panels_rule(const Variant& v) {
                 [](const Variant& c) { return is_tile(c) && is_head_dim(c); });
 }
 
+std::optional<Refusal> stages_rule(const Variant& v) {
+  const auto passes = [](const Variant& c) { return c.stages > 1; };
+  if (passes(v)) return std::nullopt;
+  return refuse(v, {"stages"}, "stages is 1, but the next queries are read beside those whose dK is under way", passes);
+}
+
 std::optional<Refusal> registers_rule(const Variant& v) {
   const int needed = resources_of(v).accumulator_registers;
   if (needed <= register_budget) return std::nullopt;
@@ -96,18 +102,17 @@ std::optional<Refusal> window_rule(const Variant& v) {
 }
 
 constexpr auto rules =
-    std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, panels_rule, registers_rule, window_rule});
+    std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, panels_rule, stages_rule, registers_rule, window_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_r"};
 
-void set_default_tile(Variant& variant, int shared_per_block, int /*B_r*/) {
+void set_default_tile(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
   const auto* const fitting =
       std::ranges::find_if(head_dims, [&](int head_dim) { return head_dim >= variant.head_dim; });
   variant.head_dim = fitting != head_dims.end() ? *fitting : head_dims.back();  // which then is refused
   variant.B_r = variant.head_dim <= panel_columns ? padded_rows : warpgroup_rows;
   variant.B_c = block_keys;
   variant.stages = 2;
-  if (resources_of(variant).shared_bytes > shared_per_block) variant.stages = 1;
 }
 
 }  // namespace

@@ -153,20 +153,20 @@ __device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params,
   while (walk.goes_on()) {
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
     stage.wait_full();
-    if constexpr (variant::deterministic) {
-      const Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
-      turn.wait();
-      if (elect_lane()) {
-        stage.add(params.dq_sums + row * params.dq_columns);
-        wait_boxes();
-        turn.pass();
-      }
-    } else if (elect_lane()) {
+    const Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+    if constexpr (variant::deterministic) turn.wait();
+    if (elect_lane()) {
       stage.add(params.dq_sums + row * params.dq_columns);
       wait_boxes_read();
     }
     walk.next();
     if (walk.goes_on()) stage.announce_free();
+    if constexpr (variant::deterministic) {
+      if (elect_lane()) {
+        wait_boxes();
+        turn.pass();
+      }
+    }
   }
 }
 

@@ -50,10 +50,10 @@ void Block::store_global(void* pointer, const void* from, unsigned bytes, int li
   std::memcpy(pointer, from, bytes);
 }
 
-void Block::add_global(float* pointer, const float* values, unsigned count, int line) {
+void Block::add_global(float* pointer, float value, int line) {
   const Thread& self = *current_;
-  require(self, line, global_.check_added(pointer, count * sizeof(float), access_of(self, epoch_of(self, line))));
-  for (unsigned i = 0; i < count; ++i) std::atomic_ref(pointer[i]).fetch_add(values[i], std::memory_order_relaxed);
+  require(self, line, global_.check_added(pointer, sizeof(value), access_of(self, epoch_of(self, line))));
+  std::atomic_ref(*pointer).fetch_add(value, std::memory_order_relaxed);
 }
 
 void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int line) {

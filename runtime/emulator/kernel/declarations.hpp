@@ -75,9 +75,6 @@ inline void store_shared(unsigned address, float first, float second, int line =
 // ptx/reduce.cuh
 inline void add_global(float* pointer, float value, int line = __builtin_LINE());
 
-// ptx/reduce_floats.cuh
-inline void add_global(float* pointer, const float (&f)[4], int line = __builtin_LINE());
-
 // ptx/floats.cuh
 struct alignas(16) Float4 {
   float value[4];

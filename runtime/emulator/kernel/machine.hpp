@@ -45,8 +45,7 @@ class Machine {
   virtual void store_shared(unsigned address, const void* from, unsigned bytes, int line) = 0;
   virtual void load_global(const void* pointer, void* to, unsigned bytes, int line) = 0;
   virtual void store_global(void* pointer, const void* from, unsigned bytes, int line) = 0;
-  /// To as many neighbours, as one instruction.
-  virtual void add_global(float* pointer, const float* values, unsigned count, int line) = 0;
+  virtual void add_global(float* pointer, float value, int line) = 0;
 
   /// Words of 8 bytes in global memory.
   virtual void announce_word(void* place, unsigned long long word, int line) = 0;

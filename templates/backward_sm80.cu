@@ -72,17 +72,16 @@ constexpr int query_tiles = variant::B_r / 16;       // 16-row tiles of dQ
 constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces
 
 // How many warps share dQ's columns: as many as divide it, up to four.
-__device__ constexpr bool dq_has(int column_warps) {
-  return variant::warps % column_warps == 0 && head_pieces % column_warps == 0 &&
-         query_tiles % (variant::warps / column_warps) == 0;
-}
-constexpr int dq_column_warps = dq_has(4) ? 4 : dq_has(2) ? 2 : 1;
+template <int column_warps>
+constexpr bool dq_has = variant::warps % column_warps == 0 && head_pieces % column_warps == 0 &&
+                        query_tiles % (variant::warps / column_warps) == 0;
+constexpr int dq_column_warps = dq_has<4> ? 4 : dq_has<2> ? 2 : 1;
 constexpr int dq_row_warps = variant::warps / dq_column_warps;
 
 static_assert(variant::B_c == 16 * key_tiles * key_warps && variant::warps == key_warps * column_warps);
 static_assert(variant::B_r == 16 * query_pieces * column_warps && ATTUNE_BACKWARD_ROWS % variant::B_r == 0);
 static_assert(variant::head_dim == 16 * column_pieces * column_warps);
-static_assert(variant::deterministic || dq_has(dq_column_warps));
+static_assert(variant::deterministic || dq_has<dq_column_warps>);
 
 using Scores = float[key_tiles][query_pieces * 2][4];
 using KGradient = float[key_tiles][column_pieces * 2][4];

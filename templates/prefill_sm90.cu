@@ -37,6 +37,7 @@ constexpr bool stream_k = false;
 #include "blocks/mask.cuh"
 #include "blocks/no_turns.cuh"
 #include "blocks/panels.cuh"
+#include "blocks/ragged_order.cuh"
 #include "blocks/ragged_rows.cuh"
 #include "blocks/residual.cuh"
 #include "blocks/ring.cuh"
@@ -44,6 +45,7 @@ constexpr bool stream_k = false;
 #include "blocks/shared_order.cuh"
 #include "blocks/tensor_rows.cuh"
 #include "blocks/tile_order.cuh"
+#include "blocks/told_order.cuh"
 #include "blocks/turns.cuh"
 #include "blocks/unfinished_tile.cuh"
 #include "blocks/update.cuh"
@@ -77,7 +79,9 @@ using Tile = Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>;
 using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c>,
                              Select<variant::tile_list, ListOrder<Rows, variant::B_r, variant::B_c>,
                                     RoundOrder<Rows, variant::B_r, variant::B_c>>>;
-using Order = Select<variant::ragged, RaggedOrder<Rows, SequenceOrder, variant::B_r, variant::B_c>, SequenceOrder>;
+using BatchOrder = Select<variant::tile_list, ListedRaggedOrder<Rows, variant::B_r, variant::B_c>,
+                          RaggedOrder<Rows, variant::B_r, variant::B_c>>;
+using Order = Select<variant::ragged, BatchOrder, SequenceOrder>;
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
@@ -85,6 +89,7 @@ using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<QTile, 1, consumers * 4>;
 using KRing = Ring<KTile, variant::stages, consumers * 4>;
 using VRing = Ring<VTile, variant::stages, consumers * 4>;
+using FoundRing = Ring<TileSlot, 1, 1>;
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
 using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
@@ -104,13 +109,38 @@ struct Shared {
         v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
         output(v.tiles + VRing::bytes) {}
 
-  __device__ __forceinline__ TileSlots slots() const { return {v.barriers + VRing::barrier_bytes}; }
+  // Of a ragged batch: what is known of the tile that Q is of, and of the one that was found for after it.
+  __device__ __forceinline__ TileSlot told() const { return {v.barriers + VRing::barrier_bytes}; }
+  __device__ __forceinline__ FoundRing found() const {
+    return {told().base + TileSlot::bytes, told().base + 2 * TileSlot::bytes};
+  }
 };
+
+// How the thread that fetches learns of its tiles: another warp finds them, or it does itself.
+template <class KernelParams>
+__device__ __forceinline__ auto producer_order(const KernelParams& params, const Shared& shared) {
+  if constexpr (variant::ragged) {
+    return FoundOrder<FoundRing>{shared.found()};
+  } else {
+    return Order(params);
+  }
+}
+
+// One warp: finds tiles, one ahead of the thread that fetches.
+template <class KernelParams>
+__device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing found) {
+  Order order(params);
+  Tile tile{};
+  while (order.next(tile)) {
+    if (elect_lane()) hand_over(found, tile);
+  }
+  if (elect_lane()) hand_over(found, Tile{});
+}
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 template <class KernelParams>
 __device__ __forceinline__ void produce(const KernelParams& params, Shared shared) {
-  Order order(params);
+  auto order = producer_order(params, shared);
   Tile tile{};
   auto V_box = Rows::keys(tile, -1, 0);  // of the block before, whose V comes after the next K; of no head: none yet
   const auto load_V = [&] {
@@ -127,7 +157,7 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
       if (j == tile.blocks - 1) {
         if constexpr (variant::ragged) {
           shared.q.claim();
-          shared.slots().write(shared.q.stage, tile);
+          shared.told().write(tile);
           shared.q.announce();
         } else {
           shared.q.begin_load();
@@ -140,7 +170,7 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
   load_V();
   if constexpr (variant::ragged) {  // a tile without blocks: there is none left
     shared.q.claim();
-    shared.slots().write(shared.q.stage, Tile{});
+    shared.told().write(Tile{});
     shared.q.announce(0);
   }
 }
@@ -168,7 +198,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
 template <class KernelParams>
 __device__ __forceinline__ auto consumer_order(const KernelParams& params, const Shared& shared) {
   if constexpr (variant::ragged) {
-    return ToldOrder<QRing>{shared.q, shared.slots()};
+    return ToldOrder<QRing>{shared.q, shared.told()};
   } else {
     return Order(params);
   }
@@ -322,6 +352,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
     shared.q.create();
     shared.k.create();
     shared.v.create();
+    if constexpr (variant::ragged) shared.found().create();
     mbarrier_fence();
     prefetch_map(params.q);
     prefetch_map(params.k);
@@ -331,6 +362,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
   block_barrier();
   if (warp_index() < 4) {
     give_registers<producer_registers>();
+    if constexpr (variant::ragged) {
+      if (warp_index() == 1) find_tiles(params, shared.found());
+    }
     if (warp_index() == 0 && elect_lane()) produce(params, shared);
   } else {
     take_registers<consumer_registers>();

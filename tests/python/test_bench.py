@@ -60,6 +60,7 @@ def test_suites_have_their_cases():
         "prefill": 36,
         "gqa": 4,
         "varlen": 36,
+        "among": 6,
         "decode": 11,
         "paged": 44,
         "pages": 44,
@@ -91,6 +92,13 @@ def test_prefill_and_backward_have_16k_tokens_and_2048_hidden():
     for case in SUITES["prefill"].cases + SUITES["backward"].cases:
         assert case.batch * case.seqlen_q == 16384
         assert case.heads_q * case.head_dim == case.heads_kv * case.head_dim == 2048
+
+
+def test_short_sequences_among_long_ones_are_a_part_of_the_name():
+    case = Case.parse("varlen", "d128 b2 hq32 hk8 L8192+256x16 causal")
+    assert (case.batch, case.seqlen_q, case.causal) == (2, 8192, True)
+    assert (case.others, case.other_length) == (256, 16)
+    assert case.flop == Case.parse("varlen", "d128 b2 hq32 hk8 L8192 causal").flop
 
 
 def test_a_name_says_all_of_a_case():

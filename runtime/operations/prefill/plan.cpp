@@ -146,6 +146,14 @@ Problem mean_problem(const Problem& problem) {
   return result;
 }
 
+/// Of a ragged batch's heads so many at most that a group reaches into no more sequences than the lanes of a warp,
+/// which know one each (templates/blocks/ragged_order.cuh).
+long long heads_within_lanes(const Variant& variant, const Problem& problem, long long group_heads) {
+  constexpr long long lanes = 32;
+  if (!problem.ragged || variant.tile_list != 0 || problem.batch <= lanes) return group_heads;
+  return std::min(group_heads, (lanes - 1) * problem.heads_q);
+}
+
 /// Sets how the tiles are laid out over blocks.
 void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
   const long long heads = heads_of(plan.variant, problem);
@@ -165,7 +173,7 @@ void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
     const Problem typical = plan.variant.tile_list != 0 ? problem : mean_problem(problem);
     TileOrder order = order_of_tiles(plan.variant, typical, device,
                                      static_cast<int>(q_blocks_of(plan.variant, typical)), static_cast<int>(blocks));
-    plan.group_heads = order.group_heads;
+    plan.group_heads = static_cast<int>(heads_within_lanes(plan.variant, problem, order.group_heads));
     plan.tiles = std::move(order.tiles);
   } else {
     const long long group = heads_per_group(plan.variant, problem, device);

@@ -35,6 +35,7 @@ PEERS = tuple(name for name in CONTENDERS if name != "attune")
 #: Other calls of Attune, and a read of memory, that a suite puts it beside instead of peers.
 OWN_CALLS = {
     "attune_dense": "dense",  # the same sequences as a batch of one length
+    "attune_alone": "alone",  # the same sequences without the short ones
     "attune_contiguous": "contiguous",  # the same keys and values in the order of the sequences
     "attune_one_split": "one split",
     "attune_same_bits": "deterministic",  # gradients with the same bits every time
@@ -44,7 +45,7 @@ OWN_CALLS = {
 
 _NAME = re.compile(
     r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) "
-    r"L(?:(?P<shortest>\d+)-)?(?P<l>\d+)"
+    r"L(?:(?P<shortest>\d+)-)?(?P<l>\d+)(?:\+(?P<others>\d+)x(?P<other>\d+))?"
     r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?(?P<outliers> outliers)?"
 )
 
@@ -67,6 +68,8 @@ class Case:
         None  #: of lengths up to seqlen_k, which follow from it; None: all are equal
     )
     outliers: bool = False  #: in q, k and v, a thousandth of their elements
+    others: int = 0  #: short sequences beside the `batch` long ones, which flop leaves out
+    other_length: int = 0  #: of each of those
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
@@ -88,6 +91,8 @@ class Case:
             page_size=int(found["page"]) if found["page"] else None,
             shortest=int(found["shortest"]) if found["shortest"] else None,
             outliers=found["outliers"] is not None,
+            others=int(found["others"] or 0),
+            other_length=int(found["other"] or 0),
         )
 
     @property
@@ -213,6 +218,18 @@ _ALL = (
         _PREFILL,
         by_length=True,
         beside="attune_dense",
+    ),
+    _suite(
+        "among",
+        "one long sequence among 256 short ones, beside the long one alone",
+        "varlen",
+        "TFLOP/s",
+        [
+            f"d128 b1 hq32 hk8 L{length}+256x{short} {mask}"
+            for length, short in ((8192, 1), (8192, 16), (16384, 16))
+            for mask in ("full", "causal")
+        ],
+        beside="attune_alone",
     ),
     _suite("decode", "one query token, contiguous keys and values", "decode", "µs", _DECODE),
     _suite("paged", "one query token, keys and values in shuffled pages", "decode", "µs", _PAGED),

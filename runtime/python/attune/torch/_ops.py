@@ -225,9 +225,17 @@ def _differentiate(
     q, k, v, out, softmax_lse = ctx.saved_tensors
     if dout is None and dsoftmax_lse is None:
         return (None,) * (3 + len(ctx.options))
+    _refuse_second_derivatives(ctx)
     dout = torch.zeros_like(out) if dout is None else dout
     gradients = backward(dout, q, k, v, out, softmax_lse, dsoftmax_lse, *ctx.options)
     return *gradients, *(None for _ in ctx.options)
+
+
+def _refuse_second_derivatives(ctx: Any) -> None:
+    if torch.is_grad_enabled():  # create_graph=True: gradients of these gradients are wanted
+        raise NotImplementedError(
+            "attention has no second derivatives; differentiate it without create_graph=True"
+        )
 
 
 def _varlen_keep(
@@ -247,6 +255,7 @@ def _varlen_differentiate(
     others = (None,) * (6 + len(ctx.options))
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
+    _refuse_second_derivatives(ctx)
     gradients = backward(
         torch.zeros_like(out) if dout is None else dout,
         q,
@@ -390,6 +399,44 @@ def _merge(
     return result[0], result[1]
 
 
+def _merge_keep(
+    ctx: Any, inputs: tuple[torch.Tensor, ...], output: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    """Keeps what the gradients of a merge take."""
+    ctx.save_for_backward(*inputs, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _merge_differentiate(
+    ctx: Any, dout: torch.Tensor | None, dlse: torch.Tensor | None
+) -> tuple[torch.Tensor | None, ...]:
+    o1, lse1, o2, lse2, *merged = ctx.saved_tensors
+    if dout is None and dlse is None:
+        return None, None, None, None
+    gradients = (dout, dlse)
+    return *_of_state(o1, lse1, *merged, *gradients), *_of_state(o2, lse2, *merged, *gradients)
+
+
+def _of_state(
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    merged: torch.Tensor,
+    merged_lse: torch.Tensor,
+    dout: torch.Tensor | None,
+    dlse: torch.Tensor | None,
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """The gradients of a merge by one of its states, which has the share exp(lse - merged_lse) of it."""
+    counts = lse != -torch.inf  # elsewhere o may hold anything, and dlse may be no number
+    share = torch.where(counts, (lse - merged_lse).exp(), 0)
+    grown = torch.zeros_like(lse) if dlse is None else torch.where(counts, dlse, 0)
+    if dout is None:
+        return None, share * grown
+    rows = share.transpose(-1, -2)[..., None]
+    apart = torch.where(counts.transpose(-1, -2)[..., None], o.float() - merged.float(), 0)
+    grown = grown + (dout.float() * apart).sum(-1).transpose(-1, -2)
+    return (rows * dout.float()).to(o.dtype), share * grown
+
+
 def _rotary(
     q: torch.Tensor,
     k: torch.Tensor | None,
@@ -453,4 +500,11 @@ cached = _register("flash_attn_with_kvcache", _cached, _fakes.cached)
 appended = _register("flash_attn_with_kvcache_append", _appended, _fakes.appended)
 store = _register("store_kvcache", _store, _fakes.store)
 merge = _register("merge_attn_states", _merge, _fakes.merge)
+merge_train = _register(
+    "merge_attn_states_train",
+    _merge,
+    _fakes.merge_train,
+    differentiate=_merge_differentiate,
+    keep=_merge_keep,
+)
 rotary = _register("apply_rotary", _rotary, _fakes.rotary)

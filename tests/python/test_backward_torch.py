@@ -216,10 +216,11 @@ def test_merged_states_have_the_gradients_of_the_whole(torch_device):
     assert_gradients(attend_to_parts, formula_of_parts, parts(torch_device))
 
 
-def test_a_state_without_keys_has_no_gradient_and_adds_none(torch_device):
+@pytest.mark.parametrize("lse_of_nothing", [float("-inf"), float("inf")])
+def test_a_state_without_keys_has_no_gradient_and_adds_none(torch_device, lse_of_nothing):
     q, k, _, v, _ = parts(torch_device)
     out, lse, _ = library.flash_attn_func(q, k, v, return_attn_probs=True)
-    nothing = torch.full_like(out, float("nan")), torch.full_like(lse, float("-inf"))
+    nothing = torch.full_like(out, float("nan")), torch.full_like(lse, lse_of_nothing)
     states = [x.detach().clone().requires_grad_() for x in (out, lse, *nothing)]
     both = library.merge_attn_states(*states, return_lse=True)
     weights = [torch.randn_like(x) for x in both]

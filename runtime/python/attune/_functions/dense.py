@@ -40,8 +40,8 @@ DETERMINISTIC = Argument(
     "deterministic",
     "bool | None",
     """Of gradients. None or True: the same inputs on the same device give the same bits;
-False: the fastest kernels, which may sum in any order. The output has the same bits either
-way.""",
+False: the fastest kernels, which may sum in any order, but of JAX arrays. The output has the
+same bits either way.""",
     None,
     use="gradients",
 )
@@ -75,8 +75,8 @@ ATTENTION = Function(
 Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
 head i // (heads_q / heads_kv) of them.
 
-Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
-attune.torch), and so has softmax_lse; not a second one.""",
+The result has gradients, and so has softmax_lse: those of PyTorch tensors that require one (2.4 or
+newer, through attune.torch), and of JAX arrays in reverse mode. There are no second ones.""",
     arguments=(
         Argument(
             "q",
@@ -118,8 +118,8 @@ served; a scale that is no number.""",
         ("ValueError", "A shape, stride, alignment, device or scale that is not accepted."),
         (
             "NotImplementedError",
-            """An argument, a shape or a GPU that no kernel serves yet; a JAX array that
-requires a gradient; a JAX array on several devices.""",
+            """An argument, a shape or a GPU that no kernel serves yet; a JAX array on several
+devices; a second derivative.""",
         ),
         (
             "RuntimeError",

@@ -16,10 +16,10 @@ store_kvcache, merge_attn_states, merge_attn_states_train and apply_rotary; impo
 registers them and does nothing else. It needs PyTorch 2.4 or newer.
 
 Of inputs that require a gradient flash_attn_func, flash_attn_varlen_func, their packed siblings and
-merge_attn_states have one, through the operators whose names end in train; gradients of attention have no gradient again. The other
-functions, and keys in a cache, raise NotImplementedError, and so do the transforms of torch.func.
-Where torch.compile(fullgraph=True) traces such a call, its own error holds this one. Call them under
-torch.no_grad() or torch.inference_mode() where no gradient is needed.
+merge_attn_states have one, through the operators whose names end in train; gradients of attention have
+no gradient again. The other functions, and keys in a cache, raise NotImplementedError, and so do the
+transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
+this one. Call them under torch.no_grad() or torch.inference_mode() where no gradient is needed.
 
 torch.autocast casts nothing here, as with flash-attn: float32 raises TypeError. The results are the
 same bits each time, whatever torch.use_deterministic_algorithms says, but for gradients of calls that

@@ -26,8 +26,8 @@ def flash_attn_func(
     Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
     head i // (heads_q / heads_kv) of them.
 
-    Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
-    attune.torch), and so has softmax_lse; not a second one.
+    The result has gradients, and so has softmax_lse: those of PyTorch tensors that require one (2.4 or
+    newer, through attune.torch), and of JAX arrays in reverse mode. There are no second ones.
 
     The tensors are on a CUDA device, and the result is new memory.
     Its strides are those of torch.empty_like(q); where v has another head_dim it is contiguous.
@@ -53,8 +53,8 @@ def flash_attn_func(
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
         alibi_slopes: Only None is served.
         deterministic: Of gradients. None or True: the same inputs on the same device give the same bits;
-            False: the fastest kernels, which may sum in any order. The output has the same bits either
-            way.
+            False: the fastest kernels, which may sum in any order, but of JAX arrays. The output has the
+            same bits either way.
         return_attn_probs: Also return the log-sum-exp of each row.
 
     Returns:
@@ -66,8 +66,8 @@ def flash_attn_func(
         TypeError: An array of no known framework, of another one than q, or of a dtype that is not
             served; a scale that is no number.
         ValueError: A shape, stride, alignment, device or scale that is not accepted.
-        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array that
-            requires a gradient; a JAX array on several devices.
+        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array on several
+            devices; a second derivative.
         RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault. From
             JAX also what else it meets only when it runs the kernel: a GPU that is not served.
 

@@ -225,13 +225,13 @@ def _differentiate(
     q, k, v, out, softmax_lse = ctx.saved_tensors
     if dout is None and dsoftmax_lse is None:
         return (None,) * (3 + len(ctx.options))
-    _refuse_second_derivatives(ctx)
+    _refuse_second_derivatives()
     dout = torch.zeros_like(out) if dout is None else dout
     gradients = backward(dout, q, k, v, out, softmax_lse, dsoftmax_lse, *ctx.options)
     return *gradients, *(None for _ in ctx.options)
 
 
-def _refuse_second_derivatives(ctx: Any) -> None:
+def _refuse_second_derivatives() -> None:
     if torch.is_grad_enabled():  # create_graph=True: gradients of these gradients are wanted
         raise NotImplementedError(
             "attention has no second derivatives; differentiate it without create_graph=True"
@@ -255,7 +255,7 @@ def _varlen_differentiate(
     others = (None,) * (6 + len(ctx.options))
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
-    _refuse_second_derivatives(ctx)
+    _refuse_second_derivatives()
     gradients = backward(
         torch.zeros_like(out) if dout is None else dout,
         q,
@@ -426,7 +426,7 @@ def _of_state(
     dlse: torch.Tensor | None,
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """The gradients of a merge by one of its states, which has the share exp(lse - merged_lse) of it."""
-    counts = lse != -torch.inf  # elsewhere o may hold anything, and dlse may be no number
+    counts = lse.isfinite()  # elsewhere o may hold anything, and dlse may be no number
     share = torch.where(counts, (lse - merged_lse).exp(), 0)
     grown = torch.zeros_like(lse) if dlse is None else torch.where(counts, dlse, 0)
     if dout is None:

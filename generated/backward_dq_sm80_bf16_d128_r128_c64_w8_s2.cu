@@ -1005,8 +1005,8 @@ struct LaneStatistics {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(threads)
-    backward_dq_sm80_bf16_d128_r128_c64_w8_s2(const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80_bf16_d128_r128_c64_w8_s2(
+    const __grid_constant__ AttuneBackwardParams params) {
   const TileIndex tile = tile_index<variant::causal>(static_cast<u32>(params.heads_q), static_cast<u32>(params.batch));
   if (!tile.exists) return;
   const BackwardSequence<variant::ragged> sequence(params, tile.batch);

@@ -979,8 +979,8 @@ __device__ __forceinline__ void store(const AttuneBackwardParams& params, const 
   store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
 }
 
-extern "C" __global__ void __launch_bounds__(threads)
-    backward_sm80_bf16_d128_r64_c128_w8_s2(const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads) backward_sm80_bf16_d128_r64_c128_w8_s2(
+    const __grid_constant__ AttuneBackwardParams params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<false>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;

@@ -99,6 +99,9 @@ constexpr std::array field_table{
     contract(boolean("ragged", &Variant::ragged, "ragged",
                      "sequences of any lengths lie one after the other, where arrays say"),
              Relation::exact, &Need::ragged),
+    contract(boolean("dropout", &Variant::dropout, "dropout",
+                     "weights are dropped by random bits that follow from a seed and the weight's place"),
+             Relation::exact, &Need::dropout),
     met_by_maps(contract(boolean("cut_rows", &Variant::cut_rows, "cutrows",
                                  "head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes"),
                          Relation::exact, &Need::cut_rows)),
@@ -161,6 +164,7 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "window"sv,
                                        "softcap"sv,
                                        "ragged"sv,
+                                       "dropout"sv,
                                        "cut_rows"sv,
                                        "gqa_ratio"sv,
                                        "async_copy"sv,
@@ -185,6 +189,7 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "window"sv,
                                        "softcap"sv,
                                        "ragged"sv,
+                                       "dropout"sv,
                                        "gqa_ratio"sv,
                                        "pack_gqa"sv,
                                        "ping_pong"sv,
@@ -206,13 +211,14 @@ constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
 
 constexpr std::array check_tables_keys{"warps"sv};
 
-constexpr std::array backward_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,        "stages"sv,
-                                        "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "deterministic"sv};
+constexpr std::array backward_sm80_keys{"dtype"sv,   "head_dim"sv, "B_r"sv,     "B_c"sv,
+                                        "warps"sv,   "stages"sv,   "causal"sv,  "window"sv,
+                                        "softcap"sv, "ragged"sv,   "dropout"sv, "deterministic"sv};
 
 constexpr std::array backward_rows_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
-constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
-                                           "stages"sv, "causal"sv,   "window"sv, "softcap"sv, "ragged"sv};
+constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,  "stages"sv,
+                                           "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "dropout"sv};
 
 /// Tells each family's kernels their place in the table.
 template <std::size_t count>

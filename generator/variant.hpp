@@ -60,6 +60,7 @@ struct Variant {
   int window = 0;
   int softcap = 0;
   int ragged = 0;
+  int dropout = 0;
   int cut_rows = 0;
   int gqa_ratio = 0;  ///< 0: any
   int one_query = 0;

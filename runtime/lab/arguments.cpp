@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "runtime/lab/dropout_mask.hpp"
+
 namespace attune {
 namespace {
 
@@ -38,6 +40,7 @@ attune_prefill_args arguments_of(const Problem& problem) {
   args.causal = problem.causal ? 1 : 0;
   args.head_dim_v = problem.head_dim_v;
   args.window = 1;
+  args.dropout = usual_dropout(problem.dropout);
   return args;
 }
 

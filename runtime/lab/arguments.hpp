@@ -10,7 +10,7 @@ namespace attune {
 /// 1 / sqrt(head_dim)
 double usual_scale(int head_dim);
 
-/// Everything but tensors, arrays and the workspace, which are null; with the usual scale.
+/// Everything but tensors, arrays and the workspace, which are null; with the usual scale and dropout.
 attune_prefill_args arguments_of(const Problem& problem);
 attune_decode_args arguments_of(const DecodeProblem& problem);
 

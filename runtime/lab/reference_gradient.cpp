@@ -74,13 +74,17 @@ class HeadGradients {
       const Problem::Keys keys = problem_.visible_keys(row);
       if (keys.end <= keys.first) continue;
       const std::size_t lse = (static_cast<std::size_t>(batch_) * problem_.heads_q + head) * problem_.seqlen_q + row;
-      add_row(q.of(row), dout.of(row), inputs_.dlse.empty() ? T(0) : T(inputs_.dlse[lse]), keys, dq.of(row));
+      const auto keeps = [&](int key) { return inputs_.dropout.keeps(batch_ * problem_.heads_q + head, row, key); };
+      add_row(q.of(row), dout.of(row), inputs_.dlse.empty() ? T(0) : T(inputs_.dlse[lse]), keys, keeps, dq.of(row));
     }
     write(dq, problem_.heads_q, head, problem_.seqlen_q, all_dq);
   }
 
-  /// S = scale Q K^T, capped; P = softmax(S); dP = dO V^T; dS = P (dP - D + dLSE) with D the row's sum of P dP.
-  void add_row(const T* q, const T* dout, T dlse, const Problem::Keys& keys, T* dq) {
+  /// S = scale Q K^T, capped; P = softmax(S); dP = dO V^T; dS = P (dP - D + dLSE) with D the row's sum of P dP. With
+  /// dropout dP is 0 or grows as weights do, and dV gets those.
+  template <class Keeps>
+  void add_row(const T* q, const T* dout, T dlse, const Problem::Keys& keys, const Keeps& keeps, T* dq) {
+    const T grown(inputs_.dropout.scale());
     const auto count = static_cast<std::size_t>(keys.end - keys.first);
     const T scale(inputs_.scale);
     const T softcap(problem_.softcap);
@@ -95,7 +99,7 @@ class HeadGradients {
         slope[j] = round_(T(1) - tanh * tanh);
         p[j] = round_(tanh * softcap);
       }
-      dp[j] = round_(dot(dout, v_.of(key), problem_.head_dim_of_v()));
+      dp[j] = keeps(key) ? round_(round_(dot(dout, v_.of(key), problem_.head_dim_of_v())) * grown) : T(0);
     }
     const T largest = *std::ranges::max_element(p);
     T sum = 0;
@@ -109,7 +113,7 @@ class HeadGradients {
       ds = round_(ds * scale);
       add_scaled(dq, ds, k_.of(key), problem_.head_dim);
       add_scaled(dk_.of(key), ds, q, problem_.head_dim);
-      add_scaled(dv_.of(key), p[j], dout, problem_.head_dim_of_v());
+      if (keeps(key)) add_scaled(dv_.of(key), round_(p[j] * grown), dout, problem_.head_dim_of_v());
     }
   }
 
@@ -203,7 +207,8 @@ Gradients ragged_gradients(GradientFunction& gradients, const Problem& problem, 
                                      .v = from_row(inputs.v, first_key),
                                      .dout = from_row(inputs.dout, first),
                                      .dlse = dlse,
-                                     .scale = inputs.scale},
+                                     .scale = inputs.scale,
+                                     .dropout = inputs.dropout.from(static_cast<int>(i), problem.heads_q)},
                                     0);
     const auto place = [](const std::vector<double>& from, std::vector<double>& to, int row, int heads, int columns) {
       std::ranges::copy(from, to.begin() + static_cast<std::ptrdiff_t>(row) * heads * columns);

@@ -18,6 +18,7 @@ struct GradientInputs {
   HostTensor dout;              ///< of O, in the problem's storage type
   std::span<const float> dlse;  ///< of LSE, laid out as ReferenceOutput::lse; empty: zeros
   double scale = 1;
+  DropoutMask dropout = {};
 };
 
 /// Contiguous: dQ as batch x seqlen_q x heads_q x head_dim, dK as batch x seqlen_k x heads_kv x head_dim, dV likewise

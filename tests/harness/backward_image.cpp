@@ -38,6 +38,7 @@ BackwardProblem BackwardCase::problem() const {
                          .ragged = of.ragged,
                          .total_q = of.total_q,
                          .total_k = of.total_k,
+                         .dropout = of.dropout,
                          .any_order = any_order};
   return result;
 }
@@ -250,7 +251,8 @@ GradientInputs BackwardImage::inputs() const {
           .v = host(v),
           .dout = host(dout),
           .dlse = case_.has_dlse ? std::span<const float>(dlse_values_) : std::span<const float>(),
-          .scale = static_cast<float>(scale())};
+          .scale = static_cast<float>(scale()),
+          .dropout = usual_mask(case_.prefill.problem.dropout)};
 }
 
 attune_backward_args BackwardImage::args(void* memory) const {
@@ -296,6 +298,7 @@ attune_backward_args BackwardImage::args(void* memory) const {
   args.total_q = problem.total_q;
   args.total_k = problem.total_k;
   args.any_order = problem.any_order ? 1 : 0;
+  args.dropout = usual_dropout(problem.dropout);
   return args;
 }
 

@@ -202,7 +202,8 @@ def formula_of_parts(q, k1, k2, v1, v2):
 def attend_to_parts(q, k1, k2, v1, v2, merge=None):
     """Attention to each half of the keys, then merged."""
     states = [
-        library.flash_attn_func(q, k, v, return_attn_probs=True)[:2] for k, v in ((k1, v1), (k2, v2))
+        library.flash_attn_func(q, k, v, return_attn_probs=True)[:2]
+        for k, v in ((k1, v1), (k2, v2))
     ]
     return (merge or library.merge_attn_states)(*states[0], *states[1], return_lse=True)
 

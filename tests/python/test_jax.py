@@ -201,9 +201,7 @@ def test_gradients_where_the_emulator_computes(emulated, lse):
 @gpu
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_agree_with_those_of_the_formula(dtype, causal):
-    assert_gradients(
-        inputs(dtype), with_lse(causal=causal), lambda *x: formula(*x, causal=causal)
-    )
+    assert_gradients(inputs(dtype), with_lse(causal=causal), lambda *x: formula(*x, causal=causal))
 
 
 @gpu

@@ -1,5 +1,6 @@
 #include "runtime/operations/backward/launch.hpp"
 
+#include "runtime/call/dropout.hpp"
 #include "runtime/operations/backward/arguments.hpp"
 #include "runtime/operations/backward/plan.hpp"
 
@@ -36,7 +37,9 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   const ServingKernel& queries = queries_kernel(problem, keys, find);
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem);
   check_workspace(args, workspace);
-  const AttuneBackwardParams params = make_params(args, problem, workspace);
+  if (problem.dropout) require_replayable(args.dropout, backend);
+  // Kernels without dropout take what is before it.
+  const WithDropout<AttuneBackwardParams> params{make_params(args, problem, workspace), kernel_dropout(args.dropout)};
   Plan planned;
 
   const auto row_operands = [&](VisitOperand visit) { visit_rows(args, problem, params, visit); };

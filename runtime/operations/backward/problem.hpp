@@ -36,6 +36,7 @@ struct BackwardProblem {
   bool ragged = false;     ///< likewise
   int total_q = 0;         ///< rows of a ragged Q and O
   int total_k = 0;         ///< and of K and V
+  bool dropout = false;    ///< of weights
   bool any_order = false;  ///< sums may have any order, so that results differ in their last bits from call to call
 
   static const ProblemFacts facts;

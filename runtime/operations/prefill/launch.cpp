@@ -1,6 +1,7 @@
 #include "runtime/operations/prefill/launch.hpp"
 
 #include "runtime/base/result_of.hpp"
+#include "runtime/call/dropout.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 
 namespace attune {
@@ -15,7 +16,19 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
   const auto tensors = [&] {
     return make_tensor_params(plain(), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
   };
-  if (!family_of(plan.variant).tensor_maps) return block(std::in_place_type<AttunePrefillParams>, plain);
+  const bool maps = family_of(plan.variant).tensor_maps;
+  if (plan.variant.dropout != 0) {
+    const AttuneDropout dropout = kernel_dropout(args.dropout);
+    if (!maps) {
+      return block(std::in_place_type<WithDropout<AttunePrefillParams>>, [&] {
+        return WithDropout<AttunePrefillParams>{plain(), dropout};
+      });
+    }
+    return block(std::in_place_type<WithDropout<AttuneTensorPrefillParams>>, [&] {
+      return WithDropout<AttuneTensorPrefillParams>{tensors(), dropout};
+    });
+  }
+  if (!maps) return block(std::in_place_type<AttunePrefillParams>, plain);
   if (plan.tiles != nullptr) {
     return block(std::in_place_type<AttuneListedPrefillParams>, [&] {
       return AttuneListedPrefillParams{tensors(), *plan.tiles};
@@ -61,6 +74,7 @@ void run(const attune_prefill_args& args, const Problem& problem, const ServingK
 }
 
 void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend) {
+  if (problem.dropout) require_replayable(args.dropout, backend);
   const ServingKernel& kernel = backend.kernels.kernel_for(problem);
   run(args, problem, kernel, plan(kernel.variant, problem, kernel.device), backend.executor, backend.stream);
 }

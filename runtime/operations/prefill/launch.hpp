@@ -7,6 +7,7 @@
 #include "runtime/call/backend.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
+#include "templates/dropout.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
@@ -27,8 +28,9 @@ class PrefillParams {
   void visit_workspace(VisitOperand visit) const;
 
  private:
-  using Block = std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams,
-                             AttuneSharedPrefillParams>;
+  using Block =
+      std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams, AttuneSharedPrefillParams,
+                   WithDropout<AttunePrefillParams>, WithDropout<AttuneTensorPrefillParams>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor);
 

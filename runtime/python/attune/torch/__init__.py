@@ -70,7 +70,7 @@ def register_transformers() -> None:
     them: prefill, prefill in chunks, and decoding with a cache that grows (DynamicCache). What is not
     served raises NotImplementedError where the mask is made or where attention is called, and names
     it: padding, packed sequences, masks of the caller's own, a StaticCache with room left, a sliding
-    window shorter than the keys, dropout, soft caps, sinks, position biases, attention weights as a
+    window shorter than the keys, soft caps, sinks, position biases, attention weights as a
     result. float32 queries, keys and values are cast inside torch.autocast, as sdpa casts them.
 
     Models train, too. With torch.compile(fullgraph=True), leave attention_mask out and use a cache:

@@ -122,8 +122,22 @@ def _train(
     window_right: int = -1,
     softcap: float = 0.0,
     deterministic: bool | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _attention_lse(q, k, v, softmax_scale, causal, window_left, window_right, softcap)
+    result: Any = flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        softcap=softcap,
+        return_attn_probs=True,
+        rng_state=rng_state,
+    )
+    return result[0], result[1]
 
 
 def _varlen_train(
@@ -142,8 +156,10 @@ def _varlen_train(
     window_right: int = -1,
     softcap: float = 0.0,
     deterministic: bool | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _varlen(
+    result: Any = flash_attn_varlen_func(
         q,
         k,
         v,
@@ -151,14 +167,17 @@ def _varlen_train(
         cu_seqlens_k,
         max_seqlen_q,
         max_seqlen_k,
-        seqused_k=seqused_k,
+        dropout_p=dropout_p,
         softmax_scale=softmax_scale,
         causal=causal,
-        window_left=window_left,
-        window_right=window_right,
+        window_size=(window_left, window_right),
         softcap=softcap,
+        return_attn_probs=True,
         seqused_q=seqused_q,
+        seqused_k=seqused_k,
+        rng_state=rng_state,
     )
+    return result[0], result[1]
 
 
 def _backward(
@@ -181,6 +200,8 @@ def _backward(
     max_seqlen_k: int | None = None,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return flash_attn_backward(
         _readable(dout),
@@ -201,6 +222,8 @@ def _backward(
         max_seqlen_k=max_seqlen_k,
         seqused_q=seqused_q,
         seqused_k=seqused_k,
+        dropout_p=dropout_p,
+        rng_state=rng_state,
     )
 
 
@@ -214,21 +237,33 @@ def _readable(dout: torch.Tensor) -> torch.Tensor:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
     """Keeps what the gradients of _train take."""
-    q, k, v, *ctx.options = inputs
-    ctx.save_for_backward(q, k, v, *output)
+    q, k, v, *ctx.options, ctx.dropout_p, rng_state = inputs
+    ctx.save_for_backward(q, k, v, *output, rng_state)
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(
     ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
-    q, k, v, out, softmax_lse = ctx.saved_tensors
+    q, k, v, out, softmax_lse, rng_state = ctx.saved_tensors
+    others = (None,) * (len(ctx.options) + 2)
     if dout is None and dsoftmax_lse is None:
-        return (None,) * (3 + len(ctx.options))
+        return None, None, None, *others
     _refuse_second_derivatives()
     dout = torch.zeros_like(out) if dout is None else dout
-    gradients = backward(dout, q, k, v, out, softmax_lse, dsoftmax_lse, *ctx.options)
-    return *gradients, *(None for _ in ctx.options)
+    gradients = backward(
+        dout,
+        q,
+        k,
+        v,
+        out,
+        softmax_lse,
+        dsoftmax_lse,
+        *ctx.options,
+        dropout_p=ctx.dropout_p,
+        rng_state=rng_state,
+    )
+    return *gradients, *others
 
 
 def _refuse_second_derivatives() -> None:
@@ -243,16 +278,18 @@ def _varlen_keep(
 ) -> None:
     """Keeps what the gradients of _varlen_train take."""
     q, k, v, cu_seqlens_q, cu_seqlens_k, *ctx.longest, seqused_q, seqused_k = inputs[:9]
-    ctx.options = inputs[9:]
-    ctx.save_for_backward(q, k, v, *output, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    *ctx.options, ctx.dropout_p, rng_state = inputs[9:]
+    lengths = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    ctx.save_for_backward(q, k, v, *output, *lengths, rng_state)
     ctx.set_materialize_grads(False)
 
 
 def _varlen_differentiate(
     ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
-    q, k, v, out, softmax_lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = ctx.saved_tensors
-    others = (None,) * (6 + len(ctx.options))
+    q, k, v, out, softmax_lse, *lengths, rng_state = ctx.saved_tensors
+    cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = lengths
+    others = (None,) * (8 + len(ctx.options))
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
     _refuse_second_derivatives()
@@ -270,6 +307,8 @@ def _varlen_differentiate(
         *ctx.longest,
         seqused_q,
         seqused_k,
+        ctx.dropout_p,
+        rng_state,
     )
     return *gradients, *others
 

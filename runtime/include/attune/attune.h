@@ -103,8 +103,8 @@ typedef struct attune_tensor {
 
 /* Dropout of attention's weights P = softmax(..): each is 0 with the probability p, else P / (1 - p). p is rounded to a
  * multiple of 1/256, of which the last is 255/256. Which weights are dropped follows from seed, offset, sequence, head,
- * row and key alone (Philox 4x32, 7 rounds), so that the backward pass drops those that the forward pass dropped. LSE is
- * that of all weights. */
+ * row and key alone (Philox 4x32, 7 rounds), so that the backward pass drops those that the forward pass dropped. LSE
+ * is that of all weights. */
 typedef struct attune_dropout {
   float p;              /* at least 0, less than 1; 0: none */
   int64_t seed;         /* any */

@@ -59,7 +59,7 @@ def _attune(inputs: Inputs) -> Call:
         return lambda: attune.flash_attn_with_kvcache(q, pages.k, pages.v, block_table=pages.table)
     if inputs.case.operation == "decode":
         return _contiguous(inputs)
-    if inputs.case.operation == "varlen":
+    if inputs.case.operation in ("varlen", "backward_varlen"):
         return _ragged(inputs)
     return _dense(inputs)
 
@@ -77,7 +77,7 @@ def _same_bits(inputs: Inputs) -> Call:
 
 
 def _ragged(inputs: Inputs) -> Call:
-    """The sequences one after the other, though they are equally long."""
+    """The sequences one after the other, though they are equally long; gradients as those of _dense."""
     case = inputs.case
     q, k, v = (x.flatten(0, 1) for x in (inputs.q, inputs.k, inputs.v))
     sequences = torch.arange(case.batch + 1, dtype=torch.int32, device=q.device)
@@ -85,7 +85,15 @@ def _ragged(inputs: Inputs) -> Call:
 
     def call() -> torch.Tensor:
         out = attune.flash_attn_varlen_func(
-            q, k, v, starts_q, starts_k, case.seqlen_q, case.seqlen_k, causal=case.causal
+            q,
+            k,
+            v,
+            starts_q,
+            starts_k,
+            case.seqlen_q,
+            case.seqlen_k,
+            causal=case.causal,
+            deterministic=False,
         )
         assert isinstance(out, torch.Tensor)
         return out.view_as(inputs.q)
@@ -185,7 +193,7 @@ def _flashinfer(inputs: Inputs) -> Call:
     import flashinfer
 
     case = inputs.case
-    if case.operation == "backward":
+    if case.has_gradients:
         raise NotImplementedError("FlashInfer has no backward")
     q, k, v = inputs.q, inputs.k, inputs.v
     workspace = torch.empty(256 << 20, dtype=torch.uint8, device=q.device)

@@ -220,6 +220,9 @@ constexpr std::array backward_rows_keys{"dtype"sv, "head_dim"sv, "warps"sv, "rag
 constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,  "stages"sv,
                                            "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "dropout"sv};
 
+constexpr std::array prefill_fa1_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv,    "B_c"sv,
+                                           "warps"sv, "causal"sv,   "softcap"sv};
+
 /// Tells each family's kernels their place in the table.
 template <std::size_t count>
 constexpr std::array<Family, count> numbered(std::array<Family, count> table) {
@@ -336,11 +339,22 @@ constexpr std::array family_table = numbered(std::array{
            .defaults = {},
            .checks = backward_convert_checks,
            .doc = "gradients of queries from their sums in memory"},
+    Family{.name = "prefill_fa1_sm80",
+           .operation = Operation::prefill,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = prefill_fa1_sm80_keys,
+           .defaults = {.B_r = 64, .stages = 1},
+           .checks = prefill_fa1_sm80_checks,
+           .doc = "FlashAttention-1 forward on mma.sync tensor cores, to be read beside prefill_sm80",
+           .named_only = true},
 });
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
 static_assert(family_table[store_kv].name == "store_kv" && family_table[merge_states].name == "merge_states");
 static_assert(family_table[check_tables].name == "check_tables");
+static_assert(family_table[prefill_fa1_sm80].name == "prefill_fa1_sm80");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {

@@ -200,6 +200,7 @@ struct Family {
   Variant defaults;                        ///< what a spec has left out
   const FamilyChecks& (*checks)();         ///< its arithmetic and its rules (generator/family_checks.hpp)
   std::string_view doc;
+  bool named_only = false;  ///< serves where a spec has named it and no other kernel does: it is there to be read
 
   /// Whether its kernels run on this compute capability, shared memory apart.
   [[nodiscard]] constexpr bool runs_on(int capability) const {
@@ -224,6 +225,7 @@ inline constexpr int combine = 3;
 inline constexpr int store_kv = 4;
 inline constexpr int merge_states = 5;
 inline constexpr int check_tables = 6;
+inline constexpr int prefill_fa1_sm80 = 12;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);

@@ -231,6 +231,20 @@ Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch) {
   return {.data = args.workspace, .bytes = args.workspace_bytes, .launch = launch};
 }
 
+float* carried_rows(const attune_prefill_args& args, std::size_t bytes) {
+  const Workspace workspace = workspace_of(args, 0);
+  std::vector<std::string> found;
+  if (workspace.data == nullptr) {
+    add_line(found, "workspace is null; this kernel needs {} bytes of device memory, as attune_prefill_workspace says",
+             bytes);
+  } else if (workspace.bytes < bytes) {
+    add_line(found, "workspace_bytes is {}; this kernel needs at least {}, as attune_prefill_workspace says",
+             workspace.bytes, bytes);
+  }
+  throw_if_any(found);
+  return static_cast<float*>(workspace.data);
+}
+
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);

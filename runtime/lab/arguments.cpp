@@ -68,6 +68,7 @@ attune_backward_args arguments_of(const BackwardProblem& problem) {
   args.head_dim_v = problem.head_dim_of_v();
   args.window = 1;
   args.any_order = problem.any_order ? 1 : 0;
+  args.dropout = usual_dropout(problem.dropout);
   return args;
 }
 

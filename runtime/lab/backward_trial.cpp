@@ -8,6 +8,7 @@
 
 #include "runtime/choice/choice.hpp"
 #include "runtime/lab/arguments.hpp"
+#include "runtime/lab/dropout_mask.hpp"
 #include "runtime/lab/lengths.hpp"
 #include "runtime/lab/random_values.hpp"
 #include "runtime/lab/reference_gradient.hpp"
@@ -40,6 +41,7 @@ BackwardProblem backward_of(const Problem& problem, bool any_order) {
           .ragged = problem.ragged,
           .total_q = problem.total_q,
           .total_k = problem.total_k,
+          .dropout = problem.dropout,
           .any_order = any_order};
 }
 
@@ -106,7 +108,8 @@ class BackwardTrial final : public Trial {
                                             .v = keys_at(inputs, places().v, problem_.head_dim_of_v()),
                                             .dout = queries_at(inputs, dout_, problem_.head_dim_of_v()),
                                             .dlse = {},
-                                            .scale = usual_scale(problem_.head_dim)});
+                                            .scale = usual_scale(problem_.head_dim),
+                                            .dropout = usual_mask(problem_.dropout)});
       ReferenceOutput all;
       for (const auto* one : {&found.dq, &found.dk, &found.dv}) all.o.insert(all.o.end(), one->begin(), one->end());
       return all;
@@ -211,6 +214,7 @@ void add_features(Problem& problem, const Variant& variant, std::size_t i) {
   constexpr std::array<std::pair<int, int>, 4> windows{{{20, 0}, {-1, 5}, {130, 70}, {3, -1}}};
   if (variant.window != 0) problem.set_window(windows[i % windows.size()].first, windows[i % windows.size()].second);
   if (variant.softcap != 0) problem.softcap = i % 2 == 0 ? 20.0F : 2.0F;
+  problem.dropout = variant.dropout != 0;
   if (variant.ragged != 0) make_ragged(problem);
 }
 

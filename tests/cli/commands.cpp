@@ -133,6 +133,7 @@ TEST_CASE("run holds each kernel of the backward pass to the reference, with tho
   };
   CHECK(checks_of("template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\ncausal: [false, true]\n"
                   "deterministic: [false, true]\n") == 4);
+  CHECK(checks_of("template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\ndropout: true\n") == 1);
   CHECK(checks_of("template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\n",
                   {"--heads-q", "4", "--heads-kv", "2", "--seqlen-q", "90", "--seqlen-k", "150"}) == 1);
   CHECK(checks_of("template: backward_dq_sm80\nhead_dim: 64\nB_r: 64\nwarps: 4\nwindow: true\nsoftcap: true\n"

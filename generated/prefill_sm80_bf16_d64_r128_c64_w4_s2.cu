@@ -981,7 +981,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
-extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128_c64_w4_s2(const __grid_constant__ AttunePrefillParams params) {
+extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128_c64_w4_s2(
+    const __grid_constant__ AttunePrefillParams params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);

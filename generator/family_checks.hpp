@@ -31,6 +31,7 @@ struct FamilyChecks {
 };
 
 const FamilyChecks& prefill_sm80_checks();
+const FamilyChecks& prefill_fa1_sm80_checks();
 const FamilyChecks& prefill_sm90_checks();
 const FamilyChecks& decode_sm80_checks();
 const FamilyChecks& combine_checks();

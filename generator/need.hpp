@@ -35,6 +35,7 @@ struct Need {
   int window = 0;
   int softcap = 0;
   int ragged = 0;
+  int dropout = 0;
   int cut_rows = 0;                                   ///< head_dim is no multiple of 8
   int gqa_ratio = 0;                                  ///< heads of Q per head of K and V
   int one_query = 0;                                  ///< each sequence has one query

@@ -35,6 +35,7 @@ constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 constexpr bool deterministic = true;
 }  // namespace variant
 
@@ -49,6 +50,7 @@ constexpr bool deterministic = true;
 #include "blocks/softcap.cuh"
 #include "blocks/store_tile.cuh"
 #include "blocks/tile.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/reduce.cuh"
@@ -143,8 +145,8 @@ __device__ __forceinline__ void store(const AttuneBackwardParams& params, const 
   store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
 }
 
-extern "C" __global__ void __launch_bounds__(threads)
-    backward_sm80(const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads) backward_sm80(
+    const __grid_constant__ Select<variant::dropout, WithDropout<AttuneBackwardParams>, AttuneBackwardParams> params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<false>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;
@@ -176,6 +178,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   KGradient dK = {};
   KGradient dV = {};
   for (int head = 0; head < params.gqa_ratio; ++head) {
+    const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head * params.gqa_ratio + head};
     for (int block = end_block - 1; block >= first_block; --block) {
       const QueryBlock<QTile> at = pipeline.wait();
       Scores S = {};
@@ -198,7 +201,10 @@ extern "C" __global__ void __launch_bounds__(threads)
       if (!mask.is_full(own_query, 16 * query_pieces, own_key, 16 * key_tiles)) {
         mask_pairs<true>(mask, S, own_key, own_query);
       }
+      const KeptWeights<true, key_tiles, query_pieces * 2> kept{dropped, own_key, own_query};
+      if constexpr (variant::dropout) keep_gradients(dP, kept, dropped.scale);
       apply_softmax(S, dP, at.statistics + warp_query * 2 * sizeof(float), params.scale_log2);
+      if constexpr (variant::dropout) keep_weights(S, kept);
 
       Weights P(S, p_tile, warp_key, warp_query / 16);
       Weights dS(dP, ds_tile, warp_key, warp_query / 16);
@@ -223,5 +229,6 @@ extern "C" __global__ void __launch_bounds__(threads)
   }
 
   pipeline.end();
+  if constexpr (variant::dropout) grow(dV, dropout_of(params).scale);
   store(params, dK, dV, K, V);
 }

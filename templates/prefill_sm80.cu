@@ -30,6 +30,7 @@ constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
 constexpr bool async_copy = true;
@@ -56,6 +57,7 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/softmax.cuh"
 #include "blocks/store.cuh"
 #include "blocks/tile.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/thread.cuh"
 
 constexpr int threads = variant::warps * warp_size;
@@ -106,7 +108,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
-extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ AttunePrefillParams params) {
+extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(
+    const __grid_constant__ Select<variant::dropout, WithDropout<AttunePrefillParams>, AttunePrefillParams> params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);
@@ -142,6 +145,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
     Q.advance(q_tile, q_lane, 0);
   }
 
+  const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head};
   OnlineSoftmax<row_tiles> softmax;
   float O[row_tiles][head_pairs * 2][4] = {};
   for (int j = blocks - 1; j >= 0; --j) {
@@ -161,6 +165,10 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
 
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
+    if constexpr (variant::dropout) {
+      const int key = first_key + j * variant::B_c;
+      keep_weights(S, KeptWeights<false, row_tiles, key_pairs * 2>(dropped, first_row, key));
+    }
 
     const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
     const u32 v_lane = lane_address_rows_first(v_tile, 0);
@@ -179,5 +187,6 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   float inverse_l[row_tiles][2];
   float lse[row_tiles][2];
   softmax.finish(inverse_l, lse, params.scale_log2);
+  if constexpr (variant::dropout) grow(inverse_l, dropped.scale);
   store(params, O, inverse_l, lse);
 }

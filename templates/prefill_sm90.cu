@@ -23,6 +23,7 @@ constexpr bool causal = true;
 constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 constexpr int gqa_ratio = 0;
 constexpr bool pack_gqa = false;
 constexpr bool ping_pong = false;
@@ -49,6 +50,7 @@ constexpr bool stream_k = false;
 #include "blocks/turns.cuh"
 #include "blocks/unfinished_tile.cuh"
 #include "blocks/update.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tensor_copy.cuh"
@@ -58,8 +60,9 @@ constexpr bool stream_k = false;
 #include "shared_tiles.h"
 #include "tile_list.h"
 
-using Params = Select<variant::stream_k, AttuneSharedPrefillParams,
-                      Select<variant::tile_list, AttuneListedPrefillParams, AttuneTensorPrefillParams>>;
+using Params = Select<variant::dropout, WithDropout<AttuneTensorPrefillParams>,
+                      Select<variant::stream_k, AttuneSharedPrefillParams,
+                             Select<variant::tile_list, AttuneListedPrefillParams, AttuneTensorPrefillParams>>>;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's
@@ -188,6 +191,10 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
   float inverse_l[2], lse[2];
   softmax.finish(inverse_l, lse);
+  if constexpr (variant::dropout) {
+    inverse_l[0] *= dropout_of(params).scale;
+    inverse_l[1] *= dropout_of(params).scale;
+  }
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
   output.store<variant::dtype>(O, inverse_l, params.o, Rows::queries(tile, first_row));
   if (params.lse == nullptr) return;
@@ -276,6 +283,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     float S[variant::B_c / 8][4];
     u32 P[variant::B_c / 16][4];
     bool accumulate = tile.begun;
+    const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head};
+    const int drop_row = tile.first_row + warp_row;
     int j = begin_tile();
     shared.k.wait();
     multiply_QK(S);
@@ -291,6 +300,9 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     take_S(S, j);
     finish_S(S, j);
     update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
+    if constexpr (variant::dropout) {
+      keep_weights<variant::dtype>(S, P, KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
+    }
     if constexpr (variant::stream_k) {
       if (tile.begun) softmax.rescale(O);
     }
@@ -316,6 +328,10 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
         shared.v.release();
         shared.v.next();
       });
+      if constexpr (variant::dropout) {
+        keep_weights<variant::dtype>(S, P,
+                                     KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
+      }
       accumulate = true;
       softmax.rescale(O);
     }

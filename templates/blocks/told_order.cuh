@@ -10,7 +10,7 @@
 
 // A tile of a ragged batch in shared memory.
 struct TileSlot {
-  static constexpr u32 bytes = 2 * chunk_bytes;
+  static constexpr u32 bytes = 3 * chunk_bytes;
 
   u32 base;  // shared address, 16-byte aligned
 
@@ -20,6 +20,7 @@ struct TileSlot {
     store_shared(base, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.queries.first)}});
     store_shared(base + chunk_bytes, Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block),
                                             word(tile.keys.first)}});
+    if constexpr (variant::dropout) store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), 0, 0, 0}});
   }
 
   template <class Tile>
@@ -35,6 +36,7 @@ struct TileSlot {
     tile.keys.count = static_cast<int>(second.word[1]);
     if constexpr (variant::window) tile.first_block = static_cast<int>(second.word[2]);
     tile.keys.first = static_cast<int>(second.word[3]);
+    if constexpr (variant::dropout) tile.batch = static_cast<int>(load_shared(base + 2 * chunk_bytes).word[0]);
     return tile;
   }
 };
@@ -81,6 +83,7 @@ struct ToldOrder {
     next.queries.count = uniform(next.queries.count);
     next.keys.count = uniform(next.keys.count);
     if constexpr (variant::window) next.first_block = uniform(next.first_block);
+    if constexpr (variant::dropout) next.batch = uniform(next.batch);
     if (next.blocks == 0) return false;
     tile = next;
     return true;

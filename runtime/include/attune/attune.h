@@ -101,6 +101,18 @@ typedef struct attune_tensor {
   int64_t stride_head;
 } attune_tensor;
 
+/* Dropout of attention's weights P = softmax(..): each is 0 with the probability p, else P / (1 - p). p is rounded to a
+ * multiple of 1/256, of which the last is 255/256. Which weights are dropped follows from seed, offset, sequence, head,
+ * row and key alone (Philox 4x32, 7 rounds), so that the backward pass drops those that the forward pass dropped. LSE
+ * is that of all weights. */
+typedef struct attune_dropout {
+  float p;              /* at least 0, less than 1; 0: none */
+  int64_t seed;         /* any */
+  int64_t offset;       /* any below 2^44: another one for each call with the same seed */
+  const int64_t* state; /* seed and offset in device memory, in place of those two: what a CUDA graph that drops other
+                           weights in each replay needs, and must have; null: those two */
+} attune_dropout;
+
 /* O = softmax(softmax_scale * Q K^T + mask) V (FlashAttention-2, arXiv 2307.08691). */
 typedef struct attune_prefill_args {
   size_t struct_size; /* up to the end of causal is enough */
@@ -150,6 +162,7 @@ typedef struct attune_prefill_args {
   /* Of a ragged batch, batch: how many of a sequence's rows of q count, to the last of which the masks are aligned;
    * those of o and lse after them are not written. Null: all */
   const int32_t* seqused_q;
+  attune_dropout dropout; /* p 0: none */
 } attune_prefill_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
@@ -352,6 +365,7 @@ typedef struct attune_backward_args {
   int32_t total_k;
   int32_t any_order; /* 1: the fastest kernels, which may add to dq in any order, so that it differs in its last bits
                         from call to call; 0: the same bits every time */
+  attune_dropout dropout; /* as attune_prefill had it */
 } attune_backward_args;
 
 /* What a registry has done since it was made. */

@@ -8,6 +8,7 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/dropout.hpp"
 #include "runtime/call/tensor_maps.hpp"
 
 namespace attune {
@@ -44,6 +45,7 @@ BackwardProblem read_problem(const attune_backward_args& args) {
                           .head_dim_v = args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
                           .causal = args.causal != 0,
                           .softcap = args.softcap,
+                          .dropout = kept_values(args.dropout.p) < 256,
                           .any_order = args.any_order != 0};
   if (args.window != 0) {
     problem.window_left = args.window_left;
@@ -59,6 +61,7 @@ BackwardProblem read_problem(const attune_backward_args& args) {
 
 void check_scalars(std::vector<std::string>& found, const attune_backward_args& args) {
   check_softmax_scale(found, args.softmax_scale);
+  check_dropout(found, args.dropout.p);
   for (const auto& [name, value] :
        {std::pair{"causal", args.causal}, {"window", args.window}, {"any_order", args.any_order}}) {
     if (value != 0 && value != 1) add_line(found, "{} is {}; it must be 0 or 1", name, value);
@@ -118,6 +121,7 @@ Operand lse_operand(const char* name, const float* data, const Extents& q) {
 }
 
 void visit_arrays(const attune_backward_args& args, const BackwardProblem& problem, VisitOperand visit) {
+  if (problem.dropout) visit(dropout_operand(args.dropout));
   if (!problem.ragged) return;
   const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
     visit(array_operand(name, array, {1, 1, 1, entries}));

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "runtime/call/dropout.hpp"
 #include "runtime/operations/backward/arguments.hpp"
 #include "runtime/operations/backward/plan.hpp"
 
@@ -37,7 +38,10 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   const ServingKernel& queries = queries_kernel(problem, keys, find);
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem);
   check_workspace(args, workspace);
-  const AttuneBackwardParams params = make_params(args, problem, workspace, backend.executor.launch_number());
+  if (problem.dropout) require_replayable(args.dropout, backend);
+  // Kernels without dropout take what is before it.
+  const WithDropout<AttuneBackwardParams> params{make_params(args, problem, workspace, backend.executor.launch_number()),
+                                                  kernel_dropout(args.dropout)};
   Plan planned;
 
   const auto row_operands = [&](VisitOperand visit) { visit_rows(args, problem, params, visit); };

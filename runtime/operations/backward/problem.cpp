@@ -50,6 +50,7 @@ Ask BackwardProblem::ask_of(Operation part) const {
                    .window = has_window() ? 1 : 0,
                    .softcap = softcap > 0 ? 1 : 0,
                    .ragged = ragged ? 1 : 0,
+                   .dropout = dropout ? 1 : 0,
                    .deterministic = any_order && part == Operation::backward ? 0 : 1,
                    .unmappable = static_cast<int>(unmappable())},
           .preference = {}};

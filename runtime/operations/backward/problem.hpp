@@ -37,6 +37,7 @@ struct BackwardProblem {
   int total_q = 0;               ///< rows of a ragged Q and O
   int total_k = 0;               ///< and of K and V
   bool mappable_strides = true;  ///< as Problem has them
+  bool dropout = false;          ///< of weights
   bool any_order = false;  ///< sums may have any order, so that results differ in their last bits from call to call
 
   static const ProblemFacts facts;

@@ -1,6 +1,7 @@
 #include "runtime/operations/prefill/launch.hpp"
 
 #include "runtime/base/result_of.hpp"
+#include "runtime/call/dropout.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 
 namespace attune {
@@ -15,7 +16,24 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
   const auto tensors = [&] {
     return make_tensor_params(plain(), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
   };
-  if (!family_of(plan.variant).tensor_maps) return block(std::in_place_type<AttunePrefillParams>, plain);
+  if (plan.variant.family == prefill_fa1_sm80) {
+    return block(std::in_place_type<AttuneCarriedPrefillParams>, [&] {
+      return AttuneCarriedPrefillParams{plain(), carried_rows(args, plan.workspace_bytes)};
+    });
+  }
+  const bool maps = family_of(plan.variant).tensor_maps;
+  if (plan.variant.dropout != 0) {
+    const AttuneDropout dropout = kernel_dropout(args.dropout);
+    if (!maps) {
+      return block(std::in_place_type<WithDropout<AttunePrefillParams>>, [&] {
+        return WithDropout<AttunePrefillParams>{plain(), dropout};
+      });
+    }
+    return block(std::in_place_type<WithDropout<AttuneTensorPrefillParams>>, [&] {
+      return WithDropout<AttuneTensorPrefillParams>{tensors(), dropout};
+    });
+  }
+  if (!maps) return block(std::in_place_type<AttunePrefillParams>, plain);
   if (plan.tiles != nullptr) {
     return block(std::in_place_type<AttuneListedPrefillParams>, [&] {
       return AttuneListedPrefillParams{tensors(), *plan.tiles};
@@ -29,13 +47,19 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
 
 PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                              Executor& executor)
-    : signals_(plan.variant.stream_k != 0 ? plan.sharing_warps() : 0), block_(made(args, problem, plan, executor)) {}
+    : signals_(plan.variant.stream_k != 0 ? plan.sharing_warps() : 0),
+      carried_floats_(static_cast<long long>(plan.workspace_bytes / sizeof(float))),
+      block_(made(args, problem, plan, executor)) {}
 
 const void* PrefillParams::get() const {
   return std::visit([](const auto& block) { return static_cast<const void*>(&block); }, block_);
 }
 
 void PrefillParams::visit_workspace(VisitOperand visit) const {
+  if (const auto* const carrying = std::get_if<AttuneCarriedPrefillParams>(&block_)) {
+    visit(array_operand("carried", carrying->carried, {1, 1, 1, carried_floats_}, Access::write));
+    return;
+  }
   const auto* const shared = std::get_if<AttuneSharedPrefillParams>(&block_);
   if (shared == nullptr || shared->partials == nullptr) return;
   const long long partials = reinterpret_cast<const float*>(shared->signals) - shared->partials;
@@ -61,6 +85,7 @@ void run(const attune_prefill_args& args, const Problem& problem, const ServingK
 }
 
 void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend) {
+  if (problem.dropout) require_replayable(args.dropout, backend);
   const ServingKernel& kernel = backend.kernels.kernel_for(problem);
   run(args, problem, kernel, plan(kernel.variant, problem, kernel.device), backend.executor, backend.stream);
 }

@@ -7,6 +7,8 @@
 #include "runtime/call/backend.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
+#include "templates/carried_rows.h"
+#include "templates/dropout.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
@@ -28,11 +30,13 @@ class PrefillParams {
 
  private:
   using Block = std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams,
-                             AttuneSharedPrefillParams>;
+                             AttuneSharedPrefillParams, AttuneCarriedPrefillParams, WithDropout<AttunePrefillParams>,
+                             WithDropout<AttuneTensorPrefillParams>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor);
 
-  long long signals_;  ///< how many the workspace has
+  long long signals_;         ///< how many the workspace has
+  long long carried_floats_;  ///< likewise
   Block block_;
 };
 

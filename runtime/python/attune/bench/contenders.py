@@ -60,7 +60,7 @@ def _attune(inputs: Inputs) -> Call:
         return lambda: attune.flash_attn_with_kvcache(q, pages.k, pages.v, block_table=pages.table)
     if inputs.case.operation == "decode":
         return _contiguous(inputs)
-    if inputs.case.operation == "varlen":
+    if inputs.case.operation in ("varlen", "backward_varlen"):
         return _ragged(inputs)
     return _dense(inputs)
 
@@ -80,7 +80,8 @@ def _same_bits(inputs: Inputs) -> Call:
 def _ragged(inputs: Inputs, others: int | None = None) -> Call:
     """The sequences one after the other, though they are equally long, and so many others.
 
-    By default there are as many others as the case has; the answer is of the sequences alone.
+    By default there are as many others as the case has; the answer is of the sequences alone;
+    gradients are as those of _dense.
     """
     case = inputs.case
     if others is None:
@@ -100,7 +101,15 @@ def _ragged(inputs: Inputs, others: int | None = None) -> Call:
 
     def call() -> torch.Tensor:
         out = attune.flash_attn_varlen_func(
-            q, k, v, starts_q, starts_k, case.seqlen_q, case.seqlen_k, causal=case.causal
+            q,
+            k,
+            v,
+            starts_q,
+            starts_k,
+            case.seqlen_q,
+            case.seqlen_k,
+            causal=case.causal,
+            deterministic=False,
         )
         assert isinstance(out, torch.Tensor)
         return out[: out.shape[0] - rows].view_as(inputs.q)
@@ -204,7 +213,7 @@ def _flashinfer(inputs: Inputs) -> Call:
     import flashinfer
 
     case = inputs.case
-    if case.operation == "backward":
+    if case.has_gradients:
         raise NotImplementedError("FlashInfer has no backward")
     q, k, v = inputs.q, inputs.k, inputs.v
     workspace = torch.empty(256 << 20, dtype=torch.uint8, device=q.device)

@@ -97,7 +97,10 @@ struct AttuneBackwardParams {
                       // is +inf, so that P is 0, and D is 0
   float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
-  float scale;        // of the scores, without a soft cap's part
+  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
+                              // each B_r the first; not initialised
+  unsigned long long launch;  // a number that no memory holds; nor do those that follow
+  float scale;                // of the scores, without a soft cap's part
   float scale_log2;
   float cap_scale;
   int batch;
@@ -112,6 +115,7 @@ struct AttuneBackwardParams {
   int padded_seqlen_q;  // seqlen_q rounded up to ATTUNE_BACKWARD_ROWS
   int padded_rows;      // at most 2^31 - 1
   int dq_columns;
+  int dq_in_quads;  // 1: of a piece of dq_sums the four elements that a lane has in an accumulator lie side by side
   int total_q;
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
@@ -320,6 +324,23 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -620,14 +641,18 @@ struct PairMask {
     }
   }
 
+  // ... and one past the last.
+  __device__ __forceinline__ int query_limit(int key) const {
+    if constexpr (window) {
+      return smaller_of(key - diagonal + left + 1, queries);
+    } else {
+      return queries;
+    }
+  }
+
   // Whether every one of these queries sees every one of these keys.
   __device__ __forceinline__ bool is_full(int query, int query_count, int key, int key_count) const {
     return first_key(query + query_count - 1) <= key && key_limit(query) >= key + key_count;
-  }
-
-  // Whether a query sees a key.
-  __device__ __forceinline__ bool has(int query, int key) const {
-    return key >= first_key(query) && key < key_limit(query);
   }
 
  private:
@@ -636,21 +661,27 @@ struct PairMask {
 };
 
 // Sets the scores of pairs that do not count to -inf, in accumulators of 16 rows and 8 columns each: rows are queries
-// and columns keys, or where `transposed` the other way round.
+// and columns keys, or where `transposed` the other way round. A row sees columns in a row, so that each element costs
+// one comparison for each end.
 template <bool transposed, class Mask, int row_tiles, int columns>
 __device__ __forceinline__ void mask_pairs(const Mask& mask, float (&S)[row_tiles][columns][4], int first_row,
                                            int first_column) {
   const int lane = static_cast<int>(lane_index());
+  const int lane_column = first_column + lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
+    for (int h = 0; h < 2; ++h) {
+      const int row = first_row + i * 16 + h * 8 + lane / 4;
+      const int first = (transposed ? mask.first_query(row) : mask.first_key(row)) - lane_column;
+      const int end = transposed ? (row < mask.keys ? mask.query_limit(row) : 0) : mask.key_limit(row);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int row = first_row + i * 16 + lane / 4 + e / 2 * 8;
-        const int column = first_column + n * 8 + lane % 4 * 2 + e % 2;
-        const bool counts = transposed ? mask.has(column, row) : mask.has(row, column);
-        if (!counts) S[i][n][e] = minus_infinity();
+      for (int n = 0; n < columns; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const bool counts = n * 8 + e >= first && n * 8 + e < end - lane_column;
+          if (!counts) S[i][n][2 * h + e] = minus_infinity();
+        }
       }
     }
   }
@@ -1005,8 +1036,8 @@ struct LaneStatistics {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(threads)
-    backward_dq_sm80_bf16_d128_r128_c64_w8_s2_causal(const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80_bf16_d128_r128_c64_w8_s2_causal(
+    const __grid_constant__ AttuneBackwardParams params) {
   const TileIndex tile = tile_index<variant::causal>(static_cast<u32>(params.heads_q), static_cast<u32>(params.batch));
   if (!tile.exists) return;
   const BackwardSequence<variant::ragged> sequence(params, tile.batch);

@@ -69,7 +69,10 @@ struct AttuneBackwardParams {
                       // is +inf, so that P is 0, and D is 0
   float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
-  float scale;        // of the scores, without a soft cap's part
+  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
+                              // each B_r the first; not initialised
+  unsigned long long launch;  // a number that no memory holds; nor do those that follow
+  float scale;                // of the scores, without a soft cap's part
   float scale_log2;
   float cap_scale;
   int batch;
@@ -84,6 +87,7 @@ struct AttuneBackwardParams {
   int padded_seqlen_q;  // seqlen_q rounded up to ATTUNE_BACKWARD_ROWS
   int padded_rows;      // at most 2^31 - 1
   int dq_columns;
+  int dq_in_quads;  // 1: of a piece of dq_sums the four elements that a lane has in an accumulator lie side by side
   int total_q;
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
@@ -586,32 +590,33 @@ struct PairMask {
     return first_key(query + query_count - 1) <= key && key_limit(query) >= key + key_count;
   }
 
-  // Whether a query sees a key.
-  __device__ __forceinline__ bool has(int query, int key) const {
-    return key >= first_key(query) && key < key_limit(query);
-  }
-
  private:
   __device__ __forceinline__ static int larger_of(int x, int y) { return x > y ? x : y; }
   __device__ __forceinline__ static int smaller_of(int x, int y) { return x < y ? x : y; }
 };
 
 // Sets the scores of pairs that do not count to -inf, in accumulators of 16 rows and 8 columns each: rows are queries
-// and columns keys, or where `transposed` the other way round.
+// and columns keys, or where `transposed` the other way round. A row sees columns in a row, so that each element costs
+// one comparison for each end.
 template <bool transposed, class Mask, int row_tiles, int columns>
 __device__ __forceinline__ void mask_pairs(const Mask& mask, float (&S)[row_tiles][columns][4], int first_row,
                                            int first_column) {
   const int lane = static_cast<int>(lane_index());
+  const int lane_column = first_column + lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
+    for (int h = 0; h < 2; ++h) {
+      const int row = first_row + i * 16 + h * 8 + lane / 4;
+      const int first = (transposed ? mask.first_query(row) : mask.first_key(row)) - lane_column;
+      const int end = transposed ? (row < mask.keys ? mask.query_limit(row) : 0) : mask.key_limit(row);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int row = first_row + i * 16 + lane / 4 + e / 2 * 8;
-        const int column = first_column + n * 8 + lane % 4 * 2 + e % 2;
-        const bool counts = transposed ? mask.has(column, row) : mask.has(row, column);
-        if (!counts) S[i][n][e] = minus_infinity();
+      for (int n = 0; n < columns; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const bool counts = n * 8 + e >= first && n * 8 + e < end - lane_column;
+          if (!counts) S[i][n][2 * h + e] = minus_infinity();
+        }
       }
     }
   }
@@ -978,8 +983,8 @@ __device__ __forceinline__ void store(const AttuneBackwardParams& params, const 
   store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
 }
 
-extern "C" __global__ void __launch_bounds__(threads)
-    backward_sm80_bf16_d128_r64_c128_w8_s2_causal(const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads) backward_sm80_bf16_d128_r64_c128_w8_s2_causal(
+    const __grid_constant__ AttuneBackwardParams params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<false>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;

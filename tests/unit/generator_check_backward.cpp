@@ -60,7 +60,7 @@ TEST_CASE("a tile of backward_sm90 that its two warpgroups cannot have is refuse
   CHECK(refusal([](Variant& v) {
           v.head_dim = 64;
         }).starts_with("B_r: B_r is 64 and head_dim 64, so that each warpgroup would have 32 columns of dQ"));
-  CHECK(refusal([](Variant& v) { v.B_r = 128; }).find("take 352 registers per thread, over the 224") !=
+  CHECK(refusal([](Variant& v) { v.B_r = 128; }).find("take 288 registers per thread, over the 224") !=
         std::string::npos);
   CHECK(refusal([](Variant& v) { v.stages = 1; }).starts_with("stages: stages is 1, but the next queries are read"));
   CHECK(refusal([](Variant& v) { v.window = v.causal = 1; }).starts_with("causal: a window has the causal mask"));

@@ -77,7 +77,7 @@ using Weights = u32[variant::B_r / 16][4];
 using KGradient = float[variant::head_dim / 8][4];
 using QGradient = float[dq_columns / 8][4];
 using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>;
-using Turn = GradientTurn<variant::B_r, variant::B_c>;
+using Turn = Select<variant::deterministic, GradientTurn<variant::B_r, variant::B_c>, AnyTurn>;
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, barriers.
 struct Shared {
@@ -154,19 +154,14 @@ __device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params,
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
     stage.wait_full();
     const Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
-    if constexpr (variant::deterministic) turn.wait();
+    turn.wait();
     if (elect_lane()) {
       stage.add(params.dq_sums + row * params.dq_columns);
       wait_boxes_read();
     }
     walk.next();
     if (walk.goes_on()) stage.announce_free();
-    if constexpr (variant::deterministic) {
-      if (elect_lane()) {
-        wait_boxes();
-        turn.pass();
-      }
-    }
+    if (elect_lane()) turn.pass();
   }
 }
 

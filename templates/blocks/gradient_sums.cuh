@@ -68,9 +68,18 @@ struct GradientTurn {
     if (before > 0) await_word(place, launch + static_cast<u64>(before));
     warp_barrier();  // who passes the turn on does so behind all lanes' waits
   }
-  // One thread, which sees its sums in memory.
+  // The thread that adds, once its sums are in memory.
   __device__ __forceinline__ void pass() const {
-    if (is_last && before == 0) return;
+    wait_boxes();
     announce_word(place, is_last ? 0 : launch + static_cast<u64>(before) + 1);
   }
+};
+
+// The same where any order will do.
+struct AnyTurn {
+  template <class Mask>
+  __device__ __forceinline__ AnyTurn(const AttuneBackwardParams& /*params*/, const Mask& /*mask*/, i64 /*row*/,
+                                     int /*query_block*/, int /*key_block*/) {}
+  __device__ __forceinline__ void wait() const {}
+  __device__ __forceinline__ void pass() const {}
 };

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,6 +104,36 @@ TEST_CASE("gradients have the same bits in every schedule of the emulator") {
     }
     const bool same_bits = found[0] == found[1] && found[0] == found[2];
     CHECK(same_bits);
+  }
+}
+
+TEST_CASE("where many blocks of keys add to a query's sums in turn, large tiles agree with the reference") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const int head_dim : {64, 128}) {
+    for (const int left : {-1, 150}) {
+      BackwardCase one = dense(head_dim, 390, 520, left < 0);
+      one.prefill.problem.window_left = left;
+      one.prefill.problem.window_right = left < 0 ? -1 : 70;
+      check(registry, one, 5);
+    }
+  }
+}
+
+TEST_CASE("the words by which blocks take turns are zeros behind a call, so that the next of its number finds none") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  const BackwardCase one = dense(64, 512, 512, true);
+  const BackwardImage image(one, 2);
+  Memory memory = image.memory();
+  const attune_backward_args args = image.args(memory.data());
+  registry.run(args, nullptr);
+  constexpr std::size_t rows = std::size_t{2} * 512;
+  constexpr std::size_t blocks = 4;  // of 128 queries of a head
+  const auto* const words = static_cast<const std::byte*>(args.workspace) + rows * (8 + 4 * 64);
+  for (std::size_t i = 0; i < 2 * blocks; ++i) {
+    std::uint64_t word = 1;
+    std::memcpy(&word, words + i * sizeof(word), sizeof(word));
+    CAPTURE(i);
+    if (i % blocks != 0) CHECK(word == 0);  // the first sees the keys of one block alone
   }
 }
 

@@ -214,6 +214,22 @@ std::vector<Setup> dense_setups(const BackwardCase& one) {
   return result;
 }
 
+/// So many queries and keys that large tiles follow each other, some of them masked and some not.
+Setup long_setup(const BackwardCase& one, bool ragged) {
+  Setup setup = ragged ? ragged_setup(one, {400, 5}, {390, 3}) : Setup{.one = one};
+  Problem& problem = setup.one.prefill.problem;
+  problem.heads_q = 2;
+  problem.heads_kv = 1;
+  if (ragged) {
+    problem.window_left = 200;
+    problem.window_right = 100;
+  } else {
+    problem.seqlen_q = 400;
+    problem.seqlen_k = 390;
+  }
+  return setup;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Experiment>> backward_experiments(const Variant& variant) {
@@ -227,7 +243,9 @@ std::vector<std::unique_ptr<Experiment>> backward_experiments(const Variant& var
                          .softcap = variant.softcap != 0 ? 3.0F : 0.0F};
   const auto others = std::make_shared<HostKernels>();
   std::vector<std::unique_ptr<Experiment>> result;
-  for (Setup& setup : variant.ragged != 0 ? ragged_setups(one) : dense_setups(one)) {
+  std::vector<Setup> setups = variant.ragged != 0 ? ragged_setups(one) : dense_setups(one);
+  if (variant.family == backward_sm90) setups.push_back(long_setup(one, variant.ragged != 0));
+  for (Setup& setup : setups) {
     // Rows begin with sums in every other problem.
     if (operation == Operation::backward_rows) setup.one.any_order = result.size() % 2 == 0;
     result.push_back(std::make_unique<BackwardExperiment>(variant, std::move(setup), others));

@@ -49,6 +49,23 @@ TEST_CASE("a tile of backward_sm80 that warps cannot share is refused, with the 
         }).starts_with("head_dim: B_r is 64 and head_dim 80, of which 8 warps cannot share dQ"));
 }
 
+TEST_CASE("a tile of backward_sm90 that its two warpgroups cannot have is refused, with the nearest that passes") {
+  const auto refusal = [](const auto& change) { return refusal_of("backward_sm90", change); };
+  CHECK(refusal([](Variant&) {}).empty());
+  CHECK(refusal([](Variant& v) { v.head_dim = 64, v.B_r = 128; }).empty());
+  CHECK(
+      refusal([](Variant& v) { v.head_dim = 96; }).starts_with("head_dim: head_dim is 96; backward_sm90 has 64, 128"));
+  CHECK(refusal([](Variant& v) { v.B_r = 32; }).starts_with("B_r: B_r is 32; a step of backward_sm90 has 64 or 128"));
+  CHECK(refusal([](Variant& v) { v.B_c = 64; }).starts_with("B_c: B_c is 64; 2 warpgroups of backward_sm90 have 64"));
+  CHECK(refusal([](Variant& v) {
+          v.head_dim = 64;
+        }).starts_with("B_r: B_r is 64 and head_dim 64, so that each warpgroup would have 32 columns of dQ"));
+  CHECK(refusal([](Variant& v) { v.B_r = 128; }).find("take 288 registers per thread, over the 224") !=
+        std::string::npos);
+  CHECK(refusal([](Variant& v) { v.stages = 1; }).starts_with("stages: stages is 1, but the next queries are read"));
+  CHECK(refusal([](Variant& v) { v.window = v.causal = 1; }).starts_with("causal: a window has the causal mask"));
+}
+
 TEST_CASE("a tile of backward_dq_sm80 whose rows warps cannot share is refused") {
   const auto refusal = [](const auto& change) { return refusal_of("backward_dq_sm80", change); };
   CHECK(refusal([](Variant&) {}).empty());

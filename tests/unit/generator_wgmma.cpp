@@ -202,6 +202,17 @@ TEST_CASE("products that differ in nothing but B's order share a function") {
   CHECK(functions_of(wgmma_text(variant_of(128, 128, Dtype::bf16, 128))).size() == 1);
 }
 
+TEST_CASE("of the backward pass dQ's product has A transposed, in a function of its own name") {
+  const std::string text = wgmma_text(families()[backward_sm90].defaults);
+  const std::vector<Function> functions = functions_of(text);
+  REQUIRE(functions.size() == 3);
+  check_function(functions[0], 64, 8, "bf16", false);
+  check_function(functions[1], 128, 4, "bf16", true);
+  CHECK(functions[2].signature.find("void wgmma_transposed(float (&D)[8][4], u64 A, u64 B, bool accumulate)") !=
+        std::string::npos);
+  CHECK(all_matches(text, std::regex(R"re("a,b," #add ",1,1,1,%)re")).size() == 1);
+}
+
 TEST_CASE("the functions of wgmma are for the variant's type only, and no line is too long") {
   const std::string text = wgmma_text(variant_of(256, 256, Dtype::fp16));
   CHECK(all_matches(text, std::regex(R"(\.f32\.f16\.f16)")).size() == 2);

@@ -107,6 +107,76 @@ constexpr int head_dim = 128;         // D, elements per row of Q, K and V; smal
 constexpr int warps = 8;              // warps per thread block, each with B_r / warps rows of Q, in decode with B_c / warps keys
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ Float4 load_shared_floats(u32 address) {
+  Float4 f;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
+               : "r"(address)
+               : "memory");
+  return f;
+}
+
+__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
+  Float4 f;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
+               : "l"(__cvta_generic_to_global(pointer)));
+  return f;
+}
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+// --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
+// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
+__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
+
+// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// log2 x on the special-function unit.
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// The larger of the two; of a number and NaN, the number.
+__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
+
+// Two floats rounded to nearest even and packed, `low` in the lower half.
+template <Dtype dtype>
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 word;
+  static_assert(dtype == variant::dtype);
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+// --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
+// Division where an ulp does not matter (PTX ISA, "rcp").
+
+// 1 / x on the special-function unit, 1 ulp.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
 // Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
 __device__ __forceinline__ int load_global_int(const int* pointer) {
@@ -159,33 +229,6 @@ __device__ __forceinline__ u32 shared_memory() {
 __device__ __forceinline__ void store_global(float* pointer, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "f"(value) : "memory");
 }
-// --- ptx/math.cuh ----------------------------------------------------------------------------------------------------
-// Arithmetic with no plain C++ spelling (PTX ISA, "ex2", "lg2", "cvt").
-__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
-
-// 2^x on the special-function unit, 2 ulp; 2^-inf = 0; subnormal results are zero.
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// log2 x on the special-function unit.
-__device__ __forceinline__ float log2_approx(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// The larger of the two; of a number and NaN, the number.
-__device__ __forceinline__ float larger(float x, float y) { return fmaxf(x, y); }
-
-// Two floats rounded to nearest even and packed, `low` in the lower half.
-template <Dtype dtype>
-__device__ __forceinline__ u32 pack(float low, float high) {
-  u32 word;
-  static_assert(dtype == variant::dtype);
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  return word;
-}
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
@@ -212,40 +255,6 @@ __device__ __forceinline__ uint3 block_index() {
                : "=r"(i.x), "=r"(i.y), "=r"(i.z));
   return i;
 }
-// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
-// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-struct alignas(16) Float4 {
-  float value[4];
-};
-
-__device__ __forceinline__ Float4 load_shared_floats(u32 address) {
-  Float4 f;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
-               : "r"(address)
-               : "memory");
-  return f;
-}
-
-__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
-  Float4 f;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
-               : "l"(__cvta_generic_to_global(pointer)));
-  return f;
-}
-
-__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
-               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
-               "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
 // --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
 // Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
 // begin before the first has ended. Before compute capability 9.0 it never does.
@@ -256,16 +265,36 @@ __device__ __forceinline__ void wait_for_kernel_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// --- ptx/reciprocal.cuh ----------------------------------------------------------------------------------------------
-// Division where an ulp does not matter (PTX ISA, "rcp").
-
-// 1 / x on the special-function unit, 1 ulp.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 #endif  // ATTUNE_EMULATOR
+// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
+// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
+// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
+// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
+// with the same verbs ptxas orders the instructions otherwise.
+
+// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key.
+__device__ __forceinline__ float merged_shift(float largest, float scaled) {
+  return largest == minus_infinity() ? 0.0f : scaled;
+}
+
+// Adds what one found to l and O; `weight` is 2^(its m - shift).
+__device__ __forceinline__ void merge_part(float& l, Float4& O, float weight, float part_l, const Float4& part_O) {
+  l += part_l * weight;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) O.value[e] += weight * part_O.value[e];
+}
+
+// O over l; zeros of a row that saw no key.
+__device__ __forceinline__ void normalise(float l, Float4& O) {
+  const float inverse_l = l == 0.0f ? 0.0f : reciprocal_approx(l);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) O.value[e] *= inverse_l;
+}
+
+// -inf of a row that saw no key.
+__device__ __forceinline__ float merged_lse(float l, float shift) {
+  return l == 0.0f ? minus_infinity() : shift + log2_approx(l);
+}
 // --- blocks/query_rows.cuh -------------------------------------------------------------------------------------------
 // The queries that share keys and values as rows of one matrix: row r is query r / ratio of the head r % ratio.
 
@@ -566,7 +595,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(co
     const float before = m;
 #pragma unroll
     for (int p = 0; p < at_once; ++p) m = larger(m, lse[p]);
-    const float shift = m == minus_infinity() ? 0.0f : m;
+    const float shift = merged_shift(m, m);
     const float correction = exp2_approx(before - shift);
     l *= correction;
 #pragma unroll
@@ -601,20 +630,18 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(co
   float largest = minus_infinity();
 #pragma unroll
   for (u32 w = 0; w < variant::warps; ++w) largest = larger(largest, load_shared_float(statistics + w * 8));
-  const float shift = largest == minus_infinity() ? 0.0f : largest;
+  const float shift = merged_shift(largest, largest);
   float sum_l = 0.0f;
   Float4 sum = {};
 #pragma unroll
   for (u32 w = 0; w < variant::warps; ++w) {
     const float weight = exp2_approx(load_shared_float(statistics + w * 8) - shift);
-    sum_l += load_shared_float(statistics + w * 8 + 4) * weight;
-    const Float4 more = load_shared_floats(sums + w * warp_bytes + static_cast<u32>(own_column) * 4);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sum.value[e] += weight * more.value[e];
+    const float warp_l = load_shared_float(statistics + w * 8 + 4);
+    merge_part(sum_l, sum, weight, warp_l,
+               load_shared_floats(sums + w * warp_bytes + static_cast<u32>(own_column) * 4));
   }
-  const bool empty = sum_l == 0.0f;
-  const float inverse = empty ? 0.0f : reciprocal_approx(sum_l);
-  store_global(own.in(params.o) + own_column * 2, pack<variant::dtype>(sum.value[0] * inverse, sum.value[1] * inverse),
-               pack<variant::dtype>(sum.value[2] * inverse, sum.value[3] * inverse));
-  if (own_column == 0) own.store_lse(params, empty ? minus_infinity() : shift + log2_approx(sum_l));
+  normalise(sum_l, sum);
+  store_global(own.in(params.o) + own_column * 2, pack<variant::dtype>(sum.value[0], sum.value[1]),
+               pack<variant::dtype>(sum.value[2], sum.value[3]));
+  if (own_column == 0) own.store_lse(params, merged_lse(sum_l, shift));
 }

@@ -613,6 +613,35 @@ struct CacheCopy {
     }
   }
 };
+// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
+// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
+// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
+// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
+// with the same verbs ptxas orders the instructions otherwise.
+
+// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key.
+__device__ __forceinline__ float merged_shift(float largest, float scaled) {
+  return largest == minus_infinity() ? 0.0f : scaled;
+}
+
+// Adds what one found to l and O; `weight` is 2^(its m - shift).
+__device__ __forceinline__ void merge_part(float& l, Float4& O, float weight, float part_l, const Float4& part_O) {
+  l += part_l * weight;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) O.value[e] += weight * part_O.value[e];
+}
+
+// O over l; zeros of a row that saw no key.
+__device__ __forceinline__ void normalise(float l, Float4& O) {
+  const float inverse_l = l == 0.0f ? 0.0f : reciprocal_approx(l);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) O.value[e] *= inverse_l;
+}
+
+// -inf of a row that saw no key.
+__device__ __forceinline__ float merged_lse(float l, float shift) {
+  return l == 0.0f ? minus_infinity() : shift + log2_approx(l);
+}
 // --- blocks/softmax.cuh ----------------------------------------------------------------------------------------------
 // Online softmax (arXiv 1805.02867) over the rows a warp owns, in base 2 with the scale folded into one FMA.
 // Accumulators are in mma layout: a lane holds two rows (g and g + 8) of each 16-row tile, and the four lanes of
@@ -788,22 +817,17 @@ struct WarpMerge {
       m[w] = load_shared_float(statistics(w, row));
       largest = larger(largest, m[w]);
     }
-    const float shift = largest == minus_infinity() ? 0.0f : largest * scale_log2;
+    const float shift = merged_shift(largest, largest * scale_log2);
     float l = 0.0f;
     Float4 sum = {};
 #pragma unroll
     for (u32 w = 0; w < warps; ++w) {
       const float weight = exp2_approx(m[w] * scale_log2 - shift);
-      l += load_shared_float(statistics(w, row) + 4) * weight;
-      const Float4 part = load_shared_floats(element(w, row, column));
-#pragma unroll
-      for (int e = 0; e < 4; ++e) sum.value[e] += weight * part.value[e];
+      const float part_l = load_shared_float(statistics(w, row) + 4);
+      merge_part(l, sum, weight, part_l, load_shared_floats(element(w, row, column)));
     }
-    const bool empty = l == 0.0f;
-    const float inverse_l = empty ? 0.0f : reciprocal_approx(l);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sum.value[e] *= inverse_l;
-    lse = empty ? minus_infinity() : shift + log2_approx(l);
+    normalise(l, sum);
+    lse = merged_lse(l, shift);
     return sum;
   }
 };

@@ -15,6 +15,7 @@ constexpr int warps = 4;
 constexpr bool ragged = false;
 }  // namespace variant
 
+#include "blocks/merge.cuh"
 #include "blocks/parts.cuh"
 #include "blocks/query_rows.cuh"
 #include "ptx/floats.cuh"
@@ -24,7 +25,6 @@ constexpr bool ragged = false;
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/memory_words.cuh"
-#include "ptx/reciprocal.cuh"
 #include "ptx/thread.cuh"
 
 constexpr int threads = variant::warps * warp_size;
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine(const __grid_co
     const float before = m;
 #pragma unroll
     for (int p = 0; p < at_once; ++p) m = larger(m, lse[p]);
-    const float shift = m == minus_infinity() ? 0.0f : m;
+    const float shift = merged_shift(m, m);
     const float correction = exp2_approx(before - shift);
     l *= correction;
 #pragma unroll
@@ -180,20 +180,18 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine(const __grid_co
   float largest = minus_infinity();
 #pragma unroll
   for (u32 w = 0; w < variant::warps; ++w) largest = larger(largest, load_shared_float(statistics + w * 8));
-  const float shift = largest == minus_infinity() ? 0.0f : largest;
+  const float shift = merged_shift(largest, largest);
   float sum_l = 0.0f;
   Float4 sum = {};
 #pragma unroll
   for (u32 w = 0; w < variant::warps; ++w) {
     const float weight = exp2_approx(load_shared_float(statistics + w * 8) - shift);
-    sum_l += load_shared_float(statistics + w * 8 + 4) * weight;
-    const Float4 more = load_shared_floats(sums + w * warp_bytes + static_cast<u32>(own_column) * 4);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sum.value[e] += weight * more.value[e];
+    const float warp_l = load_shared_float(statistics + w * 8 + 4);
+    merge_part(sum_l, sum, weight, warp_l,
+               load_shared_floats(sums + w * warp_bytes + static_cast<u32>(own_column) * 4));
   }
-  const bool empty = sum_l == 0.0f;
-  const float inverse = empty ? 0.0f : reciprocal_approx(sum_l);
-  store_global(own.in(params.o) + own_column * 2, pack<variant::dtype>(sum.value[0] * inverse, sum.value[1] * inverse),
-               pack<variant::dtype>(sum.value[2] * inverse, sum.value[3] * inverse));
-  if (own_column == 0) own.store_lse(params, empty ? minus_infinity() : shift + log2_approx(sum_l));
+  normalise(sum_l, sum);
+  store_global(own.in(params.o) + own_column * 2, pack<variant::dtype>(sum.value[0], sum.value[1]),
+               pack<variant::dtype>(sum.value[2], sum.value[3]));
+  if (own_column == 0) own.store_lse(params, merged_lse(sum_l, shift));
 }

@@ -2,11 +2,11 @@
 // its own shared memory, and behind a barrier each merges some of them, as combine.cu does.
 #pragma once
 
+#include "blocks/merge.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
-#include "ptx/reciprocal.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
@@ -54,21 +54,16 @@ struct ClusterMerge {
         part_lse[b] = load_cluster_float(lse(row), from);
         largest = larger(largest, part_lse[b]);
       }
-      const float shift = largest == minus_infinity() ? 0.0f : largest;
+      const float shift = merged_shift(largest, largest);
       float l = 0.0f;
       Float4 sum = {};
 #pragma unroll
       for (u32 b = 0; b < most_blocks; ++b) {
         const float weight = b < blocks ? exp2_approx(part_lse[b] - shift) : 0.0f;
-        l += weight;
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sum.value[e] += weight * part_O[b].value[e];
+        merge_part(l, sum, weight, 1.0f, part_O[b]);
       }
-      const bool empty = l == 0.0f;
-      const float inverse_l = empty ? 0.0f : reciprocal_approx(l);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) sum.value[e] *= inverse_l;
-      write(row, column, sum, empty ? minus_infinity() : shift + log2_approx(l));
+      normalise(l, sum);
+      write(row, column, sum, merged_lse(l, shift));
     }
     cluster_end();
   }

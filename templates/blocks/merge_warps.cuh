@@ -1,11 +1,11 @@
 // Warps that each saw some of the keys come to one result.
 #pragma once
 
+#include "blocks/merge.cuh"
 #include "blocks/softmax.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
-#include "ptx/reciprocal.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
@@ -84,22 +84,17 @@ struct WarpMerge {
       m[w] = load_shared_float(statistics(w, row));
       largest = larger(largest, m[w]);
     }
-    const float shift = largest == minus_infinity() ? 0.0f : largest * scale_log2;
+    const float shift = merged_shift(largest, largest * scale_log2);
     float l = 0.0f;
     Float4 sum = {};
 #pragma unroll
     for (u32 w = 0; w < warps; ++w) {
       const float weight = exp2_approx(m[w] * scale_log2 - shift);
-      l += load_shared_float(statistics(w, row) + 4) * weight;
-      const Float4 part = load_shared_floats(element(w, row, column));
-#pragma unroll
-      for (int e = 0; e < 4; ++e) sum.value[e] += weight * part.value[e];
+      const float part_l = load_shared_float(statistics(w, row) + 4);
+      merge_part(l, sum, weight, part_l, load_shared_floats(element(w, row, column)));
     }
-    const bool empty = l == 0.0f;
-    const float inverse_l = empty ? 0.0f : reciprocal_approx(l);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sum.value[e] *= inverse_l;
-    lse = empty ? minus_infinity() : shift + log2_approx(l);
+    normalise(l, sum);
+    lse = merged_lse(l, shift);
     return sum;
   }
 };

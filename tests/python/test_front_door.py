@@ -114,6 +114,22 @@ def test_a_block_that_names_a_file_is_taken_from_it(source, text):
         place = found + len(stripped(part))
 
 
+def walks():
+    """Of the guide through generated kernels: what a table's first column names, and the file that it is of."""
+    page = (ROOT / "guides" / "read-a-generated-kernel.md").read_text(encoding="utf-8")
+    for part in re.split(r"^(?=\[`generated/)", page, flags=re.M)[1:]:
+        file = re.search(r"\]\(\.\./(generated/[^)]+\.cu)\)", part)[1]
+        for row in re.findall(r"^\| (.*) \| .* \|$", part.partition("| in the kernel |")[2], re.M):
+            for code in re.findall(r"`([^`]+)`", row):
+                yield pytest.param(file, code, id=code)
+
+
+@pytest.mark.parametrize(("file", "code"), list(walks()))
+def test_a_walk_through_a_kernel_names_what_is_there(file, code):
+    kernel = (ROOT / file).read_text(encoding="utf-8")
+    assert re.search(".*".join(map(re.escape, code.split("…"))), kernel), f"not in {file}"
+
+
 @pytest.mark.parametrize(("source", "text"), list(blocks("python")))
 def test_python_runs(source, text):
     if "import torch" in text or "import jax" in text:

@@ -165,9 +165,17 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
   return std::nullopt;
 }
 
-constexpr auto rules = std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule,
-                                            Q_columns_in_registers_rule, P_residual_keys_rule, ping_pong_rule,
-                                            pack_gqa_rule, ragged_rule, window_rule, tile_list_rule, stream_k_rule});
+std::optional<Refusal> tiles_of_expressions_rule(const Variant& v) {
+  if ((v.score == 0 && v.mask == 0) || (v.tile_list == 0 && v.stream_k == 0)) return std::nullopt;
+  const char* key = v.tile_list != 0 ? "tile_list" : "stream_k";
+  return Refusal{key, std::string(key) + " counts blocks of keys on the host, which expressions leave to the device; " +
+                          key + ": false"};
+}
+
+constexpr auto rules =
+    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule,
+                         P_residual_keys_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule,
+                         stream_k_rule, expressions_rule, tiles_of_expressions_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 

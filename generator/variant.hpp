@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "generator/arch.hpp"
+#include "generator/expression/language.hpp"
 
 namespace attune {
 
@@ -59,6 +60,8 @@ struct Variant {
   int causal = 0;
   int window = 0;
   int softcap = 0;
+  int score = 0;  ///< the number of an expression (generator/expression/pool.hpp); 0: none
+  int mask = 0;   ///< likewise
   int ragged = 0;
   int cut_rows = 0;
   int gqa_ratio = 0;  ///< 0: any
@@ -99,7 +102,8 @@ struct Variant {
   [[nodiscard]] std::string name() const;
 };
 
-enum class FieldKind { integer, boolean, choice };
+/// An expression's value is its number in this process (generator/expression/pool.hpp), and its text elsewhere.
+enum class FieldKind { integer, boolean, choice, expression };
 
 /// What a field decides: which problems a kernel serves; the sizes of its tile; the order of its work; or how it
 /// computes in a way that only a reader of the papers varies.
@@ -136,6 +140,9 @@ struct Field {
   std::string_view within = "";  ///< a field that says all this one says, where kernel or problem has it
   int minimum_capability = 0;    ///< of kernels in which it is not at its family's default
   bool met_by_maps = false;      ///< families with tensor maps meet what a problem needs of it, without having it
+
+  /// What an expression of this field is for.
+  [[nodiscard]] expression::Use use() const;
 
   /// Whether 0 stands for head_dim's value.
   [[nodiscard]] bool zero_is_head_dim() const;

@@ -15,6 +15,7 @@
 // limits as long as enough of it is asked for at a time: latency times rate is some 40 KB a multiprocessor, and two or
 // three blocks with `stages` strips a warp keep 64 to 192 KB under way.
 #include "decode_params.h"
+#include "expressed_decode_params.h"
 #include "rotary.h"
 #include "types.h"
 
@@ -29,6 +30,8 @@ constexpr bool paged = false;
 constexpr int page_multiple = 1;
 constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
@@ -39,11 +42,13 @@ constexpr bool interleave = false;
 
 #include "blocks/cache_copy.cuh"
 #include "blocks/cluster_merge.cuh"
+#include "blocks/expressions.cuh"
 #include "blocks/merge_warps.cuh"
 #include "blocks/multiply.cuh"
 #include "blocks/parts.cuh"
 #include "blocks/query_rows.cuh"
 #include "blocks/query_tile.cuh"
+#include "blocks/score_place.cuh"
 #include "blocks/scores.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/tile.cuh"
@@ -56,6 +61,8 @@ constexpr bool interleave = false;
 #include "ptx/memory.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
+
+using Params = Select<variant::score || variant::mask, AttuneExpressedDecodeParams, AttuneDecodeParams>;
 
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
@@ -228,7 +235,7 @@ __device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams&
 }
 
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
-    decode_sm80(const __grid_constant__ AttuneDecodeParams given) {
+    decode_sm80(const __grid_constant__ Params given) {
   const AttuneDecodeParams& params = of_own_shape(given);
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
@@ -291,6 +298,12 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       if (!small_tile) pipeline.request_K(params, stage);
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+      if constexpr (variant::score || variant::mask) {
+        const Visible& seen = position.visible;
+        const ScoreRows rows{
+            batch, kv_head * params.gqa_ratio, kv_head, params.gqa_ratio, seen.seqlen_k - seen.seqlen_q, seen.begin};
+        express_scores(S, Expressions{given.expressions}, rows, {first_row, first_key}, params.cap_scale);
+      }
       finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);

@@ -15,6 +15,7 @@
 // (B_r = 32 * warps) and uses every fragment twice. O and S then take B_r * (D + B_c) / (32 * warps) registers a
 // thread, 192 at D = 128 and B_c = 64, which with fragments and addresses fills the 255 there are. Beyond D = 128 only
 // one row tile fits, and shared memory limits.
+#include "expressed_params.h"
 #include "params.h"
 #include "types.h"
 
@@ -29,6 +30,8 @@ constexpr bool paged = false;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
@@ -44,6 +47,8 @@ constexpr Rescale rescale = Rescale::on_new_max;
 }  // namespace variant
 
 #include "blocks/copy.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_blocks.cuh"
 #include "blocks/lse_places.cuh"
 #include "blocks/mask.cuh"
 #include "blocks/matrix_rows.cuh"
@@ -52,11 +57,14 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/page_source.cuh"
 #include "blocks/pipeline.cuh"
 #include "blocks/schedule.cuh"
+#include "blocks/score_place.cuh"
 #include "blocks/scores.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/store.cuh"
 #include "blocks/tile.cuh"
 #include "ptx/thread.cuh"
+
+using Params = Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>;
 
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
@@ -106,7 +114,7 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
-extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ AttunePrefillParams params) {
+extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ Params params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);
@@ -127,6 +135,15 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
     const int first_block = first_block_seen(mask, first_query, variant::B_c);
     blocks -= first_block;
     first_key = first_block * variant::B_c;
+  }
+  const ScoreRows score_rows{tile.batch, tile.head, kv_head, 1, keys - Q_rows.rows, 0};
+  if constexpr (variant::mask) {
+    const LiveBlocks<variant::B_r, variant::B_c> live{score_rows, first_query};
+    const int before = first_key / variant::B_c;
+    const int last = live.last(before + blocks - 1, before - 1);
+    const int first = live.first(before, last);
+    blocks = last < before ? 0 : last - first + 1;
+    first_key = first * variant::B_c;
   }
 
   const QTile q_tile{shared_memory()};
@@ -156,6 +173,10 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       if constexpr (!variant::Q_in_registers) Q.advance(q_tile, q_lane, d);
       K.advance(k_tile, k_lane, d);
       multiply_step<variant::dtype>(S, Q, K, d);
+    }
+    if constexpr (variant::score || variant::mask) {
+      express_scores(S, Expressions{params.expressions}, score_rows, {first_row, first_key + j * variant::B_c},
+                     params.cap_scale);
     }
     finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);
 

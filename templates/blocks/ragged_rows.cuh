@@ -105,8 +105,13 @@ struct TileSlots {
     const auto word = [](int value) { return static_cast<u32>(value); };
     const u32 slot = base + stage * slot_bytes;
     store_shared(slot, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.queries.first)}});
-    store_shared(slot + chunk_bytes,
-                 Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block), 0}});
+    if constexpr (variant::score || variant::mask) {
+      store_shared(slot + chunk_bytes,
+                   Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block), word(tile.batch)}});
+    } else {
+      store_shared(slot + chunk_bytes,
+                   Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block), 0}});
+    }
   }
 
   // What a consumer reads of it: all but where the keys begin.
@@ -124,7 +129,8 @@ struct TileSlots {
     tile.queries.first = number(first.word[3]);
     tile.queries.count = number(second.word[0]);
     tile.keys.count = number(second.word[1]);
-    if constexpr (variant::window) tile.first_block = number(second.word[2]);
+    if constexpr (variant::window || variant::mask) tile.first_block = number(second.word[2]);
+    if constexpr (variant::score || variant::mask) tile.batch = number(second.word[3]);
     return tile;
   }
 };

@@ -31,4 +31,7 @@ Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch);
 /// The parameter block of a checked call.
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem);
 
+/// And what its expressions add to it.
+AttuneExpressionParams make_expression_params(const attune_prefill_args& args, const Problem& problem);
+
 }  // namespace attune

@@ -15,6 +15,17 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
   const auto tensors = [&] {
     return make_tensor_params(plain(), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
   };
+  if (problem.expressions.any()) {
+    const auto expressions = [&] { return make_expression_params(args, problem); };
+    if (family_of(plan.variant).tensor_maps) {
+      return block(std::in_place_type<AttuneExpressedTensorParams>, [&] {
+        return AttuneExpressedTensorParams{tensors(), expressions()};
+      });
+    }
+    return block(std::in_place_type<AttuneExpressedPrefillParams>, [&] {
+      return AttuneExpressedPrefillParams{plain(), expressions()};
+    });
+  }
   if (!family_of(plan.variant).tensor_maps) return block(std::in_place_type<AttunePrefillParams>, plain);
   if (plan.tiles != nullptr) {
     return block(std::in_place_type<AttuneListedPrefillParams>, [&] {

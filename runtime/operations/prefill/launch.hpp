@@ -7,6 +7,8 @@
 #include "runtime/call/backend.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
+#include "templates/expressed_params.h"
+#include "templates/expressed_tensor_params.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
@@ -28,7 +30,7 @@ class PrefillParams {
 
  private:
   using Block = std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams,
-                             AttuneSharedPrefillParams>;
+                             AttuneSharedPrefillParams, AttuneExpressedPrefillParams, AttuneExpressedTensorParams>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor);
 

@@ -222,7 +222,7 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
   variant.stream_k = 1;
-  if (stream_k_rule(variant)) variant.stream_k = 0;
+  if (stream_k_rule(variant) || tiles_of_expressions_rule(variant)) variant.stream_k = 0;
 }
 
 }  // namespace

@@ -97,9 +97,24 @@ constexpr std::string_view range_function_of(Op op) {
   }
 }
 
+/// A look-up that is the same for all keys of a row, and so is made once.
+struct RowLookup {
+  std::string value;   ///< as a kernel writes it
+  std::string member;  ///< of Expressions::Row
+  Type type;
+
+  [[nodiscard]] std::string_view type_name() const { return type == Type::real ? "float" : "int"; }
+};
+
+bool depends_on_key(const Node& node) {
+  return (node.op == Op::name && node.index == static_cast<int>(Name::k)) ||
+         std::ranges::any_of(node.parts, depends_on_key);
+}
+
 class Writer {
  public:
-  Writer(const Expression& expression) : expression_(expression) {}
+  Writer(const Expression& expression, const std::vector<RowLookup>& of_rows)
+      : expression_(expression), of_rows_(of_rows) {}
 
   /// The value, in parentheses where it is more than a word.
   [[nodiscard]] std::string value(const Node& node) const {
@@ -109,8 +124,7 @@ class Writer {
       case Op::name:
         return static_cast<Name>(node.index) == Name::s ? "s" : fmt::format("at.{}", word_of(node));
       case Op::lookup:
-        return fmt::format("{}_at({})", expression_.parameters[static_cast<std::size_t>(node.index)].name,
-                           list_of(node.parts));
+        return lookup(node);
       case Op::negate:
         return fmt::format("-{}", operand(node.parts[0]));
       case Op::invert:
@@ -124,6 +138,18 @@ class Writer {
       return fmt::format("{}({})", function, list_of(node.parts));
     }
     return fmt::format("{} {} {}", operand(node.parts[0]), sign_of(node.op), operand(node.parts[1]));
+  }
+
+  /// Adds the outermost look-ups that do not depend on k.
+  static void add_row_lookups(const Expression& expression, const Node& node, std::vector<RowLookup>& found) {
+    if (node.op != Op::lookup || depends_on_key(node)) {
+      for (const Node& part : node.parts) add_row_lookups(expression, part, found);
+      return;
+    }
+    std::string value = Writer(expression, {}).value(node);
+    if (std::ranges::find(found, value, &RowLookup::value) != found.end()) return;
+    const std::string& name = expression.parameters[static_cast<std::size_t>(node.index)].name;
+    found.push_back({std::move(value), fmt::format("{}_{}", name, found.size()), node.type});
   }
 
   /// The same of ranges.
@@ -145,6 +171,13 @@ class Writer {
   }
 
  private:
+  [[nodiscard]] std::string lookup(const Node& node) const {
+    std::string text = fmt::format("{}_at({})", expression_.parameters[static_cast<std::size_t>(node.index)].name,
+                                   list_of(node.parts));
+    const auto known = std::ranges::find(of_rows_, text, &RowLookup::value);
+    return known == of_rows_.end() ? text : "row." + known->member;
+  }
+
   static std::string_view word_of(const Node& node) { return name_words.at(static_cast<std::size_t>(node.index)); }
 
   [[nodiscard]] std::string operand(const Node& node) const {
@@ -167,6 +200,7 @@ class Writer {
   }
 
   const Expression& expression_;
+  const std::vector<RowLookup>& of_rows_;
 };
 
 /// Comments of no more than a line, and no more than one.
@@ -195,19 +229,60 @@ std::string returned(std::string_view value) {
 std::string accessor_of(const Parameter& parameter, std::size_t number) {
   const std::string_view type = parameter.type == Type::real ? "float" : "int";
   std::vector<std::string> declared;
-  std::string place = "0";
+  std::string steps;
   for (std::size_t i = 0; i < parameter.per.size(); ++i) {
     declared.push_back(fmt::format("int i{}", i));
-    place = i == 0 ? "nearest_index(array, 0, i0)"
-                   : fmt::format("({}) * array.extents[{}] + nearest_index(array, {}, i{})", place, i, i, i);
+    steps += i == 0 ? std::string("    i64 place = nearest_index(array, 0, i0);\n")
+                    : fmt::format("    place = place * array.extents[{0}] + nearest_index(array, {0}, i{0});\n", i);
   }
   return fmt::format(
       "\n  // {}\n"
       "  __device__ __forceinline__ {} {}_at({}) const {{\n"
-      "    const AttuneArray& array = params.arrays[{}];\n"
-      "    return load_global_{}(static_cast<const {}*>(array.data) + {});\n"
+      "    const AttuneArray& array = params.arrays[{}];\n{}"
+      "    return load_global_{}(static_cast<const {}*>(array.data) + place);\n"
       "  }}\n",
-      parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, type, type, place);
+      parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, steps, type, type);
+}
+
+/// Whether a value reads the score, a word of its own.
+bool reads_s(std::string_view value) {
+  const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; };
+  for (std::size_t at = value.find('s'); at != std::string_view::npos; at = value.find('s', at + 1)) {
+    const bool begins = at == 0 || !is_part(value[at - 1]);
+    const bool ends = at + 1 == value.size() || !is_part(value[at + 1]);
+    if (begins && ends) return true;
+  }
+  return false;
+}
+
+/// A parameter's name, as a comment where the value does not need it.
+std::string named_if(std::string_view name, std::string_view value) {
+  const bool used = value.find(fmt::format("{}.", name)) != std::string_view::npos;
+  return used ? std::string{name} : fmt::format("/*{}*/", name);
+}
+
+std::string function_text(const std::string& comment, std::string_view head, const std::string& value) {
+  const bool ignores_s = head.ends_with("float s, ") && !reads_s(value);
+  const std::string_view begin = ignores_s ? "float score(float /*s*/, " : head;
+  return fmt::format(
+      "\n  // {}\n"
+      "  __device__ __forceinline__ {}const ScorePlace& {}, const Row& {}) const {{\n{}  }}\n",
+      comment, begin, named_if("at", value), named_if("row", value), returned(value));
+}
+
+std::string row_text(const std::vector<RowLookup>& of_rows) {
+  std::string members;
+  std::vector<std::string> values;
+  for (const RowLookup& lookup : of_rows) {
+    members += fmt::format("    {} {};\n", lookup.type_name(), lookup.member);
+    values.push_back(lookup.value);
+  }
+  const std::string value = fmt::format("{{{}}}", fmt::join(values, ", "));
+  return fmt::format(
+      "\n  // What is looked up once for all keys of a row.\n"
+      "  struct Row {{\n{}  }};\n"
+      "  __device__ __forceinline__ Row row(const ScorePlace& {}) const {{\n{}  }}\n",
+      members, named_if("at", value), returned(value));
 }
 
 constexpr std::string_view head = R"(// What the spec says of scores and of which keys a query sees.
@@ -255,23 +330,23 @@ std::string cuda_text(const Expression* score, const Expression* mask) {
   std::string text{head};
   const std::vector<Parameter> parameters = parameters_of(score, mask);
   for (std::size_t i = 0; i < parameters.size(); ++i) text += accessor_of(parameters[i], i);
+  std::vector<RowLookup> of_rows;
+  for (const Expression* one : {score, mask}) {
+    if (one != nullptr) Writer::add_row_lookups(*one, one->root, of_rows);
+  }
+  text += row_text(of_rows);
   if (score != nullptr) {
-    text += fmt::format(
-        "\n  // {}\n"
-        "  __device__ __forceinline__ float score(float s, const ScorePlace& at) const {{\n",
-        commented(score->formula()));
-    text += returned(Writer(*score).value(score->root)) + "  }\n";
+    const std::string value = Writer(*score, of_rows).value(score->root);
+    text += function_text(commented(score->formula()), "float score(float s, ", value);
   }
   if (mask != nullptr) {
+    const std::string value = Writer(*mask, of_rows).value(mask->root);
+    text += function_text(commented(mask->formula()), "bool sees(", value);
+    const std::string range = Writer(*mask, of_rows).range(mask->root);
     text += fmt::format(
-        "\n  // {}\n"
-        "  __device__ __forceinline__ bool sees(const ScorePlace& at) const {{\n",
-        commented(mask->formula()));
-    text += returned(Writer(*mask).value(mask->root)) + "  }\n";
-    text +=
         "\n  // The same of all places in a box.\n"
-        "  __device__ __forceinline__ static Truth shows(const ScoreBox& in) {\n";
-    text += returned(Writer(*mask).range(mask->root)) + "  }\n";
+        "  __device__ __forceinline__ static Truth shows(const ScoreBox& {}) {{\n{}  }}\n",
+        named_if("in", range), returned(range));
   }
   return text + "};\n";
 }

@@ -103,6 +103,8 @@ Visibility visibility_of(const Node& mask, const Ranges& ranges) {
 bool is_bounded(const Node& node) {
   if (node.op == Op::lookup || node.type == Type::real) return false;
   if (node.op == Op::both || node.op == Op::either) return std::ranges::any_of(node.parts, is_bounded);
+  // What a condition leaves open has the values of both.
+  if (node.op == Op::select) return is_bounded(node.parts[1]) && is_bounded(node.parts[2]);
   return std::ranges::all_of(node.parts, is_bounded);
 }
 

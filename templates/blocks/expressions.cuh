@@ -11,8 +11,12 @@
 struct Expressions {
   const AttuneExpressionParams& params;
 
-  __device__ __forceinline__ float score(float s, const ScorePlace& /*at*/) const { return s; }
-  __device__ __forceinline__ bool sees(const ScorePlace& /*at*/) const { return true; }
+  // What is looked up once for all keys of a row.
+  struct Row {};
+  __device__ __forceinline__ Row row(const ScorePlace& /*at*/) const { return {}; }
+
+  __device__ __forceinline__ float score(float s, const ScorePlace& /*at*/, const Row& /*row*/) const { return s; }
+  __device__ __forceinline__ bool sees(const ScorePlace& /*at*/, const Row& /*row*/) const { return true; }
 
   // The same of all places in a box.
   __device__ __forceinline__ static Truth shows(const ScoreBox& /*in*/) { return {true, true}; }

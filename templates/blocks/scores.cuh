@@ -47,6 +47,7 @@ __device__ __forceinline__ void express_scores(float (&S)[columns][4], const Exp
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const ScorePlace first = rows.place(at.row + h * 8 + lane / 4, at.key + lane % 4 * 2);
+    const Expressions::Row row = expressions.row(first);
 #pragma unroll
     for (int n = 0; n < columns; ++n) {
 #pragma unroll
@@ -54,9 +55,9 @@ __device__ __forceinline__ void express_scores(float (&S)[columns][4], const Exp
         ScorePlace place = first;
         place.k += n * 8 + e;
         float& s = S[n][2 * h + e];
-        if constexpr (variant::score) s = expressions.score(s * expressions.params.score_scale, place);
+        if constexpr (variant::score) s = expressions.score(s * expressions.params.score_scale, place, row);
         if constexpr (variant::mask) {
-          if (masks && !expressions.sees(place)) s = minus_infinity();
+          if (masks && !expressions.sees(place, row)) s = minus_infinity();
         }
       }
     }

@@ -145,6 +145,27 @@ struct Pages {
   std::int32_t page_size = 0;
 };
 
+/// An array that expressions look up.
+using NamedArray = attune_named_array;
+
+/// What scores become before the softmax, and which keys a query sees of those that other masks leave it (attune.h,
+/// attune_prefill_args): "s + slope[h] * (k - p) where slope: fp32[head]", "k <= p". The texts and arrays outlive
+/// args().
+struct Expressions {
+  std::string score = {};  ///< empty: scores stay
+  std::string mask = {};   ///< empty: none
+  std::vector<NamedArray> params = {};
+
+  /// Sets the arguments of a call.
+  template <class Args>
+  void set(Args& args) const {
+    args.score = score.empty() ? nullptr : score.c_str();
+    args.mask = mask.empty() ? nullptr : mask.c_str();
+    args.params = params.data();
+    args.param_count = static_cast<std::int32_t>(params.size());
+  }
+};
+
 /// One call: O = softmax(softmax_scale * Q K^T + mask) V.
 struct Prefill {
   Shape shape;
@@ -159,6 +180,7 @@ struct Prefill {
   /// Attention::workspace() bytes, 16-byte aligned, with which some kernels are faster; none where fewer.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
+  Expressions expressions = {};
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
@@ -200,6 +222,7 @@ struct Prefill {
     }
     result.workspace = workspace;
     result.workspace_bytes = workspace_bytes;
+    expressions.set(result);
     return result;
   }
 };
@@ -265,6 +288,7 @@ struct Decode {
       nullptr;  ///< batch, device memory: where each sequence's first key stands, counted as seqlens_k counts; null: 0
   const std::int32_t* seqused_q = nullptr;  ///< batch, device memory, with cu_seqlens_q: how many of a sequence's
                                             ///< queries count, and no row of o and LSE after them is written; null: all
+  Expressions expressions = {};
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -309,6 +333,7 @@ struct Decode {
     result.total_k = shape.total_k;
     result.leftpad_k = leftpad_k;
     result.seqused_q = seqused_q;
+    expressions.set(result);
     return result;
   }
 };

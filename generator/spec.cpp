@@ -54,7 +54,7 @@ std::string_view without_key(std::string_view key, Operation operation) {
 
 class SpecReader {
  public:
-  explicit SpecReader(const std::string& file) {
+  SpecReader(std::string_view text, const std::string& file) : text_(text) {
     result_.value.file = file;
     result_.value.name = std::filesystem::path(file).stem().string();
   }
@@ -367,10 +367,24 @@ class SpecReader {
     }
   }
 
+  /// Where the text of a scalar begins: behind a quote, or on the line after the sign of a block.
+  [[nodiscard]] Location text_begin(const YamlNode& scalar) const {
+    Location where = scalar.where;
+    std::size_t line = 0;
+    for (int i = 1; i < where.line && line != std::string_view::npos; ++i) line = text_.find('\n', line) + 1;
+    const std::size_t at = line + static_cast<std::size_t>(where.column) - 1;
+    if (at >= text_.size()) return where;
+    if (text_[at] == '"' || text_[at] == '\'') ++where.column;
+    if (text_[at] != '|' && text_[at] != '>') return where;
+    const std::size_t next = std::min(text_.find('\n', at), text_.size() - 1) + 1;
+    const std::size_t first = std::min(text_.find_first_not_of(' ', next), text_.size());
+    return {where.file, where.line + 1, static_cast<int>(first - next) + 1};
+  }
+
   /// The number of what a text says; nothing where it is wrong, which is reported with its place.
   std::optional<int> read_expression(const Field& field, const YamlNode& item) {
     if (item.text == "none") return 0;
-    Result<expression::Expression> parsed = expression::parse(item.text, field.use(), params_, item.where);
+    Result<expression::Expression> parsed = expression::parse(item.text, field.use(), params_, text_begin(item));
     for (Diagnostic& wrong : parsed.problems) add_problem(result_.problems, std::move(wrong));
     if (!parsed.ok()) return std::nullopt;
     return expression::number_of(parsed.value);
@@ -380,6 +394,7 @@ class SpecReader {
                                                             "variants", "exclude", "tune"};
   static constexpr const char* usual_params = "arrays as `params: {slope: {per: [head], dtype: fp32}}`";
 
+  std::string_view text_;
   Result<Spec> result_;
   std::vector<expression::Parameter> params_;
 };
@@ -401,7 +416,7 @@ Result<Spec> parse_spec(std::string_view text, const std::string& file) {
   if (text.size() > max_spec_bytes) return too_large(file);
   Result<YamlNode> tree = parse_yaml(text, file, max_spec_depth);
   if (!tree.ok()) return {{}, std::move(tree.problems)};
-  return SpecReader(file).read(tree.value);
+  return SpecReader(text, file).read(tree.value);
 }
 
 Result<Spec> read_spec(const std::filesystem::path& path) {

@@ -42,13 +42,11 @@ constexpr bool interleave = false;
 
 #include "blocks/cache_copy.cuh"
 #include "blocks/cluster_merge.cuh"
-#include "blocks/expressions.cuh"
 #include "blocks/merge_warps.cuh"
 #include "blocks/multiply.cuh"
 #include "blocks/parts.cuh"
 #include "blocks/query_rows.cuh"
 #include "blocks/query_tile.cuh"
-#include "blocks/score_place.cuh"
 #include "blocks/scores.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/tile.cuh"
@@ -61,6 +59,11 @@ constexpr bool interleave = false;
 #include "ptx/memory.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
+
+#include "blocks/decode_rows.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_cursor.cuh"
+#include "blocks/score_place.cuh"
 
 using Params = Select<variant::score || variant::mask, AttuneExpressedDecodeParams, AttuneDecodeParams>;
 
@@ -83,7 +86,9 @@ using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Position = Cursor<variant::B_c, variant::interleave, variant::cluster>;
+using AnyBlock = Cursor<variant::B_c, variant::interleave, variant::cluster>;
+using LiveBlock = LiveCursor<variant::B_r, variant::B_c, variant::interleave>;
+using Position = Select<variant::mask && !variant::cluster, LiveBlock, AnyBlock>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were
 
@@ -299,9 +304,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
       if constexpr (variant::score || variant::mask) {
-        const Visible& seen = position.visible;
-        const ScoreRows rows{
-            batch, kv_head * params.gqa_ratio, kv_head, params.gqa_ratio, seen.seqlen_k - seen.seqlen_q, seen.begin};
+        const ScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
         express_scores(S, Expressions{given.expressions}, rows, {first_row, first_key}, params.cap_scale);
       }
       finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);

@@ -47,8 +47,6 @@ constexpr Rescale rescale = Rescale::on_new_max;
 }  // namespace variant
 
 #include "blocks/copy.cuh"
-#include "blocks/expressions.cuh"
-#include "blocks/live_blocks.cuh"
 #include "blocks/lse_places.cuh"
 #include "blocks/mask.cuh"
 #include "blocks/matrix_rows.cuh"
@@ -57,12 +55,16 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/page_source.cuh"
 #include "blocks/pipeline.cuh"
 #include "blocks/schedule.cuh"
-#include "blocks/score_place.cuh"
 #include "blocks/scores.cuh"
 #include "blocks/softmax.cuh"
 #include "blocks/store.cuh"
 #include "blocks/tile.cuh"
 #include "ptx/thread.cuh"
+
+#include "blocks/expressions.cuh"
+#include "blocks/live_blocks.cuh"
+#include "blocks/live_source.cuh"
+#include "blocks/score_place.cuh"
 
 using Params = Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>;
 
@@ -84,8 +86,10 @@ using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fr
                                variant::double_buffer, false>;
 using Sequence = Select<variant::ragged, RaggedSequence, DenseSequence>;
 using KeyMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
-using Source = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>,
-                      MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>>;
+using AllBlocks = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>,
+                         MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>>;
+using Live = LiveBlocks<variant::B_r, variant::B_c>;
+using Source = Select<variant::mask, LiveSource<AllBlocks, Live>, AllBlocks>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
@@ -137,18 +141,19 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
     first_key = first_block * variant::B_c;
   }
   const ScoreRows score_rows{tile.batch, tile.head, kv_head, 1, keys - Q_rows.rows, 0};
+  const Live live{score_rows, first_query};
+  const int lowest = first_key / variant::B_c;
+  int block = lowest + blocks - 1;  // the one of S
   if constexpr (variant::mask) {
-    const LiveBlocks<variant::B_r, variant::B_c> live{score_rows, first_query};
-    const int before = first_key / variant::B_c;
-    const int last = live.last(before + blocks - 1, before - 1);
-    const int first = live.first(before, last);
-    blocks = last < before ? 0 : last - first + 1;
-    first_key = first * variant::B_c;
+    block = live.last(block, lowest - 1);
+    blocks = live.count(lowest, block);
+    first_key = (block + 1 - blocks) * variant::B_c;
   }
 
   const QTile q_tile{shared_memory()};
   const Source source(params, sequence, kv_head, keys, first_key + (blocks - 1) * variant::B_c);
   Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
+  if constexpr (variant::mask) pipeline.source.follow(live, lowest, block);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
 
@@ -193,6 +198,11 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(O, P, V, k);
     }
     pipeline.done_with_V(j);
+    if constexpr (variant::mask) {  // so that first_key + (j - 1) * B_c is where the next one begins
+      const int next = live.last(block - 1, lowest);
+      first_key -= (block - 1 - next) * variant::B_c;
+      block = next;
+    }
   }
 
   pipeline.end();

@@ -34,10 +34,8 @@ constexpr bool tile_list = false;
 constexpr bool stream_k = false;
 }  // namespace variant
 
-#include "blocks/expressions.cuh"
 #include "blocks/lazy_softmax.cuh"
 #include "blocks/list_order.cuh"
-#include "blocks/live_blocks.cuh"
 #include "blocks/lse_places.cuh"
 #include "blocks/mask.cuh"
 #include "blocks/no_turns.cuh"
@@ -45,7 +43,6 @@ constexpr bool stream_k = false;
 #include "blocks/ragged_rows.cuh"
 #include "blocks/residual.cuh"
 #include "blocks/ring.cuh"
-#include "blocks/score_rows.cuh"
 #include "blocks/scores.cuh"
 #include "blocks/shared_order.cuh"
 #include "blocks/tensor_rows.cuh"
@@ -61,6 +58,10 @@ constexpr bool stream_k = false;
 #include "ptx/wgmma.cuh"
 #include "shared_tiles.h"
 #include "tile_list.h"
+
+#include "blocks/expressions.cuh"
+#include "blocks/live_blocks.cuh"
+#include "blocks/score_rows.cuh"
 
 using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams, AttuneTensorPrefillParams>;
 using Params = Select<variant::stream_k, AttuneSharedPrefillParams,

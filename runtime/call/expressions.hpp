@@ -6,22 +6,11 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/call/call_expressions.hpp"
 #include "runtime/call/operand.hpp"
 #include "templates/expression_params.h"
 
 namespace attune {
-
-/// Numbers of generator/expression/pool.hpp; 0: none.
-struct CallExpressions {
-  int score = 0;
-  int mask = 0;
-
-  auto operator<=>(const CallExpressions&) const = default;
-  [[nodiscard]] bool any() const { return score != 0 || mask != 0; }
-
-  /// "", " score (s * 0.5) mask (k <= p)"
-  [[nodiscard]] std::string text() const;
-};
 
 /// What the dimensions of arrays are counted by.
 struct ExpressionExtents {

@@ -19,6 +19,12 @@ struct LiveBlocks {
     while (block > first && !has(block)) --block;
     return block;
   }
+  // How many there are from `first` up to `last`.
+  __device__ __forceinline__ int count(int first, int last) const {
+    int blocks = 0;
+    for (int block = first; block <= last; ++block) blocks += has(block) ? 1 : 0;
+    return blocks;
+  }
   // The first of them from `block` up to `last`; `last` where there is none.
   __device__ __forceinline__ int first(int block, int last) const {
     while (block < last && !has(block)) ++block;

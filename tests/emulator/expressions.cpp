@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "generator/check.hpp"
 #include "generator/expression/pool.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/host_compiler.hpp"
@@ -58,6 +59,7 @@ class ExpressedCall {
     draw(k_, keys, 3 * seed + 1);
     draw(v_, keys, 3 * seed + 2);
     for (std::size_t i = 0; i < stored_.size(); ++i) put(memory_, array_places_[i], stored_[i].words);
+    before_ = memory_;
   }
 
   [[nodiscard]] const Problem& problem() const { return problem_; }
@@ -114,8 +116,16 @@ class ExpressedCall {
     check(std::move(memory), args.softmax_scale);
   }
 
-  /// What a caller gives for the parameters.
-  [[nodiscard]] std::vector<attune_named_array>& arrays() { return arrays_; }
+  /// Makes K and V of these keys of every sequence NaN in what the kernel reads, where a page is a sequence or none is.
+  void poison_keys(int first, int end) {
+    for (const std::size_t tensor : {k_, v_}) {
+      for (int batch = 0; batch < problem_.batch; ++batch) {
+        const int row = problem_.heads_kv * problem_.head_dim;
+        std::uint16_t* const rows = at<std::uint16_t>(memory_.data(), tensor) + batch * problem_.seqlen_k * row;
+        std::fill(rows + first * row, rows + end * row, poison);
+      }
+    }
+  }
 
  private:
   struct Stored {
@@ -193,7 +203,7 @@ class ExpressedCall {
 
   void check(Memory after, double scale) {
     const auto operand = [&](std::size_t place, int seqlen, int heads) {
-      return contiguous(at<std::uint16_t>(memory_.data(), place), seqlen, heads, problem_.head_dim);
+      return contiguous(at<std::uint16_t>(before_.data(), place), seqlen, heads, problem_.head_dim);
     };
     const Expected expected = expressed_attention(problem_, sequences_, values_,
                                                   {.q = operand(q_, problem_.stored_rows(), problem_.heads_q),
@@ -225,6 +235,7 @@ class ExpressedCall {
   std::size_t lse_ = 0;
   std::vector<std::size_t> array_places_;
   Memory memory_;
+  Memory before_;  ///< without poisoned keys
 };
 
 enum class Kind { dense, ragged, paged };
@@ -307,6 +318,84 @@ void try_prefill(HostKernels& kernels, Random& random, const Device& device, Kin
 }
 
 }  // namespace
+
+TEST_CASE("what models use agrees with the reference: slopes, documents, prefixes, windows with first tokens, trees") {
+  const std::array<Texts, 7> named{{
+      {"s + slope[h] * (k - p) where slope: fp32[head]", ""},
+      {"s - slope[b, h] * abs(p - k) where slope: fp32[batch, head]", "k <= p"},
+      {"", "k <= p and document[b, p] == document[b, k] where document: int32[batch, position]"},
+      {"", "k <= p or k < prefix[b] where prefix: int32[batch]"},
+      {"", "k <= p and (p - k < 130 or k < 4)"},
+      {"", "k <= p - q or tree[b, q, k - (p - q)] % 2 == 1 where tree: int32[batch, query, 150]"},
+      {"20 * tanh(s / 20) + bias[h, max(p - k, 0)] where bias: fp32[head, 100]", "(k // 64 + p // 64) % 3 != 0"},
+  }};
+  HostKernels kernels;
+  Random random(47);
+  std::uint64_t seed = 1;
+  for (const Texts& texts : named) {
+    CAPTURE(texts.score);
+    CAPTURE(texts.mask);
+    for (const Kind kind : {Kind::dense, Kind::ragged, Kind::paged}) {
+      for (const Device& device : {emulator::device(), h200}) {
+        ++seed;
+        Drawn drawn = random_problem(random, kind, 140, 700);
+        drawn.problem.window_left = drawn.problem.window_right = -1;
+        ExpressedCall call(drawn.problem, drawn.sequences, texts, seed);
+        const OwnChoice own = choose_own(call.problem(), device);
+        REQUIRE(own.refusals.empty());
+        call.check_prefill(kernels[own.variant], seed);
+        if (kind != Kind::paged) continue;
+        drawn.problem.seqlen_q = 1 + up_to(random, 5);
+        ExpressedCall few(drawn.problem, drawn.sequences, texts, seed);
+        few.check_decode(kernels, device, up_to(random, 4), seed);
+      }
+    }
+  }
+}
+
+TEST_CASE("packed heads know which head a row is of") {
+  HostKernels kernels;
+  Random random(48);
+  const Texts texts{"s + slope[h] * (k - p) - 0.01 * hk where slope: fp32[head]", "k <= p + h and q % 3 != h"};
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Drawn drawn = random_problem(random, Kind::dense, 60, 300);
+    drawn.problem.window_left = drawn.problem.window_right = -1;
+    drawn.problem.heads_q = 4 * drawn.problem.heads_kv;
+    ExpressedCall call(drawn.problem, {}, texts, seed);
+    Variant packed = choose_own(call.problem(), h200).variant;
+    packed.gqa_ratio = 4;
+    packed.pack_gqa = 1;
+    REQUIRE(check(packed).empty());
+    call.check_prefill(kernels[packed], seed);
+  }
+}
+
+TEST_CASE("blocks that a mask hides from all rows of a tile are not read") {
+  HostKernels kernels;
+  const Texts texts{"", "k < 16 or p - k < 100"};
+  Problem problem{.batch = 2, .heads_q = 2, .heads_kv = 1, .seqlen_q = 60, .seqlen_k = 700, .head_dim = 64};
+  for (const Device& device : {emulator::device(), h200}) {
+    ExpressedCall call(problem, {}, texts, 5);
+    call.poison_keys(128, 512);
+    call.check_prefill(kernels[choose_own(call.problem(), device).variant], 5);
+  }
+  problem.paged = true;  // a page is as a sequence here
+  problem.page_size = 700;
+  problem.pages = 2;
+  problem.table_width = 1;
+  Sequences sequences;
+  sequences.seqused_k = {700, 700};
+  sequences.block_table = {0, 1};
+  ExpressedCall paged(problem, sequences, texts, 5);
+  paged.poison_keys(128, 512);
+  paged.check_prefill(kernels[choose_own(paged.problem(), emulator::device()).variant], 5);
+  problem.seqlen_q = 3;
+  for (const int splits : {0, 1, 3}) {
+    ExpressedCall call(problem, sequences, texts, 6);
+    call.poison_keys(128, 512);
+    call.check_decode(kernels, emulator::device(), splits, 6);
+  }
+}
 
 TEST_CASE("random expressions agree with the reference in prefill, dense, ragged and paged, and in decode") {
   HostKernels kernels;

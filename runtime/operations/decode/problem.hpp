@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
-#include "runtime/call/expressions.hpp"
+#include "runtime/call/call_expressions.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/call/problem_view.hpp"
 #include "runtime/operations/store/problem.hpp"

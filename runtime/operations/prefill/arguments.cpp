@@ -7,6 +7,7 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 

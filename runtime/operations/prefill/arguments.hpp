@@ -7,6 +7,7 @@
 #include "runtime/call/operand.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
+#include "templates/expression_params.h"
 #include "templates/params.h"
 
 namespace attune {

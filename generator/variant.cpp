@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -35,7 +34,7 @@ constexpr Field boolean(std::string_view key, int Variant::*member, std::string_
 }
 
 constexpr Field expressed(std::string_view key, int Variant::*member, std::string_view tag, std::string_view doc) {
-  return {key, FieldKind::expression, member, 0, std::numeric_limits<int>::max(), 1, no_words, tag, false, doc};
+  return {key, FieldKind::expression, member, 0, 0, 1, no_words, tag, false, doc};
 }
 
 constexpr Field choice(std::string_view key, int Variant::*member, std::span<const std::string_view> words,
@@ -398,6 +397,7 @@ std::string value_text(const Field& field, int value) {
 }
 
 bool is_legal(const Field& field, int value) {
+  if (field.kind == FieldKind::expression) return value == 0 || expression::is_number(value, field.use());
   if (field.kind == FieldKind::integer && value == 0 && field.minimum > 0) return !field.choices.empty();
   return value >= field.minimum && value <= field.maximum && value % field.step == 0;
 }

@@ -127,8 +127,8 @@ struct Field {
   std::string_view key;  ///< YAML key and name of the constant
   FieldKind kind;
   int Variant::*member;
-  int minimum;  ///< integers only
-  int maximum;
+  int minimum;                                ///< integers only
+  int maximum;                                ///< of an expression 0, as its numbers have no order
   int step;                                   ///< value must be a multiple of this
   std::span<const std::string_view> choices;  ///< names of 0, 1, 2, ... (choice); name of 0 (integer), or empty
   std::string_view tag;  ///< how it shows in a name: "d" gives d128, "" the word alone; a boolean shows only its tag

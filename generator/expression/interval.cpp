@@ -49,9 +49,10 @@ Interval remainder(const Interval& x, const Interval& y) {
 }  // namespace
 
 Ranges widest_ranges() {
-  constexpr Interval rows{0, most_positions - 1};
+  constexpr int beyond = 1 << 12;  // tiles have rows and keys behind the last ones
+  constexpr Interval rows{0, most_positions + beyond};
   constexpr Interval heads{0, most_heads - 1};
-  return {Interval{}, rows, {-most_positions, most_positions - 1}, rows, heads, heads, {0, most_sequences - 1}};
+  return {Interval{}, rows, {-most_positions, most_positions + beyond}, rows, heads, heads, {0, most_sequences - 1}};
 }
 
 Interval interval_of(const Node& node, const Ranges& ranges) {

@@ -26,6 +26,12 @@ class Pool {
     std::string text;
   };
 
+  bool has(int number, Use use) {
+    const std::lock_guard lock(mutex_);
+    const auto at = static_cast<std::size_t>(number) - 1;
+    return number > 0 && at < entries_.size() && entries_[at].expression.use == use;
+  }
+
   const Entry& entry(int number) {
     const std::lock_guard lock(mutex_);
     return entries_.at(static_cast<std::size_t>(number) - 1);
@@ -47,6 +53,8 @@ constexpr std::string_view none = "none";
 }  // namespace
 
 int number_of(const Expression& expression) { return pool().number_of(expression); }
+
+bool is_number(int number, Use use) { return pool().has(number, use); }
 
 const Expression& expression_of(int number) { return pool().entry(number).expression; }
 

@@ -11,6 +11,9 @@ namespace attune::expression {
 /// The number of an expression, from 1 on: the same for all of one use and text in this process, and in no other.
 int number_of(const Expression& expression);
 
+/// Whether number_of() gave this number to an expression of that use.
+bool is_number(int number, Use use);
+
 /// The expression of a number that number_of() gave. It stays as long as the process. Thread-safe, as both are.
 const Expression& expression_of(int number);
 

@@ -140,7 +140,7 @@ std::string Expression::text() const {
 }
 
 std::string Expression::slug() const {
-  constexpr std::size_t longest = 40;
+  constexpr std::size_t longest = 16;
   constexpr std::size_t digits = 8;
   std::string words;
   for (const Parameter& parameter : parameters) {

@@ -63,7 +63,8 @@ class ExpressionArguments {
     const auto params = nb::borrow<nb::dict>(options.params);
     names_.reserve(params.size());
     for (const auto& [name, array] : params) {
-      names_.push_back(nb::cast<std::string>(name));
+      if (!nb::isinstance<nb::str>(name)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
+      names_.emplace_back(nb::borrow<nb::str>(name).c_str());
       arrays_.push_back(read_array(first, names_.back().c_str(), array));
     }
   }
@@ -81,7 +82,7 @@ class ExpressionArguments {
   static void read_text(const char* name, nb::handle text, std::string& to, bool& is_given) {
     if (text.is_none()) return;
     if (!nb::isinstance<nb::str>(text)) raise(PyExc_TypeError, fmt::format("{} is no text of an expression", name));
-    to = nb::cast<std::string>(text);
+    to = nb::borrow<nb::str>(text).c_str();
     is_given = true;
   }
 

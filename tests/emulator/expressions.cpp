@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -76,11 +77,12 @@ class ExpressedCall {
     CHECK(checked.expressions == problem_.expressions);
     const emulator::Report report = run_emulated(FixedKernels{&kernel}, args, checked, {.seed = seed});
     REQUIRE_MESSAGE(report.ok(), report.fault);
-    check(std::move(memory), args.softmax_scale);
+    check_results(std::move(memory), args.softmax_scale);
   }
 
   /// The same as decode, whose cache is in pages.
-  void check_decode(HostKernels& kernels, const Device& device, int splits, std::uint64_t seed) {
+  void check_decode(HostKernels& kernels, const Device& device, int splits, std::uint64_t seed,
+                    const std::function<void(Variant&)>& change = {}) {
     DecodeProblem problem{.dtype = problem_.dtype,
                           .batch = problem_.batch,
                           .seqlen_q = problem_.seqlen_q,
@@ -96,8 +98,10 @@ class ExpressedCall {
                           .window_right = problem_.causal ? 0 : problem_.window_right,
                           .softcap = problem_.softcap,
                           .expressions = problem_.expressions};
-    const OwnChoice own = choose_own(problem, device);
+    OwnChoice own = choose_own(problem, device);
     REQUIRE(own.refusals.empty());
+    if (change) change(own.variant);
+    REQUIRE(check(own.variant).empty());
     CAPTURE(own.variant.name());
     CAPTURE(problem.text());
     Memory memory = memory_;
@@ -113,7 +117,7 @@ class ExpressedCall {
     args.workspace_bytes = planned.workspace_bytes;
     const emulator::Report report = run_emulated(found, args, check_arguments(args), {.seed = seed});
     REQUIRE_MESSAGE(report.ok(), report.fault);
-    check(std::move(memory), args.softmax_scale);
+    check_results(std::move(memory), args.softmax_scale);
   }
 
   /// Makes K and V of these keys of every sequence NaN in what the kernel reads, where a page is a sequence or none is.
@@ -201,7 +205,7 @@ class ExpressedCall {
     args.param_count = static_cast<std::int32_t>(arrays_.size());
   }
 
-  void check(Memory after, double scale) {
+  void check_results(Memory after, double scale) {
     const auto operand = [&](std::size_t place, int seqlen, int heads) {
       return contiguous(at<std::uint16_t>(before_.data(), place), seqlen, heads, problem_.head_dim);
     };
@@ -367,6 +371,26 @@ TEST_CASE("packed heads know which head a row is of") {
     packed.pack_gqa = 1;
     REQUIRE(check(packed).empty());
     call.check_prefill(kernels[packed], seed);
+  }
+}
+
+TEST_CASE("decode's schedules and fixed sizes change nothing about where a score stands") {
+  HostKernels kernels;
+  Random random(49);
+  const Texts texts{"s + slope[h] * (k - p) - 0.01 * hk where slope: fp32[head]", "k % 97 < 80 and p - k < 300 + h"};
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Drawn drawn = random_problem(random, Kind::paged, 3, 700);
+    drawn.problem.heads_q = 4 * drawn.problem.heads_kv;
+    const int splits = 1 + static_cast<int>(seed % 3);
+    ExpressedCall call(drawn.problem, drawn.sequences, texts, seed);
+    call.check_decode(kernels, h200, splits, seed, [&](Variant& variant) {
+      variant.cluster = 1;
+      variant.interleave = static_cast<int>(seed % 2);
+    });
+    call.check_decode(kernels, h200, splits, seed, [](Variant& variant) {
+      variant.interleave = 1;
+      variant.gqa_ratio = 4;
+    });
   }
 }
 

@@ -151,6 +151,19 @@ def rotary(
 ) -> None: ...
 
 def xla_handler() -> Any: ...
+def expressed_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    return_attn_probs: bool,
+    score: str | None,
+    mask: str | None,
+    params: dict[str, Any],
+) -> Any: ...
 def explain(
     bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
 ) -> dict[str, Any]: ...

@@ -48,6 +48,7 @@ std::vector<Parameter> parameters_of(const CallExpressions& expressions) {
 }
 
 const attune_named_array* find_array(const ExpressionTexts& texts, std::string_view name) {
+  if (texts.params == nullptr) return nullptr;
   for (int i = 0; i < texts.count; ++i) {
     if (texts.params[i].name != nullptr && texts.params[i].name == name) return &texts.params[i];
   }

@@ -1,10 +1,13 @@
 #include "runtime/lab/expressed_attention.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "generator/expression/pool.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/base/storage.hpp"
 
 namespace attune {
 namespace {
@@ -41,7 +44,8 @@ class Attention {
       : problem_(problem), sequences_(sequences), values_(values), operands_(operands), scale_(scale), naive_(naive) {}
 
   ReferenceOutput run() {
-    const std::size_t rows = query_rows(problem_);
+    const std::size_t rows =
+        static_cast<std::size_t>(problem_.stored_sequences()) * problem_.heads_q * problem_.stored_rows();
     constexpr double nobodys = std::numeric_limits<double>::quiet_NaN();
     output_.o.assign(rows * static_cast<std::size_t>(problem_.head_dim_of_v()), nobodys);
     output_.lse.assign(rows, nobodys);
@@ -153,8 +157,59 @@ class Attention {
 
 }  // namespace
 
-Expected expressed_attention(const Problem& problem, const Sequences& sequences, const ExpressionValues& values,
-                             const HostOperands& operands, double scale) {
+expression::Array random_array(std::uint64_t seed, const expression::Parameter& parameter,
+                               const ExpressionExtents& extents) {
+  using expression::Per;
+  Random random(seed);
+  expression::Array array;
+  std::size_t elements = 1;
+  for (const expression::Dimension& dimension : parameter.per) {
+    const int extent = dimension.per == Per::head       ? extents.heads_q
+                       : dimension.per == Per::kv_head  ? extents.heads_kv
+                       : dimension.per == Per::batch    ? extents.batch
+                       : dimension.per == Per::query    ? extents.queries
+                       : dimension.per == Per::position ? extents.positions
+                                                        : dimension.extent;
+    array.extents.push_back(extent);
+    elements *= static_cast<std::size_t>(extent);
+  }
+  for (std::size_t i = 0; i < elements; ++i) {
+    const auto drawn = static_cast<int>(random.below(1 << 10));
+    const int whole = random.below(16) == 0 ? drawn % 90 : static_cast<int>(i) / 37;
+    array.values.push_back(parameter.type == expression::Type::real ? static_cast<float>(drawn) / 2048.0F : whole);
+  }
+  return array;
+}
+
+ExpressionValues random_values(std::uint64_t seed, const Problem& problem) {
+  const ExpressionExtents extents{.heads_q = problem.heads_q,
+                                  .heads_kv = problem.heads_kv,
+                                  .batch = problem.batch,
+                                  .queries = problem.seqlen_q,
+                                  .positions = problem.seqlen_k};
+  const auto of = [&](int number) {
+    std::vector<expression::Array> arrays;
+    if (number == 0) return arrays;
+    for (const expression::Parameter& parameter : expression::expression_of(number).parameters) {
+      arrays.push_back(random_array(seed + parameter.name.size(), parameter, extents));
+    }
+    return arrays;
+  };
+  return {.of_score = of(problem.expressions.score), .of_mask = of(problem.expressions.mask)};
+}
+
+std::vector<std::uint32_t> stored(const expression::Parameter& parameter, const expression::Array& array) {
+  std::vector<std::uint32_t> words;
+  for (const double value : array.values) {
+    words.push_back(parameter.type == expression::Type::real
+                        ? std::bit_cast<std::uint32_t>(static_cast<float>(value))
+                        : static_cast<std::uint32_t>(static_cast<std::int32_t>(value)));
+  }
+  return words;
+}
+
+ExpressedOutput expressed_attention(const Problem& problem, const Sequences& sequences, const ExpressionValues& values,
+                                    const HostOperands& operands, double scale) {
   const auto by = [&](bool naive) { return Attention(problem, sequences, values, operands, scale, naive).run(); };
   return {.reference = by(false), .naive = by(true)};
 }

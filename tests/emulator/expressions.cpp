@@ -15,7 +15,9 @@
 #include "runtime/lab/expressed_attention.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/host_kernels.hpp"
+#include "runtime/lab/memory.hpp"
 #include "runtime/lab/random_values.hpp"
+#include "runtime/lab/trial.hpp"
 #include "tests/harness/random_choice.hpp"
 #include "tests/harness/random_expression.hpp"
 
@@ -148,30 +150,17 @@ class ExpressedCall {
   }
 
   void draw_arrays(std::uint64_t seed) {
-    const ExpressionExtents extents{.heads_q = problem_.heads_q,
-                                    .heads_kv = problem_.heads_kv,
-                                    .batch = problem_.batch,
-                                    .queries = problem_.seqlen_q,
-                                    .positions = problem_.seqlen_k};
-    const auto draw_for = [&](int number, std::vector<expression::Array>& values) {
+    values_ = random_values(seed, problem_);
+    const auto store = [&](int number, const std::vector<expression::Array>& values) {
       if (number == 0) return;
-      for (const expression::Parameter& parameter : expression::expression_of(number).parameters) {
-        Random random(seed + parameter.name.size());  // one array for both
-        values.push_back(testing::random_array(random, parameter, extents));
-        store(parameter, values.back());
+      const std::vector<expression::Parameter>& parameters = expression::expression_of(number).parameters;
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        stored_.push_back({parameters[i].name, stored(parameters[i], values[i]), values[i].extents,
+                           parameters[i].type == expression::Type::real});
       }
     };
-    draw_for(problem_.expressions.score, values_.of_score);
-    draw_for(problem_.expressions.mask, values_.of_mask);
-  }
-
-  void store(const expression::Parameter& parameter, const expression::Array& array) {
-    Stored stored{parameter.name, {}, array.extents, parameter.type == expression::Type::real};
-    for (const double value : array.values) {
-      stored.words.push_back(stored.is_real ? std::bit_cast<std::uint32_t>(static_cast<float>(value))
-                                            : static_cast<std::uint32_t>(static_cast<std::int32_t>(value)));
-    }
-    stored_.push_back(std::move(stored));
+    store(problem_.expressions.score, values_.of_score);
+    store(problem_.expressions.mask, values_.of_mask);
   }
 
   template <class Args>
@@ -209,11 +198,11 @@ class ExpressedCall {
     const auto operand = [&](std::size_t place, int seqlen, int heads) {
       return contiguous(at<std::uint16_t>(before_.data(), place), seqlen, heads, problem_.head_dim);
     };
-    const Expected expected = expressed_attention(problem_, sequences_, values_,
-                                                  {.q = operand(q_, problem_.stored_rows(), problem_.heads_q),
-                                                   .k = operand(k_, problem_.stored_keys(), problem_.heads_kv),
-                                                   .v = operand(v_, problem_.stored_keys(), problem_.heads_kv)},
-                                                  scale);
+    const ExpressedOutput expected = expressed_attention(problem_, sequences_, values_,
+                                                         {.q = operand(q_, problem_.stored_rows(), problem_.heads_q),
+                                                          .k = operand(k_, problem_.stored_keys(), problem_.heads_kv),
+                                                          .v = operand(v_, problem_.stored_keys(), problem_.heads_kv)},
+                                                         scale);
     const auto o = take<std::uint16_t>(after, o_, output_elements(problem_));
     const auto lse = take<float>(after, lse_, query_rows(problem_));
     const Comparison found = compare(problem_, o.data(), lse.data(), expected.reference, expected.naive);

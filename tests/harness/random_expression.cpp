@@ -119,29 +119,4 @@ std::string random_expression(Random& random, Use use) {
   return text;
 }
 
-expression::Array random_array(Random& random, const expression::Parameter& parameter,
-                               const ExpressionExtents& extents) {
-  using expression::Per;
-  expression::Array array;
-  std::size_t elements = 1;
-  for (const expression::Dimension& dimension : parameter.per) {
-    const int extent = dimension.per == Per::head       ? extents.heads_q
-                       : dimension.per == Per::kv_head  ? extents.heads_kv
-                       : dimension.per == Per::batch    ? extents.batch
-                       : dimension.per == Per::query    ? extents.queries
-                       : dimension.per == Per::position ? extents.positions
-                                                        : dimension.extent;
-    array.extents.push_back(extent);
-    elements *= static_cast<std::size_t>(extent);
-  }
-  for (std::size_t i = 0; i < elements; ++i) {
-    const int drawn = up_to(random, 1 << 10);
-    // Of documents neighbours are often in one.
-    array.values.push_back(parameter.type == expression::Type::real
-                               ? static_cast<float>(drawn) / 2048.0F
-                               : static_cast<double>(once_in(random, 16) ? drawn % 90 : static_cast<int>(i) / 37));
-  }
-  return array;
-}
-
 }  // namespace attune::testing

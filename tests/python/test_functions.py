@@ -20,10 +20,9 @@ from attune._functions import FUNCTIONS, REQUIRED, SCHEMAS, for_torch
 
 PACKAGE = files("attune")
 STUBS = Path(__file__).parents[2] / "runtime" / "python" / "stubs.py"
-#: What attune has beside: the tool's functions, and their results.
 #: attention, which no flash-attn has, and what its traced functions may call.
 EXPRESSIONS = {"attention", "exp2", "log2", "maximum", "minimum", "select", "tanh"}
-
+#: What attune has beside: the tool's functions, and their results.
 TOOLS = {
     "CacheEntry",
     "Counters",

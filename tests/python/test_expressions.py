@@ -71,7 +71,9 @@ def test_slopes_are_added_however_they_are_said(form):
 @pytest.mark.parametrize("form", DOCUMENT)
 def test_queries_see_their_own_documents(form):
     q, k, v = problem(2)
-    found = attune.attention(q, k, v, mask=DOCUMENT[form], params={"doc": DOCUMENTS}, return_lse=True)
+    found = attune.attention(
+        q, k, v, mask=DOCUMENT[form], params={"doc": DOCUMENTS}, return_lse=True
+    )
     expected = reference(
         q,
         k,
@@ -90,7 +92,10 @@ def test_a_query_that_sees_nothing_gives_zeros_and_an_lse_of_minus_infinity():
 
 
 def test_functions_are_traced_into_texts():
-    assert trace(lambda s, k, p: s - 2 * abs(k - p) // 3 % 5) == "(s - (((2 * abs((k - p))) // 3) % 5))"
+    assert (
+        trace(lambda s, k, p: s - 2 * abs(k - p) // 3 % 5)
+        == "(s - (((2 * abs((k - p))) // 3) % 5))"
+    )
     assert trace(lambda k, p, q: ~(k <= p) | (q != 3)) == "((not (k <= p)) or (q != 3))"
     assert trace(lambda s, h: attune.select(h < 2, attune.tanh(s / 3.0), -1.5)) == (
         "select((h < 2), tanh((s / 3.0)), (-1.5))"
@@ -118,9 +123,7 @@ def test_what_is_wrong_is_named():
     with pytest.raises(ValueError, match="the mask is an integer; it must be a boolean"):
         attune.attention(q, k, v, mask="k + p")
     with pytest.raises(ValueError, match="contiguous"):
-        attune.attention(
-            q, k, v, score="s + slope[h]", params={"slope": np.repeat(SLOPES, 2)[::2]}
-        )
+        attune.attention(q, k, v, score="s + slope[h]", params={"slope": np.repeat(SLOPES, 2)[::2]})
 
 
 def test_a_bare_index_says_what_a_dimension_is_counted_by():

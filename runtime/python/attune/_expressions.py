@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Union
+from typing import Any
 
 from . import _attune
 from ._arguments import Array, GradientWanted, Pair
@@ -18,7 +18,7 @@ _PER = {"h": "head", "hk": "kv_head", "b": "batch", "q": "query", "p": "position
 
 _DTYPES = {"float32": "fp32", "int32": "int32"}
 
-Expression = Union[str, Callable[..., Any]]
+Expression = str | Callable[..., Any]
 
 
 class Traced:
@@ -93,10 +93,10 @@ class Traced:
     def __ge__(self, other: Any) -> Traced:
         return _joined(self, ">=", other)
 
-    def __eq__(self, other: Any) -> Traced:  # type: ignore[override]
+    def __eq__(self, other: object) -> Traced:  # type: ignore[override]
         return _joined(self, "==", other)
 
-    def __ne__(self, other: Any) -> Traced:  # type: ignore[override]
+    def __ne__(self, other: object) -> Traced:  # type: ignore[override]
         return _joined(self, "!=", other)
 
     def __and__(self, other: Any) -> Traced:
@@ -140,8 +140,6 @@ def _text(value: Any) -> str:
     if hasattr(value, "item"):
         return _text(value.item())
     raise TypeError(f"{value!r} is no number and no part of an expression")
-
-
 
 
 def _joined(left: Any, sign: str, right: Any) -> Traced:
@@ -234,7 +232,9 @@ def _complete(expression: Expression | None, params: Mapping[str, Any]) -> str |
             continue
         dtype = _DTYPES.get(str(array.dtype).rpartition(".")[2])
         if dtype is None:
-            raise TypeError(f"params[{name!r}] has dtype {array.dtype}; it must be float32 or int32")
+            raise TypeError(
+                f"params[{name!r}] has dtype {array.dtype}; it must be float32 or int32"
+            )
         dimensions = ", ".join(_dimensions(text, name, tuple(array.shape)))
         declared.append(f"{name}: {dtype}[{dimensions}]")
     return f"{text} where {', '.join(declared)}" if declared else text

@@ -305,7 +305,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
       if constexpr (variant::score || variant::mask) {
         const ScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
-        express_scores(S, Expressions{given.expressions}, rows, {first_row, first_key}, params.cap_scale);
+        express_scores(S, expressions_of(given), rows, {first_row, first_key}, params.cap_scale);
       }
       finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);

@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   const QTile q_tile{shared_memory()};
   const Source source(params, sequence, kv_head, keys, first_key + (blocks - 1) * variant::B_c);
   Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
-  if constexpr (variant::mask) pipeline.source.follow(live, lowest, block);
+  if constexpr (variant::mask) follow_live(pipeline.source, live, lowest, block);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
 
@@ -180,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(S, Q, K, d);
     }
     if constexpr (variant::score || variant::mask) {
-      express_scores(S, Expressions{params.expressions}, score_rows, {first_row, first_key + j * variant::B_c},
+      express_scores(S, expressions_of(params), score_rows, {first_row, first_key + j * variant::B_c},
                      params.cap_scale);
     }
     finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);

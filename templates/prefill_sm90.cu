@@ -247,7 +247,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   };
   const auto finish_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     if constexpr (variant::score || variant::mask) {
-      express_scores(S, Expressions{params.expressions}, score_rows<Rows>(params, tile),
+      express_scores(S, expressions_of(params), score_rows<Rows>(params, tile),
                      {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
     }
     finish_scores(S, Rows::mask(params, tile), {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);

@@ -37,3 +37,9 @@ struct LiveSource : Source {
     block = next;
   }
 };
+
+// Has a source that is at the block `last` go from live block to live block of the tile, down to `first`.
+template <class Source, class Live>
+__device__ __forceinline__ void follow_live(Source& source, const Live& live, int first, int last) {
+  source.follow(live, first, last);
+}

@@ -32,6 +32,12 @@ __device__ __forceinline__ void mask_scores(const KeyMask& mask, float (&S)[colu
   }
 }
 
+// Those of a kernel that has some.
+template <class KernelParams>
+__device__ __forceinline__ Expressions expressions_of(const KernelParams& params) {
+  return {params.expressions};
+}
+
 // The cap and the spec's expressions, in the accumulators of 16 rows: before the other mask, which may hide keys that
 // do not exist and whose scores are anything.
 template <int columns>

@@ -51,7 +51,10 @@ struct AttuneBackwardParams {
                       // is +inf, so that P is 0, and D is 0
   float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
-  float scale;        // of the scores, without a soft cap's part
+  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
+                              // each B_r the first; not initialised
+  unsigned long long launch;  // a number that no memory holds; nor do those that follow
+  float scale;                // of the scores, without a soft cap's part
   float scale_log2;
   float cap_scale;
   int batch;
@@ -66,6 +69,7 @@ struct AttuneBackwardParams {
   int padded_seqlen_q;  // seqlen_q rounded up to ATTUNE_BACKWARD_ROWS
   int padded_rows;      // at most 2^31 - 1
   int dq_columns;
+  int dq_in_quads;  // 1: of a piece of dq_sums the four elements that a lane has in an accumulator lie side by side
   int total_q;
   int total_k;
   const int* cu_seqlens_q;  // batch + 1
@@ -171,6 +175,31 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   static_assert(dtype == variant::dtype);
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
+}
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
+  Float4 f;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
+               : "l"(__cvta_generic_to_global(pointer)));
+  return f;
+}
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
 }
 // --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
 // Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
@@ -323,6 +352,12 @@ struct BackwardSequence {
 __device__ __forceinline__ float* dq_piece(const AttuneBackwardParams& params, i64 workspace_row, u32 piece) {
   return params.dq_sums + workspace_row * params.dq_columns + piece * (16 * 8) + lane_index();
 }
+
+// The same in an order for those who add four at once: a lane's elements of a piece lie side by side, 16-byte aligned
+// (AttuneBackwardParams::dq_in_quads).
+__device__ __forceinline__ float* dq_quads(const AttuneBackwardParams& params, i64 workspace_row, u32 piece) {
+  return params.dq_sums + workspace_row * params.dq_columns + piece * (16 * 8) + lane_index() * 4;
+}
 // --- blocks/store.cuh ------------------------------------------------------------------------------------------------
 // From accumulators to global memory.
 
@@ -378,9 +413,15 @@ extern "C" __global__ void __launch_bounds__(threads)
 #pragma unroll
   for (u32 n = 0; n < pieces; ++n) {
     if (static_cast<int>(n * 8) >= params.dq_columns) break;
-    const float* const from = dq_piece(params, workspace_row, n);
+    if (params.dq_in_quads != 0) {
+      const Float4 four = load_global_floats(dq_quads(params, workspace_row, n));
 #pragma unroll
-    for (u32 e = 0; e < 4; ++e) dQ[0][n][e] = load_global_float(from + e * warp_size);
+      for (u32 e = 0; e < 4; ++e) dQ[0][n][e] = four.value[e];
+    } else {
+      const float* const from = dq_piece(params, workspace_row, n);
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) dQ[0][n][e] = load_global_float(from + e * warp_size);
+    }
   }
   float factor[1][2];
   factor[0][0] = factor[0][1] = params.scale;

@@ -1,4 +1,4 @@
-// The rules of prefill_sm80.
+// The rules of prefill_sm80, and of prefill_fa1_sm80, which has its tiles, one of K and of V.
 #include <algorithm>
 #include <array>
 
@@ -173,7 +173,26 @@ void set_default_tile(Variant& variant, int shared_per_block, int /*B_r*/) {
   if (variant.head_dim == mma_rows && variant.B_c == mma_rows) variant.double_buffer = 0;
 }
 
+constexpr auto fa1_rules = std::to_array<Rule>({rows_rule, registers_rule});
+
+constexpr std::array<std::string_view, 2> fa1_shared_memory_keys{"B_c", "B_r"};
+
+void set_default_fa1_tile(Variant& variant, int shared_per_block, int /*B_r*/) {
+  const int step = find_field("head_dim")->step;
+  variant.head_dim = (variant.head_dim + step - 1) / step * step;
+  while (resources_of(variant).shared_bytes > shared_per_block && variant.B_c > mma_rows) variant.B_c -= mma_rows;
+}
+
 }  // namespace
+
+const FamilyChecks& prefill_fa1_sm80_checks() {
+  static constexpr FamilyChecks checks{.resources = resources_of,
+                                       .is_tile = rows_divide,
+                                       .rules = fa1_rules,
+                                       .shared_memory_keys = fa1_shared_memory_keys,
+                                       .set_default_tile = set_default_fa1_tile};
+  return checks;
+}
 
 const FamilyChecks& prefill_sm80_checks() {
   static constexpr FamilyChecks checks{.resources = resources_of,

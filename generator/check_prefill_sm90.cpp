@@ -18,7 +18,7 @@ constexpr int most_consumers = 3;
 constexpr int panel_columns = 64;  // 128 bytes, the swizzle's row
 constexpr int panel_row_bytes = 128;
 constexpr int ring_stage_bytes = 16;   // a full and an empty mbarrier
-constexpr int slot_bytes = 32;         // what a ragged kernel says of a tile
+constexpr int slot_bytes = 48;         // what a ragged kernel says of a tile: of the one that Q is of, and of the next
 constexpr int alignment_slack = 1023;  // shared memory starts anywhere, panels at multiples of 1,024 bytes
 
 constexpr std::array head_dims{64, 96, 128, 192, 256};
@@ -50,7 +50,7 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (1 + 2 * v.stages) * ring_stage_bytes + alignment_slack;
-  if (v.ragged != 0) needs.shared_bytes += slot_bytes;
+  if (v.ragged != 0) needs.shared_bytes += 2 * slot_bytes + ring_stage_bytes;
   // O, S, and P and Q in half a register an element.
   needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4 + v.Q_columns_in_registers / 4;
   return needs;
@@ -150,6 +150,19 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return std::nullopt;
 }
 
+std::optional<Refusal> dropout_rule(const Variant& v) {
+  if (v.dropout == 0) return std::nullopt;
+  if (v.pack_gqa != 0) {
+    return Refusal{"pack_gqa",
+                   "dropout has the random bits of rows 8 apart in one word, which pack_gqa makes rows of other heads; "
+                   "pack_gqa: false"};
+  }
+  if (v.tile_list != 0) {
+    return Refusal{"tile_list", "a tile_list leaves no room among the parameters for dropout's; tile_list: false"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Refusal> tile_list_rule(const Variant& v) {
   if (v.tile_list == 0 || v.causal != 0) return std::nullopt;
   return Refusal{"tile_list", "without the causal mask all tiles take the same time; tile_list: false"};
@@ -157,6 +170,9 @@ std::optional<Refusal> tile_list_rule(const Variant& v) {
 
 std::optional<Refusal> stream_k_rule(const Variant& v) {
   if (v.stream_k == 0) return std::nullopt;
+  if (v.dropout != 0) {
+    return Refusal{"stream_k", "parameters with dropout have nothing about shared tiles; stream_k: false"};
+  }
   if (v.causal != 0 || v.window != 0 || v.ragged != 0) {
     return Refusal{"stream_k",
                    "the keys of a tile are shared out by their number, which is the same for all tiles only without a "
@@ -174,8 +190,8 @@ std::optional<Refusal> tiles_of_expressions_rule(const Variant& v) {
 
 constexpr auto rules =
     std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule,
-                         P_residual_keys_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, tile_list_rule,
-                         stream_k_rule, expressions_rule, tiles_of_expressions_rule});
+                         P_residual_keys_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, dropout_rule,
+                         tile_list_rule, stream_k_rule, expressions_rule, tiles_of_expressions_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 
@@ -221,6 +237,8 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
+  // Words of random bits need the registers that a third warpgroup takes.
+  if (variant.dropout != 0 && variant.B_r == most_consumers * warpgroup_rows) variant.B_r -= warpgroup_rows;
   variant.stream_k = 1;
   if (stream_k_rule(variant) || tiles_of_expressions_rule(variant)) variant.stream_k = 0;
 }

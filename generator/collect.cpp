@@ -40,6 +40,22 @@ class Merge {
   std::map<Variant, std::size_t> index_;
 };
 
+/// What a reader is to see of a family: its default type and head_dim, with the causal mask or a rotation where it
+/// has one.
+Variant shown_variant(const Family& family) {
+  Variant variant = family.defaults;
+  if (family.has_key("causal")) variant.causal = 1;
+  if (family.operation == Operation::store) variant.rotary = static_cast<int>(Rotary::halves);
+  return variant;
+}
+
+/// Whether two variants of a family are for the same problems, whatever their tiles.
+bool same_contract(const Variant& one, const Variant& other) {
+  return std::ranges::all_of(fields(), [&](const Field& field) {
+    return field.relation == Relation::free || one.*field.member == other.*field.member;
+  });
+}
+
 }  // namespace
 
 Result<Collection> collect(std::span<const std::filesystem::path> specs, std::span<const std::filesystem::path> tuned) {
@@ -94,18 +110,23 @@ Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const Templ
   return result;
 }
 
-Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec) {
+Result<std::vector<Wanted>> golden_variants(std::span<const std::filesystem::path> specs) {
+  Result<Collection> read_whole = collect(specs.first(1));
+  Result<Collection> shipped = collect(specs.subspan(1));
   Result<std::vector<Wanted>> result;
-  Merge merge(result.value);
-  for (const Family& family : families()) {
-    Variant variant = family.defaults;
-    if (family.operation == Operation::prefill) variant.causal = 1;
-    if (family.operation == Operation::store) variant.rotary = static_cast<int>(Rotary::halves);
-    merge.add(variant, std::string{family.name});
+  take_problems(result.problems, read_whole);
+  take_problems(result.problems, shipped);
+  result.value = std::move(read_whole.value.wanted);
+  for (std::size_t i = 0; i < families().size(); ++i) {
+    const auto is_own = [&](const Wanted& one) { return one.variant.family == static_cast<int>(i); };
+    if (std::ranges::any_of(result.value, is_own)) continue;
+    const Variant plain = shown_variant(families()[i]);
+    const auto is_shown = [&](const Wanted& one) { return is_own(one) && same_contract(one.variant, plain); };
+    const auto found = std::ranges::find_if(shipped.value.wanted, is_shown);
+    result.value.push_back(found != shipped.value.wanted.end()
+                               ? *found
+                               : Wanted{.variant = plain, .spec = std::string{families()[i].name}});
   }
-  Result<Collection> collected = collect(std::span(&spec, 1));
-  take_problems(result.problems, collected);
-  for (const Wanted& one : collected.value.wanted) merge.add(one.variant, one.spec);
   return result;
 }
 

@@ -38,8 +38,9 @@ std::vector<std::string> narrow(std::vector<Wanted>& wanted, ArchSet archs);
 /// Emits the source of every variant.
 Result<std::vector<Source>> emit_all(std::span<const Wanted> wanted, const TemplateFiles& templates);
 
-/// What generated/ holds: every family's default variant, with the causal mask or a rotation where it has one, and all
-/// of one spec, the quickstart.
-Result<std::vector<Wanted>> golden_variants(const std::filesystem::path& spec);
+/// What generated/ holds: all of the first spec, the quickstart, and of every family that it has not, the first that
+/// the others ship for the default's problems, with the causal mask or a rotation where it has one; the default variant
+/// of a family that they do not ship.
+Result<std::vector<Wanted>> golden_variants(std::span<const std::filesystem::path> specs);
 
 }  // namespace attune

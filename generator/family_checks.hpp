@@ -34,12 +34,14 @@ struct FamilyChecks {
 };
 
 const FamilyChecks& prefill_sm80_checks();
+const FamilyChecks& prefill_fa1_sm80_checks();
 const FamilyChecks& prefill_sm90_checks();
 const FamilyChecks& decode_sm80_checks();
 const FamilyChecks& combine_checks();
 const FamilyChecks& chunk_checks();  ///< of kernels in which a thread has 16 bytes of a tensor
 const FamilyChecks& check_tables_checks();
 const FamilyChecks& backward_sm80_checks();
+const FamilyChecks& backward_sm90_checks();
 const FamilyChecks& backward_rows_checks();
 const FamilyChecks& backward_dq_sm80_checks();
 const FamilyChecks& backward_convert_checks();

@@ -68,11 +68,13 @@ const char* unmappable_text(Unmappable reason) {
       return "seqlen_k: it is 0, and a tensor map holds at least one key";
     case Unmappable::total_k:
       return "total_k: it is 0, and a tensor map holds at least one key";
+    case Unmappable::queries:
+      return "queries: there are none, and a tensor map holds at least one";
     case Unmappable::strides:
     case Unmappable::no:
       break;
   }
-  return "strides: one of Q, K, V or O is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes";
+  return "strides: one is 0, shorter than a row or 2^40 bytes and more, which no tensor map takes";
 }
 
 /// Gives each reason to visit(); stops where it returns false.

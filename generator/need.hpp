@@ -16,6 +16,7 @@ enum class Unmappable : int {
   seqlen_k = 1,  ///< no sequence has a key
   total_k = 2,   ///< of a ragged batch no sequence has one
   strides = 3,
+  queries = 4,   ///< of a backward pass no sequence has a query
 };
 
 /// The part of a Variant that a problem dictates; the rest (tile, schedule) is free. Each member but the first and the
@@ -36,6 +37,7 @@ struct Need {
   int score = 0;  ///< the number of an expression; 0: none
   int mask = 0;   ///< likewise
   int ragged = 0;
+  int dropout = 0;
   int cut_rows = 0;                                   ///< head_dim is no multiple of 8
   int gqa_ratio = 0;                                  ///< heads of Q per head of K and V
   int one_query = 0;                                  ///< each sequence has one query

@@ -108,6 +108,9 @@ constexpr std::array field_table{
     contract(boolean("ragged", &Variant::ragged, "ragged",
                      "sequences of any lengths lie one after the other, where arrays say"),
              Relation::exact, &Need::ragged),
+    contract(boolean("dropout", &Variant::dropout, "dropout",
+                     "weights are dropped by random bits that follow from a seed and the weight's place"),
+             Relation::exact, &Need::dropout),
     met_by_maps(contract(boolean("cut_rows", &Variant::cut_rows, "cutrows",
                                  "head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes"),
                          Relation::exact, &Need::cut_rows)),
@@ -172,6 +175,7 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "score"sv,
                                        "mask"sv,
                                        "ragged"sv,
+                                       "dropout"sv,
                                        "cut_rows"sv,
                                        "gqa_ratio"sv,
                                        "async_copy"sv,
@@ -198,6 +202,7 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "score"sv,
                                        "mask"sv,
                                        "ragged"sv,
+                                       "dropout"sv,
                                        "gqa_ratio"sv,
                                        "pack_gqa"sv,
                                        "ping_pong"sv,
@@ -220,13 +225,20 @@ constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
 
 constexpr std::array check_tables_keys{"warps"sv};
 
-constexpr std::array backward_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,        "stages"sv,
+constexpr std::array backward_sm80_keys{"dtype"sv,   "head_dim"sv, "B_r"sv,     "B_c"sv,
+                                        "warps"sv,   "stages"sv,   "causal"sv,  "window"sv,
+                                        "softcap"sv, "ragged"sv,   "dropout"sv, "deterministic"sv};
+
+constexpr std::array backward_sm90_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "stages"sv,
                                         "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "deterministic"sv};
 
 constexpr std::array backward_rows_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
-constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
-                                           "stages"sv, "causal"sv,   "window"sv, "softcap"sv, "ragged"sv};
+constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,  "stages"sv,
+                                           "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "dropout"sv};
+
+constexpr std::array prefill_fa1_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv,    "B_c"sv,
+                                           "warps"sv, "causal"sv,   "softcap"sv};
 
 /// Tells each family's kernels their place in the table.
 template <std::size_t count>
@@ -344,11 +356,32 @@ constexpr std::array family_table = numbered(std::array{
            .defaults = {},
            .checks = backward_convert_checks,
            .doc = "gradients of queries from their sums in memory"},
+    Family{.name = "prefill_fa1_sm80",
+           .operation = Operation::prefill,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = prefill_fa1_sm80_keys,
+           .defaults = {.B_r = 64, .stages = 1},
+           .checks = prefill_fa1_sm80_checks,
+           .doc = "FlashAttention-1 forward on mma.sync tensor cores, to be read beside prefill_sm80",
+           .named_only = true},
+    Family{.name = "backward_sm90",
+           .operation = Operation::backward,
+           .minimum_capability = 90,
+           .architecture_specific = true,
+           .tensor_maps = true,
+           .keys = backward_sm90_keys,
+           .defaults = {.B_r = 64, .B_c = 128},
+           .checks = backward_sm90_checks,
+           .doc = "FlashAttention-3 backward on wgmma and bulk tensor copies: gradients of keys, values and queries"},
 });
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");
 static_assert(family_table[store_kv].name == "store_kv" && family_table[merge_states].name == "merge_states");
 static_assert(family_table[check_tables].name == "check_tables");
+static_assert(family_table[prefill_fa1_sm80].name == "prefill_fa1_sm80");
+static_assert(family_table[backward_sm90].name == "backward_sm90");
 
 /// A decimal number without leading zeros (YAML 1.1 would read 010 as eight), or nothing.
 std::optional<int> parse_decimal(std::string_view word) {

@@ -63,6 +63,7 @@ struct Variant {
   int score = 0;  ///< the number of an expression (generator/expression/pool.hpp); 0: none
   int mask = 0;   ///< likewise
   int ragged = 0;
+  int dropout = 0;
   int cut_rows = 0;
   int gqa_ratio = 0;  ///< 0: any
   int one_query = 0;
@@ -206,6 +207,7 @@ struct Family {
   Variant defaults;                        ///< what a spec has left out
   const FamilyChecks& (*checks)();         ///< its arithmetic and its rules (generator/family_checks.hpp)
   std::string_view doc;
+  bool named_only = false;  ///< serves where a spec has named it and no other kernel does: it is there to be read
 
   /// Whether its kernels run on this compute capability, shared memory apart.
   [[nodiscard]] constexpr bool runs_on(int capability) const {
@@ -230,6 +232,8 @@ inline constexpr int combine = 3;
 inline constexpr int store_kv = 4;
 inline constexpr int merge_states = 5;
 inline constexpr int check_tables = 6;
+inline constexpr int prefill_fa1_sm80 = 12;
+inline constexpr int backward_sm90 = 13;
 
 /// The family of this variant.
 const Family& family_of(const Variant& variant);

@@ -42,11 +42,15 @@ constexpr std::string_view SS_head =
 #define ATTUNE_SS4(k) ATTUNE_SS(k), ATTUNE_SS(k + 1), ATTUNE_SS(k + 2), ATTUNE_SS(k + 3)
 )";
 
+/// For those whose A is transposed there.
+constexpr std::string_view TS_note = "// Of A transposed (\"TS\") the rows are contiguous.\n";
+
 /// One function: D has `n` columns.
 struct Product {
   int n;
   int steps;
   bool A_in_registers;
+  bool A_transposed = false;  ///< its rows are contiguous, not the inner dimension
 
   int registers() const { return n / tile_columns * tile_registers; }  ///< of D, a lane's
   // Numbers of the operands after those of D; A has one of its own where it is a descriptor.
@@ -55,7 +59,7 @@ struct Product {
   int B() const { return registers() + 2; }
   int A() const { return registers() + 3; }
   int first_step() const { return registers() + (A_in_registers ? 3 : 4); }
-  std::string_view places() const { return A_in_registers ? "RS" : "SS"; }
+  std::string_view places() const { return A_in_registers ? "RS" : A_transposed ? "TS" : "SS"; }
   bool operator==(const Product&) const = default;
 };
 
@@ -96,16 +100,17 @@ std::vector<std::string> in_fours(std::string_view macro, int count) {
 }
 
 /// The instruction of a step, as a macro of whether it adds to D and of the numbers of A and B.
-std::string step_macro(const Product& product, const Variant& variant) {
+std::string step_macro(const Product& product, Dtype dtype) {
   const int registers = product.registers();
   const int tens = (registers - 1) / numbers_per_macro;  // after them there is at least one
-  const std::string_view type = variant.dtype == static_cast<int>(Dtype::bf16) ? "bf16" : "f16";
+  const std::string_view type = dtype == Dtype::bf16 ? "bf16" : "f16";
   std::vector<std::string> pieces{
       fmt::format("\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{\"", product.n, type, type)};
   for (int t = 0; t < tens; ++t) pieces.push_back(fmt::format("ATTUNE_TEN({})", t == 0 ? "" : fmt::to_string(t)));
   const int numbered = tens * numbers_per_macro;
   pieces.push_back(fmt::format("\"{}}},\"", numbers(numbered, registers - numbered)));
   pieces.emplace_back(product.A_in_registers ? R"("{%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "},b," #add ",1,1,)"
+                      : product.A_transposed ? R"("a,b," #add ",1,1,1,)"
                                              : R"("a,b," #add ",1,1,0,)");
   pieces.back() += fmt::format("%{};\\n\"", product.B_transposed());
   return fmt::format("#define ATTUNE_{}_{}(add, {}, b) \"{}add.s64 b, %{}, %\" #b \";\\n\" \\\n  {}\n",
@@ -125,12 +130,13 @@ std::string function(const Product& product) {
     steps.push_back(fmt::format("ATTUNE_{}_{}({},{})", product.places(), product.n, k == 0 ? "p" : "q",
                                 numbers(operand, operands_of_a_step, "")));
   }
-  for (std::string& step : in_fours(product.places(), product.steps)) inputs.push_back(std::move(step));
+  const std::string_view inputs_macro = product.A_in_registers ? "RS" : "SS";
+  for (std::string& step : in_fours(inputs_macro, product.steps)) inputs.push_back(std::move(step));
   const int columns = product.n / tile_columns;
   const std::vector<std::string> tiles = in_fours("TILE", columns);
   return fmt::format(
       R"(template <Dtype dtype, bool B_transposed, auto B_step{A_step}>
-__device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {A}, u64 B, bool accumulate) {{
+__device__ __forceinline__ void {name}(float (&D)[{columns}][4], {A}, u64 B, bool accumulate) {{
 {check}  asm volatile("{{\n.reg .pred p, q;\n.reg .b64 {places};\nsetp.ne.b32 p, %{accumulate}, 0;\nsetp.eq.b32 q, 0, 0;\n"
       {steps} "}}"
       : {tiles}
@@ -138,7 +144,7 @@ __device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {A}, u64 B, bool
 }}
 )",
       fmt::arg("A_step", product.A_in_registers ? "" : ", auto A_step, int first_step, int steps"),
-      fmt::arg("columns", columns),
+      fmt::arg("name", product.A_transposed ? "wgmma_transposed" : "wgmma"), fmt::arg("columns", columns),
       fmt::arg("A", product.A_in_registers ? fmt::format("const u32 (&A)[{}][4]", product.steps) : "u64 A"),
       fmt::arg("check", product.A_in_registers ? "" : fmt::format("  static_assert(steps == {});\n", product.steps)),
       fmt::arg("places", product.A_in_registers ? "b" : "a, b"), fmt::arg("accumulate", product.accumulate()),
@@ -146,36 +152,62 @@ __device__ __forceinline__ void wgmma(float (&D)[{columns}][4], {A}, u64 B, bool
       fmt::arg("inputs", in_lines(inputs, ", ", ",\n        ")));
 }
 
-}  // namespace
+/// Adds what is not there.
+void add(std::vector<Product>& products, const Product& product) {
+  const bool known = std::ranges::find(products, product) != products.end();
+  if (product.steps > 0 && !known) products.push_back(product);
+}
 
-std::string wgmma_text(const Variant& variant) {
+/// S and O.
+void add_prefill(std::vector<Product>& products, const Variant& variant) {
   const int in_registers = variant.Q_columns_in_registers / k_of_a_step;
   const int in_shared_memory = variant.head_dim / k_of_a_step - in_registers;
-  std::vector<Product> products;
-  const auto add = [&](const Product& product) {
-    const bool known = std::ranges::find(products, product) != products.end();
-    if (product.steps > 0 && !known) products.push_back(product);
-  };
-  add({.n = variant.B_c, .steps = in_shared_memory, .A_in_registers = false});
-  add({.n = variant.B_c, .steps = in_registers, .A_in_registers = true});
-  add({.n = variant.head_dim_of_v(), .steps = variant.B_c / k_of_a_step, .A_in_registers = true});
-  add({.n = variant.head_dim_of_v(), .steps = variant.P_residual_keys / k_of_a_step, .A_in_registers = true});
+  add(products, {.n = variant.B_c, .steps = in_shared_memory, .A_in_registers = false});
+  add(products, {.n = variant.B_c, .steps = in_registers, .A_in_registers = true});
+  add(products, {.n = variant.head_dim_of_v(), .steps = variant.B_c / k_of_a_step, .A_in_registers = true});
+  add(products, {.n = variant.head_dim_of_v(), .steps = variant.P_residual_keys / k_of_a_step, .A_in_registers = true});
+}
+
+/// S and dP, dV and dK, and dQ, of which two warpgroups have a part each.
+void add_backward(std::vector<Product>& products, const Variant& variant) {
+  add(products, {.n = variant.B_r, .steps = variant.head_dim / k_of_a_step, .A_in_registers = false});
+  add(products, {.n = variant.head_dim, .steps = variant.B_r / k_of_a_step, .A_in_registers = true});
+  add(products, {.n = variant.head_dim * variant.B_r / variant.B_c,
+                 .steps = variant.B_c / k_of_a_step,
+                 .A_in_registers = false,
+                 .A_transposed = true});
+}
+
+std::string text_of(const std::vector<Product>& products, Dtype dtype) {
   std::string text{head};
-  if (in_shared_memory > 0) text += SS_head;
+  const auto has = [&](const auto& property) { return std::ranges::any_of(products, property); };
+  if (has([](const Product& product) { return !product.A_in_registers; })) text += SS_head;
+  if (has([](const Product& product) { return product.A_transposed; })) text += TS_note;
   std::vector<std::string> macros;
   for (const Product& product : products) {
-    const std::string macro = step_macro(product, variant);
+    const std::string macro = step_macro(product, dtype);
     if (std::ranges::find(macros, macro) == macros.end()) text += macros.emplace_back(macro);
     text += function(product);
   }
   return text;
 }
 
+}  // namespace
+
+std::string wgmma_text(const Variant& variant) {
+  std::vector<Product> products;
+  variant.family == prefill_sm90 ? add_prefill(products, variant) : add_backward(products, variant);
+  return text_of(products, static_cast<Dtype>(variant.dtype));
+}
+
 std::string own_wgmma_text() {
-  Variant variant = families()[prefill_sm90].defaults;
-  variant.Q_columns_in_registers = 64;
-  variant.P_residual_keys = 16;
-  return "// clang-format off\n" + wgmma_text(variant);
+  Variant prefill = families()[prefill_sm90].defaults;
+  prefill.Q_columns_in_registers = 64;
+  prefill.P_residual_keys = 16;
+  std::vector<Product> products;
+  add_prefill(products, prefill);
+  add_backward(products, families()[backward_sm90].defaults);
+  return "// clang-format off\n" + text_of(products, Dtype::bf16);
 }
 
 }  // namespace attune

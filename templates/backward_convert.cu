@@ -17,6 +17,7 @@ constexpr bool ragged = false;
 #include "blocks/dq_sums.cuh"
 #include "blocks/store.cuh"
 #include "blocks/tile.cuh"
+#include "ptx/floats.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/memory_words.cuh"
@@ -41,9 +42,15 @@ extern "C" __global__ void __launch_bounds__(threads)
 #pragma unroll
   for (u32 n = 0; n < pieces; ++n) {
     if (static_cast<int>(n * 8) >= params.dq_columns) break;
-    const float* const from = dq_piece(params, workspace_row, n);
+    if (params.dq_in_quads != 0) {
+      const Float4 four = load_global_floats(dq_quads(params, workspace_row, n));
 #pragma unroll
-    for (u32 e = 0; e < 4; ++e) dQ[0][n][e] = load_global_float(from + e * warp_size);
+      for (u32 e = 0; e < 4; ++e) dQ[0][n][e] = four.value[e];
+    } else {
+      const float* const from = dq_piece(params, workspace_row, n);
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) dQ[0][n][e] = load_global_float(from + e * warp_size);
+    }
   }
   float factor[1][2];
   factor[0][0] = factor[0][1] = params.scale;

@@ -23,6 +23,7 @@ constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 }  // namespace variant
 
 #include "blocks/backward_rows.cuh"
@@ -36,6 +37,7 @@ constexpr bool ragged = false;
 #include "blocks/softcap.cuh"
 #include "blocks/store.cuh"
 #include "blocks/tile.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/memory_words.cuh"
@@ -72,8 +74,8 @@ struct LaneStatistics {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(threads)
-    backward_dq_sm80(const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80(
+    const __grid_constant__ Select<variant::dropout, WithDropout<AttuneBackwardParams>, AttuneBackwardParams> params) {
   const TileIndex tile = tile_index<variant::causal>(static_cast<u32>(params.heads_q), static_cast<u32>(params.batch));
   if (!tile.exists) return;
   const BackwardSequence<variant::ragged> sequence(params, tile.batch);
@@ -104,6 +106,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   const int own_query = first_query + static_cast<int>(warp_row);
   const LaneStatistics statistics(params.statistics + 2 * sequence.workspace_row(params, tile.head, own_query));
 
+  const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head};
   float dQ[row_tiles][head_pieces * 2][4] = {};
   for (int j = blocks - 1; j >= 0; --j) {
     Scores dP = {};
@@ -127,6 +130,9 @@ extern "C" __global__ void __launch_bounds__(threads)
     const int first_key = outside + j * variant::B_c;
     if (!mask.is_full(own_query, 16 * row_tiles, first_key, variant::B_c)) {
       mask_pairs<false>(mask, S, own_query, first_key);
+    }
+    if constexpr (variant::dropout) {
+      keep_gradients(dP, KeptWeights<false, row_tiles, key_pieces * 2>(dropped, own_query, first_key), dropped.scale);
     }
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {

@@ -28,7 +28,10 @@ struct AttuneBackwardParams {
                       // is +inf, so that P is 0, and D is 0
   float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
-  float scale;        // of the scores, without a soft cap's part
+  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
+                              // each B_r the first; not initialised
+  unsigned long long launch;  // a number that no memory holds; nor do those that follow
+  float scale;                // of the scores, without a soft cap's part
   float scale_log2;
   float cap_scale;
   int batch;
@@ -43,6 +46,7 @@ struct AttuneBackwardParams {
   int padded_seqlen_q;  // seqlen_q rounded up to ATTUNE_BACKWARD_ROWS
   int padded_rows;      // at most 2^31 - 1
   int dq_columns;
+  int dq_in_quads;  // 1: of a piece of dq_sums the four elements that a lane has in an accumulator lie side by side
   int total_q;
   int total_k;
   const int* cu_seqlens_q;  // batch + 1

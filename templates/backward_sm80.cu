@@ -35,6 +35,7 @@ constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 constexpr bool deterministic = true;
 }  // namespace variant
 
@@ -49,6 +50,7 @@ constexpr bool deterministic = true;
 #include "blocks/softcap.cuh"
 #include "blocks/store_tile.cuh"
 #include "blocks/tile.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/reduce.cuh"
@@ -72,17 +74,16 @@ constexpr int query_tiles = variant::B_r / 16;       // 16-row tiles of dQ
 constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces
 
 // How many warps share dQ's columns: as many as divide it, up to four.
-__device__ constexpr bool dq_has(int column_warps) {
-  return variant::warps % column_warps == 0 && head_pieces % column_warps == 0 &&
-         query_tiles % (variant::warps / column_warps) == 0;
-}
-constexpr int dq_column_warps = dq_has(4) ? 4 : dq_has(2) ? 2 : 1;
+template <int column_warps>
+constexpr bool dq_has = variant::warps % column_warps == 0 && head_pieces % column_warps == 0 &&
+                        query_tiles % (variant::warps / column_warps) == 0;
+constexpr int dq_column_warps = dq_has<4> ? 4 : dq_has<2> ? 2 : 1;
 constexpr int dq_row_warps = variant::warps / dq_column_warps;
 
 static_assert(variant::B_c == 16 * key_tiles * key_warps && variant::warps == key_warps * column_warps);
 static_assert(variant::B_r == 16 * query_pieces * column_warps && ATTUNE_BACKWARD_ROWS % variant::B_r == 0);
 static_assert(variant::head_dim == 16 * column_pieces * column_warps);
-static_assert(variant::deterministic || dq_has(dq_column_warps));
+static_assert(variant::deterministic || dq_has<dq_column_warps>);
 
 using Scores = float[key_tiles][query_pieces * 2][4];
 using KGradient = float[key_tiles][column_pieces * 2][4];
@@ -144,8 +145,8 @@ __device__ __forceinline__ void store(const AttuneBackwardParams& params, const 
   store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
 }
 
-extern "C" __global__ void __launch_bounds__(threads)
-    backward_sm80(const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads) backward_sm80(
+    const __grid_constant__ Select<variant::dropout, WithDropout<AttuneBackwardParams>, AttuneBackwardParams> params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<false>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;
@@ -177,6 +178,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   KGradient dK = {};
   KGradient dV = {};
   for (int head = 0; head < params.gqa_ratio; ++head) {
+    const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head * params.gqa_ratio + head};
     for (int block = end_block - 1; block >= first_block; --block) {
       const QueryBlock<QTile> at = pipeline.wait();
       Scores S = {};
@@ -199,7 +201,10 @@ extern "C" __global__ void __launch_bounds__(threads)
       if (!mask.is_full(own_query, 16 * query_pieces, own_key, 16 * key_tiles)) {
         mask_pairs<true>(mask, S, own_key, own_query);
       }
+      const KeptWeights<true, key_tiles, query_pieces * 2> kept{dropped, own_key, own_query};
+      if constexpr (variant::dropout) keep_gradients(dP, kept, dropped.scale);
       apply_softmax(S, dP, at.statistics + warp_query * 2 * sizeof(float), params.scale_log2);
+      if constexpr (variant::dropout) keep_weights(S, kept);
 
       Weights P(S, p_tile, warp_key, warp_query / 16);
       Weights dS(dP, ds_tile, warp_key, warp_query / 16);
@@ -224,5 +229,6 @@ extern "C" __global__ void __launch_bounds__(threads)
   }
 
   pipeline.end();
+  if constexpr (variant::dropout) grow(dV, dropout_of(params).scale);
   store(params, dK, dV, K, V);
 }

@@ -61,6 +61,7 @@ constexpr bool interleave = false;
 #include "ptx/thread.cuh"
 
 #include "blocks/decode_rows.cuh"
+#include "blocks/express_scores.cuh"
 #include "blocks/expressions.cuh"
 #include "blocks/live_cursor.cuh"
 #include "blocks/score_place.cuh"
@@ -305,9 +306,11 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
       if constexpr (variant::score || variant::mask) {
         const ScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
-        express_scores(S, expressions_of(given), rows, {first_row, first_key}, params.cap_scale);
+        express_scores(S, expressions_of(given), rows, VisibleToRows{position.visible, params.gqa_ratio},
+                       {first_row, first_key}, params.cap_scale);
+      } else {
+        finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
       }
-      finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
 

@@ -33,6 +33,7 @@ constexpr bool softcap = false;
 constexpr bool score = false;
 constexpr bool mask = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
 constexpr bool async_copy = true;
@@ -59,14 +60,16 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/softmax.cuh"
 #include "blocks/store.cuh"
 #include "blocks/tile.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/thread.cuh"
 
+#include "blocks/express_scores.cuh"
 #include "blocks/expressions.cuh"
 #include "blocks/live_blocks.cuh"
 #include "blocks/live_source.cuh"
 #include "blocks/score_place.cuh"
 
-using Params = Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>;
+using PlainParams = Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>;
 
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
@@ -118,7 +121,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
-extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_constant__ Params params) {
+extern "C" __global__ void __launch_bounds__(threads)
+    prefill_sm80(const __grid_constant__ Select<variant::dropout, WithDropout<PlainParams>, PlainParams> params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);
@@ -164,6 +168,7 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
     Q.advance(q_tile, q_lane, 0);
   }
 
+  const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head};
   OnlineSoftmax<row_tiles> softmax;
   float O[row_tiles][head_pairs * 2][4] = {};
   for (int j = blocks - 1; j >= 0; --j) {
@@ -180,13 +185,18 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
       multiply_step<variant::dtype>(S, Q, K, d);
     }
     if constexpr (variant::score || variant::mask) {
-      express_scores(S, expressions_of(params), score_rows, {first_row, first_key + j * variant::B_c},
+      express_scores(S, expressions_of(params), score_rows, mask, {first_row, first_key + j * variant::B_c},
                      params.cap_scale);
+    } else {
+      finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);
     }
-    finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);
 
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
+    if constexpr (variant::dropout) {
+      const int key = first_key + j * variant::B_c;
+      keep_weights(S, KeptWeights<false, row_tiles, key_pairs * 2>(dropped, first_row, key));
+    }
 
     const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
     const u32 v_lane = lane_address_rows_first(v_tile, 0);
@@ -210,5 +220,6 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(const __grid_
   float inverse_l[row_tiles][2];
   float lse[row_tiles][2];
   softmax.finish(inverse_l, lse, params.scale_log2);
+  if constexpr (variant::dropout) grow(inverse_l, dropped.scale);
   store(params, O, inverse_l, lse);
 }

@@ -26,6 +26,7 @@ constexpr bool softcap = false;
 constexpr bool score = false;
 constexpr bool mask = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 constexpr int gqa_ratio = 0;
 constexpr bool pack_gqa = false;
 constexpr bool ping_pong = false;
@@ -40,6 +41,7 @@ constexpr bool stream_k = false;
 #include "blocks/mask.cuh"
 #include "blocks/no_turns.cuh"
 #include "blocks/panels.cuh"
+#include "blocks/ragged_order.cuh"
 #include "blocks/ragged_rows.cuh"
 #include "blocks/residual.cuh"
 #include "blocks/ring.cuh"
@@ -47,9 +49,11 @@ constexpr bool stream_k = false;
 #include "blocks/shared_order.cuh"
 #include "blocks/tensor_rows.cuh"
 #include "blocks/tile_order.cuh"
+#include "blocks/told_order.cuh"
 #include "blocks/turns.cuh"
 #include "blocks/unfinished_tile.cuh"
 #include "blocks/update.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tensor_copy.cuh"
@@ -59,13 +63,15 @@ constexpr bool stream_k = false;
 #include "shared_tiles.h"
 #include "tile_list.h"
 
+#include "blocks/express_scores.cuh"
 #include "blocks/expressions.cuh"
 #include "blocks/live_blocks.cuh"
 #include "blocks/score_rows.cuh"
 
 using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams, AttuneTensorPrefillParams>;
-using Params = Select<variant::stream_k, AttuneSharedPrefillParams,
-                      Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>;
+using Params = Select<variant::dropout, WithDropout<SoleParams>,
+                      Select<variant::stream_k, AttuneSharedPrefillParams,
+                             Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>>;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's
@@ -86,7 +92,9 @@ using Tile = Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>;
 using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c>,
                              Select<variant::tile_list, ListOrder<Rows, variant::B_r, variant::B_c>,
                                     RoundOrder<Rows, variant::B_r, variant::B_c>>>;
-using Order = Select<variant::ragged, RaggedOrder<Rows, SequenceOrder, variant::B_r, variant::B_c>, SequenceOrder>;
+using BatchOrder = Select<variant::tile_list, ListedRaggedOrder<Rows, variant::B_r, variant::B_c>,
+                          RaggedOrder<Rows, variant::B_r, variant::B_c>>;
+using Order = Select<variant::ragged, BatchOrder, SequenceOrder>;
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
@@ -94,6 +102,7 @@ using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<QTile, 1, consumers * 4>;
 using KRing = Ring<KTile, variant::stages, consumers * 4>;
 using VRing = Ring<VTile, variant::stages, consumers * 4>;
+using FoundRing = Ring<TileSlot, 1, 1>;
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
 using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
@@ -113,13 +122,39 @@ struct Shared {
         v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
         output(v.tiles + VRing::bytes) {}
 
-  __device__ __forceinline__ TileSlots slots() const { return {v.barriers + VRing::barrier_bytes}; }
+  // Of a ragged batch: what is known of the tile that Q is of, and of the one that was found for after it.
+  __device__ __forceinline__ TileSlot told() const { return {v.barriers + VRing::barrier_bytes}; }
+  __device__ __forceinline__ FoundRing found() const {
+    return {told().base + TileSlot::bytes, told().base + 2 * TileSlot::bytes};
+  }
 };
+
+// How the thread that fetches learns of its tiles: another warp finds them, or it does itself.
+template <class KernelParams>
+__device__ __forceinline__ auto producer_order(const KernelParams& params, const Shared& shared) {
+  if constexpr (variant::ragged) {
+    return FoundOrder<FoundRing>{shared.found()};
+  } else {
+    return Order(params);
+  }
+}
+
+// One warp: finds tiles, one ahead of the thread that fetches.
+template <class KernelParams>
+__device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing found) {
+  Order order(params);
+  Tile tile{};
+  while (order.next(tile)) {
+    if constexpr (variant::mask) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
+    if (elect_lane()) hand_over(found, tile);
+  }
+  if (elect_lane()) hand_over(found, Tile{});
+}
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 template <class KernelParams>
 __device__ __forceinline__ void produce(const KernelParams& params, Shared shared) {
-  Order order(params);
+  auto order = producer_order(params, shared);
   Tile tile{};
   auto V_box = Rows::keys(tile, -1, 0);  // of the block before, whose V comes after the next K; of no head: none yet
   const auto load_V = [&] {
@@ -128,7 +163,8 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
     shared.v.load(params.v, V_box);
   };
   while (order.next(tile)) {
-    if constexpr (variant::mask) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
+    // A ragged batch's tiles come so.
+    if constexpr (variant::mask && !variant::ragged) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     const int kv_head = Rows::kv_head(params, tile);
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
       if constexpr (variant::mask)
@@ -139,7 +175,7 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
       if (j == tile.blocks - 1) {
         if constexpr (variant::ragged) {
           shared.q.claim();
-          shared.slots().write(shared.q.stage, tile);
+          shared.told().write(tile);
           shared.q.announce();
         } else {
           shared.q.begin_load();
@@ -152,7 +188,7 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
   load_V();
   if constexpr (variant::ragged) {  // a tile without blocks: there is none left
     shared.q.claim();
-    shared.slots().write(shared.q.stage, Tile{});
+    shared.told().write(Tile{});
     shared.q.announce(0);
   }
 }
@@ -170,6 +206,10 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
   float inverse_l[2], lse[2];
   softmax.finish(inverse_l, lse);
+  if constexpr (variant::dropout) {
+    inverse_l[0] *= dropout_of(params).scale;
+    inverse_l[1] *= dropout_of(params).scale;
+  }
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
   output.store<variant::dtype>(O, inverse_l, params.o, Rows::queries(tile, first_row));
   if (params.lse == nullptr) return;
@@ -180,7 +220,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
 template <class KernelParams>
 __device__ __forceinline__ auto consumer_order(const KernelParams& params, const Shared& shared) {
   if constexpr (variant::ragged) {
-    return ToldOrder<QRing>{shared.q, shared.slots()};
+    return ToldOrder<QRing>{shared.q, shared.told()};
   } else {
     return Order(params);
   }
@@ -247,16 +287,16 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   };
   const auto finish_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     if constexpr (variant::score || variant::mask) {
-      express_scores(S, expressions_of(params), score_rows<Rows>(params, tile),
+      express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
                      {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
+    } else {
+      finish_scores(S, Rows::mask(params, tile), {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
     }
-    finish_scores(S, Rows::mask(params, tile), {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
   };
 
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
-    // A ragged batch's producer tells what it has kept.
     if constexpr (variant::mask && !variant::ragged) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     Softmax softmax;
     softmax.restart();
@@ -264,6 +304,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     float S[variant::B_c / 8][4];
     u32 P[variant::B_c / 16][4];
     bool accumulate = tile.begun;
+    const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head};
+    const int drop_row = tile.first_row + warp_row;
     int j = begin_tile();
     shared.k.wait();
     multiply_QK(S);
@@ -279,6 +321,9 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     take_S(S, j);
     finish_S(S, j);
     update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
+    if constexpr (variant::dropout) {
+      keep_weights<variant::dtype>(S, P, KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
+    }
     if constexpr (variant::stream_k) {
       if (tile.begun) softmax.rescale(O);
     }
@@ -306,6 +351,10 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
         shared.v.release();
         shared.v.next();
       });
+      if constexpr (variant::dropout) {
+        keep_weights<variant::dtype>(S, P,
+                                     KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
+      }
       accumulate = true;
       softmax.rescale(O);
     }
@@ -342,6 +391,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
     shared.q.create();
     shared.k.create();
     shared.v.create();
+    if constexpr (variant::ragged) shared.found().create();
     mbarrier_fence();
     prefetch_map(params.q);
     prefetch_map(params.k);
@@ -351,6 +401,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
   block_barrier();
   if (warp_index() < 4) {
     give_registers<producer_registers>();
+    if constexpr (variant::ragged) {
+      if (warp_index() == 1) find_tiles(params, shared.found());
+    }
     if (warp_index() == 0 && elect_lane()) produce(params, shared);
   } else {
     take_registers<consumer_registers>();

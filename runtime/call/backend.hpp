@@ -41,6 +41,9 @@ class Executor {
   /// Copies from a call's operands to the host. What writes them must have ended.
   virtual void read(void* to, const void* from, std::size_t bytes) const = 0;
 
+  /// Whether what the stream is given is captured into a graph.
+  virtual bool is_capturing(void* stream) const = 0;
+
   /// A tensor map for kernels of compute capability 9.0.
   virtual AttuneTensorMap encode(const TensorDescription& tensor) const = 0;
 

@@ -23,11 +23,11 @@ std::string lines_of(const std::vector<Diagnostic>& problems) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-/// Those of one operation, the newest first.
+/// Those of one operation that serve unnamed, the newest first.
 std::vector<int> families_of(Operation operation) {
   std::vector<int> result;
   for (std::size_t i = 0; i < families().size(); ++i) {
-    if (families()[i].operation == operation) result.push_back(static_cast<int>(i));
+    if (families()[i].operation == operation && !families()[i].named_only) result.push_back(static_cast<int>(i));
   }
   const auto capability = [](int family) { return families()[static_cast<std::size_t>(family)].minimum_capability; };
   std::ranges::stable_sort(result, std::ranges::greater{}, capability);

@@ -21,7 +21,9 @@ std::string launch_text(const Decision& decision) {
                   decision.serving.name());
   text += fmt::format("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
                       launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
-  if (launch.workspace_bytes > 0) {
+  if (launch.workspace_bytes > 0 && decision.serving.stream_k == 0) {
+    text += fmt::format("  in a workspace of {}\n", bytes_text(static_cast<double>(launch.workspace_bytes)));
+  } else if (launch.workspace_bytes > 0) {
     text += fmt::format("  given a workspace of {}, blocks share the last {} of {} tiles\n",
                         bytes_text(static_cast<double>(launch.workspace_bytes)),
                         launch.shares.tiles - launch.shares.whole_tiles, launch.shares.tiles);

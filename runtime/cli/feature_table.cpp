@@ -74,6 +74,9 @@ void add_prefill(std::vector<FeatureRow>& rows) {
   add(
       "prefill, grouped or multi-query heads", [](Problem& problem) { problem.heads_kv = 1; },
       "heads_kv divides heads_q");
+  add(
+      "prefill, dropout of weights", [](Problem& problem) { problem.dropout = true; },
+      "the same mask in every kernel: Philox, by place");
   const auto other_value_dim = [](Problem& problem) {
     problem.head_dim = 192;
     problem.head_dim_v = 128;
@@ -157,6 +160,8 @@ void add_backward(std::vector<FeatureRow>& rows) {
   };
   const auto masked = [](BackwardProblem& problem) { problem.causal = true; };
   add("gradients, with any of prefill's masks", masked, "the same bits each time, or faster; no pages");
+  add(
+      "gradients, dropout of weights", [](BackwardProblem& problem) { problem.dropout = true; }, "prefill's mask");
   const auto ragged = [](BackwardProblem& problem) {
     problem.ragged = true;
     problem.total_q = problem.total_k = 1500;
@@ -167,7 +172,7 @@ void add_backward(std::vector<FeatureRow>& rows) {
 /// What no template computes. tests/python/test_functions.py and tests/cli/spec_from_models.cpp hold the callers that
 /// ask for it to a refusal by name.
 constexpr std::array not_served{
-    std::pair{"fp8, fp32, dropout, ALiBi, attention sinks, arbitrary masks", ""},
+    std::pair{"fp8, fp32, ALiBi, attention sinks, arbitrary masks", ""},
 };
 
 }  // namespace

@@ -62,7 +62,11 @@ Trials trials_for(const Variant& variant, const RunOptions& options) {
     require_sound(problem);
     trials.push_back(make_trial(problem, options.seed));
   };
-  if (family_of(variant).operation == Operation::decode) {
+  if (is_backward(variant)) {
+    const Problem problem = options.problem.problem_for(variant);
+    require_sound(problem);
+    trials.push_back(make_backward_trial(problem, variant, options.seed));
+  } else if (family_of(variant).operation == Operation::decode) {
     add(decode_problem(variant, options));
   } else {
     add(options.problem.problem_for(variant));
@@ -131,9 +135,12 @@ class Run {
 
   void generate() {
     const auto start = std::chrono::steady_clock::now();
-    const Collection request = options_->device == "none"
-                                   ? load_specs(options_->specs)
-                                   : load_specs_of({Operation::prefill, Operation::decode}, options_->specs);
+    const Collection request =
+        options_->device == "none"
+            ? load_specs(options_->specs)
+            : load_specs_of({Operation::prefill, Operation::decode, Operation::backward, Operation::backward_rows,
+                             Operation::backward_queries, Operation::backward_convert},
+                            options_->specs);
     sources_ = emit_sources(request);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     json_ = {{"refused", refusals_json(request)}, {"generation_seconds", seconds.count()}};
@@ -299,6 +306,7 @@ Examples:
   attune run specs/quickstart.yaml --batch 2 --heads-q 32 --heads-kv 8 --seqlen-q 1000
   attune run specs/quickstart.yaml --device emulator --bank-conflicts
   attune run specs/decode.yaml
+  attune run specs/backward_sm80.yaml
   attune run specs/prefill_sm80.yaml --device none --json)");
   return {.app = app, .run = [options, app] {
             options->one_problem = ProblemOptions::given(*app);

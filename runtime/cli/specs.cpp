@@ -65,7 +65,9 @@ Collection load_specs_of(const std::vector<Operation>& operations, const std::ve
   };
   const auto other = std::ranges::find_if(collection.wanted, is_other);
   if (other == collection.wanted.end()) return collection;
-  const char* const taken = operations.size() > 1 ? "prefill and decode" : "prefill";
+  const char* const taken = operations.size() > 2   ? "prefill, decode and the backward pass"
+                            : operations.size() > 1 ? "prefill and decode"
+                                                    : "prefill";
   throw Failure(Exit::bad_usage, {{.where = {.file = other->spec},
                                    .what = fmt::format("template {} is none of {}, and this command launches no others",
                                                        family_of(other->variant).name, taken),

@@ -14,10 +14,12 @@
 namespace attune::cli {
 namespace {
 
-std::string describe(const Comparison& comparison, bool guards_intact) {
-  std::string text =
-      fmt::format("O is off by {:.2e} where {:.2e} is allowed, LSE by {:.2e} where {:.2e} is", comparison.max_error,
-                  comparison.tolerance, comparison.lse_error, comparison.lse_tolerance);
+std::string describe(const Trial& trial, const Comparison& comparison, bool guards_intact) {
+  std::string text = fmt::format("{} is off by {:.2e} where {:.2e} is allowed", trial.measured(), comparison.max_error,
+                                 comparison.tolerance);
+  if (comparison.lse_tolerance > 0) {
+    text += fmt::format(", LSE by {:.2e} where {:.2e} is", comparison.lse_error, comparison.lse_tolerance);
+  }
   if (comparison.unwritten > 0) text += fmt::format("; {} values are NaN or were never written", comparison.unwritten);
   if (!guards_intact) text += "; it wrote past the end of an output";
   return text;
@@ -49,11 +51,10 @@ Verdict try_first(const Built& built, const std::vector<Kernel>& kernels, const 
 }  // namespace
 
 void add_outcome(Verdict& verdict, const Trial& trial, const Outputs& outputs, const Expected& expected) {
-  const Comparison comparison =
-      compare(trial.attention(), outputs.o.data(), outputs.lse.data(), expected.reference, expected.naive);
+  const Comparison comparison = trial.compare(outputs, expected);
   verdict.worst = std::max(verdict.worst, comparison.max_error / comparison.tolerance);
   if (!comparison.agrees || !outputs.guards_intact) {
-    verdict.disagreements.push_back({trial.problem().text(), describe(comparison, outputs.guards_intact)});
+    verdict.disagreements.push_back({trial.problem().text(), describe(trial, comparison, outputs.guards_intact)});
   }
 }
 

@@ -196,6 +196,7 @@ Block::Thread* Block::next_thread() {
     if (warp->ready != 0) break;
     if (finished()) {
       require_nothing_left();
+      box_stores_.end(only_memory());
       require_reads_before_ends();
       return nullptr;
     }

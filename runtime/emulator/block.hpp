@@ -81,9 +81,12 @@ class Block final : public Machine {
   void mbarrier_wait(unsigned address, unsigned parity, int line) override;
   bool mbarrier_test(unsigned address, unsigned parity, int line) override;
   void load_box(unsigned address, const void* map, unsigned barrier, const Corner& at, int line) override;
+  void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier, int line) override;
   void store_box(const void* map, unsigned address, const Corner& at, int line) override;
+  void add_bytes(float* pointer, unsigned address, unsigned bytes, int line) override;
   void commit_boxes() override;
   void wait_boxes_read() override;
+  void wait_boxes() override;
   void fence_for_copies() override;
   void named_barrier(unsigned id, unsigned threads, bool wait, int line) override;
   void take_registers(unsigned registers, int line) override;
@@ -250,6 +253,9 @@ class Block final : public Machine {
   void end_phase_if_complete(Mbarrier& barrier, const Thread& thread, int line);
   static void learn(Thread& thread, const Mbarrier& barrier);
   Box box_at(const void* map, unsigned address, const Corner& at, int line);
+  void require_bulk_pieces(const void* pointer, unsigned address, unsigned bytes, int line);
+  Mbarrier& copy_barrier(unsigned address, int line);
+  void issue(const BulkCopy& copy, Mbarrier& barrier, const Epoch& epoch);
   void land(const BulkCopy& copy);
   void require_nothing_left() const;
   void come_to_named_barrier(Warp& warp, bool wait);

@@ -213,6 +213,7 @@ void Block::multiply(unsigned group) {
                   .A_in_registers = first.A_words != nullptr,
                   .A = first.A,
                   .B = first.B,
+                  .A_major = first.A_transposed ? Major::mn : Major::k,
                   .B_major = first.B_transposed ? Major::mn : Major::k,
                   .line = line};
   for (unsigned t = 0; t < warpgroup_threads; ++t) {
@@ -227,12 +228,18 @@ void Block::multiply(unsigned group) {
   }
   require(threads[0], line, descriptor_problem(product.B, product.B_major, product.columns));
   if (!product.A_in_registers) {
-    require(threads[0], line, descriptor_problem(product.A, Major::k, product_rows));
-    const std::vector<unsigned> A = chunk_addresses(product.A, Major::k, product_rows);
-    const std::size_t part = A.size() / warpgroup_warps;
+    require(threads[0], line, descriptor_problem(product.A, product.A_major, product_rows));
+    const std::vector<unsigned> A = chunk_addresses(product.A, product.A_major, product_rows);
+    // A warp reads its own rows: a run of chunks, or where rows are contiguous two of each run.
+    const std::size_t runs = product.A_major == Major::k ? 1 : product_depth;
+    const std::size_t part = A.size() / runs / warpgroup_warps;
     for (unsigned w = 0; w < warpgroup_warps; ++w) {
-      const auto begin = A.begin() + static_cast<std::ptrdiff_t>(w * part);
-      note_operand({begin, begin + static_cast<std::ptrdiff_t>(part)}, group, w, w, line);
+      std::vector<unsigned> own;
+      for (std::size_t run = 0; run < runs; ++run) {
+        const auto begin = A.begin() + static_cast<std::ptrdiff_t>((run * warpgroup_warps + w) * part);
+        own.insert(own.end(), begin, begin + static_cast<std::ptrdiff_t>(part));
+      }
+      note_operand(own, group, w, w, line);
     }
   }
   note_operand(chunk_addresses(product.B, product.B_major, product.columns), group, 0, warpgroup_warps - 1, line);

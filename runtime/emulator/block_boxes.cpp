@@ -2,11 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <variant>
 
 #include "runtime/emulator/block.hpp"
 
 namespace attune::emulator {
+
+namespace {
+constexpr unsigned bulk_piece = 16;  // bytes that a bulk copy moves as one
+}  // namespace
 
 /// The box that the current thread hands to the copy engine.
 Box Block::box_at(const void* map, unsigned address, const Corner& at, int line) {
@@ -26,42 +32,91 @@ Box Block::box_at(const void* map, unsigned address, const Corner& at, int line)
   return {.map = *tensor, .at = std::to_array(at.x), .address = address};
 }
 
-void Block::load_box(unsigned address, const void* map, unsigned barrier_address, const Corner& at, int line) {
+/// The mbarrier that a bulk copy into shared memory counts at, which the copy engine knows.
+Mbarrier& Block::copy_barrier(unsigned address, int line) {
   Thread& self = *current_;
-  const Box box = box_at(map, address, at, line);
-  Mbarrier& barrier = mbarrier_at(barrier_address, line);
+  Mbarrier& barrier = mbarrier_at(address, line);
   if (!barrier.fence || !self.clock.knows(*barrier.fence)) {
     fail(self, line,
          fmt::format("the copy engine does not know the mbarrier at {:#x}: no mbarrier_fence follows its "
                      "initialisation in line {}",
-                     barrier_address, barrier.init.line));
+                     address, barrier.init.line));
   }
+  return barrier;
+}
+
+/// Sends a copy on its way, which writes shared memory in the barrier's next phase.
+void Block::issue(const BulkCopy& copy, Mbarrier& barrier, const Epoch& epoch) {
+  ++barrier.under_way;
+  barrier.copied = epoch.time;
+  barrier.copied_line = copy.line;
+  barrier.copied_by = copy.thread;
+  bulk_copies_.issue(copy);
+}
+
+void Block::load_box(unsigned address, const void* map, unsigned barrier_address, const Corner& at, int line) {
+  Thread& self = *current_;
+  const Box box = box_at(map, address, at, line);
+  Mbarrier& barrier = copy_barrier(barrier_address, line);
   const Epoch epoch{barrier.agent, barrier.phase + 1, line, Proxy::async};
-  constexpr unsigned piece = 16;
-  for (unsigned offset = 0; offset < box.map.box_bytes(); offset += piece) {
-    require(self, line, only_memory().note_store(swizzle_128(address + offset), piece, self.clock, epoch));
+  for (unsigned offset = 0; offset < box.map.box_bytes(); offset += bulk_piece) {
+    require(self, line, only_memory().note_store(swizzle_128(address + offset), bulk_piece, self.clock, epoch));
   }
   for_each_row(box, [&](const BoxRow& row) {
     require(self, line, global_.check_loaded_row(row.elements, row.bytes, access_of(self, epoch)));
   });
   if (is_outside(box)) {
     // Seen on Hopper: the copy engine reads there even where it only writes zeros.
-    constexpr unsigned least = 16;
-    const auto wrong = global_.check_loaded_row(box.map.base, least, access_of(self, epoch));
+    const auto wrong = global_.check_loaded_row(box.map.base, bulk_piece, access_of(self, epoch));
     if (wrong) fail(self, line, fmt::format("a box wholly outside its tensor reads at the map's base: {}", *wrong));
   }
-  ++barrier.under_way;
-  barrier.copied = epoch.time;
-  barrier.copied_line = line;
-  barrier.copied_by = self.index;
-  bulk_copies_.issue({.box = box, .barrier = barrier_address, .thread = self.index, .line = line});
+  issue({.what = box, .barrier = barrier_address, .thread = self.index, .line = line}, barrier, epoch);
+}
+
+/// That a bulk copy or reduction of bytes may have these places.
+void Block::require_bulk_pieces(const void* pointer, unsigned address, unsigned bytes, int line) {
+  const Thread& self = *current_;
+  if (address % bulk_piece != 0 || reinterpret_cast<std::uintptr_t>(pointer) % bulk_piece != 0 ||
+      bytes % bulk_piece != 0) {
+    fail(self, line,
+         fmt::format("{} bytes at {} and {:#x} move in bulk, which have to be multiples of {}", bytes,
+                     fmt::ptr(pointer), address, bulk_piece));
+  }
+  require(self, line, only_memory().outside(address, bytes));
+  require(self, line, mbarriers_.overlap(address, bytes));
+}
+
+void Block::load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier_address, int line) {
+  require_no_cluster("a bulk copy", line);
+  Thread& self = *current_;
+  const auto* const from = static_cast<const std::byte*>(pointer);
+  require_bulk_pieces(pointer, address, bytes, line);
+  Mbarrier& barrier = copy_barrier(barrier_address, line);
+  const Epoch epoch{barrier.agent, barrier.phase + 1, line, Proxy::async};
+  for (unsigned offset = 0; offset < bytes; offset += bulk_piece) {
+    require(self, line, only_memory().note_store(address + offset, bulk_piece, self.clock, epoch));
+  }
+  require(self, line, global_.check_loaded_row(from, bytes, access_of(self, epoch)));
+  issue({.what = ByteRow{.from = from, .address = address, .bytes = bytes},
+         .barrier = barrier_address,
+         .thread = self.index,
+         .line = line},
+        barrier, epoch);
 }
 
 void Block::land(const BulkCopy& copy) {
-  load(copy.box, only_memory());
   Mbarrier& barrier = mbarriers_.at(copy.barrier);
+  if (const Box* const box = std::get_if<Box>(&copy.what)) {
+    load(*box, only_memory());
+    barrier.missing_bytes -= box->map.box_bytes();
+  } else {
+    const auto& row = std::get<ByteRow>(copy.what);
+    for (unsigned offset = 0; offset < row.bytes; offset += bulk_piece) {
+      std::memcpy(only_memory().at(row.address + offset), row.from + offset, bulk_piece);
+    }
+    barrier.missing_bytes -= row.bytes;
+  }
   --barrier.under_way;
-  barrier.missing_bytes -= copy.box.map.box_bytes();
   end_phase_if_complete(barrier, threads_[copy.thread], copy.line);
 }
 
@@ -81,7 +136,23 @@ void Block::store_box(const void* map, unsigned address, const Corner& at, int l
     });
     require(self, line, global_.check_stored_row(row.elements, row.bytes, access_of(self, write)));
   });
-  box_stores_.issue({.box = box, .thread = self.index, .group = read.time, .line = line});
+  box_stores_.issue({.what = box, .thread = self.index, .group = read.time, .line = line});
+}
+
+void Block::add_bytes(float* pointer, unsigned address, unsigned bytes, int line) {
+  require_no_cluster("a bulk reduction", line);
+  Thread& self = *current_;
+  require_bulk_pieces(pointer, address, bytes, line);
+  if (self.box_agent == 0) self.box_agent = add_agent(Agent::Kind::box_stores, self.index);
+  const Epoch read{self.box_agent, self.box_groups + 1, line, Proxy::async};
+  for (unsigned offset = 0; offset < bytes; offset += bulk_piece) {
+    require(self, line, only_memory().note_load(address + offset, bulk_piece, self.clock, read));
+    require(self, line, global_.check_added(pointer + offset / sizeof(float), bulk_piece, access_of(self, read)));
+  }
+  box_stores_.issue({.what = AddedRow{.to = pointer, .address = address, .count = bytes / unsigned{sizeof(float)}},
+                     .thread = self.index,
+                     .group = read.time,
+                     .line = line});
 }
 
 void Block::commit_boxes() { ++current_->box_groups; }
@@ -89,8 +160,14 @@ void Block::commit_boxes() { ++current_->box_groups; }
 void Block::wait_boxes_read() {
   Thread& self = *current_;
   if (self.box_agent == 0) return;
-  box_stores_.finish(self.index, self.box_groups, only_memory());
+  box_stores_.finish_reads(self.index, self.box_groups, only_memory());
   self.clock.set(self.box_agent, self.box_groups);
+}
+
+void Block::wait_boxes() {
+  const Thread& self = *current_;
+  if (self.box_agent != 0) box_stores_.finish(self.index, self.box_groups, only_memory());
+  wait_boxes_read();
 }
 
 void Block::fence_for_copies() {

@@ -1,8 +1,10 @@
-// Boxes on their way to shared memory, between their issue and their landing.
+// Bulk copies on their way to shared memory, between their issue and their landing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "runtime/base/random.hpp"
@@ -10,8 +12,15 @@
 
 namespace attune::emulator {
 
+/// Bytes in a row of global memory and where they go (PTX ISA, "cp.async.bulk").
+struct ByteRow {
+  const std::byte* from = nullptr;
+  unsigned address = 0;  ///< in shared memory
+  unsigned bytes = 0;
+};
+
 struct BulkCopy {
-  Box box;
+  std::variant<Box, ByteRow> what;
   unsigned barrier = 0;  ///< the mbarrier that counts its bytes
   unsigned thread = 0;   ///< who issued it ...
   int line = 0;          ///< ... and where

@@ -225,12 +225,14 @@ std::optional<std::string> GlobalMemory::check_added(const void* pointer, unsign
   const auto place = find(pointer, bytes, true);
   if (!place) return missed("adds to", pointer, bytes, true);
   const std::lock_guard lock(place->written->mutex);
-  Written::By& by = place->written->of(place->element);
-  if (by.epoch.exists() && by.block != Written::added) {
-    return fmt::format("adds to element {} of {}, which line {} writes", place->element, place->buffer->name,
-                       by.epoch.line);
+  for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
+    Written::By& by = place->written->of(place->element + i);
+    if (by.epoch.exists() && by.block != Written::added) {
+      return fmt::format("adds to element {} of {}, which line {} writes", place->element + i, place->buffer->name,
+                         by.epoch.line);
+    }
+    by = {Written::added, access.epoch};
   }
-  by = {Written::added, access.epoch};
   return std::nullopt;
 }
 

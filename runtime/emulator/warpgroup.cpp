@@ -51,6 +51,13 @@ void read_operand(Dtype dtype, std::uint64_t descriptor, Major major, unsigned r
   }
 }
 
+/// From rows x columns to columns x rows.
+void transpose(const float* from, unsigned rows, unsigned columns, float* to) {
+  for (unsigned i = 0; i < rows; ++i) {
+    for (unsigned j = 0; j < columns; ++j) to[std::size_t{j} * rows + i] = from[std::size_t{i} * columns + j];
+  }
+}
+
 }  // namespace
 
 void Warpgroup::reset(std::uint64_t seed) {
@@ -230,8 +237,12 @@ void Warpgroup::carry_out(Pending& pending, SharedMemory& shared) {
         to_floats(product.dtype, &pending.A_words[t][w], 2, &A[row * product_depth + t % 4 * 2 + w / 2 * 8]);
       }
     }
-  } else {
+  } else if (product.A_major == Major::k) {
     read_operand(product.dtype, product.A, Major::k, product_rows, shared, A.data());
+  } else {
+    std::array<float, product_rows * product_depth> columns_of_A{};
+    read_operand(product.dtype, product.A, Major::mn, product_rows, shared, columns_of_A.data());
+    transpose(columns_of_A.data(), product_depth, product_rows, A.data());
   }
   std::vector<float> B(std::size_t{product_depth} * columns);
   if (product.B_major == Major::mn) {
@@ -239,9 +250,7 @@ void Warpgroup::carry_out(Pending& pending, SharedMemory& shared) {
   } else {
     std::vector<float> rows(B.size());
     read_operand(product.dtype, product.B, Major::k, columns, shared, rows.data());
-    for (unsigned j = 0; j < columns; ++j) {
-      for (unsigned k = 0; k < product_depth; ++k) B[std::size_t{k} * columns + j] = rows[j * product_depth + k];
-    }
+    transpose(rows.data(), columns, product_depth, B.data());
   }
   std::vector<float> sums(columns);
   for (unsigned i = 0; i < product_rows; ++i) {

@@ -31,6 +31,7 @@ struct Product {
   bool A_in_registers = false;
   std::uint64_t A = 0;  ///< descriptor, unless A is in registers
   std::uint64_t B = 0;  ///< descriptor
+  Major A_major = Major::k;
   Major B_major = Major::k;
   int line = 0;
   std::array<float*, warpgroup_threads> D{};                      ///< columns / 2 floats of each thread

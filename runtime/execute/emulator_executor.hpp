@@ -39,6 +39,7 @@ class EmulatorExecutor : public Executor {
   void ask(const char* asker, FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes,
            void* stream) override;
   void read(void* to, const void* from, std::size_t bytes) const override;
+  bool is_capturing(void* /*stream*/) const override { return false; }
   [[nodiscard]] AttuneTensorMap encode(const TensorDescription& tensor) const override;
   std::uint64_t launch_number() override;
 

@@ -34,6 +34,7 @@ class GpuExecutor : public Executor {
   void ask(const char* asker, FunctionRef<Step(void* place)> step_at, void* result, std::size_t bytes,
            void* stream) override;
   void read(void* to, const void* from, std::size_t bytes) const override { driver_.copy_to_host(to, from, bytes); }
+  bool is_capturing(void* stream) const override { return driver_.is_capturing(stream); }
 
   /// This thread's last maps are kept, as calls on the same tensors repeat.
   AttuneTensorMap encode(const TensorDescription& tensor) const override;

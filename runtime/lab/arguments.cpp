@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "runtime/lab/dropout_mask.hpp"
+
 namespace attune {
 namespace {
 
@@ -22,10 +24,14 @@ Args shared_arguments(const AnyProblem& problem) {
   args.softcap = problem.softcap;
   args.total_q = problem.total_q;
   args.total_k = problem.total_k;
+  return args;
+}
+
+template <class Args, class AnyProblem>
+void set_pages(Args& args, const AnyProblem& problem) {
   args.table_width = problem.table_width;
   args.pages = problem.pages;
   args.page_size = problem.page_size;
-  return args;
 }
 
 }  // namespace
@@ -34,21 +40,35 @@ double usual_scale(int head_dim) { return 1 / std::sqrt(static_cast<double>(head
 
 attune_prefill_args arguments_of(const Problem& problem) {
   auto args = shared_arguments<attune_prefill_args>(problem);
+  set_pages(args, problem);
   args.seqlen_k = problem.seqlen_k;
   args.causal = problem.causal ? 1 : 0;
   args.head_dim_v = problem.head_dim_v;
   args.window = 1;
+  args.dropout = usual_dropout(problem.dropout);
   return args;
 }
 
 attune_decode_args arguments_of(const DecodeProblem& problem) {
   auto args = shared_arguments<attune_decode_args>(problem);
+  set_pages(args, problem);
   args.max_seqlen_k = problem.max_seqlen_k;
   args.splits = problem.splits;
   args.seqlen_new = problem.seqlen_new;
   args.rotary = static_cast<attune_rotary>(problem.rotary);
   args.rotary_dim = problem.rotary_dim;
   args.rotations = problem.rotations;
+  return args;
+}
+
+attune_backward_args arguments_of(const BackwardProblem& problem) {
+  auto args = shared_arguments<attune_backward_args>(problem);
+  args.seqlen_k = problem.seqlen_k;
+  args.causal = problem.causal ? 1 : 0;
+  args.head_dim_v = problem.head_dim_of_v();
+  args.window = 1;
+  args.any_order = problem.any_order ? 1 : 0;
+  args.dropout = usual_dropout(problem.dropout);
   return args;
 }
 

@@ -183,6 +183,7 @@ std::unique_ptr<const Trial> make_trial(const DecodeProblem& problem, std::uint6
 }
 
 std::vector<Variant> companions_of(const Variant& variant, const Device& device) {
+  if (is_backward(variant)) return backward_companions(variant, device);
   if (family_of(variant).operation != Operation::decode) return {};
   const CombineProblem merge{
       .dtype = static_cast<Dtype>(variant.dtype), .head_dim = variant.head_dim, .ragged = variant.ragged != 0};

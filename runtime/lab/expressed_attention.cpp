@@ -8,6 +8,7 @@
 #include "generator/expression/pool.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/base/storage.hpp"
+#include "runtime/lab/dropout_mask.hpp"
 
 namespace attune {
 namespace {
@@ -138,9 +139,11 @@ class Attention {
     }
     lse = naive_ ? static_cast<float>(largest_exact) + std::log(static_cast<float>(sum_exact))
                  : largest_exact + std::log(sum_exact);
+    const DropoutMask dropped = usual_mask(problem_.dropout);
     for (std::size_t j = 0; j < s.size(); ++j) {
-      const double weight = rounded(s[j] / sum);
       const int key = keys.first + static_cast<int>(j);
+      if (!dropped.keeps(one.number * problem_.heads_q + head, row, key)) continue;
+      const double weight = rounded(s[j] / sum * dropped.scale());
       for (int d = 0; d < dim; ++d) o[d] += weight * element(operands_.v, one, key, kv_head, d);
     }
     std::transform(o, o + dim, o, [&](double x) { return rounded(x); });

@@ -26,6 +26,8 @@ struct KeysAndValues {
 
 /// One query row and where its result goes.
 struct Row {
+  int head = 0;  ///< among those of all sequences
+  int index = 0;
   std::span<const float> q;
   Problem::Keys keys{};  ///< that it sees
   std::span<double> o;
@@ -83,7 +85,13 @@ ReferenceOutput for_each_row(const Problem& problem, const HostTensor& q, const 
                      [&](std::uint16_t bits) { return from_storage(problem.dtype, bits); });
       const std::size_t o_row = (static_cast<std::size_t>(batch) * problem.seqlen_q + row) * problem.heads_q + head;
       const std::size_t lse_row = (static_cast<std::size_t>(batch) * problem.heads_q + head) * problem.seqlen_q + row;
-      compute({.q = query, .keys = keys, .o = {&output.o[o_row * dim_v], dim_v}, .lse = &output.lse[lse_row]}, kv);
+      compute({.head = batch * problem.heads_q + head,
+               .index = row,
+               .q = query,
+               .keys = keys,
+               .o = {&output.o[o_row * dim_v], dim_v},
+               .lse = &output.lse[lse_row]},
+              kv);
     }
   });
   return output;
@@ -104,6 +112,16 @@ std::vector<T> scores(const Row& row, const KeysAndValues& kv) {
 template <class T>
 T capped(T score, T softcap) {
   return softcap > 0 ? softcap * std::tanh(score / softcap) : score;
+}
+
+/// Weights without those that are dropped, the others multiplied for it.
+template <class T>
+void drop(std::vector<T>& weights, const Row& row, const DropoutMask& mask) {
+  if (mask.kept == 256) return;
+  for (std::size_t j = 0; j < weights.size(); ++j) {
+    const bool kept = mask.keeps(row.head, row.index, row.keys.first + static_cast<int>(j));
+    weights[j] = kept ? weights[j] * static_cast<T>(mask.scale()) : T(0);
+  }
 }
 
 /// sum_j weight_j * v_j over the keys that the row sees, summed in T.
@@ -199,11 +217,12 @@ double storage_ulp(Dtype dtype, double magnitude) {
 }  // namespace
 
 ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q, const HostTensor& k,
-                                    const HostTensor& v, double scale, int threads) {
+                                    const HostTensor& v, double scale, int threads, const DropoutMask& mask) {
   return for_each_row(problem, q, k, v, threads, [&](const Row& row, const KeysAndValues& kv) {
     std::vector<double> s = scores<double>(row, kv);
     for (double& x : s) x = capped(x * scale, static_cast<double>(problem.softcap));
-    const Softmax<double> p = softmax(std::move(s));
+    Softmax<double> p = softmax(std::move(s));
+    drop(p.weights, row, mask);
     const std::vector<double> o = weighted_values(p.weights, row, kv);
     std::transform(o.begin(), o.end(), row.o.begin(), [&](double x) { return x / p.sum; });
     *row.lse = p.lse;
@@ -211,7 +230,7 @@ ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q,
 }
 
 ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, const HostTensor& k, const HostTensor& v,
-                                double scale, int threads) {
+                                double scale, int threads, const DropoutMask& mask) {
   const auto rounded = [&](float x) { return from_storage(problem.dtype, to_storage(problem.dtype, x)); };
   const auto factor = static_cast<float>(scale);
   return for_each_row(problem, q, k, v, threads, [&](const Row& row, const KeysAndValues& kv) {
@@ -227,6 +246,8 @@ ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, con
     }
     Softmax<float> p = softmax(std::move(s));
     for (float& x : p.weights) x = rounded(x / p.sum);
+    drop(p.weights, row, mask);
+    for (float& x : p.weights) x = rounded(x);
     const std::vector<float> o = weighted_values(p.weights, row, kv);
     std::transform(o.begin(), o.end(), row.o.begin(), rounded);
   });
@@ -244,7 +265,8 @@ ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& pr
     const int first_key = sequences.cu_seqlens_k[i];
     one.seqlen_k = sequences.cu_seqlens_k[i + 1] - first_key;
     if (!sequences.seqused_k.empty()) one.seqlen_k = std::min(one.seqlen_k, sequences.seqused_k[i]);
-    return attention(one, from_row(q, first_row), from_row(k, first_key), from_row(v, first_key), scale, 0);
+    return attention(one, from_row(q, first_row), from_row(k, first_key), from_row(v, first_key), scale, 0,
+                     usual_mask(problem.dropout).from(static_cast<int>(i), problem.heads_q));
   });
 }
 
@@ -261,7 +283,7 @@ ReferenceOutput paged_attention(AttentionFunction& attention, const Problem& pro
     HostTensor queries = q;
     queries.data += problem.ragged ? first_row * q.stride_seq : static_cast<long long>(i) * q.stride_batch;
     return attention(one, queries, contiguous(keys, problem.head_dim), contiguous(values, problem.head_dim_of_v()),
-                     scale, 0);
+                     scale, 0, usual_mask(problem.dropout).from(static_cast<int>(i), problem.heads_q));
   });
 }
 
@@ -269,7 +291,7 @@ ReferenceOutput attention_of(AttentionFunction& attention, const Problem& proble
                              const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale) {
   if (problem.paged) return paged_attention(attention, problem, sequences, q, k, v, scale);
   if (problem.ragged) return ragged_attention(attention, problem, sequences, q, k, v, scale);
-  return attention(problem, q, k, v, scale, 0);
+  return attention(problem, q, k, v, scale, 0, usual_mask(problem.dropout));
 }
 
 Comparison compare(const Problem& problem, const std::uint16_t* o, const float* lse, const ReferenceOutput& reference,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/storage.hpp"
+#include "runtime/lab/dropout_mask.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
 namespace attune {
@@ -27,14 +28,15 @@ struct ReferenceOutput {
 };
 
 /// softmax(softcap(scale * Q K^T) + mask) V in float64 on `threads` threads (0: all cores). Causal and windows are
-/// aligned bottom right. A row with no visible key gives O = 0 and LSE = -infinity.
+/// aligned bottom right. A row with no visible key gives O = 0 and LSE = -infinity. LSE is that of all weights, those
+/// that are dropped included.
 ReferenceOutput reference_attention(const Problem& problem, const HostTensor& q, const HostTensor& k,
-                                    const HostTensor& v, double scale, int threads = 0);
+                                    const HostTensor& v, double scale, int threads = 0, const DropoutMask& mask = {});
 
 /// The same formula done naively in the storage type: S, P and O rounded to it at every step, sums in
 /// fp32. Its distance from float64 is the unit in which tolerances are counted.
 ReferenceOutput naive_attention(const Problem& problem, const HostTensor& q, const HostTensor& k, const HostTensor& v,
-                                double scale, int threads = 0);
+                                double scale, int threads = 0, const DropoutMask& mask = {});
 
 /// Where the sequences of a ragged batch are, or keys in pages, as a kernel is told.
 struct Sequences {
@@ -50,7 +52,7 @@ struct Sequences {
 
 /// Either of the above.
 using AttentionFunction = ReferenceOutput(const Problem&, const HostTensor&, const HostTensor&, const HostTensor&,
-                                          double, int);
+                                          double, int, const DropoutMask&);
 
 /// The same of a ragged batch: O as total_q x heads_q x head_dim of V and LSE as heads_q x total_q, NaN in rows that no
 /// sequence has or uses.
@@ -61,7 +63,7 @@ ReferenceOutput ragged_attention(AttentionFunction& attention, const Problem& pr
 ReferenceOutput paged_attention(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
                                 const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale);
 
-/// The one of these that the problem is for.
+/// The one of these that the problem is for; with the usual dropout where it has some.
 ReferenceOutput attention_of(AttentionFunction& attention, const Problem& problem, const Sequences& sequences,
                              const HostTensor& q, const HostTensor& k, const HostTensor& v, double scale);
 

@@ -43,8 +43,8 @@ void add_scaled(T* to, T factor, const T* from, int count) {
   for (int i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
-/// The gradients of the heads that share one head of K and V.
-template <class T, class Round>
+/// The gradients of the heads that share one head of K and V; or of each the sum of its terms' magnitudes.
+template <class T, class Round, bool magnitudes>
 class HeadGradients {
  public:
   HeadGradients(const Problem& problem, const GradientInputs& inputs, const Round& round, int batch, int kv_head)
@@ -74,13 +74,17 @@ class HeadGradients {
       const Problem::Keys keys = problem_.visible_keys(row);
       if (keys.end <= keys.first) continue;
       const std::size_t lse = (static_cast<std::size_t>(batch_) * problem_.heads_q + head) * problem_.seqlen_q + row;
-      add_row(q.of(row), dout.of(row), inputs_.dlse.empty() ? T(0) : T(inputs_.dlse[lse]), keys, dq.of(row));
+      const auto keeps = [&](int key) { return inputs_.dropout.keeps(batch_ * problem_.heads_q + head, row, key); };
+      add_row(q.of(row), dout.of(row), inputs_.dlse.empty() ? T(0) : T(inputs_.dlse[lse]), keys, keeps, dq.of(row));
     }
     write(dq, problem_.heads_q, head, problem_.seqlen_q, all_dq);
   }
 
-  /// S = scale Q K^T, capped; P = softmax(S); dP = dO V^T; dS = P (dP - D + dLSE) with D the row's sum of P dP.
-  void add_row(const T* q, const T* dout, T dlse, const Problem::Keys& keys, T* dq) {
+  /// S = scale Q K^T, capped; P = softmax(S); dP = dO V^T; dS = P (dP - D + dLSE) with D the row's sum of P dP. With
+  /// dropout dP is 0 or grows as weights do, and dV gets those.
+  template <class Keeps>
+  void add_row(const T* q, const T* dout, T dlse, const Problem::Keys& keys, const Keeps& keeps, T* dq) {
+    const T grown(inputs_.dropout.scale());
     const auto count = static_cast<std::size_t>(keys.end - keys.first);
     const T scale(inputs_.scale);
     const T softcap(problem_.softcap);
@@ -95,22 +99,35 @@ class HeadGradients {
         slope[j] = round_(T(1) - tanh * tanh);
         p[j] = round_(tanh * softcap);
       }
-      dp[j] = round_(dot(dout, v_.of(key), problem_.head_dim_of_v()));
+      dp[j] = keeps(key) ? round_(round_(product(dout, v_.of(key), problem_.head_dim_of_v())) * grown) : T(0);
     }
     const T largest = *std::ranges::max_element(p);
     T sum = 0;
     for (T& x : p) sum += x = std::exp(x - largest);
     for (T& x : p) x = round_(x / sum);
-    const T D = dot(p.data(), dp.data(), static_cast<int>(count)) - dlse;
+    const T own = magnitudes ? -std::abs(dlse) : dlse;
+    const T D = dot(p.data(), dp.data(), static_cast<int>(count)) - own;
     for (std::size_t j = 0; j < count; ++j) {
       const int key = keys.first + static_cast<int>(j);
-      T ds = round_(p[j] * (dp[j] - D));
+      T ds = round_(p[j] * (magnitudes ? dp[j] + D : dp[j] - D));
       if (problem_.softcap > 0) ds = round_(ds * slope[j]);
       ds = round_(ds * scale);
-      add_scaled(dq, ds, k_.of(key), problem_.head_dim);
-      add_scaled(dk_.of(key), ds, q, problem_.head_dim);
-      add_scaled(dv_.of(key), p[j], dout, problem_.head_dim_of_v());
+      add(dq, ds, k_.of(key), problem_.head_dim);
+      add(dk_.of(key), ds, q, problem_.head_dim);
+      if (keeps(key)) add(dv_.of(key), round_(p[j] * grown), dout, problem_.head_dim_of_v());
     }
+  }
+
+  static T product(const T* x, const T* y, int count) {
+    if constexpr (!magnitudes) return dot(x, y, count);
+    T sum = 0;
+    for (int i = 0; i < count; ++i) sum += std::abs(x[i] * y[i]);
+    return sum;
+  }
+
+  static void add(T* to, T factor, const T* from, int count) {
+    if constexpr (!magnitudes) return add_scaled(to, factor, from, count);
+    for (int i = 0; i < count; ++i) to[i] += std::abs(factor * from[i]);
   }
 
   /// To their place in batch x seqlen x heads x columns.
@@ -146,12 +163,13 @@ Gradients filled(const Problem& problem, double value) {
           .dv = std::vector<double>(dv, value)};
 }
 
-template <class T, class Round>
+template <class T, bool magnitudes = false, class Round>
 Gradients gradients_in(const Problem& problem, const GradientInputs& inputs, int threads, const Round& round) {
   Gradients result = filled(problem, 0);
   parallel_for(static_cast<long long>(problem.batch) * problem.heads_kv, threads, [&](long long i) {
     const int batch = static_cast<int>(i / problem.heads_kv);
-    HeadGradients<T, Round>(problem, inputs, round, batch, static_cast<int>(i % problem.heads_kv)).add_to(result);
+    HeadGradients<T, Round, magnitudes>(problem, inputs, round, batch, static_cast<int>(i % problem.heads_kv))
+        .add_to(result);
   });
   return result;
 }
@@ -169,6 +187,9 @@ double storage_ulp(Dtype dtype, double magnitude) {
   return std::ldexp(1.0, exponent - fraction_bits);
 }
 
+/// What sums in fp32 of up to some hundred terms may be off by, of the sum of their magnitudes.
+constexpr double fp32_error = 0x1p-20;
+
 }  // namespace
 
 Gradients reference_gradients(const Problem& problem, const GradientInputs& inputs, int threads) {
@@ -178,6 +199,10 @@ Gradients reference_gradients(const Problem& problem, const GradientInputs& inpu
 Gradients naive_gradients(const Problem& problem, const GradientInputs& inputs, int threads) {
   return gradients_in<float>(problem, inputs, threads,
                              [dtype = problem.dtype](float x) { return from_storage(dtype, to_storage(dtype, x)); });
+}
+
+Gradients gradient_terms(const Problem& problem, const GradientInputs& inputs, int threads) {
+  return gradients_in<double, true>(problem, inputs, threads, [](double x) { return x; });
 }
 
 Gradients ragged_gradients(GradientFunction& gradients, const Problem& problem, const Sequences& sequences,
@@ -203,7 +228,8 @@ Gradients ragged_gradients(GradientFunction& gradients, const Problem& problem, 
                                      .v = from_row(inputs.v, first_key),
                                      .dout = from_row(inputs.dout, first),
                                      .dlse = dlse,
-                                     .scale = inputs.scale},
+                                     .scale = inputs.scale,
+                                     .dropout = inputs.dropout.from(static_cast<int>(i), problem.heads_q)},
                                     0);
     const auto place = [](const std::vector<double>& from, std::vector<double>& to, int row, int heads, int columns) {
       std::ranges::copy(from, to.begin() + static_cast<std::ptrdiff_t>(row) * heads * columns);
@@ -222,13 +248,16 @@ Gradients gradients_of(GradientFunction& gradients, const Problem& problem, cons
 }
 
 GradientComparison compare_gradient(Dtype dtype, std::span<const std::uint16_t> found,
-                                    std::span<const double> reference, std::span<const double> naive) {
+                                    std::span<const double> reference, std::span<const double> naive,
+                                    std::span<const double> terms) {
   GradientComparison result;
   double largest = 0;
+  double largest_terms = 0;
   for (std::size_t i = 0; i < reference.size(); ++i) {
     if (!std::isfinite(reference[i])) continue;
     largest = std::max(largest, std::abs(reference[i]));
     result.naive_error = std::max(result.naive_error, std::abs(naive[i] - reference[i]));
+    if (!terms.empty()) largest_terms = std::max(largest_terms, terms[i]);
     const float out = from_storage(dtype, found[i]);
     if (std::isnan(out)) {
       ++result.unwritten;
@@ -236,7 +265,7 @@ GradientComparison compare_gradient(Dtype dtype, std::span<const std::uint16_t> 
       result.max_error = std::max(result.max_error, std::abs(out - reference[i]));
     }
   }
-  result.tolerance = std::max(3 * result.naive_error, storage_ulp(dtype, largest));
+  result.tolerance = std::max({3 * result.naive_error, storage_ulp(dtype, largest), largest_terms * fp32_error});
   result.agrees = result.unwritten == 0 && result.max_error <= result.tolerance;
   return result;
 }

@@ -18,6 +18,7 @@ struct GradientInputs {
   HostTensor dout;              ///< of O, in the problem's storage type
   std::span<const float> dlse;  ///< of LSE, laid out as ReferenceOutput::lse; empty: zeros
   double scale = 1;
+  DropoutMask dropout = {};
 };
 
 /// Contiguous: dQ as batch x seqlen_q x heads_q x head_dim, dK as batch x seqlen_k x heads_kv x head_dim, dV likewise
@@ -36,7 +37,12 @@ Gradients reference_gradients(const Problem& problem, const GradientInputs& inpu
 /// in fp32. Its distance from float64 is the unit in which tolerances are counted.
 Gradients naive_gradients(const Problem& problem, const GradientInputs& inputs, int threads = 0);
 
-/// Either of the above.
+/// In float64, of each gradient the sum of the magnitudes of its terms. Where terms cancel, fp32 leaves an error that
+/// they, not the gradient, measure: a query that sees one key has dP = D and so no gradient, but dP and D are sums over
+/// head_dim_v in two orders.
+Gradients gradient_terms(const Problem& problem, const GradientInputs& inputs, int threads = 0);
+
+/// One of the above.
 using GradientFunction = Gradients(const Problem&, const GradientInputs&, int);
 
 /// The same of a ragged batch: dQ as total_q x heads_q x head_dim, dK and dV likewise with total_k, `dlse` as heads_q x
@@ -52,13 +58,15 @@ Gradients gradients_of(GradientFunction& gradients, const Problem& problem, cons
 struct GradientComparison {
   double max_error = 0;     ///< max |out - reference|
   double naive_error = 0;   ///< max |naive - reference|
-  double tolerance = 0;     ///< 3 * naive_error, and never below one ulp of the largest |reference|
+  double tolerance = 0;     ///< 3 * naive_error, and never below one ulp of the largest |reference| or 2^-20 of `terms`
   long long unwritten = 0;  ///< NaN where the reference is finite
   bool agrees = false;
 };
 
-/// Compares a contiguous gradient of the storage type with the reference; where that is NaN anything will do.
+/// Compares a contiguous gradient of the storage type with the reference; where that is NaN anything will do. `terms`,
+/// the magnitudes of its terms, may be empty: then terms do not cancel, or the naive formula is off where they do.
 GradientComparison compare_gradient(Dtype dtype, std::span<const std::uint16_t> found,
-                                    std::span<const double> reference, std::span<const double> naive);
+                                    std::span<const double> reference, std::span<const double> naive,
+                                    std::span<const double> terms = {});
 
 }  // namespace attune

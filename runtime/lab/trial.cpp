@@ -110,9 +110,17 @@ Outputs Trial::outputs(Memory results) const {
   Outputs outputs{.o = without_padding(take<std::uint16_t>(results, o_, stored_output_elements(attention_)),
                                        attention_.head_dim_of_v()),
                   .lse = take<float>(results, lse_, query_rows(attention_))};
-  std::fill(words(results, results_.end()), results.data() + results.size() - guard_words, poison);
-  outputs.guards_intact = std::ranges::all_of(results, [](std::uint16_t word) { return word == poison; });
+  outputs.guards_intact = is_untouched(std::move(results));
   return outputs;
+}
+
+bool Trial::is_untouched(Memory results) const {
+  std::fill(words(results, results_.end()), results.data() + results.size() - guard_words, poison);
+  return std::ranges::all_of(results, [](std::uint16_t word) { return word == poison; });
+}
+
+Comparison Trial::compare(const Outputs& outputs, const Expected& expected) const {
+  return attune::compare(attention_, outputs.o.data(), outputs.lse.data(), expected.reference, expected.naive);
 }
 
 bool Outputs::operator==(const Outputs& other) const {
@@ -144,8 +152,21 @@ Expected Trial::expected(const Memory& inputs) const {
 }
 
 Trials small_trials(const Variant& variant, std::uint64_t seed) {
+  if (is_backward(variant)) return small_backward_trials(variant, seed);
   return family_of(variant).operation == Operation::decode ? small_decode_trials(variant, seed)
                                                            : small_prefill_trials(variant, seed);
+}
+
+bool is_backward(const Variant& variant) {
+  switch (family_of(variant).operation) {
+    case Operation::backward:
+    case Operation::backward_rows:
+    case Operation::backward_queries:
+    case Operation::backward_convert:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::size_t query_rows(const Problem& problem) {

@@ -70,9 +70,14 @@ class Trial {
   [[nodiscard]] Memory poisoned_results(std::size_t workspace_bytes) const;
 
   /// Reads that after a call.
-  [[nodiscard]] Outputs outputs(Memory results) const;
+  [[nodiscard]] virtual Outputs outputs(Memory results) const;
 
-  [[nodiscard]] Expected expected(const Memory& inputs) const;
+  [[nodiscard]] virtual Expected expected(const Memory& inputs) const;
+
+  [[nodiscard]] virtual Comparison compare(const Outputs& outputs, const Expected& expected) const;
+
+  /// What max_error of a comparison is of, for messages.
+  [[nodiscard]] virtual const char* measured() const { return "O"; }
 
  protected:
   /// The call appends so many of the keys of each sequence, the last ones.
@@ -94,6 +99,20 @@ class Trial {
 
   /// A place for what an operation has besides; as long as it is being constructed.
   [[nodiscard]] std::size_t add_input(std::size_t bytes) { return inputs_.add(bytes); }
+
+  /// The same for what it leaves in place of O and LSE.
+  [[nodiscard]] std::size_t add_result(std::size_t bytes) { return results_.add(bytes); }
+
+  /// Of the memory that a plan is run in: a result, ...
+  template <class T>
+  [[nodiscard]] T* result_at(void* memory, std::size_t place) const {
+    return at<T>(at<void>(memory, inputs_.end()), place);
+  }
+  /// ... and the workspace.
+  [[nodiscard]] void* workspace_at(void* memory) const { return result_at<void>(memory, results_.end()); }
+
+  /// Whether results, from which all that a call writes has been taken, and the guards of its workspace are poison.
+  [[nodiscard]] bool is_untouched(Memory results) const;
 
   /// Adds to inputs that were drawn, or takes away.
   virtual void complete(Memory& /*inputs*/) const {}
@@ -145,13 +164,22 @@ std::unique_ptr<const Trial> make_trial(const DecodeProblem& problem, std::uint6
 /// variant allows. Of decode: no keys, one, odd lengths and full ones; few and many rows, exact and smaller head_dim,
 /// windows, and keys in one part, in several, and left to the library; where the variant rotates queries the last key
 /// of each sequence is new; where it is for ragged batches, sequences have fewer queries one after the other, and,
-/// where it reads no pages, keys in a cache as well as packed ones.
+/// where it reads no pages, keys in a cache as well as packed ones. Of the backward pass: as of prefill, but that no
+/// query sees one key alone.
 Trials small_trials(const Variant& variant, std::uint64_t seed);
 Trials small_prefill_trials(const Variant& variant, std::uint64_t seed);
 Trials small_decode_trials(const Variant& variant, std::uint64_t seed);
+Trials small_backward_trials(const Variant& variant, std::uint64_t seed);
+
+/// Of one of the kernels of the backward pass, of a problem of prefill without pages.
+std::unique_ptr<const Trial> make_backward_trial(const Problem& problem, const Variant& variant, std::uint64_t seed);
+
+/// Whether a variant is of the backward pass.
+bool is_backward(const Variant& variant);
 
 /// The other variants that calls of a variant launch.
 std::vector<Variant> companions_of(const Variant& variant, const Device& device);
+std::vector<Variant> backward_companions(const Variant& variant, const Device& device);
 
 /// Columns that small problems of kernels with cut_rows have fewer than a multiple of 8.
 inline constexpr int cut_columns = 5;

@@ -37,7 +37,8 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
 /// The same call of arrays that are padded with zeros, which add nothing to any score: its result without their
 /// columns.
 nb::object attend_padded(std::span<const Argument> arguments, const First& first, const Options& options,
-                         const ExpressionOptions* expressions, std::int64_t head_dim, std::int64_t head_dim_v) {
+                         nb::handle rng_state, const ExpressionOptions* expressions, std::int64_t head_dim,
+                         std::int64_t head_dim_v) {
   const AddressedFramework* const addressed = first.framework.addressed();
   const Entered entered(addressed == nullptr ? nb::none() : addressed->on_device(first.array.device));
   std::vector<nb::object> copies;
@@ -50,7 +51,7 @@ nb::object attend_padded(std::span<const Argument> arguments, const First& first
   const nb::object scale = nb::float_(scale_of(options.softmax_scale, head_dim));
   Options with_scale = options;
   with_scale.softmax_scale = scale;
-  return without_padding(attention(padded, with_scale, expressions), head_dim_v);
+  return without_padding(attention(padded, with_scale, rng_state, expressions), head_dim_v);
 }
 
 /// What a call's expressions and arrays are, for as long as it takes.
@@ -123,8 +124,9 @@ struct ApartArguments {
   nb::handle k;
   nb::handle v;
   Options options;
+  nb::handle rng_state;
 
-  static constexpr auto names = joined(std::array{"q", "k", "v"}, Options::names);
+  static constexpr auto names = joined(std::array{"q", "k", "v"}, Options::names, std::array{"rng_state"});
 };
 
 /// Those of attention_kvpacked.
@@ -132,21 +134,23 @@ struct KvPackedArguments {
   nb::handle q;
   nb::handle kv;
   Options options;
+  nb::handle rng_state;
 
-  static constexpr auto names = joined(std::array{"q", "kv"}, Options::names);
+  static constexpr auto names = joined(std::array{"q", "kv"}, Options::names, std::array{"rng_state"});
 };
 
 /// Those of attention_qkvpacked.
 struct QkvPackedArguments {
   nb::handle qkv;
   Options options;
+  nb::handle rng_state;
 
-  static constexpr auto names = joined(std::array{"qkv"}, Options::names);
+  static constexpr auto names = joined(std::array{"qkv"}, Options::names, std::array{"rng_state"});
 };
 
 nb::object attention_apart(const ApartArguments& call) {
   return attention(std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
-                   call.options);
+                   call.options, call.rng_state);
 }
 
 /// Those of expressed_attention.
@@ -162,15 +166,15 @@ struct ExpressedArguments {
 
 nb::object expressed_attention(const ExpressedArguments& call) {
   return attention(std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
-                   call.options, &call.expressions);
+                   call.options, nb::none(), &call.expressions);
 }
 
 nb::object attention_kvpacked(const KvPackedArguments& call) {
-  return attention(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.options);
+  return attention(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.options, call.rng_state);
 }
 
 nb::object attention_qkvpacked(const QkvPackedArguments& call) {
-  return attention(std::array{Argument{"qkv", call.qkv, 3}}, call.options);
+  return attention(std::array{Argument{"qkv", call.qkv, 3}}, call.options, call.rng_state);
 }
 
 }  // namespace
@@ -192,7 +196,7 @@ nb::object without_padding(const nb::object& result, std::int64_t head_dim) {
   return nb::steal(PyList_AsTuple(parts.ptr()));
 }
 
-nb::object attention(std::span<const Argument> arguments, const Options& options,
+nb::object attention(std::span<const Argument> arguments, const Options& options, nb::handle rng_state,
                      const ExpressionOptions* expressions) {
   const Argument& first = arguments.front();
   const First like = read_first(first);
@@ -209,7 +213,7 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   const auto& [q, k, v] = operands;
   require_fit(q, k, v);
   if (q.shape[3] != padded_head_dim(q.shape[3]) || v.shape[3] != padded_head_dim(v.shape[3])) {
-    return attend_padded(arguments, like, options, expressions, q.shape[3], v.shape[3]);
+    return attend_padded(arguments, like, options, rng_state, expressions, q.shape[3], v.shape[3]);
   }
 
   Call call{arguments, {}, like.array.device, is_true(options.return_lse)};
@@ -233,6 +237,7 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   args.window_left = window.left;
   args.window_right = window.right;
   args.softcap = static_cast<float>(number("softcap", options.softcap));
+  args.dropout = dropout_of(like, options.dropout_p, rng_state);
   if (expressions == nullptr) return framework.run(call);
   if (framework.addressed() == nullptr) {
     raise(PyExc_NotImplementedError,

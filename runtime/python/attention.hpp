@@ -13,13 +13,15 @@ namespace attune::python {
 
 /// What attention over keys of any kind takes beside its arrays; each is as the caller passed it.
 struct Options {
+  nanobind::handle dropout_p;      ///< a number
   nanobind::handle softmax_scale;  ///< a number, or None
   nanobind::handle causal;
   nanobind::handle window_size;  ///< two integers
   nanobind::handle softcap;
   nanobind::handle return_lse;
 
-  static constexpr std::array names{"softmax_scale", "causal", "window_size", "softcap", "return_attn_probs"};
+  static constexpr std::array names{"dropout_p",   "softmax_scale", "causal",
+                                    "window_size", "softcap",       "return_attn_probs"};
 };
 
 /// The expressions of a call, each as the caller passed it.
@@ -31,9 +33,9 @@ struct ExpressionOptions {
   static constexpr std::array names{"score", "mask", "params"};
 };
 
-/// Attention over q, k and v, which lie in one to three arrays. Returns the output, or (output, LSE, None). Throws a
-/// Python exception or Error; then nothing was launched.
-nanobind::object attention(std::span<const Argument> arguments, const Options& options,
+/// Attention over q, k and v, which lie in one to three arrays; rng_state is what dropout takes, or None. Returns the
+/// output, or (output, LSE, None). Throws a Python exception or Error; then nothing was launched.
+nanobind::object attention(std::span<const Argument> arguments, const Options& options, nanobind::handle rng_state,
                            const ExpressionOptions* expressions = nullptr);
 
 /// Adds attention, attention_kvpacked, attention_qkvpacked and expressed_attention to the module.

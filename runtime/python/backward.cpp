@@ -125,6 +125,7 @@ attune_backward_args args_of(const BackwardArguments& arguments, const First& fi
   args.window_left = window.left;
   args.window_right = window.right;
   args.softcap = static_cast<float>(number("softcap", arguments.softcap));
+  args.dropout = dropout_of(first, arguments.dropout_p, arguments.rng_state);
   args.any_order = !arguments.deterministic.is_none() && !is_true(arguments.deterministic) ? 1 : 0;
   return args;
 }

@@ -27,6 +27,8 @@ struct BackwardArguments {
   nanobind::handle max_seqlen_k;
   nanobind::handle seqused_q;
   nanobind::handle seqused_k;
+  nanobind::handle dropout_p;
+  nanobind::handle rng_state;
 
   static constexpr std::array names{"dout",
                                     "q",
@@ -45,7 +47,9 @@ struct BackwardArguments {
                                     "max_seqlen_q",
                                     "max_seqlen_k",
                                     "seqused_q",
-                                    "seqused_k"};
+                                    "seqused_k",
+                                    "dropout_p",
+                                    "rng_state"};
 };
 
 /// (dq, dk, dv). Throws a Python exception or Error; then nothing was launched.

@@ -38,6 +38,7 @@ class Jax final : public Framework {
 
   [[nodiscard]] nb::object run(const Call& call) const override {
     attune_prefill_args args = call.args;
+    if (args.dropout.p != 0) raise(PyExc_NotImplementedError, "JAX arrays are served without dropout alone");
     args.o = args.q;
     static_cast<void>(check_arguments(args));  // while there is still a caller to tell
     nb::list arrays;

@@ -29,6 +29,9 @@ NB_MODULE(_attune, module) {
   attune::python::bind_rotary(module);
   attune::python::bind_tools(module);
   module.def(
-      "xla_handler", [] { return nb::capsule(reinterpret_cast<const void*>(&attune::python::xla_prefill)); },
-      "A capsule of the kernel as an XLA_FFI_Handler.");
+      "xla_prefill", [] { return nb::capsule(reinterpret_cast<const void*>(&attune::python::xla_prefill)); },
+      "A capsule of attention as an XLA_FFI_Handler.");
+  module.def(
+      "xla_backward", [] { return nb::capsule(reinterpret_cast<const void*>(&attune::python::xla_backward)); },
+      "A capsule of its gradients as an XLA_FFI_Handler.");
 }

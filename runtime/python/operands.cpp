@@ -260,6 +260,22 @@ double scale_of(nb::handle value, std::int64_t head_dim) {
   return value.is_none() ? 1 / std::sqrt(static_cast<double>(head_dim)) : number("softmax_scale", value);
 }
 
+attune_dropout dropout_of(const First& first, nb::handle dropout_p, nb::handle rng_state) {
+  attune_dropout dropout{};
+  dropout.p = static_cast<float>(number("dropout_p", dropout_p));
+  if (dropout.p == 0) return dropout;
+  if (rng_state.is_none()) {
+    raise(PyExc_ValueError, fmt::format("rng_state is None; with dropout_p {} it must be an array of two int64, seed "
+                                        "and offset",
+                                        dropout.p));
+  }
+  const Array state = read_plain(first, "rng_state", rng_state, Element::int64, std::array{std::int64_t{2}},
+                                 "seed and offset are (2,)");
+  require_contiguous("rng_state", state);
+  dropout.state = pointer<const std::int64_t>(state.address);
+  return dropout;
+}
+
 Window window_of(nb::handle window_size) {
   const Py_ssize_t size = PyObject_Size(window_size.ptr());  // arrays have one, and need not be sequences
   if (size < 0) PyErr_Clear();

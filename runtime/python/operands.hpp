@@ -118,6 +118,10 @@ double number(const char* name, nanobind::handle value);
 /// The scale of the scores; None: 1 / sqrt(head_dim). Throws where it is no number.
 double scale_of(nanobind::handle value, std::int64_t head_dim);
 
+/// What a call's dropout is: seed and offset in two integers of an array on the first one's device. Throws where there
+/// is a probability and no such array.
+attune_dropout dropout_of(const First& first, nanobind::handle dropout_p, nanobind::handle rng_state);
+
 /// How many keys before and after its own position a query sees; -1: all.
 struct Window {
   std::int32_t left;

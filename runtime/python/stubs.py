@@ -25,11 +25,13 @@ HEADER = (
 
 #: What else attune._attune has: the attune tool's functions, behind attune/_tools.py.
 TOOLS = """
-def xla_handler() -> Any: ...
+def xla_prefill() -> Any: ...
+def xla_backward() -> Any: ...
 def expressed_attention(
     q: Any,
     k: Any,
     v: Any,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,

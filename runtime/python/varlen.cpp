@@ -143,6 +143,7 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
   args.window_left = window.left;
   args.window_right = window.right;
   args.softcap = static_cast<float>(number("softcap", arguments.options.softcap));
+  args.dropout = dropout_of(first, arguments.options.dropout_p, arguments.rng_state);
   if (!arguments.out.is_none()) {
     require_whole_output(q, v.shape[3]);
     Operand like = q;
@@ -178,7 +179,8 @@ bool is_served_by_decode(const attune_prefill_args& args) {
   constexpr std::int32_t most_queries = 8;  // with 16 prefill is as fast, templates/decode_sm80.md
   constexpr std::int64_t most_shared_heads = 256;
   return args.seqlen_q >= 1 && args.seqlen_q <= most_queries && args.head_dim_v == args.head_dim &&
-         args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 && args.window_right >= -1;
+         args.dropout.p == 0 && args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 &&
+         args.window_right >= -1;
 }
 
 /// The same call for decode.
@@ -231,10 +233,11 @@ struct ApartArguments {
   nb::handle seqused_q;
   nb::handle seqused_k;
   nb::handle out;
+  nb::handle rng_state;
 
   static constexpr auto names =
       joined(std::array{"q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names,
-             std::array{"block_table", "seqused_q", "seqused_k", "out"});
+             std::array{"block_table", "seqused_q", "seqused_k", "out", "rng_state"});
 };
 
 /// Those of varlen_kvpacked.
@@ -246,9 +249,11 @@ struct KvPackedArguments {
   nb::handle max_seqlen_q;
   nb::handle max_seqlen_k;
   Options options;
+  nb::handle rng_state;
 
   static constexpr auto names =
-      joined(std::array{"q", "kv", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names);
+      joined(std::array{"q", "kv", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names,
+             std::array{"rng_state"});
 };
 
 /// Those of varlen_qkvpacked.
@@ -257,8 +262,10 @@ struct QkvPackedArguments {
   nb::handle cu_seqlens;
   nb::handle max_seqlen;
   Options options;
+  nb::handle rng_state;
 
-  static constexpr auto names = joined(std::array{"qkv", "cu_seqlens", "max_seqlen"}, Options::names);
+  static constexpr auto names =
+      joined(std::array{"qkv", "cu_seqlens", "max_seqlen"}, Options::names, std::array{"rng_state"});
 };
 
 nb::object varlen_apart(const ApartArguments& call) {
@@ -271,12 +278,14 @@ nb::object varlen_apart(const ApartArguments& call) {
                  .block_table = call.block_table,
                  .seqused_q = call.seqused_q,
                  .seqused_k = call.seqused_k,
-                 .out = call.out});
+                 .out = call.out,
+                 .rng_state = call.rng_state});
 }
 
 /// Without pages and without `out`.
 nb::object varlen_packed(std::span<const Argument> arrays, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
-                         nb::handle max_seqlen_q, nb::handle max_seqlen_k, const Options& options) {
+                         nb::handle max_seqlen_q, nb::handle max_seqlen_k, const Options& options,
+                         nb::handle rng_state) {
   return varlen({.arrays = arrays,
                  .cu_seqlens_q = cu_seqlens_q,
                  .cu_seqlens_k = cu_seqlens_k,
@@ -286,17 +295,18 @@ nb::object varlen_packed(std::span<const Argument> arrays, nb::handle cu_seqlens
                  .block_table = nb::none(),
                  .seqused_q = nb::none(),
                  .seqused_k = nb::none(),
-                 .out = nb::none()});
+                 .out = nb::none(),
+                 .rng_state = rng_state});
 }
 
 nb::object varlen_kvpacked(const KvPackedArguments& call) {
   return varlen_packed(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.cu_seqlens_q,
-                       call.cu_seqlens_k, call.max_seqlen_q, call.max_seqlen_k, call.options);
+                       call.cu_seqlens_k, call.max_seqlen_q, call.max_seqlen_k, call.options, call.rng_state);
 }
 
 nb::object varlen_qkvpacked(const QkvPackedArguments& call) {
   return varlen_packed(std::array{Argument{"qkv", call.qkv, 3}}, call.cu_seqlens, call.cu_seqlens, call.max_seqlen,
-                       call.max_seqlen, call.options);
+                       call.max_seqlen, call.options, call.rng_state);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct VarlenArguments {
   nanobind::handle seqused_q;
   nanobind::handle seqused_k;
   nanobind::handle out;
+  nanobind::handle rng_state;
 };
 
 /// Attention over sequences of any lengths, one after the other; where none has more than 8 queries, and decode takes

@@ -13,6 +13,7 @@ struct Future;            // XLA_FFI_Future
 
 using ErrorCode = int;  // XLA_FFI_Error_Code
 inline constexpr ErrorCode error_invalid_argument = 3;
+inline constexpr ErrorCode error_resource_exhausted = 8;
 inline constexpr ErrorCode error_failed_precondition = 9;
 inline constexpr ErrorCode error_unimplemented = 12;
 inline constexpr ErrorCode error_internal = 13;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <exception>
 #include <limits>
+#include <new>
 #include <span>
 
 #include "runtime/base/error.hpp"
@@ -43,7 +44,8 @@ void describe(const xla::CallFrame& frame) {
 }
 
 [[noreturn]] void mismatch() {
-  throw Error(ATTUNE_INTERNAL_ERROR, "XLA called attune_prefill with other arguments than attune registered");
+  throw Error(ATTUNE_INTERNAL_ERROR,
+              "XLA called one of attune's functions with other arguments than attune registered");
 }
 
 const xla::Buffer& buffer(const xla::Buffers& buffers, std::int64_t index) {
@@ -93,35 +95,55 @@ Packed packed(const xla::Buffer& buffer, std::int64_t parts) {
   return result;
 }
 
-void launch(const xla::CallFrame& frame, void* stream) {
-  // (q, k, v), (q, kv) or (qkv): the last argument holds what the others leave.
-  const std::int64_t last = frame.arguments.size - 1;
-  const xla::Buffer& first = buffer(frame.arguments, 0);
-  const Packed q = packed(first, last == 0 ? 3 : 1);
-  const Packed k = last == 0 ? q : packed(buffer(frame.arguments, 1), last == 1 ? 2 : 1);
-  const Packed v = last == 2 ? packed(buffer(frame.arguments, 2), 1) : k;
-  if (last > 2 || (first.dtype != xla::type_f16 && first.dtype != xla::type_bf16)) mismatch();
-  attune_prefill_args args{};
+/// What q, k and v are, or their gradients: three buffers, two (q, kv) or one (qkv).
+struct Inputs {
+  Packed q;
+  Packed k;
+  Packed v;
+
+  [[nodiscard]] attune_tensor q_tensor() const { return q[0]; }
+  [[nodiscard]] attune_tensor k_tensor() const { return k[k.parts == 3 ? 1 : 0]; }
+  [[nodiscard]] attune_tensor v_tensor() const { return v[v.parts - 1]; }
+};
+
+/// The first `count` of the buffers.
+Inputs inputs(const xla::Buffers& buffers, std::int64_t count) {
+  if (count < 1 || count > 3) mismatch();
+  const Packed q = packed(buffer(buffers, 0), count == 1 ? 3 : 1);
+  const Packed k = count == 1 ? q : packed(buffer(buffers, 1), count == 2 ? 2 : 1);
+  return {q, k, count == 3 ? packed(buffer(buffers, 2), 1) : k};
+}
+
+/// Enters what attention and its gradients have in common: q, k and v, their shapes, and the attributes.
+template <class Arguments>
+void set_problem(Arguments& args, const xla::CallFrame& frame, const Inputs& inputs) {
+  const xla::DataType dtype = buffer(frame.arguments, 0).dtype;
+  if (dtype != xla::type_f16 && dtype != xla::type_bf16) mismatch();
   args.struct_size = sizeof(args);
-  args.dtype = first.dtype == xla::type_bf16 ? ATTUNE_BF16 : ATTUNE_FP16;
-  args.q = q[0];
-  args.k = k[k.parts == 3 ? 1 : 0];
-  args.v = v[v.parts - 1];
-  args.o = packed(buffer(frame.results, 0), 1)[0];
-  if (frame.results.size > 1) args.lse = static_cast<float*>(buffer(frame.results, 1).data);
-  args.batch = narrow(q.batch);
-  args.seqlen_q = narrow(q.seqlen);
-  args.seqlen_k = narrow(k.seqlen);
-  args.heads_q = narrow(q.heads);
-  args.heads_kv = narrow(k.heads);
-  args.head_dim = narrow(q.head_dim);
-  args.head_dim_v = narrow(v.head_dim);
+  args.dtype = dtype == xla::type_bf16 ? ATTUNE_BF16 : ATTUNE_FP16;
+  args.q = inputs.q_tensor();
+  args.k = inputs.k_tensor();
+  args.v = inputs.v_tensor();
+  args.batch = narrow(inputs.q.batch);
+  args.seqlen_q = narrow(inputs.q.seqlen);
+  args.seqlen_k = narrow(inputs.k.seqlen);
+  args.heads_q = narrow(inputs.q.heads);
+  args.heads_kv = narrow(inputs.k.heads);
+  args.head_dim = narrow(inputs.q.head_dim);
+  args.head_dim_v = narrow(inputs.v.head_dim);
   args.causal = scalar<bool>(frame.attributes, 0, xla::type_pred) ? 1 : 0;
   args.softcap = scalar<float>(frame.attributes, 1, xla::type_f32);
   args.softmax_scale = scalar<float>(frame.attributes, 2, xla::type_f32);
   args.window = 1;
   args.window_left = scalar<std::int32_t>(frame.attributes, 3, xla::type_s32);
   args.window_right = scalar<std::int32_t>(frame.attributes, 4, xla::type_s32);
+}
+
+void launch_prefill(const xla::CallFrame& frame, void* stream) {
+  attune_prefill_args args{};
+  set_problem(args, frame, inputs(frame.arguments, frame.arguments.size));
+  args.o = packed(buffer(frame.results, 0), 1)[0];
+  if (frame.results.size > 1) args.lse = static_cast<float*>(buffer(frame.results, 1).data);
   attune_registry* const registry = registry_of(false);
   check(attune_prefill_workspace(registry, &args, &args.workspace_bytes));
   const xla::Scratch workspace(frame, args.workspace_bytes);  // results are the same without
@@ -130,9 +152,32 @@ void launch(const xla::CallFrame& frame, void* stream) {
   check(attune_prefill(registry, &args, stream));
 }
 
-}  // namespace
+void launch_backward(const xla::CallFrame& frame, void* stream) {
+  const std::int64_t count = frame.results.size;
+  const std::int64_t others = frame.arguments.size - count;  // out, softmax_lse, their gradients
+  if (others != 3 && others != 4) mismatch();
+  const auto other = [&](std::int64_t index) -> const xla::Buffer& { return buffer(frame.arguments, count + index); };
+  const Inputs gradients = inputs(frame.results, count);
+  attune_backward_args args{};
+  set_problem(args, frame, inputs(frame.arguments, count));
+  args.o = packed(other(0), 1)[0];
+  args.lse = static_cast<const float*>(other(1).data);
+  args.dout = packed(other(2), 1)[0];
+  if (others == 4) args.dlse = static_cast<const float*>(other(3).data);
+  args.dq = gradients.q_tensor();
+  args.dk = gradients.k_tensor();
+  args.dv = gradients.v_tensor();
+  attune_registry* const registry = registry_of(false);
+  check(attune_backward_workspace(registry, &args, &args.workspace_bytes));
+  const xla::Scratch workspace(frame, args.workspace_bytes);
+  if (workspace.bytes() < args.workspace_bytes) throw std::bad_alloc();
+  args.workspace = workspace.data();
+  check(attune_backward(registry, &args, stream));
+}
 
-xla::Error* xla_prefill(xla::CallFrame* frame) noexcept {
+using Launch = void(const xla::CallFrame& frame, void* stream);
+
+xla::Error* handle(xla::CallFrame* frame, Launch* launch) noexcept {
   if (frame->extensions != nullptr && frame->extensions->type == xla::extension_metadata) {
     describe(*frame);
     return nullptr;
@@ -144,9 +189,17 @@ xla::Error* xla_prefill(xla::CallFrame* frame) noexcept {
     return nullptr;
   } catch (const Error& failed) {
     return error(frame->api, code_of(failed.status()), failed.what());
+  } catch (const std::bad_alloc&) {
+    return error(frame->api, xla::error_resource_exhausted, "no memory for the workspace of attune's gradients");
   } catch (const std::exception& failed) {
     return error(frame->api, xla::error_internal, failed.what());
   }
 }
+
+}  // namespace
+
+xla::Error* xla_prefill(xla::CallFrame* frame) noexcept { return handle(frame, &launch_prefill); }
+
+xla::Error* xla_backward(xla::CallFrame* frame) noexcept { return handle(frame, &launch_backward); }
 
 }  // namespace attune::python

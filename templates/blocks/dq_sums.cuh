@@ -10,3 +10,9 @@
 __device__ __forceinline__ float* dq_piece(const AttuneBackwardParams& params, i64 workspace_row, u32 piece) {
   return params.dq_sums + workspace_row * params.dq_columns + piece * (16 * 8) + lane_index();
 }
+
+// The same in an order for those who add four at once: a lane's elements of a piece lie side by side, 16-byte aligned
+// (AttuneBackwardParams::dq_in_quads).
+__device__ __forceinline__ float* dq_quads(const AttuneBackwardParams& params, i64 workspace_row, u32 piece) {
+  return params.dq_sums + workspace_row * params.dq_columns + piece * (16 * 8) + lane_index() * 4;
+}

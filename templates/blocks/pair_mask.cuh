@@ -64,32 +64,33 @@ struct PairMask {
     return first_key(query + query_count - 1) <= key && key_limit(query) >= key + key_count;
   }
 
-  // Whether a query sees a key.
-  __device__ __forceinline__ bool has(int query, int key) const {
-    return key >= first_key(query) && key < key_limit(query);
-  }
-
  private:
   __device__ __forceinline__ static int larger_of(int x, int y) { return x > y ? x : y; }
   __device__ __forceinline__ static int smaller_of(int x, int y) { return x < y ? x : y; }
 };
 
 // Sets the scores of pairs that do not count to -inf, in accumulators of 16 rows and 8 columns each: rows are queries
-// and columns keys, or where `transposed` the other way round.
+// and columns keys, or where `transposed` the other way round. A row sees columns in a row, so that each element costs
+// one comparison for each end.
 template <bool transposed, class Mask, int row_tiles, int columns>
 __device__ __forceinline__ void mask_pairs(const Mask& mask, float (&S)[row_tiles][columns][4], int first_row,
                                            int first_column) {
   const int lane = static_cast<int>(lane_index());
+  const int lane_column = first_column + lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
+    for (int h = 0; h < 2; ++h) {
+      const int row = first_row + i * 16 + h * 8 + lane / 4;
+      const int first = (transposed ? mask.first_query(row) : mask.first_key(row)) - lane_column;
+      const int end = transposed ? (row < mask.keys ? mask.query_limit(row) : 0) : mask.key_limit(row);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int row = first_row + i * 16 + lane / 4 + e / 2 * 8;
-        const int column = first_column + n * 8 + lane % 4 * 2 + e % 2;
-        const bool counts = transposed ? mask.has(column, row) : mask.has(row, column);
-        if (!counts) S[i][n][e] = minus_infinity();
+      for (int n = 0; n < columns; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const bool counts = n * 8 + e >= first && n * 8 + e < end - lane_column;
+          if (!counts) S[i][n][2 * h + e] = minus_infinity();
+        }
       }
     }
   }

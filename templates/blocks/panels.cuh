@@ -13,6 +13,7 @@ struct Panels {
   static constexpr int width = 64;  // columns of a panel
   static constexpr int row_bytes = 2 * width;
   static constexpr int count = (columns + width - 1) / width;
+  static constexpr int row_count = rows;
   static constexpr u32 panel_bytes = rows * row_bytes;
   static constexpr u32 bytes = count * panel_bytes;
   static_assert(rows % 8 == 0 && rows <= 256 && columns % 16 == 0);
@@ -28,6 +29,10 @@ struct Panels {
   // The rows from `row` (a multiple of 8) on, for products along the columns; advanced by `columns_right`.
   __device__ __forceinline__ u64 descriptor(int row) const {
     return matrix_descriptor(base + static_cast<u32>(row) * row_bytes, panel_bytes);
+  }
+  // One panel and those behind it, for products along the rows; advanced by `rows_down`.
+  __device__ __forceinline__ u64 panel(u32 number) const {
+    return matrix_descriptor(base + number * panel_bytes, panel_bytes);
   }
   // Shared address of eight columns of a row, the swizzle included.
   __device__ __forceinline__ u32 chunk(u32 row, u32 eighth) const {

@@ -15,6 +15,7 @@
 #define ATTUNE_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
 #define ATTUNE_SS(k) "n"(A_step(first_step + k)), "n"(B_step(first_step + k))
 #define ATTUNE_SS4(k) ATTUNE_SS(k), ATTUNE_SS(k + 1), ATTUNE_SS(k + 2), ATTUNE_SS(k + 3)
+// Of A transposed ("TS") the rows are contiguous.
 #define ATTUNE_SS_128(add, a, b) "add.s64 a, %67, %" #a ";\nadd.s64 b, %66, %" #b ";\n" \
   "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" ATTUNE_TEN() ATTUNE_TEN(1) ATTUNE_TEN(2) ATTUNE_TEN(3) \
   ATTUNE_TEN(4) ATTUNE_TEN(5) "%60,%61,%62,%63}," "a,b," #add ",1,1,0,%65;\n"
@@ -52,4 +53,28 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[1][4], u
       ATTUNE_RS_128(p,67,68,69,70,71) "}"
       : ATTUNE_TILE4(0), ATTUNE_TILE4(4), ATTUNE_TILE4(8), ATTUNE_TILE4(12)
       : "r"(+accumulate), "n"(+B_transposed), "l"(B), ATTUNE_RS(0));
+}
+#define ATTUNE_SS_64(add, a, b) "add.s64 a, %35, %" #a ";\nadd.s64 b, %34, %" #b ";\n" \
+  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" ATTUNE_TEN() ATTUNE_TEN(1) ATTUNE_TEN(2) "%30,%31}," \
+  "a,b," #add ",1,1,0,%33;\n"
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps>
+__device__ __forceinline__ void wgmma(float (&D)[8][4], u64 A, u64 B, bool accumulate) {
+  static_assert(steps == 8);
+  asm volatile("{\n.reg .pred p, q;\n.reg .b64 a, b;\nsetp.ne.b32 p, %32, 0;\nsetp.eq.b32 q, 0, 0;\n"
+      ATTUNE_SS_64(p,36,37) ATTUNE_SS_64(q,38,39) ATTUNE_SS_64(q,40,41) ATTUNE_SS_64(q,42,43) ATTUNE_SS_64(q,44,45)
+      ATTUNE_SS_64(q,46,47) ATTUNE_SS_64(q,48,49) ATTUNE_SS_64(q,50,51) "}"
+      : ATTUNE_TILE4(0), ATTUNE_TILE4(4)
+      : "r"(+accumulate), "n"(+B_transposed), "l"(B), "l"(A), ATTUNE_SS4(0), ATTUNE_SS4(4));
+}
+#define ATTUNE_TS_64(add, a, b) "add.s64 a, %35, %" #a ";\nadd.s64 b, %34, %" #b ";\n" \
+  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" ATTUNE_TEN() ATTUNE_TEN(1) ATTUNE_TEN(2) "%30,%31}," \
+  "a,b," #add ",1,1,1,%33;\n"
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps>
+__device__ __forceinline__ void wgmma_transposed(float (&D)[8][4], u64 A, u64 B, bool accumulate) {
+  static_assert(steps == 8);
+  asm volatile("{\n.reg .pred p, q;\n.reg .b64 a, b;\nsetp.ne.b32 p, %32, 0;\nsetp.eq.b32 q, 0, 0;\n"
+      ATTUNE_TS_64(p,36,37) ATTUNE_TS_64(q,38,39) ATTUNE_TS_64(q,40,41) ATTUNE_TS_64(q,42,43) ATTUNE_TS_64(q,44,45)
+      ATTUNE_TS_64(q,46,47) ATTUNE_TS_64(q,48,49) ATTUNE_TS_64(q,50,51) "}"
+      : ATTUNE_TILE4(0), ATTUNE_TILE4(4)
+      : "r"(+accumulate), "n"(+B_transposed), "l"(B), "l"(A), ATTUNE_SS4(0), ATTUNE_SS4(4));
 }

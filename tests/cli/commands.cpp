@@ -113,6 +113,35 @@ TEST_CASE("run executes every kernel, on the GPU or in the emulator") {
   if (!has_gpu) CHECK(attune_tool({"run", quickstart, "--device", "gpu"}).exit_code == 3);
 }
 
+TEST_CASE("run holds each kernel of the backward pass to the reference, with those that go with it") {
+  if (!has_host_compiler) return;
+  const TemporaryFolder folder;
+  const auto checks_of = [&](const char* text, const std::vector<std::string>& more = {}) {
+    const std::filesystem::path spec = folder.path() / "backward.yaml";
+    std::ofstream(spec) << text;
+    std::vector<std::string> arguments{"run", spec.string(), "--device", "emulator", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ToolResult result = attune_tool(arguments);
+    CHECK(result.exit_code == 0);
+    const json checks = json::parse(result.out)["checks"];
+    for (const json& check : checks) {
+      CHECK(check["ok"] == true);
+      CHECK(check["error_over_tolerance"] > 0.01);
+      CHECK(check["problems"] == (more.empty() ? 6 : 1));
+    }
+    return checks.size();
+  };
+  CHECK(checks_of("template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\ncausal: [false, true]\n"
+                  "deterministic: [false, true]\n") == 4);
+  CHECK(checks_of("template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\ndropout: true\n") == 1);
+  CHECK(checks_of("template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\n",
+                  {"--heads-q", "4", "--heads-kv", "2", "--seqlen-q", "90", "--seqlen-k", "150"}) == 1);
+  CHECK(checks_of("template: backward_dq_sm80\nhead_dim: 64\nB_r: 64\nwarps: 4\nwindow: true\nsoftcap: true\n"
+                  "ragged: [false, true]\n") == 2);
+  CHECK(checks_of("template: backward_rows\nhead_dim: 64\n") == 1);
+  CHECK(checks_of("template: backward_convert\nhead_dim: 64\n") == 1);
+}
+
 TEST_CASE("run emulates kernels for compute capability 9.0 as those for others") {
   if (!has_host_compiler) return;
   const TemporaryFolder folder;
@@ -141,7 +170,7 @@ TEST_CASE("run --device none leaves the kernels unchecked and says so") {
 TEST_CASE("run refuses kernels that it cannot launch before it compiles any") {
   const ToolResult result = attune_tool({"run", source_file("specs/combine.yaml")});
   CHECK(result.exit_code == 2);
-  CHECK(contains(result.err, "template combine is none of prefill and decode"));
+  CHECK(contains(result.err, "template combine is none of prefill, decode and the backward pass"));
   CHECK(result.out.empty());
 }
 

@@ -138,7 +138,25 @@ complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _attune; echo "${C
 [[ "$(complete_words attune run --bank)" == --bank-conflicts ]] || exit 3
 )text");
   CHECK(std::system(("bash " + script).c_str()) == 0);
-  CHECK(attune_tool({"completion", "fish"}).exit_code == 2);
+  CHECK(attune_tool({"completion", "csh"}).exit_code == 2);
+}
+
+TEST_CASE("fish completes the same words, with what they are for, and files where there are none") {
+  const ToolResult result = attune_tool({"completion", "fish"});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "complete -c attune -n __fish_use_subcommand -f -a doctor -d '"));
+  CHECK(contains(result.out, "complete -c attune -n '__fish_seen_subcommand_from cache' -f -a prune -d '"));
+  CHECK(contains(
+      result.out,
+      "complete -c attune -n '__fish_seen_subcommand_from run' -l device -x -a 'auto gpu emulator none' -d '"));
+  CHECK(contains(result.out, "complete -c attune -n '__fish_seen_subcommand_from run' -l bank-conflicts -d '"));
+  const TemporaryFolder folder;
+  const std::string script = folder.file("attune.fish", result.out + R"text(
+test (complete -C 'attune doct' | cut -f 1) = doctor; or exit 1
+test (complete -C 'attune run --device em' | cut -f 1) = emulator; or exit 2
+test (complete -C 'attune run --bank' | cut -f 1) = --bank-conflicts; or exit 3
+)text");
+  if (std::system("command -v fish >/dev/null") == 0) CHECK(std::system(("fish " + script).c_str()) == 0);
 }
 
 TEST_CASE("doctor ends with the one next thing to do") {

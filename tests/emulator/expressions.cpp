@@ -363,6 +363,25 @@ TEST_CASE("packed heads know which head a row is of") {
   }
 }
 
+TEST_CASE("weights that expressions made are dropped as others are") {
+  HostKernels kernels;
+  Random random(50);
+  const Texts texts{"s + slope[b, h] * (k - p) where slope: fp32[batch, head]", "k <= p + h and (p - k) % 200 < 90"};
+  std::uint64_t seed = 0;
+  for (const Kind kind : {Kind::dense, Kind::ragged, Kind::paged}) {
+    for (const Device& device : {emulator::device(), h200}) {
+      ++seed;
+      Drawn drawn = random_problem(random, kind, 150, 400);
+      drawn.problem.dropout = true;
+      ExpressedCall call(drawn.problem, drawn.sequences, texts, seed);
+      const OwnChoice own = choose_own(call.problem(), device);
+      REQUIRE(own.refusals.empty());
+      REQUIRE(own.variant.dropout == 1);
+      call.check_prefill(kernels[own.variant], seed);
+    }
+  }
+}
+
 TEST_CASE("decode's schedules and fixed sizes change nothing about where a score stands") {
   HostKernels kernels;
   Random random(49);

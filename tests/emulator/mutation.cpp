@@ -236,6 +236,17 @@ std::vector<Subject> subjects() {
     v.dtype = static_cast<int>(Dtype::fp16), v.warps = 4, v.stages = v.window = v.ragged = 1;
   });
   add_backward("backward_unordered", "backward_sm80", [](Variant& v) { v.B_c = 64, v.warps = 4, v.deterministic = 0; });
+  const auto add_backward_sm90 = [&](const std::string& label, const auto& change) {
+    add_backward(label, "backward_sm90", [&](Variant& v) {
+      v = families()[backward_sm90].defaults;
+      v.head_dim = 64, v.B_r = 128;
+      change(v);
+    });
+  };
+  add_backward_sm90("backward_sm90_causal", [](Variant& v) { v.causal = 1; });
+  add_backward_sm90("backward_sm90_window_ragged_unordered", [](Variant& v) {
+    v.dtype = static_cast<int>(Dtype::fp16), v.window = v.ragged = v.softcap = 1, v.deterministic = 0;
+  });
   add_backward("backward_dq_causal", "backward_dq_sm80", [](Variant& v) { v.causal = v.softcap = 1; });
   add_backward("backward_dq_window_ragged", "backward_dq_sm80", [](Variant& v) { v.stages = v.window = v.ragged = 1; });
   add_backward("backward_rows", "backward_rows", [](Variant& v) { v.B_r = 128, v.B_c = 64; });

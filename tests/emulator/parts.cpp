@@ -97,7 +97,8 @@ TEST_CASE("boxes are stored out of order, some early and some only when a wait m
     const TensorMap map{
         .base = tensor.data(), .extents = {8, 64, 1, 1, 1}, .strides = {16, 1024, 1024}, .box = {8, 1, 1, 1, 1}};
     for (int i = 0; i < 64; ++i) {
-      stores.issue({.box = {.map = map, .at = {0, i, 0, 0}, .address = swizzle_atom}, .thread = 0, .group = 1});
+      stores.issue(
+          {.what = Box{.map = map, .at = {0, i, 0, 0}, .address = swizzle_atom}, .thread = 0, .group = 1, .line = 1});
     }
     std::memset(shared.at(swizzle_atom), 'x', 16);
     std::vector<int> stored(64, -1);
@@ -121,6 +122,30 @@ TEST_CASE("boxes are stored out of order, some early and some only when a wait m
   CHECK(moments(4) != stored);
   CHECK(std::ranges::count(stored, -1) > 10);
   CHECK(!std::ranges::is_sorted(stored));
+}
+
+TEST_CASE(
+    "a row is added as it was when it was read, and some only behind the wait for that, at the block's end at last") {
+  int added_by_reads = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SharedMemory shared(64);
+    BoxStores stores;
+    stores.reset(seed);
+    std::array<float, 4> sums{1, 2, 3, 4};
+    const float ones[4] = {1, 1, 1, 1};
+    std::memcpy(shared.at(shared_base), ones, sizeof(ones));
+    stores.issue(
+        {.what = AddedRow{.to = sums.data(), .address = shared_base, .count = 4}, .thread = 0, .group = 1, .line = 1});
+    CHECK(stores.unfinished() != nullptr);
+    stores.finish_reads(0, 1, shared);
+    CHECK(stores.unfinished() == nullptr);
+    std::memset(shared.at(shared_base), 0, sizeof(ones));
+    if (sums[0] == 2) ++added_by_reads;
+    if (seed % 2 == 0) stores.finish(0, 1, shared);
+    if (seed % 2 != 0) stores.end(shared);
+    CHECK(sums == std::array<float, 4>{2, 3, 4, 5});
+  }
+  CHECK(added_by_reads == 0);
 }
 
 TEST_CASE("ldmatrix gives lane i the pair (i / 4, i % 4 * 2) of each matrix, or of its transpose") {

@@ -218,6 +218,16 @@ void check_variants(
 
 TEST_CASE("every knob of prefill_sm80 gives right results in either position") { check_variants(sm80_variants()); }
 
+TEST_CASE("FlashAttention-1's loops give right results") {
+  std::vector<Variant> variants;
+  Variant base = families()[prefill_fa1_sm80].defaults;
+  for (const int head_dim : {64, 128}) {
+    add_variants(variants, base, [&](Variant& v) { v.head_dim = head_dim; });
+    add_variants(variants, base, [&](Variant& v) { v.head_dim = head_dim, v.softcap = 1, v.B_r = 128, v.B_c = 32; });
+  }
+  check_variants(variants);
+}
+
 TEST_CASE("every knob of prefill_sm90 gives right results in either position") { check_variants(sm90_variants()); }
 
 TEST_CASE("every knob of decode_sm80 gives right results, with clusters and without") {

@@ -455,7 +455,7 @@ ReferenceOutput DecodeImage::expected(AttentionFunction& attention) const {
     const ReferenceOutput output =
         attention(one, contiguous_rows(queries.data() + first_row, one.seqlen_q, one.heads_q),
                   contiguous_rows(k.data(), one.seqlen_k, one.heads_kv),
-                  contiguous_rows(v.data(), one.seqlen_k, one.heads_kv), usual_scale(one.head_dim), 1);
+                  contiguous_rows(v.data(), one.seqlen_k, one.heads_kv), usual_scale(one.head_dim), 1, {});
     std::ranges::copy(output.o, all.o.begin() + static_cast<std::ptrdiff_t>(first_row));
     for (int head = 0; head < problem.heads_q; ++head) {
       const std::ptrdiff_t to = problem.ragged ? std::ptrdiff_t{head} * problem.total_q + begin

@@ -190,9 +190,65 @@ def test_one_tensor_alone_may_require_a_gradient(torch_device):
 def test_second_derivatives_are_refused(torch_device):
     q, k, v = inputs(torch_device)
     out = library.flash_attn_func(q, k, v)
-    with pytest.raises((NotImplementedError, RuntimeError)):
+    with pytest.raises(NotImplementedError, match="attention has no second derivatives"):
         (dq,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
         dq.sum().backward()
+
+
+def formula_of_parts(q, k1, k2, v1, v2):
+    return attend(q, torch.cat([k1, k2], 1), torch.cat([v1, v2], 1))
+
+
+def attend_to_parts(q, k1, k2, v1, v2, merge=None):
+    """Attention to each half of the keys, then merged."""
+    states = [
+        library.flash_attn_func(q, k, v, return_attn_probs=True)[:2]
+        for k, v in ((k1, v1), (k2, v2))
+    ]
+    return (merge or library.merge_attn_states)(*states[0], *states[1], return_lse=True)
+
+
+def parts(device):
+    q, k, v = (x.detach() for x in inputs(device))
+    return (q, *k.split([20, 30], 1), *v.split([20, 30], 1))
+
+
+def test_merged_states_have_the_gradients_of_the_whole(torch_device):
+    assert_gradients(attend_to_parts, formula_of_parts, parts(torch_device))
+
+
+@pytest.mark.parametrize("lse_of_nothing", [float("-inf"), float("inf")])
+def test_a_state_without_keys_has_no_gradient_and_adds_none(torch_device, lse_of_nothing):
+    q, k, _, v, _ = parts(torch_device)
+    out, lse, _ = library.flash_attn_func(q, k, v, return_attn_probs=True)
+    nothing = torch.full_like(out, float("nan")), torch.full_like(lse, lse_of_nothing)
+    states = [x.detach().clone().requires_grad_() for x in (out, lse, *nothing)]
+    both = library.merge_attn_states(*states, return_lse=True)
+    weights = [torch.randn_like(x) for x in both]
+    found = torch.autograd.grad(both, states, weights)
+    for one, right in zip(found, (*weights, *map(torch.zeros_like, nothing))):
+        torch.testing.assert_close(one, right, rtol=1e-3, atol=1e-5)
+
+
+def test_merging_is_compiled_in_one_graph(torch_device, backend):
+    tensors = [x.requires_grad_() for x in parts(torch_device)]
+
+    def step(*tensors):
+        out, lse = attend_to_parts(*tensors)
+        return out.float().square().sum() + lse.sum()
+
+    expected = torch.autograd.grad(step(*tensors), tensors)
+    compiled = torch.compile(step, fullgraph=True, backend=backend)
+    for one, right in zip(torch.autograd.grad(compiled(*tensors), tensors), expected):
+        torch.testing.assert_close(one, right, rtol=1e-3, atol=1e-3)
+
+
+@gpu
+def test_attune_itself_differentiates_merges():
+    def ours(*tensors):
+        return attend_to_parts(*tensors, merge=attune.merge_attn_states)
+
+    assert_gradients(ours, formula_of_parts, parts("cuda"))
 
 
 @gpu

@@ -60,15 +60,18 @@ def test_suites_have_their_cases():
         "prefill": 36,
         "gqa": 4,
         "varlen": 36,
+        "among": 6,
         "decode": 11,
         "paged": 44,
         "pages": 44,
         "splits": 12,
         "lengths": 1,
         "read": 11,
-        "backward": 12,
+        "backward": 16,
+        "backward_varlen": 12,
         "determinism": 12,
         "errors": 60,
+        "gradient_errors": 72,
         "jit": 2,
         "host": 1,
     }
@@ -87,10 +90,17 @@ def test_prefill_and_backward_have_16k_tokens_and_2048_hidden():
     assert prefill[-1] == "d256 b1 h8 L16384 causal"
     backward = [case.name for case in SUITES["backward"].cases]
     assert backward[0] == "d64 b16 h32 L1024 full"
-    assert backward[-1] == "d128 b1 h16 L16384 causal"
-    for case in SUITES["prefill"].cases + SUITES["backward"].cases:
+    assert backward[11:13] == ["d128 b1 h16 L16384 causal", "d256 b4 h8 L4096 full"]
+    for case in SUITES["prefill"].cases + SUITES["backward"].cases[:12]:
         assert case.batch * case.seqlen_q == 16384
         assert case.heads_q * case.head_dim == case.heads_kv * case.head_dim == 2048
+
+
+def test_short_sequences_among_long_ones_are_a_part_of_the_name():
+    case = Case.parse("varlen", "d128 b2 hq32 hk8 L8192+256x16 causal")
+    assert (case.batch, case.seqlen_q, case.causal) == (2, 8192, True)
+    assert (case.others, case.other_length) == (256, 16)
+    assert case.flop == Case.parse("varlen", "d128 b2 hq32 hk8 L8192 causal").flop
 
 
 def test_a_name_says_all_of_a_case():
@@ -494,6 +504,27 @@ def test_decoding_is_timed_through_the_cache(monkeypatch):
     assert torch.equal(options["block_table"], inputs.pages.table)
     with pytest.raises(NotImplementedError, match="its keys and values are contiguous"):
         prepare("fa2", inputs)
+
+
+def test_gradients_of_ragged_batches_are_those_of_the_batch(monkeypatch):
+    torch = pytest.importorskip("torch")
+    import attune
+    from attune.bench.contenders import prepare
+    from attune.bench.inputs import Inputs
+
+    options = []
+
+    def varlen(q, k, v, starts_q, starts_k, longest_q, longest_k, **named):
+        options.append((starts_q.tolist(), starts_k.tolist(), longest_q, longest_k, named))
+        return q * 2 + k.sum() * 3 + v.sum() * 5
+
+    monkeypatch.setattr(attune, "flash_attn_varlen_func", varlen)
+    inputs = Inputs.of(Case.parse("backward_varlen", "d32 b2 h2 L40 causal"), "cpu")
+    dq, dk, dv = prepare("attune", inputs)()
+    expected = ([0, 40, 80], [0, 40, 80], 40, 40, {"causal": True, "deterministic": False})
+    assert options == [expected]
+    assert dq.shape == dk.shape == dv.shape == inputs.q.shape
+    assert torch.equal(dq, inputs.dout * 2)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,13 @@ def test_each_case_is_there_with_normal_inputs_and_with_outliers():
         assert 2048 - case.head_dim < case.heads_q * case.head_dim <= 2048
 
 
+def test_gradients_have_a_case_each():
+    names = [case.name for case in SUITES["gradient_errors"].cases]
+    assert names[:3] == [f"d64 b32 h32 L512 full {x}" for x in ("dq", "dk", "dv")]
+    assert names[-1] == "d256 b4 h8 L4096 causal outliers dv"
+    assert all(case.has_gradients for case in SUITES["gradient_errors"].cases)
+
+
 def test_errors_need_no_ceilings():
     assert not SUITES["errors"].on_gpu
 
@@ -230,6 +237,25 @@ def test_right_answers_are_measured_against_float64_and_others_are_not(monkeypat
     assert results["fa2"].rms == pytest.approx(1e-7, rel=1e-6)
     assert 0 < results["attune"].error <= results["attune"].allowed
     assert (results["attune"].ms, results["flex"].rms) == (None, None)
+
+
+@pytest.mark.parametrize("gradient", ["dq", "dk", "dv"])
+def test_each_gradient_is_measured_by_itself(monkeypatch, gradient):
+    torch = pytest.importorskip("torch")
+    from attune.bench import errors
+    from attune.bench.inputs import Inputs
+    from attune.bench.reference import attention
+
+    case = Case.parse("backward", f"d32 b2 h3 L70 causal outliers {gradient}")
+    exact = attention(Inputs.of(case, "cpu"), arithmetic=torch.float64)
+    off = [x + 10 ** -(7 + place) for place, x in enumerate(exact)]
+    wrong = [exact[0], exact[1], exact[2] + 10]  # of which one is right or two are
+    calls = {"attune": off, "fa2": wrong}
+    monkeypatch.setattr(errors, "prepare", lambda who, inputs: lambda: tuple(calls[who]))
+    results = errors.measure(case, ["attune", "fa2"], "cpu")
+    place = ("dq", "dk", "dv").index(gradient)
+    assert results["attune"].rms == pytest.approx(10 ** -(7 + place), rel=1e-4)
+    assert results["fa2"].status == "wrong"
 
 
 def test_attune_and_pytorch_are_nearly_as_exact(monkeypatch):

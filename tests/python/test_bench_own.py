@@ -42,6 +42,7 @@ def one_clock(calls):
     [
         ("varlen", "d64 b3 hq4 hk2 L70 causal", "attune_dense"),
         ("varlen", "d64 b2 h2 L65 full", "attune_dense"),
+        ("varlen", "d64 b1 hq4 hk2 L150+40x3 causal", "attune_alone"),
         ("decode", "d128 b1 hq8 hk2 L512", "attune_one_split"),
         ("decode", "d64 b2 hq4 hk2 L40 page1", "attune_contiguous"),
     ],

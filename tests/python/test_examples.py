@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -77,6 +78,17 @@ def test_a_graph_serves_every_step_of_decoding():
     if torch is None or not torch.cuda.is_available():
         pytest.skip("PyTorch finds no GPU")
     assert load("paged_decode_graph").main() < 0.02
+
+
+def test_a_small_gpt_learns_as_with_attention_of_pytorch(torch_device, backend, tmp_path):
+    example = load("train_gpt")
+    config = example.Config(layers=1, heads=2, head_dim=32, context=48, batch=2, steps=6)
+    picture = tmp_path / "losses.svg"
+    own, flash, _ = example.main(config, torch_device, backend, picture).values()
+    assert max(abs(one - other) for one, other in zip(own, flash)) < 0.01
+    assert own[-1] < own[0] - 0.1
+    lines = ElementTree.parse(picture).getroot().findall("{*}polyline")
+    assert [len(line.get("points").split()) for line in lines] == [6] * 5
 
 
 def test_a_frozen_server_compiles_nothing(tmp_path):

@@ -27,7 +27,9 @@ PAGES = sorted(
 #: Pages whose subject is what was measured or tried.
 FIGURES = {KEPT / "README.md", KEPT / "notes.md", *(ROOT / "templates").glob("*_sm*.md")}
 
-BLOCK = re.compile(r"^```(?P<language>\w*)(?: (?P<source>[^\n]+))?\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^```(?P<language>\w*)(?: (?P<source>[^\n]+))?\n(?P<text>.*?)^```$", re.M | re.S
+)
 SPEED = re.compile(
     r"\d[\d,.]* ?(?:TFLOP/s|GB/s|µs|ms\b|times as (?:fast|long))|\d[\d.]* ?% (?:faster|slower)"
 )
@@ -43,7 +45,9 @@ def blocks(*languages):
     for page in PAGES:
         for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
             if block["language"] in languages:
-                yield pytest.param(block["source"], block["text"], id=f"{named(page)}:{block.start()}")
+                yield pytest.param(
+                    block["source"], block["text"], id=f"{named(page)}:{block.start()}"
+                )
 
 
 def stripped(text):
@@ -210,7 +214,7 @@ def test_a_row_of_what_is_served_is_what_explain_says():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"dropout_p": 0.1}, "dropout"), ({"alibi_slopes": np.ones(1, "float32")}, "alibi")],
+    [({"alibi_slopes": np.ones(1, "float32")}, "alibi")],
 )
 def test_what_the_readme_says_is_not_served_is_refused_by_name(options, message):
     q = np.zeros((1, 2, 1, 64), "float16")

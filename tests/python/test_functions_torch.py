@@ -29,6 +29,8 @@ CALLS = [
             {"cu_seqlens_q", "max_seqlen_q"},
         )
         if name == "flash_attn_with_kvcache"
+        else ({"block_table"}, {"dropout_p", "rng_state"})
+        if name == "flash_attn_varlen_func"
         else (set(),)
     )
 ]

@@ -90,12 +90,138 @@ def test_results_have_their_shapes_while_tracing():
     assert out.shape == (*SHAPES[0][:3], 32)
 
 
-def test_gradients_are_refused_and_not_zero():
+def test_gradients_have_the_shapes_of_their_arrays_while_tracing():
+    def loss(*arrays):
+        out, lse, _ = attune.flash_attn_func(*arrays, return_attn_probs=True)
+        return out.astype("float32").sum() + lse.sum()
+
+    arrays = cpu_arrays(*SHAPES)
+    for found in (
+        jax.eval_shape(jax.grad(loss, (0, 1, 2)), *arrays),
+        jax.eval_shape(jax.vmap(jax.grad(loss, (0, 1, 2))), *(x[:, None] for x in arrays)),
+    ):
+        assert [x.size for x in found] == [x.size for x in arrays]
+        assert all(x.dtype == jnp.bfloat16 for x in found)
+
+
+def test_second_derivatives_are_refused_and_not_zero():
     def loss(*arrays):
         return attune.flash_attn_func(*arrays).astype("float32").sum()
 
-    with pytest.raises(NotImplementedError, match="q, k or v requires a gradient"):
-        jax.eval_shape(jax.grad(loss), *cpu_arrays(*SHAPES))
+    def slope(*arrays):
+        return jax.grad(loss)(*arrays).astype("float32").sum()
+
+    with pytest.raises(NotImplementedError, match="attention has no second derivatives"):
+        jax.eval_shape(jax.grad(slope), *cpu_arrays(*SHAPES))
+
+
+def formula(q, k, v, causal=False):
+    """(out, lse), of any dtype, differentiable."""
+    k, v = (jnp.repeat(x, q.shape[2] // k.shape[2], axis=2) for x in (k, v))
+    scores = jnp.einsum("bihd,bjhd->bhij", q, k) * q.shape[3] ** -0.5
+    position = jnp.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1]
+    scores = jnp.where(causal & (jnp.arange(k.shape[1]) > position), -jnp.inf, scores)
+    out = jnp.einsum("bhij,bjhd->bihd", jax.nn.softmax(scores), v)
+    return out, jax.nn.logsumexp(scores, 3)
+
+
+def gradients(function, arrays, with_lse=True):
+    """Of a loss of both results, in NumPy's float64."""
+    shape = (*arrays[0].shape[:3], arrays[0].shape[3])
+    weights = random_array(shape, arrays[0].dtype, 7)
+    rows = random_array((shape[0], shape[2], shape[1]), np.float32, 8)
+
+    def loss(*arrays):
+        out, lse = function(*arrays)[:2]
+        # In float32, so that both sides hand over the same gradients.
+        loss = (out * weights.astype(out.dtype)).astype("float32").sum()
+        return loss + (lse * rows).sum() if with_lse else loss
+
+    found = jax.jit(jax.grad(loss, tuple(range(len(arrays)))))(*arrays)
+    return [np.asarray(x, np.float64) for x in found]
+
+
+def assert_gradients(arrays, ours, formula, with_lse=True):
+    """At most three times the error of the same formula in the storage type."""
+    exact = gradients(formula, [jnp.asarray(x, "float32") for x in arrays], with_lse)
+    naive = gradients(formula, [jnp.asarray(x) for x in arrays], with_lse)
+    found = gradients(ours, [jnp.asarray(x) for x in arrays], with_lse)
+    for one, right, near in zip(found, exact, naive):
+        assert np.abs(one - right).max() <= 3 * np.abs(near - right).max()
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    """XLA calls the emulator, by way of NumPy, in place of a kernel."""
+    from attune import _jax
+
+    def ffi_call(name, results, vmap_method):
+        def options_of(attributes):
+            window = (int(attributes["window_left"]), int(attributes["window_right"]))
+            scale, cap = float(attributes["softmax_scale"]), float(attributes["softcap"])
+            causal = bool(attributes["causal"])
+            return {"softmax_scale": scale, "causal": causal, "softcap": cap, "window_size": window}
+
+        def call(*operands, **attributes):
+            def run(*arrays):
+                arrays = [np.asarray(x) for x in arrays]
+                if name == "attune_prefill":
+                    found = attune.flash_attn_func(*arrays, **options, return_attn_probs=True)
+                    return list(found[: len(results)])
+                q, k, v, out, lse, dout, *dlse = arrays
+                named = options | ({"dsoftmax_lse": dlse[0]} if dlse else {})
+                return list(attune.flash_attn_backward(dout, q, k, v, out, lse, **named))
+
+            options = options_of(attributes)
+            return jax.pure_callback(run, results, *operands)
+
+        return call
+
+    monkeypatch.setattr(jax.ffi, "ffi_call", ffi_call)
+    _jax._compiled.clear_cache()
+    yield
+    _jax._compiled.clear_cache()
+
+
+def with_lse(**options):
+    def attend(*arrays):
+        return attune.flash_attn_func(*arrays, return_attn_probs=True, **options)
+
+    return attend
+
+
+@pytest.mark.parametrize("lse", [True, False], ids=["both", "out"])
+def test_gradients_where_the_emulator_computes(emulated, lse):
+    arrays = [x[:1, :40] for x in inputs("float16")]
+    assert_gradients(
+        arrays, with_lse(causal=True), lambda *x: formula(*x, causal=True), with_lse=lse
+    )
+
+
+@gpu
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_agree_with_those_of_the_formula(dtype, causal):
+    assert_gradients(inputs(dtype), with_lse(causal=causal), lambda *x: formula(*x, causal=causal))
+
+
+@gpu
+def test_gradients_of_packed_arrays_and_of_more_batch():
+    qkv = random_array((2, 50, 3, 4, 64), "float16", 1)
+
+    def ours(qkv):
+        return attune.flash_attn_qkvpacked_func(qkv, return_attn_probs=True)[:2]
+
+    def loss(function):
+        return jax.jit(jax.grad(lambda x: function(x)[0].astype("float32").sum()))
+
+    found = loss(ours)(jnp.asarray(qkv))
+    split = [jnp.asarray(qkv[:, :, i]) for i in range(3)]
+    apart = jax.grad(
+        lambda *x: attune.flash_attn_func(*x).astype("float32").sum(), argnums=(0, 1, 2)
+    )(*split)
+    assert (np.asarray(found) == np.stack(apart, 2)).all()
+    each = jax.vmap(loss(ours))(jnp.asarray(qkv)[:, None])
+    assert (np.asarray(each)[:, 0] == np.asarray(found)).all()
 
 
 @gpu

@@ -109,7 +109,7 @@ def test_gradients_are_refused_by_the_fakes():
     q = torch.empty(8, 2, 64, device="meta", dtype=torch.float16, requires_grad=True)
     lse = torch.empty(2, 8, device="meta")
     with pytest.raises(NotImplementedError, match="o1 requires a gradient"):
-        library.merge_attn_states(q, lse, q.detach(), lse)
+        torch.ops.attune.merge_attn_states(q, lse, q.detach(), lse)
     with pytest.raises(NotImplementedError, match="v requires a gradient"):
         library.store_kvcache(q.detach(), q, q.detach(), q.detach())
 

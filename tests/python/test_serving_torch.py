@@ -162,7 +162,7 @@ def test_wrong_tensors_are_named():
     with pytest.raises(ValueError, match="lse2 is on the device cpu; it must be on cuda:0"):
         attune.merge_attn_states(o1, lse1, o2, lse2.cpu())
     with pytest.raises(NotImplementedError, match="o2 requires a gradient"):
-        attune.merge_attn_states(o1, lse1, o2.requires_grad_(), lse2)
+        attune.merge_attn_states(o1, lse1, o2.requires_grad_(), lse2, out=torch.empty_like(o1))
     k, v = on_gpu(*new())
     with pytest.raises(TypeError, match="slot_mapping has dtype torch.int16; it must be int64"):
         slots = torch.zeros(2, 3, dtype=torch.int16, device="cuda")

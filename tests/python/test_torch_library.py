@@ -283,7 +283,6 @@ def test_transforms_are_refused(torch_device):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"dropout_p": 0.1}, "dropout_p is 0.1; only 0"),
         ({"alibi_slopes": torch.zeros(2)}, "alibi_slopes is a torch.Tensor; only None"),
     ],
 )

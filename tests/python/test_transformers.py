@@ -214,10 +214,18 @@ def test_sliding_windows(torch_device):
 
 
 @torch.no_grad()
-def test_dropout_is_refused(torch_device):
-    model = llama("attune", torch_device, attention_dropout=0.25).train()
-    with pytest.raises(NotImplementedError, match=re.escape("dropout_p is 0.25; only 0")):
-        model(prompt(torch_device))
+def test_dropout_follows_the_generator(torch_device):
+    model = llama("attune", torch_device, attention_dropout=0.25)
+    tokens = prompt(torch_device)
+    whole = model(tokens).logits
+    model.train()
+    dropped = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        dropped.append(model(tokens).logits)
+    assert torch.equal(dropped[0], dropped[1])
+    assert not torch.equal(dropped[0], dropped[2])
+    assert not torch.equal(dropped[0], whole)
 
 
 @pytest.mark.parametrize(

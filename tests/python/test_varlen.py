@@ -347,7 +347,11 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
         ({"cu_seqlens_k": CU_K.astype("int64")}, TypeError, "cu_seqlens_k has dtype int64; it mus"),
         ({"max_seqlen_k": 2.5}, TypeError, "max_seqlen_k is a float; it must be an integer"),
         ({"window_size": 3}, TypeError, "window_size is 3; it must be (left, right), two integers"),
-        ({"dropout_p": 0.5}, NotImplementedError, "dropout_p is 0.5; only 0 is served yet"),
+        (
+            {"dropout_p": 0.5},
+            ValueError,
+            "rng_state is None; with dropout_p 0.5 it must be an array",
+        ),
         ({"alibi_slopes": Q}, NotImplementedError, "alibi_slopes is a numpy.ndarray; only None"),
     ],
 )

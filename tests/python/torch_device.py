@@ -35,8 +35,8 @@ def backend(torch_device):
 
 def emulated(q, k, v, return_attn_probs=False, **options):
     """attune.flash_attn_func of CPU tensors, by way of NumPy."""
-    arrays = [as_numpy(x) for x in (q, k, v)]
-    result, lse, _ = attune.flash_attn_func(*arrays, return_attn_probs=True, **options)
+    arrays, named = in_numpy((q, k, v), options)
+    result, lse, _ = attune.flash_attn_func(*arrays, return_attn_probs=True, **named)
     out = like(q, result)
     return (out, torch.from_numpy(lse), None) if return_attn_probs else out
 

@@ -231,17 +231,32 @@ TEST_CASE("heads are packed where a power of two of them divides a warpgroup's r
   CHECK(refusals_of(variant).empty());
 }
 
-TEST_CASE("a ragged kernel has a slot for what each tile of Q is, and packs no heads, nor does one with a window") {
+TEST_CASE("a ragged kernel has slots for which tiles come, and packs no heads, nor does one with a window") {
   Variant variant = defaults;
   variant.ragged = 1;
   CHECK(refusals_of(variant).empty());
-  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 32);
+  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 2 * 32 + 16);
   variant.gqa_ratio = 4;
   variant.pack_gqa = 1;
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has the rows of several heads in one box of Q"));
   variant.ragged = 0;
   variant.window = 1;
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has no windows among its masks"));
+}
+
+TEST_CASE("dropout leaves no place for packed heads, lists of tiles and shared tiles") {
+  Variant variant = defaults;
+  variant.dropout = 1;
+  CHECK(refusals_of(variant).empty());
+  variant.stream_k = 1;
+  CHECK(refusals_of(variant).starts_with("stream_k: parameters with dropout have nothing about shared tiles"));
+  variant.stream_k = 0;
+  variant.causal = variant.tile_list = 1;
+  CHECK(refusals_of(variant).starts_with("tile_list: a tile_list leaves no room among the parameters"));
+  variant.tile_list = 0;
+  variant.gqa_ratio = 4;
+  variant.pack_gqa = 1;
+  CHECK(refusals_of(variant).starts_with("pack_gqa: dropout has the random bits of rows 8 apart in one word"));
 }
 
 TEST_CASE("shared memory is refused with both numbers and what to give up") {

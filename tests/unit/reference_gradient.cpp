@@ -1,9 +1,11 @@
 // The float64 reference of the backward pass against finite differences of the forward reference.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/random.hpp"
@@ -124,6 +126,36 @@ TEST_CASE("naive gradients are near the reference's, and as far from it as their
   for (std::size_t i = 0; i < exact.dk.size(); ++i) error = std::max(error, std::abs(exact.dk[i] - naive.dk[i]));
   CHECK(error < 0x1p-6);
   CHECK(error > 0x1p-14);
+}
+
+TEST_CASE("the terms of gradients bound them, and are what a gradient that cancels is measured by") {
+  Problem problem{.dtype = Dtype::fp16, .heads_q = 2, .heads_kv = 1, .seqlen_q = 20, .seqlen_k = 30, .head_dim = 16};
+  problem.softcap = 2;
+  Random random(8);
+  const Inputs inputs(problem, random);
+  const Gradients exact = reference_gradients(problem, inputs.gradients(scale));
+  const Gradients terms = gradient_terms(problem, inputs.gradients(scale));
+  for (const auto& [gradient, bound] :
+       {std::pair{&exact.dq, &terms.dq}, {&exact.dk, &terms.dk}, {&exact.dv, &terms.dv}}) {
+    REQUIRE(bound->size() == gradient->size());
+    for (std::size_t i = 0; i < bound->size(); ++i) CHECK((*bound)[i] >= std::abs((*gradient)[i]));
+  }
+
+  problem.set_window(0, 0);  // of one key, whose weight is 1 whatever the scores are
+  GradientInputs without_dlse = inputs.gradients(scale);
+  without_dlse.dlse = {};
+  const Gradients zeros = reference_gradients(problem, without_dlse);
+  const Gradients cancelled = gradient_terms(problem, without_dlse);
+  double largest = 0;
+  for (std::size_t i = 0; i < zeros.dq.size(); ++i) {
+    CHECK(std::abs(zeros.dq[i]) < 1e-14);
+    largest = std::max(largest, cancelled.dq[i]);
+  }
+  CHECK(largest > 0.5);
+  for (const auto& [share, agrees] : {std::pair{0x1p-21, true}, {0x1p-19, false}}) {
+    const std::vector found(zeros.dq.size(), to_storage(Dtype::fp16, static_cast<float>(largest * share)));
+    CHECK(compare_gradient(Dtype::fp16, found, zeros.dq, zeros.dq, cancelled.dq).agrees == agrees);
+  }
 }
 
 TEST_CASE("gradients of a ragged batch are those of its sequences") {

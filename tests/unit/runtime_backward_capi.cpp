@@ -2,6 +2,7 @@
 // context.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -74,6 +75,9 @@ TEST_CASE("every bad field of a backward call gets a status and a message that n
       {[](auto& args) { args.any_order = -1; }, "any_order is -1; it must be 0 or 1"},
       {[](auto& args) { args.window_left = -2; }, "window_left is -2"},
       {[](auto& args) { args.softcap = -1; }, "softcap is -1"},
+      {[](auto& args) { args.dropout.p = 1; }, "dropout_p is 1; it must be at least 0 and less than 1"},
+      {[](auto& args) { args.dropout.p = -0.25F; }, "dropout_p is -0.25"},
+      {[](auto& args) { args.dropout.p = std::nanf(""); }, "dropout_p is nan"},
       {[](auto& args) { args.q.data = nullptr; }, "q.data is null"},
       {[](auto& args) { args.o.data = nullptr; }, "o.data is null"},
       {[](auto& args) { args.dout.data = address(0x5008); }, "dout.data is 0x5008"},

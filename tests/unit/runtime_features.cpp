@@ -371,6 +371,8 @@ TEST_CASE("every mistake about windows, soft caps and ragged batches is named") 
            {"window_left is -2; it must be from -1 to", [](auto& a) { a.window = 1, a.window_left = -2; }},
            {"window_right is -9", [](auto& a) { a.window = 1, a.window_right = -9; }},
            {"softcap is -1; it must be from 0, for none, to 1.8446744e+19", [](auto& a) { a.softcap = -1; }},
+           {"dropout_p is 1; it must be at least 0 and less than 1", [](auto& a) { a.dropout.p = 1; }},
+           {"dropout_p is -0.5; it must be at least 0 and less than 1", [](auto& a) { a.dropout.p = -0.5F; }},
            {"softcap is nan", [](auto& a) { a.softcap = std::nanf(""); }},
            {"softcap is inf", [](auto& a) { a.softcap = HUGE_VALF; }},
            {"total_q is -1; it must be from 0 to", [](auto& a) { a.total_q = -1; }},

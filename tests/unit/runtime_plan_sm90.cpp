@@ -193,6 +193,22 @@ TEST_CASE("a tile list has room for 8,192 tiles on 160 multiprocessors") {
   CHECK(refusals(variant, problem, large)[0] == "tile_list: 64 heads of 129 tiles are more than 8192");
 }
 
+TEST_CASE("a group of a ragged batch's heads reaches into 32 sequences at most, as many as a warp has lanes") {
+  Variant variant = variant_of(prefill_sm90, 128, true);
+  variant.ragged = 1;
+  Problem problem = problem_of(128, true);
+  problem.ragged = true;
+  problem.seqlen_q = problem.seqlen_k = 64;
+  for (const int batch : {1, 31, 32, 33, 257}) {
+    CAPTURE(batch);
+    problem.batch = batch;
+    problem.total_q = problem.total_k = batch * 50;
+    const int sequences = (plan(variant, problem, h200).group_heads - 1 + problem.heads_q - 1) / problem.heads_q + 1;
+    CHECK(std::min(sequences, batch) <= 32);
+    CHECK(plan(variant, problem, h200).group_heads > 0);
+  }
+}
+
 TEST_CASE("groups of a ragged batch are those of its mean lengths: of equal ones its own") {
   for (const bool causal : {false, true}) {
     Problem dense = problem_of(128, causal);

@@ -130,6 +130,28 @@ TEST_CASE("a frozen registry compiles nothing and leaves the disk alone") {
   CHECK(fs::is_empty(bench.folder()));
 }
 
+TEST_CASE("a captured call with dropout has seed and offset in device memory") {
+  if (!can_serve()) return;
+  const Bench bench;
+  Registry registry(bench.options());
+  attune_prefill_args args = args_of(128);
+  args.dropout = {.p = 0.5F, .seed = 1, .offset = 0, .state = nullptr};
+  registry.run(args, nullptr);
+  Bench::fake().launches = 0;
+  Bench::fake().capturing = true;
+  try {
+    registry.run(args, nullptr);
+    FAIL("it was captured");
+  } catch (const Error& error) {
+    CHECK(error.status() == ATTUNE_INVALID_ARGUMENT);
+    CHECK(std::string(error.what()).starts_with("dropout.state is null, but the stream is being captured"));
+  }
+  CHECK(Bench::fake().launches == 0);
+  args.dropout.state = static_cast<const std::int64_t*>(address(0x6000));
+  registry.run(args, nullptr);
+  CHECK(Bench::fake().launches == 1);
+}
+
 TEST_CASE("prepare loads once, relaxed; prefill launches what the plan says") {
   if (!can_serve()) return;
   const Bench bench;

@@ -212,6 +212,13 @@ inline void load_box_5d(unsigned address, const AttuneTensorMap& map, unsigned b
                         int v, int line) {
   machine().load_box(address, &map, barrier, {.rank = 5, .x = {x, y, z, w, v}}, line);
 }
+inline void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier, int line) {
+  machine().load_bytes(address, pointer, bytes, barrier, line);
+}
+inline void add_bytes(float* pointer, unsigned address, unsigned bytes, int line) {
+  machine().add_bytes(pointer, address, bytes, line);
+}
+inline void wait_boxes() { machine().wait_boxes(); }
 inline void prefetch_map(const AttuneTensorMap&) {}
 inline void store_box(const AttuneTensorMap& map, unsigned address, int x, int y, int z, int w, int line) {
   machine().store_box(&map, address, {.rank = 4, .x = {x, y, z, w, 0}}, line);
@@ -239,19 +246,29 @@ void give_registers(int line) {
   machine().give_registers(registers, line);
 }
 
-template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
-void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate, int line) {
+template <Dtype dtype, bool A_transposed, bool B_transposed, auto B_step, auto A_step, int first_step, int steps,
+          int tiles>
+void wgmma_of_shared(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate, int line) {
   for (int k = first_step; k < first_step + steps; ++k) {
     const bool add = accumulate || k > first_step;
-    machine().wgmma(
-        {static_cast<int>(dtype), tiles * 8, D[0], nullptr, A + A_step(k), B + B_step(k), B_transposed, add}, line);
+    machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], nullptr, A + A_step(k), B + B_step(k), A_transposed,
+                     B_transposed, add},
+                    line);
   }
+}
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
+void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate, int line) {
+  wgmma_of_shared<dtype, false, B_transposed, B_step, A_step, first_step, steps>(D, A, B, accumulate, line);
+}
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
+void wgmma_transposed(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate, int line) {
+  wgmma_of_shared<dtype, true, B_transposed, B_step, A_step, first_step, steps>(D, A, B, accumulate, line);
 }
 template <Dtype dtype, bool B_transposed, auto B_step, int tiles, int steps>
 void wgmma(float (&D)[tiles][4], const unsigned (&A)[steps][4], unsigned long long B, bool accumulate, int line) {
   for (int k = 0; k < steps; ++k) {
     const bool add = accumulate || k > 0;
-    machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], A[k], 0, B + B_step(k), B_transposed, add}, line);
+    machine().wgmma({static_cast<int>(dtype), tiles * 8, D[0], A[k], 0, B + B_step(k), false, B_transposed, add}, line);
   }
 }
 inline unsigned long long matrix_descriptor(unsigned address, unsigned leading_bytes) {

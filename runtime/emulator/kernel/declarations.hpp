@@ -132,6 +132,12 @@ inline void mbarrier_arrive_expect(unsigned address, unsigned bytes, int line = 
 inline void mbarrier_wait(unsigned address, unsigned parity, int line = __builtin_LINE());
 inline bool mbarrier_test(unsigned address, unsigned parity, int line = __builtin_LINE());
 
+// ptx/bulk_copy.cuh
+inline void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier,
+                       int line = __builtin_LINE());
+inline void add_bytes(float* pointer, unsigned address, unsigned bytes, int line = __builtin_LINE());
+inline void wait_boxes();
+
 // ptx/tensor_copy.cuh
 inline void load_box(unsigned address, const AttuneTensorMap& map, unsigned barrier, int x, int y, int z, int w,
                      int line = __builtin_LINE());
@@ -158,6 +164,9 @@ void give_registers(int line = __builtin_LINE());
 template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
 void wgmma(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate,
            int line = __builtin_LINE());
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps, int tiles>
+void wgmma_transposed(float (&D)[tiles][4], unsigned long long A, unsigned long long B, bool accumulate,
+                      int line = __builtin_LINE());
 template <Dtype dtype, bool B_transposed, auto B_step, int tiles, int steps>
 void wgmma(float (&D)[tiles][4], const unsigned (&A)[steps][4], unsigned long long B, bool accumulate,
            int line = __builtin_LINE());

@@ -17,6 +17,7 @@ struct Wgmma {
   const unsigned* A_words;  ///< four registers; null: A is in shared memory
   unsigned long long A;     ///< descriptor
   unsigned long long B;     ///< descriptor
+  bool A_transposed;        ///< of A in shared memory: its rows are consecutive ("MN-major")
   bool B_transposed;        ///< its columns are consecutive ("MN-major"), not its rows
   bool accumulate;
 };
@@ -75,9 +76,12 @@ class Machine {
   virtual bool mbarrier_test(unsigned address, unsigned parity, int line) = 0;
   /// `map` points to the bytes of an AttuneTensorMap.
   virtual void load_box(unsigned address, const void* map, unsigned barrier, const Corner& at, int line) = 0;
+  virtual void load_bytes(unsigned address, const void* pointer, unsigned bytes, unsigned barrier, int line) = 0;
+  virtual void add_bytes(float* pointer, unsigned address, unsigned bytes, int line) = 0;
   virtual void store_box(const void* map, unsigned address, const Corner& at, int line) = 0;
   virtual void commit_boxes() = 0;
   virtual void wait_boxes_read() = 0;
+  virtual void wait_boxes() = 0;
   virtual void fence_for_copies() = 0;
   /// A thread that does not wait only announces itself.
   virtual void named_barrier(unsigned id, unsigned threads, bool wait, int line) = 0;

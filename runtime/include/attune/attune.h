@@ -101,6 +101,18 @@ typedef struct attune_tensor {
   int64_t stride_head;
 } attune_tensor;
 
+/* Dropout of attention's weights P = softmax(..): each is 0 with the probability p, else P / (1 - p). p is rounded to a
+ * multiple of 1/256, of which the last is 255/256. Which weights are dropped follows from seed, offset, sequence, head,
+ * row and key alone (Philox 4x32, 7 rounds), so that the backward pass drops those that the forward pass dropped. LSE
+ * is that of all weights. */
+typedef struct attune_dropout {
+  float p;              /* at least 0, less than 1; 0: none */
+  int64_t seed;         /* any */
+  int64_t offset;       /* any below 2^44: another one for each call with the same seed */
+  const int64_t* state; /* seed and offset in device memory, in place of those two: what a CUDA graph that drops other
+                           weights in each replay needs, and must have; null: those two */
+} attune_dropout;
+
 typedef enum attune_element { ATTUNE_FP32 = 0, ATTUNE_INT32 = 1 } attune_element;
 
 /* An array that expressions look up, by its name in their text. */
@@ -163,6 +175,7 @@ typedef struct attune_prefill_args {
   /* Of a ragged batch, batch: how many of a sequence's rows of q count, to the last of which the masks are aligned;
    * those of o and lse after them are not written. Null: all */
   const int32_t* seqused_q;
+  attune_dropout dropout; /* p 0: none */
   /* What scores become before the softmax, and which keys a query sees of those that the masks above leave it: texts as
    * "s + slope[h] * (k - p) where slope: fp32[head]" and "k <= p" (specs/README.md). s is the scaled score, after
    * softcap; q the query's row in its sequence, p its position q + seqlen_k - seqlen_q, k the key's; h and hk the heads
@@ -378,6 +391,7 @@ typedef struct attune_backward_args {
   int32_t total_k;
   int32_t any_order; /* 1: the fastest kernels, which may add to dq in any order, so that it differs in its last bits
                         from call to call; 0: the same bits every time */
+  attune_dropout dropout; /* as attune_prefill had it */
 } attune_backward_args;
 
 /* What a registry has done since it was made. */

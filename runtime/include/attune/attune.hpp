@@ -145,6 +145,9 @@ struct Pages {
   std::int32_t page_size = 0;
 };
 
+/// Dropout of attention's weights; see attune_dropout, which it is.
+using Dropout = attune_dropout;
+
 /// An array that expressions look up.
 using NamedArray = attune_named_array;
 
@@ -180,12 +183,14 @@ struct Prefill {
   /// Attention::workspace() bytes, 16-byte aligned, with which some kernels are faster; none where fewer.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
+  Dropout dropout = {};  ///< p 0: none
   Expressions expressions = {};
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
     attune_prefill_args result{};
     result.struct_size = sizeof(result);
+    result.dropout = dropout;
     result.dtype = static_cast<attune_dtype>(shape.dtype);
     result.q = q;
     result.k = k;
@@ -500,6 +505,7 @@ struct Backward {
   bool any_order = false;     ///< the fastest kernels, which may add to dq in any order; else the same bits every time
   void* workspace = nullptr;  ///< Attention::workspace() bytes, 16-byte aligned
   std::size_t workspace_bytes = 0;
+  Dropout dropout = {};  ///< as the Prefill had it
 
   /// The same for the C ABI.
   [[nodiscard]] attune_backward_args args() const {
@@ -540,6 +546,7 @@ struct Backward {
       result.total_k = ragged->total_k;
     }
     result.any_order = any_order ? 1 : 0;
+    result.dropout = dropout;
     return result;
   }
 };

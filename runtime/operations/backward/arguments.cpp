@@ -8,6 +8,8 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/dropout.hpp"
+#include "runtime/call/tensor_maps.hpp"
 
 namespace attune {
 namespace {
@@ -43,6 +45,7 @@ BackwardProblem read_problem(const attune_backward_args& args) {
                           .head_dim_v = args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
                           .causal = args.causal != 0,
                           .softcap = args.softcap,
+                          .dropout = kept_values(args.dropout.p) < 256,
                           .any_order = args.any_order != 0};
   if (args.window != 0) {
     problem.window_left = args.window_left;
@@ -58,6 +61,7 @@ BackwardProblem read_problem(const attune_backward_args& args) {
 
 void check_scalars(std::vector<std::string>& found, const attune_backward_args& args) {
   check_softmax_scale(found, args.softmax_scale);
+  check_dropout(found, args.dropout.p);
   for (const auto& [name, value] :
        {std::pair{"causal", args.causal}, {"window", args.window}, {"any_order", args.any_order}}) {
     if (value != 0 && value != 1) add_line(found, "{} is {}; it must be 0 or 1", name, value);
@@ -102,11 +106,22 @@ void check_apart(std::vector<std::string>& found, const attune_backward_args& ar
   }
 }
 
+/// Whether tensor maps take those that kernels of them read and write.
+bool has_mappable_tensors(const attune_backward_args& args, const BackwardProblem& problem) {
+  const Shapes shapes(problem);
+  const auto is_mappable = [&](const attune_tensor& tensor, const Extents& extents) {
+    return has_mappable_strides(tensor, extents, problem.ragged);
+  };
+  return is_mappable(args.q, shapes.q) && is_mappable(args.k, shapes.k) && is_mappable(args.v, shapes.v) &&
+         is_mappable(args.dout, shapes.o) && is_mappable(args.dk, shapes.k) && is_mappable(args.dv, shapes.v);
+}
+
 Operand lse_operand(const char* name, const float* data, const Extents& q) {
   return array_operand(name, data, {1, q.batch, q.heads, q.seq});
 }
 
 void visit_arrays(const attune_backward_args& args, const BackwardProblem& problem, VisitOperand visit) {
+  if (problem.dropout) visit(dropout_operand(args.dropout));
   if (!problem.ragged) return;
   const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
     visit(array_operand(name, array, {1, 1, 1, entries}));
@@ -126,6 +141,11 @@ Operand statistics_operand(const AttuneBackwardParams& params, Access access) {
 Operand sums_operand(const AttuneBackwardParams& params, Access access) {
   return array_operand("dq_sums", params.dq_sums,
                        {1, params.heads_q, params.padded_rows / 16, 16LL * params.dq_columns}, access);
+}
+
+/// Whose turn it is to add; null where that does not matter.
+Operand turns_operand(const AttuneBackwardParams& params, int B_r) {
+  return array_operand("turns", params.turns, {1, 1, params.heads_q, params.padded_rows / B_r}, Access::write);
 }
 
 int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
@@ -151,6 +171,7 @@ BackwardProblem check_arguments(const attune_backward_args& args) {
   }
   throw_if_any(found);
   problem.set_window(problem.window_left, problem.window_right);
+  problem.mappable_strides = has_mappable_tensors(args, problem);
   return problem;
 }
 
@@ -169,7 +190,7 @@ void check_workspace(const attune_backward_args& args, const BackwardWorkspace& 
 }
 
 AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
-                                 const BackwardWorkspace& workspace) {
+                                 const BackwardWorkspace& workspace, std::uint64_t launch) {
   const Shapes shapes(problem);
   const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
   auto* const statistics = static_cast<std::byte*>(args.workspace);
@@ -186,6 +207,10 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .dlse = args.dlse,
       .statistics = reinterpret_cast<float*>(statistics),
       .dq_sums = workspace.dq_bytes == 0 ? nullptr : reinterpret_cast<float*>(statistics + workspace.statistics_bytes),
+      .turns = workspace.turn_bytes == 0 ? nullptr
+                                         : reinterpret_cast<unsigned long long*>(
+                                               statistics + workspace.statistics_bytes + workspace.dq_bytes),
+      .launch = launch,
       .scale = args.softmax_scale,
       .scale_log2 = scales.scale_log2,
       .cap_scale = scales.cap_scale,
@@ -201,12 +226,33 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .padded_seqlen_q = static_cast<int>(problem.padded_seqlen_q()),
       .padded_rows = static_cast<int>(problem.padded_rows()),
       .dq_columns = workspace.dq_columns,
+      .dq_in_quads = workspace.dq_in_quads ? 1 : 0,
       .total_q = problem.total_q,
       .total_k = problem.total_k,
       .cu_seqlens_q = args.cu_seqlens_q,
       .cu_seqlens_k = args.cu_seqlens_k,
       .seqused_q = args.seqused_q,
       .seqused_k = args.seqused_k};
+}
+
+AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,
+                                              const BackwardProblem& problem, const Executor& executor) {
+  const TensorExtents queries{problem.head_dim, problem.stored_rows(), problem.heads_q, problem.stored_sequences()};
+  const TensorExtents keys{problem.head_dim, problem.stored_keys(), problem.heads_kv, problem.stored_sequences()};
+  const auto map = [&](const AttuneTensor& tensor, TensorExtents extents, int columns, int rows) {
+    extents.head_dim = columns;
+    const TensorDescription plain = describe(tensor, extents, problem.dtype, rows);
+    return executor.encode(problem.ragged ? spread(plain) : plain);
+  };
+  constexpr int gradient_rows = 64;  // that a warpgroup writes
+  const int columns_v = problem.head_dim_of_v();
+  return {params,
+          map(params.q, queries, problem.head_dim, variant.B_r),
+          map(params.dout, queries, columns_v, variant.B_r),
+          map(params.k, keys, problem.head_dim, variant.B_c),
+          map(params.v, keys, columns_v, variant.B_c),
+          map(params.dk, keys, problem.head_dim, gradient_rows),
+          map(params.dv, keys, columns_v, gradient_rows)};
 }
 
 void visit_rows(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
@@ -222,7 +268,7 @@ void visit_rows(const attune_backward_args& args, const BackwardProblem& problem
 }
 
 void visit_keys(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
-                VisitOperand visit) {
+                const Variant& variant, VisitOperand visit) {
   const Shapes shapes(problem);
   visit(tensor_operand("q", args.q, shapes.q, Access::read));
   visit(tensor_operand("k", args.k, shapes.k, Access::read));
@@ -233,6 +279,7 @@ void visit_keys(const attune_backward_args& args, const BackwardProblem& problem
   visit_arrays(args, problem, visit);
   visit(statistics_operand(params, Access::read));
   visit(sums_operand(params, Access::add));
+  visit(turns_operand(params, variant.B_r));
 }
 
 void visit_queries(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

@@ -2,11 +2,15 @@
 // launched.
 #pragma once
 
+#include <cstdint>
+
 #include "attune/attune.h"
+#include "runtime/call/backend.hpp"
 #include "runtime/call/operand.hpp"
 #include "runtime/operations/backward/plan.hpp"
 #include "runtime/operations/backward/problem.hpp"
 #include "templates/backward_params.h"
+#include "templates/tensor_backward_params.h"
 
 namespace attune {
 
@@ -21,16 +25,20 @@ BackwardProblem check_arguments(const attune_backward_args& args);
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} where the workspace is missing, too small or misaligned.
 void check_workspace(const attune_backward_args& args, const BackwardWorkspace& workspace);
 
-/// The parameter block of a checked call.
+/// The parameter block of a checked call. `launch` is a number that no memory can be expected to hold.
 AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
-                                 const BackwardWorkspace& workspace);
+                                 const BackwardWorkspace& workspace, std::uint64_t launch);
+
+/// The same for this variant, whose family has tensor maps.
+AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,
+                                              const BackwardProblem& problem, const Executor& executor);
 
 /// What the launches of a checked call read and write: the first, ...
 void visit_rows(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
                 VisitOperand visit);
 /// ... that which gives dK and dV, and adds to dQ where it may, ...
 void visit_keys(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
-                VisitOperand visit);
+                const Variant& variant, VisitOperand visit);
 /// ... and that which gives dQ.
 void visit_queries(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
                    VisitOperand visit);

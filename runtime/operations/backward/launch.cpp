@@ -1,24 +1,26 @@
 #include "runtime/operations/backward/launch.hpp"
 
+#include <optional>
+
+#include "runtime/call/dropout.hpp"
 #include "runtime/operations/backward/arguments.hpp"
 #include "runtime/operations/backward/plan.hpp"
 
 namespace attune {
 namespace {
 
-Step step_of(const ServingKernel& kernel, const BackwardLaunch& launch, const AttuneBackwardParams& params,
-             Operands operands) {
+Step step_of(const ServingKernel& kernel, const BackwardLaunch& launch, const void* params, Operands operands) {
   return {.kernel = &kernel,
           .grid = launch.grid,
           .threads = launch.threads,
           .shared_bytes = launch.shared_bytes,
-          .params = &params,
+          .params = params,
           .operands = operands};
 }
 
 /// The kernel that gives dQ, beside this one for dK and dV.
 const ServingKernel& queries_kernel(const BackwardProblem& problem, const ServingKernel& keys, FindKernel find) {
-  return keys.variant.deterministic != 0 ? find(problem.queries()) : find(problem.conversion());
+  return workspace_of(keys.variant, problem).dq_bytes == 0 ? find(problem.queries()) : find(problem.conversion());
 }
 
 }  // namespace
@@ -36,19 +38,27 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   const ServingKernel& queries = queries_kernel(problem, keys, find);
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem);
   check_workspace(args, workspace);
-  const AttuneBackwardParams params = make_params(args, problem, workspace);
+  if (problem.dropout) require_replayable(args.dropout, backend);
+  // Kernels without dropout take what is before it.
+  const WithDropout<AttuneBackwardParams> params{make_params(args, problem, workspace, backend.executor.launch_number()),
+                                                  kernel_dropout(args.dropout)};
   Plan planned;
 
   const auto row_operands = [&](VisitOperand visit) { visit_rows(args, problem, params, visit); };
-  planned.add(step_of(rows, plan(rows.variant, problem.rows()), params, row_operands));
+  planned.add(step_of(rows, plan(rows.variant, problem.rows()), &params, row_operands));
 
-  const auto key_operands = [&](VisitOperand visit) { visit_keys(args, problem, params, visit); };
-  planned.add(step_of(keys, plan(keys.variant, problem, keys.device), params, key_operands));
+  const auto key_operands = [&](VisitOperand visit) { visit_keys(args, problem, params, keys.variant, visit); };
+  std::optional<AttuneTensorBackwardParams> tensors;
+  if (family_of(keys.variant).tensor_maps) {
+    tensors = make_tensor_params(params, keys.variant, problem, backend.executor);
+  }
+  const void* const key_params = tensors ? static_cast<const void*>(&*tensors) : &params;
+  planned.add(step_of(keys, plan(keys.variant, problem, keys.device), key_params, key_operands));
 
   const auto query_operands = [&](VisitOperand visit) { visit_queries(args, problem, params, visit); };
   const BackwardLaunch last = workspace.dq_bytes == 0 ? plan(queries.variant, problem.queries(), queries.device)
                                                       : plan(queries.variant, problem.conversion());
-  planned.add(step_of(queries, last, params, query_operands));
+  planned.add(step_of(queries, last, &params, query_operands));
   backend.executor.run(planned, backend.stream);
 }
 

@@ -37,13 +37,12 @@ BackwardLaunch with_grid(const Variant& variant, const Grid& grid) {
   return {.grid = grid, .threads = needs.threads, .shared_bytes = needs.shared_bytes};
 }
 
-/// Tiles of heads in groups (templates/blocks/schedule.cuh), so that what all tiles of a head read shares L2: as many
-/// heads as fit three quarters of it and at least half the multiprocessors where tiles are unequal, else a quarter.
-Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, bool unequal, const Device& device) {
+/// Tiles of heads in groups (templates/blocks/schedule.cuh), so that what all tiles of a head read and add to shares
+/// L2.
+Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, const Device& device) {
   if (heads == 0 || tiles == 0) return {.x = 0, .y = 0, .z = 0};
-  const long long fit = (unequal ? device.l2_bytes * 3 / 4 : device.l2_bytes / 4) / std::max(1LL, bytes_per_head);
-  const long long most = unequal ? std::max<long long>(fit, device.multiprocessors / 2) : fit;
-  const long long group = std::min(heads, std::max({most, ceil_div(heads, max_grid_yz), 1LL}));
+  const long long fit = device.l2_bytes / 2 / std::max(1LL, bytes_per_head);
+  const long long group = std::min(heads, std::max({fit, ceil_div(heads, max_grid_yz), 1LL}));
   return {.x = static_cast<unsigned>(group),
           .y = static_cast<unsigned>(tiles),
           .z = static_cast<unsigned>(ceil_div(heads, group))};
@@ -100,12 +99,13 @@ std::vector<std::string> part_refusals(Operation part, const BackwardProblem& wh
 
 BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, const Device& device) {
   require_launch(variant, problem);
-  // Q and dO of all heads that share K and V.
-  const long long columns = problem.head_dim + problem.head_dim_of_v();
-  const long long bytes =
-      problem.longest_queries() * columns * bytes_of(problem.dtype) * (problem.heads_q / problem.heads_kv);
+  // Q, dO and the sums that become dQ of all heads that share K and V.
+  const long long row_bytes =
+      static_cast<long long>(problem.head_dim + problem.head_dim_of_v()) * bytes_of(problem.dtype) +
+      workspace_of(variant, problem).dq_columns * static_cast<long long>(sizeof(float));
+  const long long bytes = problem.longest_queries() * row_bytes * (problem.heads_q / problem.heads_kv);
   return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_kv) * problem.batch,
-                                         ceil_div(problem.longest_keys(), variant.B_c), bytes, problem.causal, device));
+                                         ceil_div(problem.longest_keys(), variant.B_c), bytes, device));
 }
 
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries,
@@ -115,9 +115,8 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
   const long long columns = problem.head_dim + problem.head_dim_of_v();
   const long long bytes =
       problem.longest_keys() * columns * bytes_of(problem.dtype) / (problem.heads_q / problem.heads_kv);
-  return with_grid(variant,
-                   grouped_grid(static_cast<long long>(problem.heads_q) * problem.batch,
-                                ceil_div(problem.longest_queries(), variant.B_r), bytes, problem.causal, device));
+  return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_q) * problem.batch,
+                                         ceil_div(problem.longest_queries(), variant.B_r), bytes, device));
 }
 
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows) {
@@ -137,8 +136,11 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
 BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem) {
   const std::size_t rows = static_cast<std::size_t>(problem.padded_rows()) * problem.heads_q;
   BackwardWorkspace result{.statistics_bytes = rows * 2 * sizeof(float)};
-  if (variant.deterministic != 0) return result;
+  const bool adds = family_of(variant).tensor_maps || variant.deterministic == 0;
+  if (!adds) return result;
+  if (variant.deterministic != 0) result.turn_bytes = rows / variant.B_r * sizeof(std::uint64_t);
   result.dq_columns = variant.head_dim;
+  result.dq_in_quads = family_of(variant).tensor_maps;
   result.dq_bytes = rows * variant.head_dim * sizeof(float);
   return result;
 }

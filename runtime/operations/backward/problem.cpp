@@ -28,6 +28,12 @@ void BackwardProblem::set_window(int left, int right) {
   window_right = causal || right >= seqlen_q - 1 ? -1 : right;
 }
 
+Unmappable BackwardProblem::unmappable() const {
+  if (stored_rows() == 0) return Unmappable::queries;
+  if (stored_keys() == 0) return ragged ? Unmappable::total_k : Unmappable::seqlen_k;
+  return mappable_strides ? Unmappable::no : Unmappable::strides;
+}
+
 Ask BackwardProblem::ask_of(Operation part) const {
   const bool of_rows = part == Operation::backward_rows || part == Operation::backward_convert;
   if (of_rows) {
@@ -44,7 +50,9 @@ Ask BackwardProblem::ask_of(Operation part) const {
                    .window = has_window() ? 1 : 0,
                    .softcap = softcap > 0 ? 1 : 0,
                    .ragged = ragged ? 1 : 0,
-                   .deterministic = any_order && part == Operation::backward ? 0 : 1},
+                   .dropout = dropout ? 1 : 0,
+                   .deterministic = any_order && part == Operation::backward ? 0 : 1,
+                   .unmappable = static_cast<int>(unmappable())},
           .preference = {}};
 }
 

@@ -30,12 +30,14 @@ struct BackwardProblem {
   int head_dim = 128;
   int head_dim_v = 0;  ///< of V and O; 0: as head_dim
   bool causal = false;
-  int window_left = -1;    ///< as Problem has them
-  int window_right = -1;   ///< likewise
-  float softcap = 0;       ///< likewise
-  bool ragged = false;     ///< likewise
-  int total_q = 0;         ///< rows of a ragged Q and O
-  int total_k = 0;         ///< and of K and V
+  int window_left = -1;          ///< as Problem has them
+  int window_right = -1;         ///< likewise
+  float softcap = 0;             ///< likewise
+  bool ragged = false;           ///< likewise
+  int total_q = 0;               ///< rows of a ragged Q and O
+  int total_k = 0;               ///< and of K and V
+  bool mappable_strides = true;  ///< as Problem has them
+  bool dropout = false;          ///< of weights
   bool any_order = false;  ///< sums may have any order, so that results differ in their last bits from call to call
 
   static const ProblemFacts facts;
@@ -61,6 +63,9 @@ struct BackwardProblem {
   /// As Problem has them.
   [[nodiscard]] bool has_window() const { return window_left >= 0 || (!causal && window_right >= 0); }
   void set_window(int left, int right);
+
+  /// Why tensor maps cannot describe its tensors.
+  [[nodiscard]] Unmappable unmappable() const;
 
   /// As Problem::ask(); of the kernel that gives dK and dV, or of that of another launch.
   [[nodiscard]] Ask ask() const { return ask_of(operation); }

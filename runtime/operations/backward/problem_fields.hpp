@@ -34,7 +34,9 @@ constexpr auto problem_fields(const BackwardProblem* /*type*/) {
       field("ragged", &P::ragged, {feature, option}, {.tag = " ragged"}),
       field("total_q", &P::total_q, {feature, extent, absent, any_length}, {.tag = " tq", .applies = is_ragged}),
       field("total_k", &P::total_k, {feature, extent, absent, any_length}, {.tag = " tk", .applies = is_ragged}),
-      field("any_order", &P::any_order, {feature, option}, {.tag = " any_order"}));
+      field("dropout", &P::dropout, {feature, option}, {.tag = " dropout"}),
+      field("any_order", &P::any_order, {feature, option}, {.tag = " any_order"}),
+      field("mappable_strides", &P::mappable_strides, {}));
 }
 
 }  // namespace attune

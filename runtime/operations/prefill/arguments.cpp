@@ -7,6 +7,7 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/dropout.hpp"
 #include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
@@ -39,7 +40,13 @@ const std::int32_t* used_queries(const attune_prefill_args& args) {
                                                                                                : nullptr;
 }
 
+/// Whether the caller knows of the fields after seqused_q.
+bool has_dropout(const attune_prefill_args& args) {
+  return args.struct_size >= offsetof(attune_prefill_args, dropout) + sizeof(args.dropout);
+}
+
 void add_features(Problem& problem, const attune_prefill_args& args) {
+  problem.dropout = has_dropout(args) && kept_values(args.dropout.p) < 256;
   problem.softcap = args.softcap;
   if (args.window != 0) {
     problem.window_left = args.window_left;
@@ -86,6 +93,7 @@ void check_scalars(std::vector<std::string>& found, const attune_prefill_args& a
   if (has_features(args) && args.window != 0 && args.window != 1) {
     add_line(found, "window is {}; it must be 0 or 1", args.window);
   }
+  if (has_dropout(args)) check_dropout(found, args.dropout.p);
 }
 
 /// What makes a batch ragged: both arrays of lengths, or none; with pages that of Q alone.
@@ -137,6 +145,7 @@ void visit_each(const attune_prefill_args& args, const Problem& problem, const V
   if (problem.ragged && !problem.paged) of_sequences("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL);
   if (problem.ragged || problem.paged) of_sequences("seqused_k", args.seqused_k, problem.batch);
   if (problem.ragged) of_sequences("seqused_q", used_queries(args), problem.batch);
+  if (problem.dropout) visit(dropout_operand(args.dropout));
   visit_expressions(expression_texts(args), problem.expressions, visit);
   if (problem.paged) visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
 }
@@ -151,17 +160,6 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   if (!queries_of(problem).empty() && args.seqused_k == nullptr) {
     found.emplace_back("seqused_k is null; it must say how many keys each sequence has in the pages of block_table");
   }
-}
-
-/// Whether tensor maps take the strides; those of single elements do not count.
-bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, bool ragged) {
-  const auto head_dim = static_cast<int>(extents.head_dim);
-  if (ragged && extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim, extents.dtype)) return false;
-  const auto passes = [&](std::int64_t stride, std::int64_t extent) {
-    return extent <= 1 || is_mappable(stride, head_dim, extents.dtype);
-  };
-  return passes(tensor.stride_batch, extents.batch) && passes(tensor.stride_seq, extents.seq) &&
-         passes(tensor.stride_head, extents.heads);
 }
 
 /// How kernels divide by page_size, exactly for what is below 2^31: the multiplier is 2^page_shift / page_size, rounded
@@ -232,6 +230,20 @@ bool is_empty(const Problem& problem) {
 Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch) {
   if (!has_workspace(args)) return {};
   return {.data = args.workspace, .bytes = args.workspace_bytes, .launch = launch};
+}
+
+float* carried_rows(const attune_prefill_args& args, std::size_t bytes) {
+  const Workspace workspace = workspace_of(args, 0);
+  std::vector<std::string> found;
+  if (workspace.data == nullptr) {
+    add_line(found, "workspace is null; this kernel needs {} bytes of device memory, as attune_prefill_workspace says",
+             bytes);
+  } else if (workspace.bytes < bytes) {
+    add_line(found, "workspace_bytes is {}; this kernel needs at least {}, as attune_prefill_workspace says",
+             workspace.bytes, bytes);
+  }
+  throw_if_any(found);
+  return static_cast<float*>(workspace.data);
 }
 
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {

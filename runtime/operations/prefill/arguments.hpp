@@ -1,6 +1,7 @@
 // From what a caller passed to a Problem, with every mistake named before anything is launched.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "attune/attune.h"
@@ -28,6 +29,10 @@ void visit_operands(const attune_prefill_args& args, const Problem& problem, Vis
 
 /// The workspace of a checked call, for the launch of this number.
 Workspace workspace_of(const attune_prefill_args& args, std::uint64_t launch);
+
+/// The workspace of a checked call whose kernel cannot do without these bytes. Throws Error{ATTUNE_INVALID_ARGUMENT}
+/// where it is missing, too small or misaligned.
+float* carried_rows(const attune_prefill_args& args, std::size_t bytes);
 
 /// The parameter block of a checked call.
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem);

@@ -1,6 +1,7 @@
 #include "runtime/operations/prefill/launch.hpp"
 
 #include "runtime/base/result_of.hpp"
+#include "runtime/call/dropout.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 
 namespace attune {
@@ -15,24 +16,37 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
   const auto tensors = [&] {
     return make_tensor_params(plain(), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
   };
-  if (problem.expressions.any()) {
-    const auto expressions = [&] { return make_expression_params(args, problem); };
-    if (family_of(plan.variant).tensor_maps) {
-      return block(std::in_place_type<AttuneExpressedTensorParams>, [&] {
-        return AttuneExpressedTensorParams{tensors(), expressions()};
-      });
-    }
-    return block(std::in_place_type<AttuneExpressedPrefillParams>, [&] {
-      return AttuneExpressedPrefillParams{plain(), expressions()};
+  if (plan.variant.family == prefill_fa1_sm80) {
+    return block(std::in_place_type<AttuneCarriedPrefillParams>, [&] {
+      return AttuneCarriedPrefillParams{plain(), carried_rows(args, plan.workspace_bytes)};
     });
   }
-  if (!family_of(plan.variant).tensor_maps) return block(std::in_place_type<AttunePrefillParams>, plain);
+  // With dropout, where the kernel has some.
+  const auto block_of = [&]<class Params>(std::in_place_type_t<Params> type, const auto& make) {
+    if (plan.variant.dropout == 0) return block(type, make);
+    return block(std::in_place_type<WithDropout<Params>>, [&] {
+      return WithDropout<Params>{make(), kernel_dropout(args.dropout)};
+    });
+  };
+  const bool maps = family_of(plan.variant).tensor_maps;
+  if (problem.expressions.any()) {
+    const auto expressions = [&] { return make_expression_params(args, problem); };
+    if (!maps) {
+      return block_of(std::in_place_type<AttuneExpressedPrefillParams>, [&] {
+        return AttuneExpressedPrefillParams{plain(), expressions()};
+      });
+    }
+    return block_of(std::in_place_type<AttuneExpressedTensorParams>, [&] {
+      return AttuneExpressedTensorParams{tensors(), expressions()};
+    });
+  }
+  if (!maps) return block_of(std::in_place_type<AttunePrefillParams>, plain);
   if (plan.tiles != nullptr) {
     return block(std::in_place_type<AttuneListedPrefillParams>, [&] {
       return AttuneListedPrefillParams{tensors(), *plan.tiles};
     });
   }
-  if (plan.variant.stream_k == 0) return block(std::in_place_type<AttuneTensorPrefillParams>, tensors);
+  if (plan.variant.stream_k == 0) return block_of(std::in_place_type<AttuneTensorPrefillParams>, tensors);
   const Workspace workspace = workspace_of(args, executor.launch_number());
   return block(std::in_place_type<AttuneSharedPrefillParams>,
                [&] { return make_shared_params(tensors(), plan, workspace); });
@@ -40,13 +54,19 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
 
 PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                              Executor& executor)
-    : signals_(plan.variant.stream_k != 0 ? plan.sharing_warps() : 0), block_(made(args, problem, plan, executor)) {}
+    : signals_(plan.variant.stream_k != 0 ? plan.sharing_warps() : 0),
+      carried_floats_(static_cast<long long>(plan.workspace_bytes / sizeof(float))),
+      block_(made(args, problem, plan, executor)) {}
 
 const void* PrefillParams::get() const {
   return std::visit([](const auto& block) { return static_cast<const void*>(&block); }, block_);
 }
 
 void PrefillParams::visit_workspace(VisitOperand visit) const {
+  if (const auto* const carrying = std::get_if<AttuneCarriedPrefillParams>(&block_)) {
+    visit(array_operand("carried", carrying->carried, {1, 1, 1, carried_floats_}, Access::write));
+    return;
+  }
   const auto* const shared = std::get_if<AttuneSharedPrefillParams>(&block_);
   if (shared == nullptr || shared->partials == nullptr) return;
   const long long partials = reinterpret_cast<const float*>(shared->signals) - shared->partials;
@@ -72,6 +92,7 @@ void run(const attune_prefill_args& args, const Problem& problem, const ServingK
 }
 
 void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend) {
+  if (problem.dropout) require_replayable(args.dropout, backend);
   const ServingKernel& kernel = backend.kernels.kernel_for(problem);
   run(args, problem, kernel, plan(kernel.variant, problem, kernel.device), backend.executor, backend.stream);
 }

@@ -7,6 +7,8 @@
 #include "runtime/call/backend.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
+#include "templates/carried_rows.h"
+#include "templates/dropout.h"
 #include "templates/expressed_params.h"
 #include "templates/expressed_tensor_params.h"
 #include "templates/params.h"
@@ -29,12 +31,16 @@ class PrefillParams {
   void visit_workspace(VisitOperand visit) const;
 
  private:
-  using Block = std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams,
-                             AttuneSharedPrefillParams, AttuneExpressedPrefillParams, AttuneExpressedTensorParams>;
+  using Block =
+      std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams, AttuneSharedPrefillParams,
+                   AttuneCarriedPrefillParams, WithDropout<AttunePrefillParams>, WithDropout<AttuneTensorPrefillParams>,
+                   AttuneExpressedPrefillParams, AttuneExpressedTensorParams, WithDropout<AttuneExpressedPrefillParams>,
+                   WithDropout<AttuneExpressedTensorParams>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor);
 
-  long long signals_;  ///< how many the workspace has
+  long long signals_;         ///< how many the workspace has
+  long long carried_floats_;  ///< likewise
   Block block_;
 };
 

@@ -146,12 +146,35 @@ Problem mean_problem(const Problem& problem) {
   return result;
 }
 
+/// Of a ragged batch's heads so many at most that a group reaches into no more sequences than the lanes of a warp,
+/// which know one each (templates/blocks/ragged_order.cuh).
+long long heads_within_lanes(const Variant& variant, const Problem& problem, long long group_heads) {
+  constexpr long long lanes = 32;
+  if (!problem.ragged || variant.tile_list != 0 || problem.batch <= lanes) return group_heads;
+  return std::min(group_heads, (lanes - 1) * problem.heads_q);
+}
+
+/// Bytes of what rows are carried in from one block of keys to the next (templates/carried_rows.h): of each 16 rows O,
+/// the maximum and the sum.
+std::size_t carried_bytes(const Variant& variant, long long tiles) {
+  constexpr std::size_t lanes = 32;
+  constexpr std::size_t lane_bytes = 4 * sizeof(float);
+  const std::size_t columns = static_cast<std::size_t>(variant.head_dim) / 8 + 1;
+  return static_cast<std::size_t>(tiles) * static_cast<std::size_t>(variant.B_r / 16) * columns * lanes * lane_bytes;
+}
+
 /// Sets how the tiles are laid out over blocks.
 void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
   const long long heads = heads_of(plan.variant, problem);
   const long long q_blocks = q_blocks_of(plan.variant, problem);
   if (heads == 0 || q_blocks == 0) return;
   plan.q_blocks = static_cast<int>(q_blocks);
+  if (plan.variant.family == prefill_fa1_sm80) {
+    plan.group_heads = static_cast<int>(heads);
+    plan.grid = {.x = static_cast<unsigned>(heads), .y = 1, .z = 1};
+    plan.workspace_bytes = carried_bytes(plan.variant, heads * q_blocks);
+    return;
+  }
   if (family_of(plan.variant).tensor_maps) {
     const long long most = plan.variant.tile_list != 0 ? AttuneTileList::most_blocks : device.multiprocessors;
     const long long blocks = std::min({most, static_cast<long long>(device.multiprocessors), q_blocks * heads});
@@ -165,7 +188,7 @@ void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
     const Problem typical = plan.variant.tile_list != 0 ? problem : mean_problem(problem);
     TileOrder order = order_of_tiles(plan.variant, typical, device,
                                      static_cast<int>(q_blocks_of(plan.variant, typical)), static_cast<int>(blocks));
-    plan.group_heads = order.group_heads;
+    plan.group_heads = static_cast<int>(heads_within_lanes(plan.variant, problem, order.group_heads));
     plan.tiles = std::move(order.tiles);
   } else {
     const long long group = heads_per_group(plan.variant, problem, device);
@@ -180,7 +203,7 @@ void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
 auto rank_of(const Variant& variant, const Problem& problem) {
   const int newness = wastes_padding(variant, problem.ask().need) ? -1 : family_of(variant).minimum_capability;
   const bool spare_window = variant.window != 0 && !problem.has_window();
-  return std::tuple(-newness, variant.columns(), spare_window);
+  return std::tuple(family_of(variant).named_only, -newness, variant.columns(), spare_window);
 }
 
 /// choose() among those with pack_gqa, or among those without.

@@ -33,7 +33,7 @@ struct PrefillPlan {
   int group_heads = 0;  ///< (batch, head) pairs whose tiles run together, so that their keys and values share L2
   std::shared_ptr<const AttuneTileList> tiles = {};  ///< of each block, where the variant has a tile_list
   TileShares shares = {};                            ///< where the variant has stream_k
-  std::size_t workspace_bytes = 0;                   ///< for tiles that thread blocks share; 0: they share none
+  std::size_t workspace_bytes = 0;  ///< for tiles that thread blocks share, or rows that they carry; 0: there are none
   int threads = 0;
   int shared_bytes = 0;
   int head_dim_v = 0;  ///< the problem's, of V and O
@@ -45,11 +45,11 @@ struct PrefillPlan {
 /// Why no launch of a variant that meets the problem's need can hold the problem; empty when one can.
 std::vector<std::string> launch_refusals(const Variant& variant, const Problem& problem);
 
-/// The best of the candidates: those that serve, by the newest family (unless it wastes padding), then by least padding
-/// of head_dim and V's together, then without a window that is not needed, then by the tile nearest to the problem's
-/// best, then by the order given. Those with pack_gqa and those without are compared among themselves; of the two that
-/// are left the one with pack_gqa is better where it is newer, pads less or, both being equal, computes fewer rows
-/// (Problem::packing_saves_rows()).
+/// The best of the candidates: those that serve, by a family that need not be named, then by the newest (unless it
+/// wastes padding), then by least padding of head_dim and V's together, then without a window that is not needed, then
+/// by the tile nearest to the problem's best, then by the order given. Those with pack_gqa and those without are
+/// compared among themselves; of the two that are left the one with pack_gqa is better where it is newer, pads less or,
+/// both being equal, computes fewer rows (Problem::packing_saves_rows()).
 std::optional<Variant> choose_prefill(std::span<const Variant> candidates, const Problem& problem,
                                       const Device& device);
 

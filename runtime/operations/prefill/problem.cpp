@@ -111,6 +111,7 @@ Ask Problem::ask() const {
                    .score = expressions.score,
                    .mask = expressions.mask,
                    .ragged = ragged ? 1 : 0,
+                   .dropout = dropout ? 1 : 0,
                    .cut_rows = is_cut(head_dim) || is_cut(head_dim_of_v()) ? 1 : 0,
                    .gqa_ratio = std::min(heads_q / heads_kv, most_fixed_ratio + 1),
                    .unmappable = static_cast<int>(unmappable())},

@@ -41,6 +41,7 @@ struct Problem {
   int page_size = 0;              ///< keys of a page
   int pages = 0;                  ///< of the cache
   int table_width = 0;            ///< pages that a sequence may have
+  bool dropout = false;           ///< of weights
   CallExpressions expressions{};  ///< of scores and masks. No field of records and tables
   bool mappable_strides = true;   ///< those of Q, K and V are such that tensor maps can describe them
 

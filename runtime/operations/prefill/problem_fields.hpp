@@ -48,6 +48,7 @@ constexpr auto problem_fields(const Problem* /*type*/) {
       field("page_size", &P::page_size, {cache, extent, optional, any_extent}, {.tag = " page", .applies = is_paged}),
       field("pages", &P::pages, {feature, extent, absent, any_length}, {.applies = is_paged}),
       field("table_width", &P::table_width, {feature, extent, absent, any_extent}, {.applies = is_paged}),
+      field("dropout", &P::dropout, {feature, option, optional}, {.tag = " dropout"}),
       field("mappable_strides", &P::mappable_strides, {}));
 }
 

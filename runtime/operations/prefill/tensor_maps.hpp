@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "runtime/call/field_checks.hpp"
-#include "runtime/call/tensor_description.hpp"
+#include "runtime/call/tensor_maps.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
@@ -16,35 +16,12 @@
 
 namespace attune {
 
-/// Whether a tensor map takes this stride of a dimension of more than one element: at least a row, so that rows do not
-/// overlap, and below 2^40 bytes. That it is a multiple of 16 bytes every call fulfils.
-bool is_mappable(std::int64_t stride, int head_dim, Dtype dtype);
-
-/// The same of the rows of a ragged batch: below 2^34 bytes, which spread() needs.
-bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype);
-
 /// Rows of O that one copy writes: those of a warpgroup.
 constexpr int output_box_rows = 64;
-
-/// The extents of one tensor, innermost first.
-struct TensorExtents {
-  int head_dim;
-  int seqlen;
-  int heads;
-  int batch;
-};
-
-/// One of a call's tensors (strides of single elements are 0 there), moved in boxes of `rows` rows.
-TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows);
 
 /// The same rows as pack_gqa has them (templates/blocks/packed_rows.cuh): dimensions in the order head_dim, heads,
 /// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
 TensorDescription pack(const TensorDescription& tensor, int ratio);
-
-/// The rows of a ragged batch as its kernels have them (templates/blocks/ragged_tiles.cuh): dimensions head_dim, seqlen
-/// of ATTUNE_SEQUENCE_END rows, heads, all rows and one more with the stride of seqlen, and one whose element
-/// ATTUNE_SEQUENCE_END lies as many rows in front. The tensor is that of one sequence of all rows.
-TensorDescription spread(const TensorDescription& tensor);
 
 /// Memory that a launch may use besides its tensors.
 struct Workspace {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol, TypeVar
 
 Array = TypeVar("Array")  # torch.Tensor, cupy.ndarray, jax.Array or numpy.ndarray
@@ -25,10 +26,17 @@ def differentiable(name: str, *arguments: Any, **options: Any) -> Any:
     return getattr(torch, name)(*arguments, **options)
 
 
-def refuse_unserved(dropout_p: float, alibi_slopes: Any) -> None:
-    if dropout_p != 0:
-        raise NotImplementedError(f"dropout_p is {dropout_p}; only 0 is served yet")
-    refuse_given(alibi_slopes=alibi_slopes)
+def dropout_state(dropout_p: float, rng_state: Any, like: Any) -> Any:
+    """Seed and offset of a call with dropout: those given, else of a PyTorch tensor two of its generator's.
+
+    They are drawn on the device, so that a CUDA graph draws others in each replay.
+    """
+    if dropout_p == 0 or rng_state is not None:
+        return rng_state
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(like, torch.Tensor):
+        return None
+    return torch.randint(2**44, (2,), dtype=torch.int64, device=like.device)
 
 
 def refuse_given(**unserved: Any) -> None:

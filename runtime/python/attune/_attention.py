@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _attune
-from ._arguments import Array, GradientWanted, Pair, differentiable, refuse_unserved
+from ._arguments import Array, GradientWanted, Pair, differentiable, dropout_state, refuse_given
 from ._functions import documented
 
 
@@ -20,11 +20,23 @@ def flash_attn_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
+    rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.attention(
-            q, k, v, softmax_scale, causal, window_size, softcap, return_attn_probs
+            q,
+            k,
+            v,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            return_attn_probs,
+            rng_state,
         )
     except GradientWanted:
         return differentiable(
@@ -40,6 +52,7 @@ def flash_attn_func(
             alibi_slopes,
             deterministic,
             return_attn_probs,
+            rng_state=rng_state,
         )
     return result
 
@@ -56,11 +69,22 @@ def flash_attn_kvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
+    rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.attention_kvpacked(
-            q, kv, softmax_scale, causal, window_size, softcap, return_attn_probs
+            q,
+            kv,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            return_attn_probs,
+            rng_state,
         )
     except GradientWanted:
         return differentiable(
@@ -75,6 +99,7 @@ def flash_attn_kvpacked_func(
             alibi_slopes,
             deterministic,
             return_attn_probs,
+            rng_state=rng_state,
         )
     return result
 
@@ -90,11 +115,21 @@ def flash_attn_qkvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
+    rng_state = dropout_state(dropout_p, rng_state, qkv)
     try:
         result: Array | tuple[Array, Array, None] = _attune.attention_qkvpacked(
-            qkv, softmax_scale, causal, window_size, softcap, return_attn_probs
+            qkv,
+            dropout_p,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            return_attn_probs,
+            rng_state,
         )
     except GradientWanted:
         return differentiable(
@@ -108,6 +143,7 @@ def flash_attn_qkvpacked_func(
             alibi_slopes,
             deterministic,
             return_attn_probs,
+            rng_state=rng_state,
         )
     return result
 
@@ -134,8 +170,10 @@ def flash_attn_varlen_func(
     seqused_q: Array | None = None,
     seqused_k: Array | None = None,
     out: Array | None = None,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
+    rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.varlen(
             q,
@@ -145,6 +183,7 @@ def flash_attn_varlen_func(
             cu_seqlens_k,
             max_seqlen_q,
             max_seqlen_k,
+            dropout_p,
             softmax_scale,
             causal,
             window_size,
@@ -154,6 +193,7 @@ def flash_attn_varlen_func(
             seqused_q,
             seqused_k,
             out,
+            rng_state,
         )
     except GradientWanted:
         if block_table is not None or out is not None:
@@ -177,6 +217,7 @@ def flash_attn_varlen_func(
             return_attn_probs,
             seqused_q=seqused_q,
             seqused_k=seqused_k,
+            rng_state=rng_state,
         )
     return result
 
@@ -197,8 +238,11 @@ def flash_attn_varlen_kvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
+    rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.varlen_kvpacked(
             q,
@@ -207,11 +251,13 @@ def flash_attn_varlen_kvpacked_func(
             cu_seqlens_k,
             max_seqlen_q,
             max_seqlen_k,
+            dropout_p,
             softmax_scale,
             causal,
             window_size,
             softcap,
             return_attn_probs,
+            rng_state,
         )
     except GradientWanted:
         return differentiable(
@@ -230,6 +276,7 @@ def flash_attn_varlen_kvpacked_func(
             alibi_slopes,
             deterministic,
             return_attn_probs,
+            rng_state=rng_state,
         )
     return result
 
@@ -247,18 +294,23 @@ def flash_attn_varlen_qkvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
+    rng_state = dropout_state(dropout_p, rng_state, qkv)
     try:
         result: Array | tuple[Array, Array, None] = _attune.varlen_qkvpacked(
             qkv,
             cu_seqlens,
             max_seqlen,
+            dropout_p,
             softmax_scale,
             causal,
             window_size,
             softcap,
             return_attn_probs,
+            rng_state,
         )
     except GradientWanted:
         return differentiable(
@@ -274,5 +326,6 @@ def flash_attn_varlen_qkvpacked_func(
             alibi_slopes,
             deterministic,
             return_attn_probs,
+            rng_state=rng_state,
         )
     return result

@@ -16,14 +16,16 @@ def flash_attn_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array:
     """softmax(softmax_scale * q @ k.T + mask) @ v, for each batch and head.
 
     Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
     head i // (heads_q / heads_kv) of them.
 
-    Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
-    attune.torch), and so has softmax_lse; not a second one.
+    The result has gradients, and so has softmax_lse: those of PyTorch tensors that require one (2.4 or
+    newer, through attune.torch), and of JAX arrays in reverse mode. There are no second ones.
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16. head_dim is up to 256 and
@@ -35,7 +37,8 @@ def flash_attn_func(
             and dtype are those of q.
         v: as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
             have a kernel of their own, which serves what is smaller too.
-        dropout_p: Only 0 is served.
+        dropout_p: The probability, at least 0 and less than 1, with which each weight is dropped; the others
+            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256. Not of JAX arrays.
         softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
             1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
@@ -46,21 +49,24 @@ def flash_attn_func(
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
         alibi_slopes: Only None is served.
         deterministic: Of gradients. None or True: the same inputs on the same device give the same bits;
-            False: the fastest kernels, which may sum in any order. The output has the same bits either
-            way.
+            False: the fastest kernels, which may sum in any order, but of JAX arrays. The output has the
+            same bits either way.
         return_attn_probs: Also return the log-sum-exp of each row.
+        rng_state: (2,), int64, on the device of q: seed and offset, below 2^44, of dropout, which
+            drops the same weights where they are the same. None: of PyTorch tensors two numbers that
+            torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None)
-        as flash-attn has it without dropout: softmax_lse is (batch, heads_q, seqlen_q), float32, natural
-        logarithm, and -inf (flash-attn 2: +inf) where a query sees no key.
+        as flash-attn has it without dropout, with it too: softmax_lse is (batch, heads_q, seqlen_q),
+        float32, natural logarithm, and -inf (flash-attn 2: +inf) where a query sees no key.
 
     Raises:
         TypeError: An array of no known framework, of another one than q, or of a dtype that is not
             served; a scale that is no number.
         ValueError: A shape, stride, alignment, device or scale that is not accepted.
-        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array that
-            requires a gradient; a JAX array on several devices.
+        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array on several
+            devices; a second derivative.
         RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault. From
             JAX also what else it meets only when it runs the kernel: a GPU that is not served.
 
@@ -80,6 +86,7 @@ def flash_attn_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_func(
@@ -94,6 +101,8 @@ def flash_attn_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -108,6 +117,8 @@ def flash_attn_kvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array:
     """flash_attn_func of keys and values in one array, without a copy.
 
@@ -130,6 +141,7 @@ def flash_attn_kvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_kvpacked_func(
@@ -143,6 +155,8 @@ def flash_attn_kvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -156,6 +170,8 @@ def flash_attn_qkvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array:
     """flash_attn_func of queries, keys and values in one array, without a copy.
 
@@ -176,6 +192,7 @@ def flash_attn_qkvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_qkvpacked_func(
@@ -188,6 +205,8 @@ def flash_attn_qkvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -212,6 +231,7 @@ def flash_attn_varlen_func(
     seqused_q: Array | None = None,
     seqused_k: Array | None = None,
     out: Array | None = None,
+    rng_state: Array | None = None,
 ) -> Array:
     """flash_attn_func of a ragged batch: sequences of any lengths, one after the other.
 
@@ -277,6 +297,7 @@ def flash_attn_varlen_func(
     seqused_q: Array | None = None,
     seqused_k: Array | None = None,
     out: Array | None = None,
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_varlen_func(
@@ -300,6 +321,7 @@ def flash_attn_varlen_func(
     seqused_q: Array | None = None,
     seqused_k: Array | None = None,
     out: Array | None = None,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -318,6 +340,8 @@ def flash_attn_varlen_kvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array:
     """flash_attn_varlen_func of keys and values in one array, without a copy.
 
@@ -348,6 +372,7 @@ def flash_attn_varlen_kvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_varlen_kvpacked_func(
@@ -365,6 +390,8 @@ def flash_attn_varlen_kvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -380,6 +407,8 @@ def flash_attn_varlen_qkvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array:
     """flash_attn_varlen_func of queries, keys and values in one array, without a copy.
 
@@ -405,6 +434,7 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_varlen_qkvpacked_func(
@@ -419,4 +449,6 @@ def flash_attn_varlen_qkvpacked_func(
     alibi_slopes: Array | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...

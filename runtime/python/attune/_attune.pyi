@@ -9,28 +9,34 @@ def attention(
     q: Any,
     k: Any,
     v: Any,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,
     softcap: float,
     return_attn_probs: bool,
+    rng_state: Any,
 ) -> Any: ...
 def attention_kvpacked(
     q: Any,
     kv: Any,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,
     softcap: float,
     return_attn_probs: bool,
+    rng_state: Any,
 ) -> Any: ...
 def attention_qkvpacked(
     qkv: Any,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,
     softcap: float,
     return_attn_probs: bool,
+    rng_state: Any,
 ) -> Any: ...
 def varlen(
     q: Any,
@@ -40,6 +46,7 @@ def varlen(
     cu_seqlens_k: Any,
     max_seqlen_q: int,
     max_seqlen_k: int,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,
@@ -49,6 +56,7 @@ def varlen(
     seqused_q: Any,
     seqused_k: Any,
     out: Any,
+    rng_state: Any,
 ) -> Any: ...
 def varlen_kvpacked(
     q: Any,
@@ -57,21 +65,25 @@ def varlen_kvpacked(
     cu_seqlens_k: Any,
     max_seqlen_q: int,
     max_seqlen_k: int,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,
     softcap: float,
     return_attn_probs: bool,
+    rng_state: Any,
 ) -> Any: ...
 def varlen_qkvpacked(
     qkv: Any,
     cu_seqlens: Any,
     max_seqlen: int,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,
     softcap: float,
     return_attn_probs: bool,
+    rng_state: Any,
 ) -> Any: ...
 def backward(
     dout: Any,
@@ -92,6 +104,8 @@ def backward(
     max_seqlen_k: int | None,
     seqused_q: Any,
     seqused_k: Any,
+    dropout_p: float,
+    rng_state: Any,
 ) -> Any: ...
 def decode(
     q: Any,
@@ -150,11 +164,13 @@ def rotary(
     rotary_interleaved: bool,
 ) -> None: ...
 
-def xla_handler() -> Any: ...
+def xla_prefill() -> Any: ...
+def xla_backward() -> Any: ...
 def expressed_attention(
     q: Any,
     k: Any,
     v: Any,
+    dropout_p: float,
     softmax_scale: float | None,
     causal: bool,
     window_size: Pair,

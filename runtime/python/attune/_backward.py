@@ -28,6 +28,8 @@ def flash_attn_backward(
     max_seqlen_k: int | None = None,
     seqused_q: Array | None = None,
     seqused_k: Array | None = None,
+    dropout_p: float = 0.0,
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     result: tuple[Array, Array, Array] = _attune.backward(
         dout,
@@ -48,5 +50,7 @@ def flash_attn_backward(
         max_seqlen_k,
         seqused_q,
         seqused_k,
+        dropout_p,
+        rng_state,
     )
     return result

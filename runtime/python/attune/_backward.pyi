@@ -21,6 +21,8 @@ def flash_attn_backward(
     max_seqlen_k: int | None = None,
     seqused_q: Array | None = None,
     seqused_k: Array | None = None,
+    dropout_p: float = 0.0,
+    rng_state: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """The gradients of flash_attn_func, or of flash_attn_varlen_func, by q, k and v.
 
@@ -54,6 +56,8 @@ def flash_attn_backward(
         max_seqlen_k: Likewise.
         seqused_q: Likewise.
         seqused_k: Likewise.
+        dropout_p: As in the forward function.
+        rng_state: That of the forward function, which dropout_p above 0 needs.
 
     Returns:
         (dq, dk, dv), like q, k and v. Those of grouped heads of k and v are sums over the heads of q

@@ -296,6 +296,7 @@ def attention(
             q,
             k,
             v,
+            0.0,
             softmax_scale,
             causal,
             window_size,

@@ -1,4 +1,4 @@
-"""JAX arrays: the kernel as a foreign function of XLA.
+"""JAX arrays: the kernels as foreign functions of XLA.
 
 XLA gives it the memory of its results and the stream, so that nothing waits, it runs under jax.jit
 as it does outside, and no buffer that JAX takes for immutable is written behind its back.
@@ -16,8 +16,10 @@ import numpy as np
 
 from . import _attune
 
-_NAME = "attune_prefill"
-jax.ffi.register_ffi_target(_NAME, _attune.xla_handler(), platform="CUDA")
+_PREFILL = "attune_prefill"
+_BACKWARD = "attune_backward"
+jax.ffi.register_ffi_target(_PREFILL, _attune.xla_prefill(), platform="CUDA")
+jax.ffi.register_ffi_target(_BACKWARD, _attune.xla_backward(), platform="CUDA")
 
 
 class _Options(NamedTuple):
@@ -65,29 +67,69 @@ def attend(
     return (*results, None) if return_lse else results[0]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def _prefill(
     arrays: tuple[jax.Array, ...], options: _Options, return_lse: bool
-) -> Sequence[jax.Array]:
+) -> tuple[jax.Array, ...]:
     batch, seqlen_q, *_, heads_q, _ = arrays[0].shape
     head_dim_v = arrays[-1].shape[-1]
     results = [jax.ShapeDtypeStruct((batch, seqlen_q, heads_q, head_dim_v), arrays[0].dtype)]
     if return_lse:
         results.append(jax.ShapeDtypeStruct((batch, heads_q, seqlen_q), jnp.float32))
-    call = jax.ffi.ffi_call(_NAME, results, vmap_method="broadcast_all")
-    return call(
-        *arrays,
-        causal=np.bool_(options.causal),
-        softcap=np.float32(options.softcap),
-        softmax_scale=np.float32(options.softmax_scale),
-        window_left=np.int32(options.window_left),
-        window_right=np.int32(options.window_right),
+    return _call(_PREFILL, results, arrays, options)
+
+
+def _keep(
+    arrays: tuple[jax.Array, ...], options: _Options, return_lse: bool
+) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+    """The results, and what their gradients take."""
+    results = _prefill(arrays, options, True)
+    return results if return_lse else results[:1], (*arrays, *results)
+
+
+def _differentiate(
+    options: _Options,
+    _return_lse: bool,
+    kept: tuple[jax.Array, ...],
+    gradients: tuple[jax.Array, ...],
+) -> tuple[tuple[jax.Array, ...]]:
+    return (_backward((*kept, *gradients), len(kept) - 2, options),)
+
+
+_prefill.defvjp(_keep, _differentiate)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _backward(
+    operands: tuple[jax.Array, ...], inputs: int, options: _Options
+) -> tuple[jax.Array, ...]:
+    """The gradients of the first operands, which are _prefill's arrays."""
+    results = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands[:inputs]]
+    return _call(_BACKWARD, results, operands, options)
+
+
+@_backward.defjvp
+def _refuse_second_derivatives(*_: object) -> None:
+    raise NotImplementedError("attention has no second derivatives")
+
+
+def _call(
+    name: str,
+    results: Sequence[jax.ShapeDtypeStruct],
+    operands: Sequence[jax.Array],
+    options: _Options,
+) -> tuple[jax.Array, ...]:
+    call = jax.ffi.ffi_call(name, results, vmap_method="broadcast_all")
+    return tuple(
+        call(
+            *operands,
+            causal=np.bool_(options.causal),
+            softcap=np.float32(options.softcap),
+            softmax_scale=np.float32(options.softmax_scale),
+            window_left=np.int32(options.window_left),
+            window_right=np.int32(options.window_right),
+        )
     )
-
-
-@_prefill.defjvp
-def _refuse_gradient(*_: object) -> None:
-    raise NotImplementedError("q, k or v requires a gradient, and there is no backward yet")
 
 
 _compiled = jax.jit(_prefill, static_argnums=(1, 2))

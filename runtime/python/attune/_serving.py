@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _attune
-from ._arguments import Array, Pair, refuse_given
+from ._arguments import Array, GradientWanted, Pair, differentiable, refuse_given
 from ._functions import documented
 
 
@@ -106,5 +106,10 @@ def merge_attn_states(
     return_lse: bool = False,
     out: Array | None = None,
 ) -> Array | tuple[Array, Array]:
-    result: Array | tuple[Array, Array] = _attune.merge(o1, lse1, o2, lse2, return_lse, out)
+    try:
+        result: Array | tuple[Array, Array] = _attune.merge(o1, lse1, o2, lse2, return_lse, out)
+    except GradientWanted:
+        if out is not None:
+            raise
+        return differentiable("merge_attn_states", o1, lse1, o2, lse2, return_lse=return_lse)
     return result

@@ -232,6 +232,9 @@ def merge_attn_states(
 
     So a prefix that many sequences share is attended to once for all of them.
 
+    Of PyTorch tensors that require a gradient both results have one (2.4 or newer, through
+    attune.torch), by o1, o2, lse1 and lse2; not where the result is written to out.
+
     Args:
         o1: (batch, seqlen, heads, head_dim), or (total, heads, head_dim) for the rows of all
             sequences, float16 or bfloat16. Strides and alignment are those of flash_attn_func.

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .dense import CAUSAL, DETERMINISTIC, OPERATOR_OPTIONS, SOFTCAP, SOFTMAX_SCALE, WINDOW_SIZE
+from .dense import (
+    CAUSAL,
+    DETERMINISTIC,
+    OPERATOR_OPTIONS,
+    RNG_STATE,
+    SOFTCAP,
+    SOFTMAX_SCALE,
+    WINDOW_SIZE,
+)
 from .entry import Argument, Function, Operator
 from .ragged import CU_SEQLENS_Q, MAX_SEQLEN_K, MAX_SEQLEN_Q
 
@@ -69,6 +77,8 @@ fastest kernels, which may add to dq in any order.""",
             by_name=True,
         ),
         *RAGGED,
+        Argument("dropout_p", "float", "As in the forward function.", 0.0, by_name=True),
+        RNG_STATE._replace(doc="That of the forward function, which dropout_p above 0 needs."),
     ),
     result="tuple[Array, Array, Array]",
     returns="""\
@@ -86,7 +96,7 @@ Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.""",
             (
                 *("dout", "q", "k", "v", "out", "softmax_lse", "dsoftmax_lse", *OPERATOR_OPTIONS),
                 *("deterministic", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
-                *("seqused_q", "seqused_k"),
+                *("seqused_q", "seqused_k", "dropout_p", "rng_state"),
             ),
             results="(Tensor dq, Tensor dk, Tensor dv)",
         ),

@@ -40,14 +40,30 @@ DETERMINISTIC = Argument(
     "deterministic",
     "bool | None",
     """Of gradients. None or True: the same inputs on the same device give the same bits;
-False: the fastest kernels, which may sum in any order. The output has the same bits either
-way.""",
+False: the fastest kernels, which may sum in any order, but of JAX arrays. The output has the
+same bits either way.""",
     None,
     use="gradients",
 )
 
+RNG_STATE = Argument(
+    "rng_state",
+    "Array | None",
+    """(2,), int64, on the device of q: seed and offset, below 2^44, of dropout, which
+drops the same weights where they are the same. None: of PyTorch tensors two numbers that
+torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.""",
+    None,
+    by_name=True,
+)
+
 OPTIONS = (
-    Argument("dropout_p", "float", "Only 0 is served.", 0.0, use="refused"),
+    Argument(
+        "dropout_p",
+        "float",
+        """The probability, at least 0 and less than 1, with which each weight is dropped; the others
+are divided by 1 - dropout_p. It is rounded to a multiple of 1/256. Not of JAX arrays.""",
+        0.0,
+    ),
     SOFTMAX_SCALE,
     CAUSAL,
     WINDOW_SIZE,
@@ -58,6 +74,7 @@ OPTIONS = (
 )
 #: The same where another function's documentation says what they are.
 OPTIONS_AS_THERE = tuple(one._replace(doc="") for one in OPTIONS)
+RNG_STATE_AS_THERE = RNG_STATE._replace(doc="")
 
 #: Of those, what an operator takes.
 OPERATOR_OPTIONS = ("softmax_scale", "causal", "window_size", "softcap")
@@ -75,8 +92,8 @@ ATTENTION = Function(
 Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
 head i // (heads_q / heads_kv) of them.
 
-Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
-attune.torch), and so has softmax_lse; not a second one.""",
+The result has gradients, and so has softmax_lse: those of PyTorch tensors that require one (2.4 or
+newer, through attune.torch), and of JAX arrays in reverse mode. There are no second ones.""",
     arguments=(
         Argument(
             "q",
@@ -100,14 +117,15 @@ and dtype are those of q.""",
 have a kernel of their own, which serves what is smaller too.""",
         ),
         *OPTIONS,
+        RNG_STATE,
     ),
     result="Array",
     flag="return_attn_probs",
     flagged="tuple[Array, Array, None]",
     returns="""\
 An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None)
-as flash-attn has it without dropout: softmax_lse is (batch, heads_q, seqlen_q), float32, natural
-logarithm, and -inf (flash-attn 2: +inf) where a query sees no key.""",
+as flash-attn has it without dropout, with it too: softmax_lse is (batch, heads_q, seqlen_q),
+float32, natural logarithm, and -inf (flash-attn 2: +inf) where a query sees no key.""",
     torch_note="Its strides are those of torch.empty_like(q); where v has another head_dim it is contiguous.",
     raises=(
         (
@@ -118,8 +136,8 @@ served; a scale that is no number.""",
         ("ValueError", "A shape, stride, alignment, device or scale that is not accepted."),
         (
             "NotImplementedError",
-            """An argument, a shape or a GPU that no kernel serves yet; a JAX array that
-requires a gradient; a JAX array on several devices.""",
+            """An argument, a shape or a GPU that no kernel serves yet; a JAX array on several
+devices; a second derivative.""",
         ),
         (
             "RuntimeError",
@@ -131,7 +149,10 @@ JAX also what else it meets only when it runs the kernel: a GPU that is not serv
     operators=(
         Operator("flash_attn", ("q", "k", "v", *OPERATOR_OPTIONS), "Tensor"),
         Operator("flash_attn_lse", ("q", "k", "v", *OPERATOR_OPTIONS)),
-        Operator("flash_attn_train", ("q", "k", "v", *OPERATOR_OPTIONS, "deterministic")),
+        Operator(
+            "flash_attn_train",
+            ("q", "k", "v", *OPERATOR_OPTIONS, "deterministic", "dropout_p", "rng_state"),
+        ),
     ),
 )
 
@@ -144,6 +165,7 @@ KVPACKED = Function(
         Argument("q", "Array", "(batch, seqlen_q, heads_q, head_dim)."),
         Argument("kv", "Array", "(batch, seqlen_k, 2, heads_kv, head_dim): keys, then values."),
         *OPTIONS_AS_THERE,
+        RNG_STATE_AS_THERE,
     ),
     result=ATTENTION.result,
     flag=ATTENTION.flag,
@@ -161,6 +183,7 @@ QKVPACKED = Function(
             "qkv", "Array", "(batch, seqlen, 3, heads, head_dim): queries, keys, then values."
         ),
         *OPTIONS_AS_THERE,
+        RNG_STATE_AS_THERE,
     ),
     result=ATTENTION.result,
     flag=ATTENTION.flag,

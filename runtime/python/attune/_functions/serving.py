@@ -308,7 +308,11 @@ MERGE = Function(
     module="_serving",
     binding="merge",
     summary="Merges attention over some keys and attention over others into attention over all of them.",
-    details="So a prefix that many sequences share is attended to once for all of them.",
+    details="""\
+So a prefix that many sequences share is attended to once for all of them.
+
+Of PyTorch tensors that require a gradient both results have one (2.4 or newer, through
+attune.torch), by o1, o2, lse1 and lse2; not where the result is written to out.""",
     arguments=(
         Argument(
             "o1",
@@ -346,6 +350,11 @@ Paper: section 2.2 of https://arxiv.org/abs/2501.01005.""",
     operators=(
         Operator(
             "merge_attn_states", ("o1", "lse1", "o2", "lse2"), results="(Tensor out, Tensor lse)"
+        ),
+        Operator(
+            "merge_attn_states_train",
+            ("o1", "lse1", "o2", "lse2"),
+            results="(Tensor out, Tensor lse)",
         ),
     ),
 )

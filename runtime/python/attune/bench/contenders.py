@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -59,7 +60,7 @@ def _attune(inputs: Inputs) -> Call:
         return lambda: attune.flash_attn_with_kvcache(q, pages.k, pages.v, block_table=pages.table)
     if inputs.case.operation == "decode":
         return _contiguous(inputs)
-    if inputs.case.operation == "varlen":
+    if inputs.case.operation in ("varlen", "backward_varlen"):
         return _ragged(inputs)
     return _dense(inputs)
 
@@ -76,21 +77,48 @@ def _same_bits(inputs: Inputs) -> Call:
     return _dense(inputs, deterministic=True)
 
 
-def _ragged(inputs: Inputs) -> Call:
-    """The sequences one after the other, though they are equally long."""
+def _ragged(inputs: Inputs, others: int | None = None) -> Call:
+    """The sequences one after the other, though they are equally long, and so many others.
+
+    By default there are as many others as the case has; the answer is of the sequences alone;
+    gradients are as those of _dense.
+    """
     case = inputs.case
-    q, k, v = (x.flatten(0, 1) for x in (inputs.q, inputs.k, inputs.v))
-    sequences = torch.arange(case.batch + 1, dtype=torch.int32, device=q.device)
-    starts_q, starts_k = sequences * case.seqlen_q, sequences * case.seqlen_k
+    if others is None:
+        others = case.others
+    rows = others * case.other_length
+
+    def all_rows(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat((x.flatten(0, 1), x.new_ones(rows, *x.shape[2:])))
+
+    q, k, v = (all_rows(x) for x in (inputs.q, inputs.k, inputs.v))
+
+    def starts(length: int) -> torch.Tensor:
+        lengths = [length] * case.batch + [case.other_length] * others
+        return torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32, device=q.device)
+
+    starts_q, starts_k = starts(case.seqlen_q), starts(case.seqlen_k)
 
     def call() -> torch.Tensor:
         out = attune.flash_attn_varlen_func(
-            q, k, v, starts_q, starts_k, case.seqlen_q, case.seqlen_k, causal=case.causal
+            q,
+            k,
+            v,
+            starts_q,
+            starts_k,
+            case.seqlen_q,
+            case.seqlen_k,
+            causal=case.causal,
+            deterministic=False,
         )
         assert isinstance(out, torch.Tensor)
-        return out.view_as(inputs.q)
+        return out[: out.shape[0] - rows].view_as(inputs.q)
 
     return call
+
+
+def _alone(inputs: Inputs) -> Call:
+    return _ragged(inputs, others=0)
 
 
 def _contiguous(inputs: Inputs) -> Call:
@@ -185,7 +213,7 @@ def _flashinfer(inputs: Inputs) -> Call:
     import flashinfer
 
     case = inputs.case
-    if case.operation == "backward":
+    if case.has_gradients:
         raise NotImplementedError("FlashInfer has no backward")
     q, k, v = inputs.q, inputs.k, inputs.v
     workspace = torch.empty(256 << 20, dtype=torch.uint8, device=q.device)
@@ -223,6 +251,7 @@ def _flashinfer(inputs: Inputs) -> Call:
 _FORWARD: dict[str, Callable[[Inputs], Call]] = {
     "attune": _attune,
     "attune_dense": _dense,
+    "attune_alone": _alone,
     "attune_same_bits": _same_bits,
     "attune_contiguous": _contiguous,
     "attune_one_split": _one_split,

@@ -1,4 +1,4 @@
-"""The errors suite: how far answers are from attention in float64, not how long they take."""
+"""The suites of errors: how far answers are from attention in float64, not how long they take."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from .suites import Case
 
 
 def measure(case: Case, contenders: Collection[str], device: str = "cuda") -> dict[str, Result]:
-    """The root mean square error of each contender's answer, where the Judge finds it right."""
+    """The root mean square error of each contender's answer, where the Judge finds it right.
+
+    Of gradients that of the one which the case looks at; all have to be right."""
     inputs = Inputs.of(case, device)
     judge_answer = Judge(inputs)
-    (exact,) = attention(inputs, arithmetic=torch.float64)
+    part = 0 if case.gradient is None else ("dq", "dk", "dv").index(case.gradient)
+    exact = attention(inputs, arithmetic=torch.float64)[part]
 
     def preparing(who: str) -> Callable[[], Call]:
         def answered() -> Call:
@@ -31,7 +34,11 @@ def measure(case: Case, contenders: Collection[str], device: str = "cuda") -> di
         return judge_answer.verdict(call())
 
     def errors(calls: Sequence[Call]) -> list[Result]:
-        return [Result("right", rms=rms(call(), exact)) for call in calls]
+        answers = (call() for call in calls)
+        return [
+            Result("right", rms=rms(x if case.gradient is None else x[part], exact))
+            for x in answers
+        ]
 
     return judge_case({who: preparing(who) for who in contenders}, judge, errors)
 

@@ -55,7 +55,7 @@ class Inputs:
                 x += chosen * 10 * torch.randn(x.shape, generator=rare, device=device)
             return x.requires_grad_(backward)
 
-        backward = case.operation == "backward"
+        backward = case.has_gradients
         q = attended(case.seqlen_q, case.heads_q)
         k, v = (attended(case.seqlen_k, case.heads_kv) for _ in "kv")
         return cls(case, q, k, v, normal(case.seqlen_q, case.heads_q) if backward else None)

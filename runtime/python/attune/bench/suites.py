@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Operation = Literal["prefill", "varlen", "decode", "backward"]
+Operation = Literal["prefill", "varlen", "decode", "backward", "backward_varlen"]
 #: What tables show: a rate, a time on the GPU, the wait for a first call, a call's time on the
 #: host, or how far answers are from float64.
 Figure = Literal["TFLOP/s", "GB/s", "µs", "first call ms", "host µs", "RMS error"]
@@ -35,6 +35,7 @@ PEERS = tuple(name for name in CONTENDERS if name != "attune")
 #: Other calls of Attune, and a read of memory, that a suite puts it beside instead of peers.
 OWN_CALLS = {
     "attune_dense": "dense",  # the same sequences as a batch of one length
+    "attune_alone": "alone",  # the same sequences without the short ones
     "attune_contiguous": "contiguous",  # the same keys and values in the order of the sequences
     "attune_one_split": "one split",
     "attune_same_bits": "deterministic",  # gradients with the same bits every time
@@ -44,8 +45,9 @@ OWN_CALLS = {
 
 _NAME = re.compile(
     r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) "
-    r"L(?:(?P<shortest>\d+)-)?(?P<l>\d+)"
+    r"L(?:(?P<shortest>\d+)-)?(?P<l>\d+)(?:\+(?P<others>\d+)x(?P<other>\d+))?"
     r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?(?P<outliers> outliers)?"
+    r"(?: (?P<gradient>dq|dk|dv))?"
 )
 
 
@@ -67,6 +69,9 @@ class Case:
         None  #: of lengths up to seqlen_k, which follow from it; None: all are equal
     )
     outliers: bool = False  #: in q, k and v, a thousandth of their elements
+    others: int = 0  #: short sequences beside the `batch` long ones, which flop leaves out
+    other_length: int = 0  #: of each of those
+    gradient: str | None = None  #: the one that is looked at, where not all are: dq, dk or dv
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
@@ -88,11 +93,19 @@ class Case:
             page_size=int(found["page"]) if found["page"] else None,
             shortest=int(found["shortest"]) if found["shortest"] else None,
             outliers=found["outliers"] is not None,
+            others=int(found["others"] or 0),
+            other_length=int(found["other"] or 0),
+            gradient=found["gradient"],
         )
 
     @property
     def mask(self) -> str:
         return "causal" if self.causal else "full"
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the answer is (dq, dk, dv)."""
+        return self.operation in ("backward", "backward_varlen")
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -114,7 +127,7 @@ class Case:
         """Of its matrix products: 4 B H Lq Lk D, halved when causal, times 2.5 backward."""
         pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_k
         mask = 0.5 if self.causal else 1.0
-        return 4 * pairs * self.head_dim * mask * (2.5 if self.operation == "backward" else 1.0)
+        return 4 * pairs * self.head_dim * mask * (2.5 if self.has_gradients else 1.0)
 
     @property
     def kv_bytes(self) -> int:
@@ -184,6 +197,7 @@ _KILOS = (4, 8, 16, 32, 64, 128)
 _PREFILL = _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384))
 _BACKWARD = _tokens_16k((64, 128), (1024, 4096, 16384))
 _ERRORS = _tokens_16k((64, 96, 128, 192, 256), (512, 2048, 8192))
+_GRADIENT_ERRORS = _tokens_16k((64, 128, 256), (512, 4096))
 _ALL = (
     _suite(
         "prefill",
@@ -213,6 +227,18 @@ _ALL = (
         _PREFILL,
         by_length=True,
         beside="attune_dense",
+    ),
+    _suite(
+        "among",
+        "one long sequence among 256 short ones, beside the long one alone",
+        "varlen",
+        "TFLOP/s",
+        [
+            f"d128 b1 hq32 hk8 L{length}+256x{short} {mask}"
+            for length, short in ((8192, 1), (8192, 16), (16384, 16))
+            for mask in ("full", "causal")
+        ],
+        beside="attune_alone",
     ),
     _suite("decode", "one query token, contiguous keys and values", "decode", "µs", _DECODE),
     _suite("paged", "one query token, keys and values in shuffled pages", "decode", "µs", _PAGED),
@@ -253,8 +279,23 @@ _ALL = (
         "gradients of q, k and v",
         "backward",
         "TFLOP/s",
+        [
+            *_BACKWARD,
+            "d256 b4 h8 L4096 full",
+            "d256 b4 h8 L4096 causal",
+            "d96 b4 h16 L4096 causal",
+            "d128 b2 hq32 hk8 L8192 causal",
+        ],
+        by_length=True,
+    ),
+    _suite(
+        "backward_varlen",
+        "gradients of the cases of backward as ragged batches, beside their dense kernels",
+        "backward_varlen",
+        "TFLOP/s",
         _BACKWARD,
         by_length=True,
+        beside="attune_dense",
     ),
     _suite(
         "determinism",
@@ -271,6 +312,18 @@ _ALL = (
         "prefill",
         "RMS error",
         [f"{case}{inputs}" for inputs in ("", " outliers") for case in _ERRORS],
+    ),
+    _suite(
+        "gradient_errors",
+        "how far gradients are from float64, with normal inputs and with outliers",
+        "backward",
+        "RMS error",
+        [
+            f"{case}{inputs} {gradient}"
+            for inputs in ("", " outliers")
+            for case in _GRADIENT_ERRORS
+            for gradient in ("dq", "dk", "dv")
+        ],
     ),
     _suite(
         "jit",

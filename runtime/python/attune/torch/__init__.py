@@ -12,14 +12,14 @@ registered with torch.library:
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
 operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_train, flash_attn_varlen,
 flash_attn_varlen_train, flash_attn_backward, flash_attn_with_kvcache, flash_attn_with_kvcache_append,
-store_kvcache, merge_attn_states and apply_rotary; importing this module registers them and does
-nothing else. It needs PyTorch 2.4 or newer.
+store_kvcache, merge_attn_states, merge_attn_states_train and apply_rotary; importing this module
+registers them and does nothing else. It needs PyTorch 2.4 or newer.
 
-Of inputs that require a gradient flash_attn_func, flash_attn_varlen_func and their packed siblings have
-one, through the operators whose names end in train; their gradients have no gradient again. The other
-functions, and keys in a cache, raise NotImplementedError, and so do the transforms of torch.func.
-Where torch.compile(fullgraph=True) traces such a call, its own error holds this one. Call them under
-torch.no_grad() or torch.inference_mode() where no gradient is needed.
+Of inputs that require a gradient flash_attn_func, flash_attn_varlen_func, their packed siblings and
+merge_attn_states have one, through the operators whose names end in train; gradients of attention have
+no gradient again. The other functions, and keys in a cache, raise NotImplementedError, and so do the
+transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
+this one. Call them under torch.no_grad() or torch.inference_mode() where no gradient is needed.
 
 torch.autocast casts nothing here, as with flash-attn: float32 raises TypeError. The results are the
 same bits each time, whatever torch.use_deterministic_algorithms says, but for gradients of calls that
@@ -70,7 +70,7 @@ def register_transformers() -> None:
     them: prefill, prefill in chunks, and decoding with a cache that grows (DynamicCache). What is not
     served raises NotImplementedError where the mask is made or where attention is called, and names
     it: padding, packed sequences, masks of the caller's own, a StaticCache with room left, a sliding
-    window shorter than the keys, dropout, soft caps, sinks, position biases, attention weights as a
+    window shorter than the keys, soft caps, sinks, position biases, attention weights as a
     result. float32 queries, keys and values are cast inside torch.autocast, as sdpa casts them.
 
     Models train, too. With torch.compile(fullgraph=True), leave attention_mask out and use a cache:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .._arguments import Pair, refuse_unserved
+from .._arguments import Pair, dropout_state, refuse_given
 from .._functions import documented_for_torch
 from . import _ops
 from ._arguments import require_tensor, unpack, wants_gradient, window
@@ -23,15 +23,28 @@ def flash_attn_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
     require_tensor("q", q)
     require_tensor("k", k)
     require_tensor("v", v)
     left, right = window(window_size)
-    if wants_gradient(q, k, v):
+    if dropout_p != 0 or wants_gradient(q, k, v):
+        state = dropout_state(dropout_p, rng_state, q)
         out, softmax_lse = _ops.train(
-            q, k, v, softmax_scale, causal, left, right, softcap, deterministic
+            q,
+            k,
+            v,
+            softmax_scale,
+            causal,
+            left,
+            right,
+            softcap,
+            deterministic,
+            dropout_p,
+            state,
         )
         return (out, softmax_lse, None) if return_attn_probs else out
     if return_attn_probs:
@@ -52,6 +65,8 @@ def flash_attn_kvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     k, v = unpack("kv", kv, 2, "batch, seqlen")
     return flash_attn_func(
@@ -66,6 +81,7 @@ def flash_attn_kvpacked_func(
         alibi_slopes,
         deterministic,
         return_attn_probs,
+        rng_state=rng_state,
     )
 
 
@@ -80,6 +96,8 @@ def flash_attn_qkvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     q, k, v = unpack("qkv", qkv, 3, "batch, seqlen")
     return flash_attn_func(
@@ -94,6 +112,7 @@ def flash_attn_qkvpacked_func(
         alibi_slopes,
         deterministic,
         return_attn_probs,
+        rng_state=rng_state,
     )
 
 
@@ -118,8 +137,9 @@ def flash_attn_varlen_func(
     *,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
-    refuse_unserved(dropout_p, alibi_slopes)
+    refuse_given(alibi_slopes=alibi_slopes)
     require_tensor("q", q)
     require_tensor("k", k)
     require_tensor("v", v)
@@ -127,7 +147,11 @@ def flash_attn_varlen_func(
     if block_table is None:
         require_tensor("cu_seqlens_k", cu_seqlens_k)
     left, right = window(window_size)
-    if block_table is None and wants_gradient(q, k, v):
+    if dropout_p != 0 and block_table is not None:
+        raise NotImplementedError(
+            "dropout_p is not 0, and keys in a cache are served without dropout"
+        )
+    if dropout_p != 0 or (block_table is None and wants_gradient(q, k, v)):
         out, softmax_lse = _ops.varlen_train(
             q,
             k,
@@ -144,6 +168,8 @@ def flash_attn_varlen_func(
             right,
             softcap,
             deterministic,
+            dropout_p,
+            dropout_state(dropout_p, rng_state, q),
         )
         return (out, softmax_lse, None) if return_attn_probs else out
     out, softmax_lse = _ops.varlen(
@@ -182,6 +208,8 @@ def flash_attn_varlen_kvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     k, v = unpack("kv", kv, 2, "total_k")
     return flash_attn_varlen_func(
@@ -200,6 +228,7 @@ def flash_attn_varlen_kvpacked_func(
         alibi_slopes,
         deterministic,
         return_attn_probs,
+        rng_state=rng_state,
     )
 
 
@@ -216,6 +245,8 @@ def flash_attn_varlen_qkvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     q, k, v = unpack("qkv", qkv, 3, "total")
     return flash_attn_varlen_func(
@@ -234,4 +265,5 @@ def flash_attn_varlen_qkvpacked_func(
         alibi_slopes,
         deterministic,
         return_attn_probs,
+        rng_state=rng_state,
     )

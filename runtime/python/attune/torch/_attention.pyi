@@ -18,6 +18,8 @@ def flash_attn_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -26,8 +28,8 @@ def flash_attn_func(
     Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
     head i // (heads_q / heads_kv) of them.
 
-    Of PyTorch tensors that require a gradient the result has one (2.4 or newer, through
-    attune.torch), and so has softmax_lse; not a second one.
+    The result has gradients, and so has softmax_lse: those of PyTorch tensors that require one (2.4 or
+    newer, through attune.torch), and of JAX arrays in reverse mode. There are no second ones.
 
     The tensors are on a CUDA device, and the result is new memory.
     Its strides are those of torch.empty_like(q); where v has another head_dim it is contiguous.
@@ -42,7 +44,8 @@ def flash_attn_func(
             and dtype are those of q.
         v: as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
             have a kernel of their own, which serves what is smaller too.
-        dropout_p: Only 0 is served.
+        dropout_p: The probability, at least 0 and less than 1, with which each weight is dropped; the others
+            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256. Not of JAX arrays.
         softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
             1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
@@ -53,21 +56,24 @@ def flash_attn_func(
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
         alibi_slopes: Only None is served.
         deterministic: Of gradients. None or True: the same inputs on the same device give the same bits;
-            False: the fastest kernels, which may sum in any order. The output has the same bits either
-            way.
+            False: the fastest kernels, which may sum in any order, but of JAX arrays. The output has the
+            same bits either way.
         return_attn_probs: Also return the log-sum-exp of each row.
+        rng_state: (2,), int64, on the device of q: seed and offset, below 2^44, of dropout, which
+            drops the same weights where they are the same. None: of PyTorch tensors two numbers that
+            torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None)
-        as flash-attn has it without dropout: softmax_lse is (batch, heads_q, seqlen_q), float32, natural
-        logarithm, and -inf (flash-attn 2: +inf) where a query sees no key.
+        as flash-attn has it without dropout, with it too: softmax_lse is (batch, heads_q, seqlen_q),
+        float32, natural logarithm, and -inf (flash-attn 2: +inf) where a query sees no key.
 
     Raises:
         TypeError: An array of no known framework, of another one than q, or of a dtype that is not
             served; a scale that is no number.
         ValueError: A shape, stride, alignment, device or scale that is not accepted.
-        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array that
-            requires a gradient; a JAX array on several devices.
+        NotImplementedError: An argument, a shape or a GPU that no kernel serves yet; a JAX array on several
+            devices; a second derivative.
         RuntimeError: No GPU, or the driver or a compiler failed; the emulator found a fault. From
             JAX also what else it meets only when it runs the kernel: a GPU that is not served.
 
@@ -87,6 +93,7 @@ def flash_attn_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_func(
@@ -101,6 +108,8 @@ def flash_attn_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -115,6 +124,8 @@ def flash_attn_kvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_kvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -141,6 +152,7 @@ def flash_attn_kvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_kvpacked_func(
@@ -154,6 +166,8 @@ def flash_attn_kvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -167,6 +181,8 @@ def flash_attn_qkvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_qkvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -191,6 +207,7 @@ def flash_attn_qkvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_qkvpacked_func(
@@ -203,6 +220,8 @@ def flash_attn_qkvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -226,6 +245,7 @@ def flash_attn_varlen_func(
     *,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -292,6 +312,7 @@ def flash_attn_varlen_func(
     block_table: torch.Tensor | None = None,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_varlen_func(
@@ -314,6 +335,7 @@ def flash_attn_varlen_func(
     *,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -332,6 +354,8 @@ def flash_attn_varlen_kvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_kvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -366,6 +390,7 @@ def flash_attn_varlen_kvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_varlen_kvpacked_func(
@@ -383,6 +408,8 @@ def flash_attn_varlen_kvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -398,6 +425,8 @@ def flash_attn_varlen_qkvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: Literal[False] = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_qkvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -427,6 +456,7 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool | None = None,
     *,
     return_attn_probs: Literal[True],
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_varlen_qkvpacked_func(
@@ -441,4 +471,6 @@ def flash_attn_varlen_qkvpacked_func(
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool | None = None,
     return_attn_probs: bool = False,
+    *,
+    rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...

@@ -31,6 +31,8 @@ def flash_attn_backward(
     max_seqlen_k: int | None = None,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     require_tensor("dout", dout)
     require_tensor("q", q)
@@ -59,4 +61,6 @@ def flash_attn_backward(
         max_seqlen_k,
         seqused_q,
         seqused_k,
+        dropout_p,
+        rng_state,
     )

@@ -23,6 +23,8 @@ def flash_attn_backward(
     max_seqlen_k: int | None = None,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """attune.flash_attn_backward of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -60,6 +62,8 @@ def flash_attn_backward(
         max_seqlen_k: Likewise.
         seqused_q: Likewise.
         seqused_k: Likewise.
+        dropout_p: As in the forward function.
+        rng_state: That of the forward function, which dropout_p above 0 needs.
 
     Returns:
         (dq, dk, dv), like q, k and v. Those of grouped heads of k and v are sums over the heads of q

@@ -122,8 +122,22 @@ def _train(
     window_right: int = -1,
     softcap: float = 0.0,
     deterministic: bool | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _attention_lse(q, k, v, softmax_scale, causal, window_left, window_right, softcap)
+    result: Any = flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=(window_left, window_right),
+        softcap=softcap,
+        return_attn_probs=True,
+        rng_state=rng_state,
+    )
+    return result[0], result[1]
 
 
 def _varlen_train(
@@ -142,8 +156,10 @@ def _varlen_train(
     window_right: int = -1,
     softcap: float = 0.0,
     deterministic: bool | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _varlen(
+    result: Any = flash_attn_varlen_func(
         q,
         k,
         v,
@@ -151,14 +167,17 @@ def _varlen_train(
         cu_seqlens_k,
         max_seqlen_q,
         max_seqlen_k,
-        seqused_k=seqused_k,
+        dropout_p=dropout_p,
         softmax_scale=softmax_scale,
         causal=causal,
-        window_left=window_left,
-        window_right=window_right,
+        window_size=(window_left, window_right),
         softcap=softcap,
+        return_attn_probs=True,
         seqused_q=seqused_q,
+        seqused_k=seqused_k,
+        rng_state=rng_state,
     )
+    return result[0], result[1]
 
 
 def _backward(
@@ -181,6 +200,8 @@ def _backward(
     max_seqlen_k: int | None = None,
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    rng_state: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return flash_attn_backward(
         _readable(dout),
@@ -201,6 +222,8 @@ def _backward(
         max_seqlen_k=max_seqlen_k,
         seqused_q=seqused_q,
         seqused_k=seqused_k,
+        dropout_p=dropout_p,
+        rng_state=rng_state,
     )
 
 
@@ -214,20 +237,40 @@ def _readable(dout: torch.Tensor) -> torch.Tensor:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
     """Keeps what the gradients of _train take."""
-    q, k, v, *ctx.options = inputs
-    ctx.save_for_backward(q, k, v, *output)
+    q, k, v, *ctx.options, ctx.dropout_p, rng_state = inputs
+    ctx.save_for_backward(q, k, v, *output, rng_state)
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(
     ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
-    q, k, v, out, softmax_lse = ctx.saved_tensors
+    q, k, v, out, softmax_lse, rng_state = ctx.saved_tensors
+    others = (None,) * (len(ctx.options) + 2)
     if dout is None and dsoftmax_lse is None:
-        return (None,) * (3 + len(ctx.options))
+        return None, None, None, *others
+    _refuse_second_derivatives()
     dout = torch.zeros_like(out) if dout is None else dout
-    gradients = backward(dout, q, k, v, out, softmax_lse, dsoftmax_lse, *ctx.options)
-    return *gradients, *(None for _ in ctx.options)
+    gradients = backward(
+        dout,
+        q,
+        k,
+        v,
+        out,
+        softmax_lse,
+        dsoftmax_lse,
+        *ctx.options,
+        dropout_p=ctx.dropout_p,
+        rng_state=rng_state,
+    )
+    return *gradients, *others
+
+
+def _refuse_second_derivatives() -> None:
+    if torch.is_grad_enabled():  # create_graph=True: gradients of these gradients are wanted
+        raise NotImplementedError(
+            "attention has no second derivatives; differentiate it without create_graph=True"
+        )
 
 
 def _varlen_keep(
@@ -235,18 +278,21 @@ def _varlen_keep(
 ) -> None:
     """Keeps what the gradients of _varlen_train take."""
     q, k, v, cu_seqlens_q, cu_seqlens_k, *ctx.longest, seqused_q, seqused_k = inputs[:9]
-    ctx.options = inputs[9:]
-    ctx.save_for_backward(q, k, v, *output, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    *ctx.options, ctx.dropout_p, rng_state = inputs[9:]
+    lengths = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    ctx.save_for_backward(q, k, v, *output, *lengths, rng_state)
     ctx.set_materialize_grads(False)
 
 
 def _varlen_differentiate(
     ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
-    q, k, v, out, softmax_lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = ctx.saved_tensors
-    others = (None,) * (6 + len(ctx.options))
+    q, k, v, out, softmax_lse, *lengths, rng_state = ctx.saved_tensors
+    cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = lengths
+    others = (None,) * (8 + len(ctx.options))
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
+    _refuse_second_derivatives()
     gradients = backward(
         torch.zeros_like(out) if dout is None else dout,
         q,
@@ -261,6 +307,8 @@ def _varlen_differentiate(
         *ctx.longest,
         seqused_q,
         seqused_k,
+        ctx.dropout_p,
+        rng_state,
     )
     return *gradients, *others
 
@@ -390,6 +438,44 @@ def _merge(
     return result[0], result[1]
 
 
+def _merge_keep(
+    ctx: Any, inputs: tuple[torch.Tensor, ...], output: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    """Keeps what the gradients of a merge take."""
+    ctx.save_for_backward(*inputs, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _merge_differentiate(
+    ctx: Any, dout: torch.Tensor | None, dlse: torch.Tensor | None
+) -> tuple[torch.Tensor | None, ...]:
+    o1, lse1, o2, lse2, *merged = ctx.saved_tensors
+    if dout is None and dlse is None:
+        return None, None, None, None
+    gradients = (dout, dlse)
+    return *_of_state(o1, lse1, *merged, *gradients), *_of_state(o2, lse2, *merged, *gradients)
+
+
+def _of_state(
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    merged: torch.Tensor,
+    merged_lse: torch.Tensor,
+    dout: torch.Tensor | None,
+    dlse: torch.Tensor | None,
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """The gradients of a merge by one of its states, which has the share exp(lse - merged_lse) of it."""
+    counts = lse.isfinite()  # elsewhere o may hold anything, and dlse may be no number
+    share = torch.where(counts, (lse - merged_lse).exp(), 0)
+    grown = torch.zeros_like(lse) if dlse is None else torch.where(counts, dlse, 0)
+    if dout is None:
+        return None, share * grown
+    rows = share.transpose(-1, -2)[..., None]
+    apart = torch.where(counts.transpose(-1, -2)[..., None], o.float() - merged.float(), 0)
+    grown = grown + (dout.float() * apart).sum(-1).transpose(-1, -2)
+    return (rows * dout.float()).to(o.dtype), share * grown
+
+
 def _rotary(
     q: torch.Tensor,
     k: torch.Tensor | None,
@@ -453,4 +539,11 @@ cached = _register("flash_attn_with_kvcache", _cached, _fakes.cached)
 appended = _register("flash_attn_with_kvcache_append", _appended, _fakes.appended)
 store = _register("store_kvcache", _store, _fakes.store)
 merge = _register("merge_attn_states", _merge, _fakes.merge)
+merge_train = _register(
+    "merge_attn_states_train",
+    _merge,
+    _fakes.merge_train,
+    differentiate=_merge_differentiate,
+    keep=_merge_keep,
+)
 rotary = _register("apply_rotary", _rotary, _fakes.rotary)

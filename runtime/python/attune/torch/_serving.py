@@ -7,7 +7,7 @@ import torch
 from .._arguments import Pair, refuse_given
 from .._functions import documented_for_torch
 from . import _ops
-from ._arguments import require_tensor, window
+from ._arguments import require_tensor, wants_gradient, window
 
 
 @documented_for_torch
@@ -111,5 +111,6 @@ def merge_attn_states(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     for name, value in (("o1", o1), ("lse1", lse1), ("o2", o2), ("lse2", lse2)):
         require_tensor(name, value)
-    out, lse = _ops.merge(o1, lse1, o2, lse2)
+    merge = _ops.merge_train if wants_gradient(o1, lse1, o2, lse2) else _ops.merge
+    out, lse = merge(o1, lse1, o2, lse2)
     return (out, lse) if return_lse else out

@@ -238,6 +238,9 @@ def merge_attn_states(
 
     So a prefix that many sequences share is attended to once for all of them.
 
+    Of PyTorch tensors that require a gradient both results have one (2.4 or newer, through
+    attune.torch), by o1, o2, lse1 and lse2; not where the result is written to out.
+
     The tensors are on a CUDA device, and the result is new memory.
 
     Args:

@@ -53,7 +53,7 @@ def attend(
         key: (batch, heads_kv, seqlen_k, head_dim).
         value: as key, or with another head_dim.
         attention_mask: None, as require_no_mask returns it.
-        dropout: Only 0 is served.
+        dropout: The probability with which a weight is dropped.
         scaling: Of the scores. By default 1 / sqrt(head_dim).
         is_causal: Whether the mask is causal, aligned to the bottom right.
         sliding_window: The keys that a query sees; only as many as there are, or more, are served.

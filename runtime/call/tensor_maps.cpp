@@ -1,0 +1,59 @@
+#include "runtime/call/tensor_maps.hpp"
+
+#include "runtime/call/field_checks.hpp"
+#include "templates/sequence_end.h"
+
+namespace attune {
+namespace {
+
+constexpr std::int64_t stride_limit = 1LL << 40;  // bytes
+constexpr std::int64_t spread_limit = 1LL << 34;  // bytes: ATTUNE_SEQUENCE_END of them are 2^64
+constexpr std::uint32_t panel_columns = 64;       // 128 bytes (templates/blocks/panels.cuh)
+
+}  // namespace
+
+bool is_mappable(std::int64_t stride, int head_dim, Dtype dtype) {
+  return stride >= head_dim && stride < stride_limit / bytes_of(dtype);
+}
+
+bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype) {
+  return is_mappable(stride, head_dim, dtype) && stride < spread_limit / bytes_of(dtype);
+}
+
+TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
+  // The stride of a single element is never used, but has to be a valid one.
+  const auto bytes = [&](std::int64_t stride, int extent) {
+    return static_cast<std::uint64_t>(extent > 1 ? stride : padded_head_dim(extents.head_dim)) *
+           static_cast<std::uint64_t>(bytes_of(dtype));
+  };
+  return {.base = tensor.data,
+          .dtype = dtype,
+          .extents = {static_cast<std::uint64_t>(extents.head_dim), static_cast<std::uint64_t>(extents.seqlen),
+                      static_cast<std::uint64_t>(extents.heads), static_cast<std::uint64_t>(extents.batch), 1},
+          .strides = {bytes(tensor.stride_seq, extents.seqlen), bytes(tensor.stride_head, extents.heads),
+                      bytes(tensor.stride_batch, extents.batch), 0},
+          .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1, 1}};
+}
+
+TensorDescription spread(const TensorDescription& tensor) {
+  TensorDescription ragged = tensor;
+  const std::uint64_t stride = tensor.strides[0];
+  ragged.rank = 5;
+  ragged.extents = {tensor.extents[0], ATTUNE_SEQUENCE_END, tensor.extents[2], tensor.extents[1] + 1,
+                    ATTUNE_SEQUENCE_END + 1};
+  // Addresses wrap around: ATTUNE_SEQUENCE_END of the last stride are that many of `stride` less.
+  ragged.strides = {stride, tensor.strides[1], stride, static_cast<std::uint64_t>(spread_limit) - stride};
+  return ragged;
+}
+
+bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, bool ragged) {
+  const auto head_dim = static_cast<int>(extents.head_dim);
+  if (ragged && extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim, extents.dtype)) return false;
+  const auto passes = [&](std::int64_t stride, std::int64_t extent) {
+    return extent <= 1 || is_mappable(stride, head_dim, extents.dtype);
+  };
+  return passes(tensor.stride_batch, extents.batch) && passes(tensor.stride_seq, extents.seq) &&
+         passes(tensor.stride_head, extents.heads);
+}
+
+}  // namespace attune

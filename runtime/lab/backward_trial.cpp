@@ -1,0 +1,270 @@
+// Trials of the backward pass: any one of its kernels, with those that it needs beside it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "runtime/choice/choice.hpp"
+#include "runtime/lab/arguments.hpp"
+#include "runtime/lab/dropout_mask.hpp"
+#include "runtime/lab/lengths.hpp"
+#include "runtime/lab/random_values.hpp"
+#include "runtime/lab/reference_gradient.hpp"
+#include "runtime/lab/trial.hpp"
+#include "runtime/operations/backward/launch.hpp"
+#include "runtime/operations/backward/plan.hpp"
+
+namespace attune {
+namespace {
+
+/// Whether calls of a variant sum in any order.
+bool has_any_order(const Variant& variant) {
+  const Operation operation = family_of(variant).operation;
+  return operation == Operation::backward_convert || (operation == Operation::backward && variant.deterministic == 0);
+}
+
+BackwardProblem backward_of(const Problem& problem, bool any_order) {
+  return {.dtype = problem.dtype,
+          .batch = problem.batch,
+          .heads_q = problem.heads_q,
+          .heads_kv = problem.heads_kv,
+          .seqlen_q = problem.seqlen_q,
+          .seqlen_k = problem.seqlen_k,
+          .head_dim = problem.head_dim,
+          .head_dim_v = problem.head_dim_v,
+          .causal = problem.causal,
+          .window_left = problem.window_left,
+          .window_right = problem.window_right,
+          .softcap = problem.softcap,
+          .ragged = problem.ragged,
+          .total_q = problem.total_q,
+          .total_k = problem.total_k,
+          .dropout = problem.dropout,
+          .any_order = any_order};
+}
+
+Sequences sequences_of(const Problem& problem) {
+  Sequences result;
+  if (!problem.ragged) return result;
+  result.cu_seqlens_q = cumulative_lengths(problem.batch, problem.seqlen_q, problem.total_q);
+  result.cu_seqlens_k = cumulative_lengths(problem.batch, problem.seqlen_k, problem.total_k);
+  return result;
+}
+
+/// Its outputs are dQ, dK and dV, one after the other.
+class BackwardTrial final : public Trial {
+ public:
+  BackwardTrial(const Problem& problem, const Variant& variant, std::uint64_t seed)
+      : Trial(problem, sequences_of(problem), seed),
+        front_(family_of(variant).operation),
+        problem_(backward_of(problem, has_any_order(variant))),
+        rows_(problem_.rows()),
+        queries_(problem_.queries()),
+        conversion_(problem_.conversion()) {
+    out_ = add_input(output_elements(problem) * sizeof(std::uint16_t));
+    dout_ = add_input(output_elements(problem) * sizeof(std::uint16_t));
+    lse_ = add_input(query_rows(problem) * sizeof(float));
+    for (std::size_t i = 0; i < sizes().size(); ++i) gradients_[i] = add_result(sizes()[i] * sizeof(std::uint16_t));
+  }
+
+  [[nodiscard]] ProblemView problem() const override {
+    switch (front_) {
+      case Operation::backward_rows:
+        return rows_;
+      case Operation::backward_queries:
+        return queries_;
+      case Operation::backward_convert:
+        return conversion_;
+      default:
+        return problem_;
+    }
+  }
+
+  [[nodiscard]] TrialPlan plan_with(FixedKernels kernels) const override {
+    const std::size_t bytes = workspace_of(kernels.kernel_for(problem_).variant, problem_).bytes();
+    const auto launch_it = [this, kernels, bytes](void* memory, Executor& executor) mutable {
+      attune::run(arguments(memory, bytes), problem_, Backend{kernels, executor, nullptr});
+    };
+    return {.workspace_bytes = bytes, .one_kernel = false, .run = launch_it};
+  }
+
+  [[nodiscard]] Outputs outputs(Memory results) const override {
+    Outputs outputs;
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      const auto one = take<std::uint16_t>(results, gradients_[i], sizes()[i]);
+      outputs.o.insert(outputs.o.end(), one.begin(), one.end());
+    }
+    outputs.guards_intact = is_untouched(std::move(results));
+    return outputs;
+  }
+
+  [[nodiscard]] Expected expected(const Memory& inputs) const override {
+    const auto by = [&](GradientFunction& gradients) {
+      const Gradients found = gradients_of(gradients, attention(), sequences(),
+                                           {.q = queries_at(inputs, places().q, problem_.head_dim),
+                                            .k = keys_at(inputs, places().k, problem_.head_dim),
+                                            .v = keys_at(inputs, places().v, problem_.head_dim_of_v()),
+                                            .dout = queries_at(inputs, dout_, problem_.head_dim_of_v()),
+                                            .dlse = {},
+                                            .scale = usual_scale(problem_.head_dim),
+                                            .dropout = usual_mask(problem_.dropout)});
+      ReferenceOutput all;
+      for (const auto* one : {&found.dq, &found.dk, &found.dv}) all.o.insert(all.o.end(), one->begin(), one->end());
+      return all;
+    };
+    return {.reference = by(reference_gradients), .naive = by(naive_gradients)};
+  }
+
+  [[nodiscard]] Comparison compare(const Outputs& outputs, const Expected& expected) const override {
+    Comparison worst{.agrees = true};
+    std::size_t first = 0;
+    for (const std::size_t size : sizes()) {
+      const auto part = [&](const auto& all) { return std::span(all).subspan(first, size); };
+      const GradientComparison one =
+          compare_gradient(problem_.dtype, part(outputs.o), part(expected.reference.o), part(expected.naive.o));
+      worst.unwritten += one.unwritten;
+      worst.agrees = worst.agrees && one.agrees;
+      if (first == 0 || one.max_error * worst.tolerance > worst.max_error * one.tolerance) {
+        worst.max_error = one.max_error;
+        worst.naive_error = one.naive_error;
+        worst.tolerance = one.tolerance;
+      }
+      first += size;
+    }
+    return worst;
+  }
+
+  [[nodiscard]] const char* measured() const override { return "a gradient"; }
+
+ protected:
+  /// Adds the gradient of O, and what the forward pass leaves.
+  void complete(Memory& inputs) const override {
+    const int head_dim_v = problem_.head_dim_of_v();
+    const ReferenceOutput forward =
+        attention_of(reference_attention, attention(), sequences(), queries_at(inputs, places().q, problem_.head_dim),
+                     keys_at(inputs, places().k, problem_.head_dim), keys_at(inputs, places().v, head_dim_v),
+                     usual_scale(problem_.head_dim));
+    std::vector<std::uint16_t> out(forward.o.size());
+    std::ranges::transform(forward.o, out.begin(),
+                           [&](double x) { return to_storage(problem_.dtype, static_cast<float>(x)); });
+    put(inputs, out_, out);
+    put(inputs, dout_, random_values(problem_.dtype, out.size(), 3 * seed() + 7));
+    put(inputs, lse_, std::vector<float>(forward.lse.begin(), forward.lse.end()));
+  }
+
+ private:
+  /// Elements of dQ, dK and dV.
+  [[nodiscard]] std::array<std::size_t, 3> sizes() const {
+    const Problem& of = attention();
+    const auto keys = static_cast<std::size_t>(of.stored_sequences()) * of.stored_keys() * of.heads_kv;
+    return {query_rows(of) * of.head_dim, keys * of.head_dim, keys * of.head_dim_of_v()};
+  }
+
+  [[nodiscard]] static const std::uint16_t* words(const Memory& memory, std::size_t place) {
+    return memory.data() + place / sizeof(std::uint16_t);
+  }
+  [[nodiscard]] HostTensor queries_at(const Memory& memory, std::size_t place, int head_dim) const {
+    return contiguous(words(memory, place), attention().stored_rows(), problem_.heads_q, head_dim);
+  }
+  [[nodiscard]] HostTensor keys_at(const Memory& memory, std::size_t place, int head_dim) const {
+    return contiguous(words(memory, place), attention().stored_keys(), problem_.heads_kv, head_dim);
+  }
+
+  [[nodiscard]] attune_backward_args arguments(void* memory, std::size_t workspace_bytes) const {
+    const auto tensor = [](void* data, const HostTensor& like) {
+      return attune_tensor{data, like.stride_batch, like.stride_seq, like.stride_head};
+    };
+    const int rows = attention().stored_rows();
+    const int keys = attention().stored_keys();
+    const int dim = problem_.head_dim;
+    const int dim_v = problem_.head_dim_of_v();
+    attune_backward_args args = arguments_of(problem_);
+    args.q = tensor(at<void>(memory, places().q), contiguous(nullptr, rows, problem_.heads_q, dim));
+    args.k = tensor(at<void>(memory, places().k), contiguous(nullptr, keys, problem_.heads_kv, dim));
+    args.v = tensor(at<void>(memory, places().v), contiguous(nullptr, keys, problem_.heads_kv, dim_v));
+    args.o = tensor(at<void>(memory, out_), contiguous(nullptr, rows, problem_.heads_q, dim_v));
+    args.dout = tensor(at<void>(memory, dout_), contiguous(nullptr, rows, problem_.heads_q, dim_v));
+    args.dq = tensor(result_at<void>(memory, gradients_[0]), contiguous(nullptr, rows, problem_.heads_q, dim));
+    args.dk = tensor(result_at<void>(memory, gradients_[1]), contiguous(nullptr, keys, problem_.heads_kv, dim));
+    args.dv = tensor(result_at<void>(memory, gradients_[2]), contiguous(nullptr, keys, problem_.heads_kv, dim_v));
+    args.lse = at<float>(memory, lse_);
+    args.cu_seqlens_q = array_at(memory, places().cu_seqlens_q, sequences().cu_seqlens_q);
+    args.cu_seqlens_k = array_at(memory, places().cu_seqlens_k, sequences().cu_seqlens_k);
+    args.workspace = workspace_at(memory);
+    args.workspace_bytes = workspace_bytes;
+    return args;
+  }
+
+  Operation front_;
+  BackwardProblem problem_;
+  BackwardPart<Operation::backward_rows> rows_;
+  BackwardPart<Operation::backward_queries> queries_;
+  BackwardPart<Operation::backward_convert> conversion_;
+  std::size_t out_ = 0;  ///< in the inputs
+  std::size_t dout_ = 0;
+  std::size_t lse_ = 0;
+  std::array<std::size_t, 3> gradients_{};  ///< in the results
+};
+
+/// Gives the i-th of a variant's problems what the variant is for. No window leaves most queries one key: their
+/// gradients would be what fp32 leaves of zeros.
+void add_features(Problem& problem, const Variant& variant, std::size_t i) {
+  constexpr std::array<std::pair<int, int>, 4> windows{{{20, 0}, {-1, 5}, {130, 70}, {3, -1}}};
+  if (variant.window != 0) problem.set_window(windows[i % windows.size()].first, windows[i % windows.size()].second);
+  if (variant.softcap != 0) problem.softcap = i % 2 == 0 ? 20.0F : 2.0F;
+  problem.dropout = variant.dropout != 0;
+  if (variant.ragged != 0) make_ragged(problem);
+}
+
+}  // namespace
+
+std::unique_ptr<const Trial> make_backward_trial(const Problem& problem, const Variant& variant, std::uint64_t seed) {
+  return std::make_unique<BackwardTrial>(problem, variant, seed);
+}
+
+Trials small_backward_trials(const Variant& variant, std::uint64_t seed) {
+  struct Shape {
+    int batch, ratio, heads_kv, seqlen_q, seqlen_k, less_dim;
+  };
+  constexpr std::array<Shape, 6> shapes{{{2, 1, 3, 128, 128, 0},
+                                         {1, 4, 1, 113, 203, 8},
+                                         {2, 2, 2, 257, 61, 0},
+                                         {1, 8, 1, 1, 331, 0},
+                                         {1, 3, 2, 200, 300, 24},
+                                         {1, 2, 1, 190, 190, 0}}};
+  Trials trials;
+  for (const Shape& shape : shapes) {
+    Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
+                    .batch = shape.batch,
+                    .heads_q = shape.ratio * shape.heads_kv,
+                    .heads_kv = shape.heads_kv,
+                    .seqlen_q = shape.seqlen_q,
+                    .seqlen_k = shape.seqlen_k,
+                    .head_dim = std::max(8, variant.head_dim - shape.less_dim),
+                    .causal = variant.causal != 0};
+    add_features(problem, variant, trials.size() + 1);
+    trials.push_back(make_backward_trial(problem, variant, seed));
+  }
+  return trials;
+}
+
+std::vector<Variant> backward_companions(const Variant& variant, const Device& device) {
+  Problem problem{.dtype = static_cast<Dtype>(variant.dtype), .head_dim = variant.head_dim};
+  problem.seqlen_q = problem.seqlen_k = 300;
+  problem.causal = variant.causal != 0;
+  add_features(problem, variant, 0);
+  const BackwardProblem whole = backward_of(problem, has_any_order(variant));
+  const auto rows = whole.rows();
+  const auto queries = whole.queries();
+  const auto conversion = whole.conversion();
+  const ProblemView last = whole.any_order ? ProblemView(conversion) : ProblemView(queries);
+  std::vector<Variant> result;
+  for (const ProblemView& one : {ProblemView(whole), ProblemView(rows), last}) {
+    if (one.operation() != family_of(variant).operation) result.push_back(choose_own(one, device).variant);
+  }
+  return result;
+}
+
+}  // namespace attune

@@ -1,0 +1,292 @@
+// FlashAttention-3 backward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0: dK and dV, and
+// sums that become dQ.
+//
+// A block owns B_c keys of one K/V head and walks the queries of all heads that share it, B_r at a time. One thread of
+// the first warpgroup fetches K and V, then Q and dO with what is known of their rows, ahead; each of the others owns
+// 64 keys. It computes scores transposed, S^T = K Q^T and dP^T = V dO^T, so that P^T and dS^T are in registers just as
+// dV += P^T dO and dK += dS^T Q take them. dQ += dS K sums over the keys of all warpgroups: dS goes through shared
+// memory, each warpgroup multiplies its part of dQ and adds it to the workspace, four floats of a lane at once.
+//
+// S of the next queries is issued before this step's dK is there, so that the tensor cores have products beside the
+// additions to memory, and dP before the exponentials of S. For 64 keys and 64 queries the five products take 10 * D
+// clocks of the tensor cores and the exponentials 256 of the special-function units. Shared memory is nearly as busy:
+// S, dP and dQ have both operands there, and 64 x 64 x 16 reads in as many clocks as it multiplies.
+#include "tensor_backward_params.h"
+#include "types.h"
+
+namespace variant {
+constexpr Dtype dtype = Dtype::bf16;
+constexpr int head_dim = 128;
+constexpr int B_r = 64;
+constexpr int B_c = 128;
+constexpr int stages = 2;
+constexpr bool causal = false;
+constexpr bool window = false;
+constexpr bool softcap = false;
+constexpr bool ragged = false;
+constexpr bool deterministic = false;
+}  // namespace variant
+
+#include "blocks/backward_boxes.cuh"
+#include "blocks/backward_rows.cuh"
+#include "blocks/dq_sums.cuh"
+#include "blocks/gradient_stage.cuh"
+#include "blocks/gradient_sums.cuh"
+#include "blocks/pair_mask.cuh"
+#include "blocks/panels.cuh"
+#include "blocks/query_walk.cuh"
+#include "blocks/ring.cuh"
+#include "blocks/schedule.cuh"
+#include "blocks/score_gradients.cuh"
+#include "blocks/softcap.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/tensor_copy.cuh"
+#include "ptx/thread.cuh"
+#include "ptx/warpgroup.cuh"
+#include "ptx/wgmma.cuh"
+
+constexpr int rows = 64;  // of a warpgroup: wgmma's
+constexpr int consumers = variant::B_c / rows;
+constexpr int threads = (1 + consumers) * warpgroup_size;
+constexpr u32 producer_registers = 24;
+constexpr u32 consumer_registers = 240;
+
+// Where the blocks of keys add to dQ in their order, each waits for those behind it, which start first: of a causal
+// mask they begin with other queries than it does, so that nobody waits in vain.
+constexpr bool shortest_first = variant::deterministic;
+
+// Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
+constexpr int dq_row_parts = variant::B_r / rows;
+constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
+static_assert(consumers == 2 && variant::B_r % rows == 0 && dq_columns % 64 == 0);
+
+using Sequence = BackwardSequence<variant::ragged>;
+using Mask = PairMask<variant::causal, variant::window>;
+using KTile = Panels<variant::B_c, variant::head_dim>;
+using QTile = Panels<variant::B_r, variant::head_dim>;
+using ScoreTile = Panels<variant::B_c, variant::B_r>;  // transposed
+using Queries = QueryStage<QTile>;
+using KRing = Ring<KTile, 1, consumers * 4>;
+using QRing = Ring<Queries, variant::stages, consumers * 4>;
+using dORing = Ring<QTile, variant::stages, consumers * 4>;
+
+using Scores = float[variant::B_r / 8][4];
+using Weights = u32[variant::B_r / 16][4];
+using KGradient = float[variant::head_dim / 8][4];
+using QGradient = float[dq_columns / 8][4];
+using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>;
+using Turn = GradientTurn<variant::B_r, variant::B_c>;
+
+// What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, barriers.
+struct Shared {
+  KRing k;
+  KRing v;
+  QRing q;
+  dORing dout;
+  u32 scores;
+  u32 sums;  // of dQ, on their way to memory
+
+  __device__ __forceinline__ explicit Shared(u32 base)
+      : k{base, base + 2 * KRing::bytes + QRing::bytes + dORing::bytes + 2 * ScoreTile::bytes + SumStage::bytes},
+        v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
+        q{v.tiles + KRing::bytes, v.barriers + KRing::barrier_bytes},
+        dout{q.tiles + QRing::bytes, q.barriers + QRing::barrier_bytes},
+        scores(dout.tiles + dORing::bytes),
+        sums(scores + 2 * ScoreTile::bytes) {}
+};
+
+// One thread: fetches what the consumers read, in their order.
+__device__ __forceinline__ void produce(const AttuneTensorBackwardParams& params, Shared shared,
+                                        const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+  const int first_key = tile.q_block * variant::B_c;
+  if (!walk.goes_on()) return;
+  shared.k.begin_load();
+  shared.k.load(params.k_map, key_box(sequence, tile.head, first_key));
+  shared.v.begin_load();
+  shared.v.load(params.v_map, key_box(sequence, tile.head, first_key));
+  for (; walk.goes_on(); walk.next()) {
+    const int first_query = walk.block * variant::B_r;
+    const auto box = query_box(sequence, walk.head, first_query);
+    shared.q.claim();
+    shared.q.announce(Queries::copied_bytes);
+    const Queries stage = shared.q.tile();
+    load_bytes(stage.statistics(), params.statistics + 2 * sequence.workspace_row(params, walk.head, first_query),
+               Queries::statistics_bytes, shared.q.full());
+    stage.Q().load(params.q_map, shared.q.full(), box);
+    shared.q.next();
+    shared.dout.begin_load();
+    shared.dout.load(params.dout_map, box);
+  }
+}
+
+// S = A B^T of this warpgroup's keys and the queries of a tile, under way.
+__device__ __forceinline__ void multiply_scores(Scores& S, KTile keys, u32 warpgroup, QTile queries) {
+  wgmma_fence();
+  wgmma<variant::dtype, false, QTile::columns_right, KTile::columns_right, 0, variant::head_dim / 16>(
+      S, keys.descriptor(static_cast<int>(warpgroup) * rows), queries.descriptor(0), false);
+  wgmma_commit();
+}
+
+// D += W X of this warpgroup's keys, X the rows of a tile, under way.
+__device__ __forceinline__ void add_weighted(KGradient& D, const Weights& W, QTile X) {
+  wgmma_fence();
+  wgmma<variant::dtype, true, QTile::rows_down>(D, W, X.descriptor(0), true);
+  wgmma_commit();
+}
+
+// This warpgroup's part of dQ = dS K, under way.
+__device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTile keys, u32 warpgroup) {
+  const u32 row_part = warpgroup % dq_row_parts;
+  const u32 column_part = warpgroup / dq_row_parts;
+  wgmma_fence();
+  wgmma_transposed<variant::dtype, true, KTile::rows_down, ScoreTile::rows_down, 0, variant::B_c / 16>(
+      dQ, scores.panel(row_part), keys.panel(column_part * (dq_columns / 64)), false);
+  wgmma_commit();
+}
+
+// One warp: adds what the warpgroups put into the stage to the workspace, one step after the other.
+__device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params, Shared shared,
+                                       const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+  const SumStage stage{shared.sums};
+  while (walk.goes_on()) {
+    const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
+    stage.wait_full();
+    const Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+    if constexpr (variant::deterministic) turn.wait();
+    if (elect_lane()) {
+      stage.add(params.dq_sums + row * params.dq_columns);
+      wait_boxes_read();
+    }
+    walk.next();
+    if (walk.goes_on()) stage.announce_free();
+    if constexpr (variant::deterministic) {
+      if (elect_lane()) {
+        wait_boxes();
+        turn.pass();
+      }
+    }
+  }
+}
+
+// A warpgroup: its keys.
+__device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params, Shared shared,
+                                        const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+  const u32 warpgroup = warp_index() / 4 - 1;
+  const u32 warp_key = warpgroup * rows + warp_index() % 4 * 16;
+  const int own_key = tile.q_block * variant::B_c + static_cast<int>(warp_key);
+  const Mask mask(params, sequence);
+  KGradient dK = {};
+  KGradient dV = {};
+  float S[1][variant::B_r / 8][4];
+  float dP[variant::B_r / 8][4];
+  QGradient dQ;
+  const SumStage stage{shared.sums};
+  const u32 first_part = ((warpgroup % dq_row_parts * 4 + warp_index() % 4) * (variant::head_dim / 8) +
+                          warpgroup / dq_row_parts * (dq_columns / 8)) *
+                         SumStage::part_bytes;
+  bool is_next = false;  // a step behind the first, whose sums have to leave the stage
+  Weights P, dS;
+  u32 scores_tile = 0;  // of two, which take turns
+
+  // S of the queries that are there, under way.
+  const auto multiply_S = [&] { multiply_scores(S[0], shared.k.tile(), warpgroup, shared.q.tile().Q()); };
+  // From S, which is under way, to P and dS, beside dP.
+  const auto finish_weights = [&] {
+    const u32 statistics = shared.q.tile().statistics();
+    shared.dout.wait();
+    multiply_scores(dP, shared.v.tile(), warpgroup, shared.dout.tile());
+    wgmma_wait<1>();
+    settle(S[0]);
+    const int first_query = walk.block * variant::B_r;
+    if constexpr (variant::softcap) cap_scores(S[0], params.cap_scale);
+    if (!mask.is_full(first_query, variant::B_r, own_key, 16)) mask_pairs<true>(mask, S, own_key, first_query);
+    if constexpr (!variant::softcap) scores_to_weights(S[0], statistics, params.scale_log2);
+    wgmma_wait<0>();
+    settle(dP);
+    if constexpr (variant::softcap) {
+      capped_gradients(S[0], dP, statistics, params.scale_log2);
+    } else {
+      weights_to_gradients(S[0], dP, statistics);
+    }
+    pack_weights<variant::dtype>(P, S[0]);
+    pack_weights<variant::dtype>(dS, dP);
+  };
+
+  if (walk.goes_on()) {
+    settle(dK);
+    settle(dV);
+    shared.k.wait();
+    shared.q.wait();
+    multiply_S();
+    shared.v.wait();
+    finish_weights();
+    while (true) {
+      add_weighted(dV, P, shared.dout.tile());
+      const ScoreTile scores{shared.scores + scores_tile * ScoreTile::bytes};
+      put_weights(scores, warp_key, dS);
+      fence_for_copies();
+      named_barrier_wait(1, consumers * warpgroup_size);
+      multiply_dq(dQ, scores, shared.k.tile(), warpgroup);
+      add_weighted(dK, dS, shared.q.tile().Q());
+      const QRing used = shared.q;
+      wgmma_wait<1>();
+      settle(dQ);
+      shared.dout.release();
+      if (is_next) stage.wait_free();
+      is_next = true;
+      stage.put(dQ, first_part);
+      walk.next();
+      if (!walk.goes_on()) break;
+      shared.dout.next();
+      shared.q.next();
+      shared.q.wait();
+      multiply_S();
+      wgmma_wait<1>();
+      used.release();
+      finish_weights();
+      scores_tile ^= 1;
+    }
+    wgmma_wait<0>();
+    settle(dK);
+    settle(dV);
+  }
+  named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
+  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 4 + warpgroup};
+  const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c + static_cast<int>(warpgroup) * rows);
+  output.store<variant::dtype>(dK, params.scale, shared.k.tile(), params.dk_map, box);
+  output.store<variant::dtype>(dV, 1.0f, shared.v.tile(), params.dv_map, box);
+  output.finish();
+}
+
+extern "C" __global__ void __launch_bounds__(threads, 1)
+    backward_sm90(const __grid_constant__ AttuneTensorBackwardParams params) {
+  const int kv_heads = params.heads_q / params.gqa_ratio;
+  const TileIndex tile = tile_index<shortest_first>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
+  if (!tile.exists) return;
+  const Sequence sequence(params, tile.batch);
+  const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
+  if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
+  const Mask mask(params, sequence);
+  const QueryWalk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
+                       (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
+
+  const Shared shared((shared_memory() + 1023) / 1024 * 1024);
+  if (thread_index() == 0) {
+    shared.k.create();
+    shared.v.create();
+    shared.q.create();
+    shared.dout.create();
+    mbarrier_fence();
+  }
+  block_barrier();
+  if (warp_index() < 4) {
+    give_registers<producer_registers>();
+    if (warp_index() == 0 && elect_lane()) produce(params, shared, sequence, tile, walk);
+    if (warp_index() == 1) add_dq(params, shared, sequence, tile, walk);
+  } else {
+    take_registers<consumer_registers>();
+    consume(params, shared, sequence, tile, walk);
+  }
+}

@@ -1,0 +1,76 @@
+// How sums of dQ leave a thread block, and in which order blocks add theirs.
+#pragma once
+
+#include "backward_params.h"
+#include "blocks/pair_mask.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/floats.cuh"
+#include "ptx/handover.cuh"
+#include "ptx/tensor_copy.cuh"
+#include "ptx/thread.cuh"
+#include "ptx/warpgroup.cuh"
+#include "types.h"
+
+// A place in shared memory for the sums of one step, in the workspace's order (dq_sums.cuh), to which `writers` threads
+// bring them and from which one warp adds them to memory.
+template <int floats, int writers>
+struct GradientSums {
+  static constexpr u32 bytes = floats * sizeof(float);
+  static constexpr u32 part_bytes = 16 * 8 * sizeof(float);  // of a piece of 16 rows and 8 columns
+  static constexpr u32 full = 2;                             // named barriers
+  static constexpr u32 free = 3;
+
+  u32 base;
+
+  // Writers: until the sums before have been read; and theirs, a warp's pieces from there on.
+  __device__ __forceinline__ void wait_free() const { named_barrier_wait(free, writers + warp_size); }
+  template <int pieces>
+  __device__ __forceinline__ void put(const float (&dQ)[pieces][4], u32 first) const {
+#pragma unroll
+    for (u32 n = 0; n < pieces; ++n) {
+      store_shared(base + first + n * part_bytes + lane_index() * sizeof(Float4),
+                   Float4{{dQ[n][0], dQ[n][1], dQ[n][2], dQ[n][3]}});
+    }
+    fence_for_copies();
+    named_barrier_announce(full, writers + warp_size);
+  }
+
+  // The warp that adds: until they are there; one lane adds them, in a group of its own; and when they have been read.
+  __device__ __forceinline__ void wait_full() const { named_barrier_wait(full, writers + warp_size); }
+  __device__ __forceinline__ void add(float* sums) const {
+    add_bytes(sums, base, bytes);
+    commit_boxes();
+  }
+  __device__ __forceinline__ void announce_free() const { named_barrier_announce(free, writers + warp_size); }
+};
+
+// When a block of keys may add to the sums of a block of queries: behind all blocks of later keys that these queries
+// see. A word of the workspace says who has added last: so many blocks, counted from `launch`; 0 when all have.
+template <int B_r, int B_c>
+struct GradientTurn {
+  u64* place;
+  u64 launch;
+  int before;    // blocks that add earlier
+  bool is_last;  // no block adds later
+
+  // `row` is the first of these queries in the workspace.
+  template <class Mask>
+  __device__ __forceinline__ GradientTurn(const AttuneBackwardParams& params, const Mask& mask, i64 row,
+                                          int query_block, int key_block)
+      : place(params.turns + row / B_r), launch(params.launch) {
+    const int first_query = query_block * B_r;
+    before = (mask.key_limit(first_query + B_r - 1) - 1) / B_c - key_block;
+    is_last = key_block == 0 || mask.query_limit(key_block * B_c - 1) <= first_query;
+  }
+
+  // All lanes of the warp.
+  __device__ __forceinline__ void wait() const {
+    if (before > 0) await_word(place, launch + static_cast<u64>(before));
+    warp_barrier();  // who passes the turn on does so behind all lanes' waits
+  }
+  // One thread, which sees its sums in memory.
+  __device__ __forceinline__ void pass() const {
+    if (is_last && before == 0) return;
+    announce_word(place, is_last ? 0 : launch + static_cast<u64>(before) + 1);
+  }
+};

@@ -1,0 +1,132 @@
+// The order of a ragged batch's tiles, of which only the device knows how many there are.
+#pragma once
+
+#include "blocks/list_order.cuh"
+#include "blocks/ragged_rows.cuh"
+#include "blocks/sequence_rows.cuh"
+#include "blocks/tile_order.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/lanes.cuh"
+#include "ptx/thread.cuh"
+#include "tensor_params.h"
+#include "tile_list.h"
+#include "types.h"
+
+// RoundOrder of the tiles that exist, which all lanes of a warp find together: in a group of heads the last tile of the
+// longest sequence comes first, for every head, and each block of queries before those in front of it. A lane knows how
+// many tiles one sequence of the group has. So nobody looks at what does not exist: a tile costs some sums over the
+// lanes, as many as the logarithm of the longest sequence's tiles, and a group a look at its lengths. A group reaches
+// into no more sequences than there are lanes.
+template <class Rows, int B_r, int B_c>
+struct RaggedOrder {
+  const AttuneTensorPrefillParams& params;
+  int round = 0;
+  int first_tile = 0;  // of this group, among those of all
+  int tiles;           // of this group
+  int sequence = 0;    // its first, ...
+  int head = 0;        // ... and of that the first head
+  int own_heads;       // of this lane's sequence in the group
+  int own_tiles;       // of each of them
+
+  __device__ __forceinline__ explicit RaggedOrder(const AttuneTensorPrefillParams& params) : params(params) {
+    look_at_group();
+  }
+
+  // Finds this block's next tile, the same in all lanes; false when there is none left.
+  template <class Tile>
+  __device__ __forceinline__ bool next(Tile& tile) {
+    const int blocks = static_cast<int>(block_count());
+    const int own = static_cast<int>(block_index().x);  // read anew, as this warp has few registers
+    int place = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own) - first_tile;  // in the group
+    ++round;
+    while (place >= tiles) {
+      place -= tiles;
+      if (!next_group()) return false;
+    }
+    // The block of queries: the last that with those behind it has more tiles than come before this one.
+    int block = 0;
+    for (int end = params.q_blocks; end - block > 1;) {
+      const int middle = (block + end) / 2;
+      if (tiles_from(middle) > place) {
+        block = middle;
+      } else {
+        end = middle;
+      }
+    }
+    place -= tiles_from(block + 1);
+    // The sequence: of those that have this block of queries the last that has no more heads before it.
+    const int heads = own_tiles > block ? own_heads : 0;
+    int member = 0;
+#pragma unroll 1
+    for (int step = warp_size / 2; step > 0; step /= 2) {
+      if (heads_before(member + step, heads) <= place) member += step;
+    }
+    tile.batch = sequence + member;
+    tile.head = place - heads_before(member, heads) + (member == 0 ? head : 0);
+    tile.first_row = block * B_r;
+    tile.find_rows(params);
+    find_blocks<B_r, B_c>(Rows::mask(params, tile), tile);
+    return true;
+  }
+
+ private:
+  // How many tiles the group has that are not before this block of queries.
+  __device__ __forceinline__ int tiles_from(int block) const {
+    return sum_of_lanes(own_tiles > block ? own_heads * (own_tiles - block) : 0);
+  }
+
+  // How many heads the sequences of the lanes in front of this one have.
+  __device__ __forceinline__ static int heads_before(int lane, int own_heads) {
+    return sum_of_lanes(static_cast<int>(lane_index()) < lane ? own_heads : 0);
+  }
+
+  // What the group has of this lane's sequence.
+  __device__ __forceinline__ void look_at_group() {
+    const int member = static_cast<int>(lane_index());
+    own_heads = own_tiles = 0;
+    if (sequence + member < params.batch) {
+      const int all = Rows::heads(params);                             // of a sequence
+      const int end = head + params.group_heads - member * all;        // of the group, counted from this sequence on
+      own_heads = (end < all ? end : all) - (member == 0 ? head : 0);  // none, or fewer, behind the group's end
+    }
+    if (own_heads > 0) {
+      SequenceRows queries(params.cu_seqlens_q, sequence + member, params.total_q, params.seqlen_q);
+      queries.keep(params.seqused_q, sequence + member);
+      own_tiles = (queries.count + B_r - 1) / B_r;
+    }
+    tiles = tiles_from(0);
+  }
+
+  // Goes on with the next group; false where this is the last.
+  __device__ __forceinline__ bool next_group() {
+    const int all = Rows::heads(params);
+    first_tile += tiles;
+    sequence += (head + params.group_heads) / all;
+    head = (head + params.group_heads) % all;
+    if (sequence >= params.batch) return false;
+    look_at_group();
+    return true;
+  }
+};
+
+// The tiles of a list that exist. Lists are for sequences that are all as long, so that most do.
+template <class Rows, int B_r, int B_c>
+struct ListedRaggedOrder {
+  const AttuneTensorPrefillParams& params;
+  ListOrder<Rows, B_r, B_c> list;
+
+  __device__ __forceinline__ explicit ListedRaggedOrder(const AttuneListedPrefillParams& params)
+      : params(params), list(params) {}
+
+  // Finds this block's next tile; false when there is none left.
+  template <class Tile>
+  __device__ __forceinline__ bool next(Tile& tile) {
+    while (list.next(tile)) {
+      tile.find_rows(params);
+      if (tile.first_row >= tile.queries.count) continue;
+      find_blocks<B_r, B_c>(Rows::mask(params, tile), tile);
+      return true;
+    }
+    return false;
+  }
+};

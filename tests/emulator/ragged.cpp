@@ -1,0 +1,111 @@
+// The order of a ragged batch's tiles, which kernels find out by themselves: batches of very different sequences.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "runtime/choice/choice.hpp"
+#include "runtime/emulator/host_compiler.hpp"
+#include "runtime/operations/prefill/launch.hpp"
+#include "tests/emulator/case.hpp"
+
+namespace attune::emulator_tests {
+namespace {
+
+const Device h200 = device_of(*find_arch("sm_90"));
+
+using Lengths = std::vector<int>;
+
+/// Sequences with as many keys as queries, or with `more_keys` more; all heads share keys.
+struct Batch {
+  Lengths lengths;
+  int more_keys = 0;
+  std::vector<std::int32_t> seqused_q = {};
+};
+
+Lengths with_one_long(std::size_t sequences, std::size_t at) {
+  Lengths lengths(sequences);
+  for (std::size_t i = 0; i < sequences; ++i) lengths[i] = static_cast<int>(i * 7 % 20);
+  lengths[at] = 500;
+  return lengths;
+}
+
+/// More sequences than a warp has lanes, most of them empty: the first and the last, too.
+Lengths mostly_empty() {
+  Lengths lengths(97, 0);
+  lengths[3] = 1;
+  lengths[31] = 140;
+  lengths[32] = 129;
+  lengths[40] = 128;
+  lengths[90] = 300;
+  return lengths;
+}
+
+std::vector<Batch> batches() {
+  Batch few_used{.lengths = with_one_long(40, 20)};
+  for (std::size_t i = 0; i < few_used.lengths.size(); ++i)
+    few_used.seqused_q.push_back(i % 4 == 0 ? std::min(few_used.lengths[i], 300) : 0);
+  return {{.lengths = with_one_long(257, 0)}, {.lengths = with_one_long(70, 33), .more_keys = 150},
+          {.lengths = with_one_long(65, 64)}, {.lengths = mostly_empty()},
+          {.lengths = {0, 0, 200, 0, 0}},     few_used};
+}
+
+testing::CallImage image_of(const Batch& batch, Problem problem) {
+  Sequences sequences;
+  sequences.cu_seqlens_q = sequences.cu_seqlens_k = {0};
+  for (const int length : batch.lengths) {
+    sequences.cu_seqlens_q.push_back(sequences.cu_seqlens_q.back() + length);
+    sequences.cu_seqlens_k.push_back(sequences.cu_seqlens_k.back() + length + batch.more_keys);
+  }
+  sequences.seqused_q = batch.seqused_q;
+  problem.ragged = true;
+  problem.batch = static_cast<int>(batch.lengths.size());
+  problem.seqlen_q = std::ranges::max(batch.lengths);
+  problem.seqlen_k = problem.seqlen_q + batch.more_keys;
+  problem.total_q = sequences.cu_seqlens_q.back();
+  problem.total_k = sequences.cu_seqlens_k.back();
+  return {problem, testing::Layout::bshd, 1, sequences};
+}
+
+Problem problem_of(bool causal, int heads_q) {
+  return {.dtype = Dtype::bf16, .heads_q = heads_q, .heads_kv = 1, .head_dim = 64, .causal = causal};
+}
+
+}  // namespace
+
+TEST_CASE("one long sequence among many short ones, empty ones anywhere, and queries that do not count") {
+  HostKernels kernels;
+  for (const Device& device : {h200, emulator::device()}) {
+    for (const Batch& batch : batches()) {
+      const testing::CallImage image = image_of(batch, problem_of(true, 2));
+      check_image(kernels[choose_own(image.problem(), device).variant], image, 1);
+    }
+  }
+  const testing::CallImage full = image_of(batches()[1], problem_of(false, 2));
+  check_image(kernels[choose_own(full.problem(), h200).variant], full, 1);
+}
+
+TEST_CASE("groups of heads may begin and end inside a sequence, and have as many sequences as a warp has lanes") {
+  HostKernels kernels;
+  const testing::CallImage image = image_of({.lengths = mostly_empty()}, problem_of(true, 3));
+  const EmulatedKernel& kernel = kernels[choose_own(image.problem(), h200).variant];
+  REQUIRE(family_of(kernel.variant).tensor_maps);
+  for (const int group_heads : {1, 2, 4, 31 * 3, 31 * 3 + 1}) {
+    CAPTURE(group_heads);
+    Memory memory = image.memory();
+    const attune_prefill_args args = image.args(memory.data());
+    PrefillPlan planned = plan(kernel.variant, image.problem(), h200);
+    planned.group_heads = group_heads;
+    planned.grid.x = 7;
+    FixedKernels fixed{&kernel};
+    const emulator::Report report = emulate(fixed, {.seed = 1}, [&](const Backend& backend) {
+      run(args, image.problem(), kernel, planned, backend.executor, backend.stream);
+    });
+    REQUIRE_MESSAGE(report.ok(), report.fault);
+    image.check(image.outputs(std::move(memory)), args.softmax_scale);
+  }
+}
+
+}  // namespace attune::emulator_tests

@@ -1308,6 +1308,8 @@ __device__ __forceinline__ void finish_scores(float (&S)[row_tiles][columns][4],
   for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});
 }
 // --- decode_sm80.cu --------------------------------------------------------------------------------------------------
+using Params = AttuneDecodeParams;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
 constexpr int row_tiles = variant::B_r / 16;
@@ -1327,7 +1329,8 @@ using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Position = Cursor<variant::B_c, variant::interleave, variant::cluster>;
+using AnyBlock = Cursor<variant::B_c, variant::interleave, variant::cluster>;
+using Position = AnyBlock;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.
@@ -1465,7 +1468,7 @@ __device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams&
 }
 
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
-    decode_sm80_bf16_d128_r16_c64_w4_s3(const __grid_constant__ AttuneDecodeParams given) {
+    decode_sm80_bf16_d128_r16_c64_w4_s3(const __grid_constant__ Params given) {
   const AttuneDecodeParams& params = of_own_shape(given);
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;

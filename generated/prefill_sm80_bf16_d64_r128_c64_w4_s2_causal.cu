@@ -941,6 +941,8 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
   }
 }
 // --- prefill_sm80.cu -------------------------------------------------------------------------------------------------
+using PlainParams = AttunePrefillParams;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
 constexpr int key_pairs = variant::B_c / 16;                     // 16-key pieces of a block
@@ -959,7 +961,8 @@ using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fr
                                variant::double_buffer, false>;
 using Sequence = DenseSequence;
 using KeyMask = CausalMask;
-using Source = MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>;
+using AllBlocks = MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>;
+using Source = AllBlocks;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
@@ -984,8 +987,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
-extern "C" __global__ void __launch_bounds__(threads) prefill_sm80_bf16_d64_r128_c64_w4_s2_causal(
-    const __grid_constant__ AttunePrefillParams params) {
+extern "C" __global__ void __launch_bounds__(threads)
+    prefill_sm80_bf16_d64_r128_c64_w4_s2_causal(const __grid_constant__ PlainParams params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);

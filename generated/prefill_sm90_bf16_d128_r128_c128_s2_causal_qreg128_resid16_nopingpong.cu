@@ -841,7 +841,8 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
-using Params = AttuneTensorPrefillParams;
+using SoleParams = AttuneTensorPrefillParams;
+using Params = SoleParams;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's
@@ -855,7 +856,8 @@ static_assert(variant::B_r % rows == 0 && consumers <= 3);
 // What a row is and sees, and the order of tiles.
 using QueryMask = CausalMask;
 using Rows = DenseRows<QueryMask>;
-using SequenceTile = QueryTile;
+using WholeTile = QueryTile;
+using SequenceTile = WholeTile;
 using Tile = SequenceTile;
 using SequenceOrder = RoundOrder<Rows, variant::B_r, variant::B_c>;
 using Order = SequenceOrder;

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "generator/expression/cuda.hpp"
+#include "generator/expression/pool.hpp"
 #include "generator/family_checks.hpp"
 
 namespace attune {
@@ -73,6 +75,14 @@ std::vector<Refusal> check_ranges(const Variant& variant) {
 }
 
 }  // namespace
+
+std::optional<Refusal> expressions_rule(const Variant& variant) {
+  if (variant.score == 0 || variant.mask == 0) return std::nullopt;
+  const std::string conflict =
+      expression::conflict_of(&expression::expression_of(variant.score), &expression::expression_of(variant.mask));
+  if (conflict.empty()) return std::nullopt;
+  return Refusal{"mask", conflict};
+}
 
 Resources resources(const Variant& variant) { return checks_of(variant).resources(variant); }
 

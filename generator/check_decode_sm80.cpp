@@ -99,8 +99,8 @@ std::optional<Refusal> one_query_rule(const Variant& v) {
   return Refusal{"one_query", "one_query makes sizes constants of a kernel for one gqa_ratio; one_query: false"};
 }
 
-constexpr auto rules =
-    std::to_array<Rule>({rows_rule, keys_rule, registers_rule, cluster_rule, pages_rule, one_query_rule});
+constexpr auto rules = std::to_array<Rule>(
+    {rows_rule, keys_rule, registers_rule, cluster_rule, pages_rule, one_query_rule, expressions_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_c"};
 

@@ -144,7 +144,7 @@ constexpr std::array tiles{
 
 constexpr auto rules = std::to_array<Rule>({rows_rule, registers_rule, Q_tiles_rule, K_tiles_rule, V_tiles_rule,
                                             Q_in_registers_rule, common_tiles_rule, double_buffer_rule, stages_rule,
-                                            eager_load_rule, window_rule, cut_rows_rule});
+                                            eager_load_rule, window_rule, cut_rows_rule, expressions_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 

@@ -181,9 +181,17 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
   return std::nullopt;
 }
 
-constexpr auto rules = std::to_array<Rule>(
-    {head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule, P_residual_keys_rule,
-     ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, dropout_rule, tile_list_rule, stream_k_rule});
+std::optional<Refusal> tiles_of_expressions_rule(const Variant& v) {
+  if ((v.score == 0 && v.mask == 0) || (v.tile_list == 0 && v.stream_k == 0)) return std::nullopt;
+  const char* key = v.tile_list != 0 ? "tile_list" : "stream_k";
+  return Refusal{key, std::string(key) + " counts blocks of keys on the host, which expressions leave to the device; " +
+                          key + ": false"};
+}
+
+constexpr auto rules =
+    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule,
+                         P_residual_keys_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, dropout_rule,
+                         tile_list_rule, stream_k_rule, expressions_rule, tiles_of_expressions_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 
@@ -232,7 +240,7 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   // Words of random bits need the registers that a third warpgroup takes.
   if (variant.dropout != 0 && variant.B_r == most_consumers * warpgroup_rows) variant.B_r -= warpgroup_rows;
   variant.stream_k = 1;
-  if (stream_k_rule(variant)) variant.stream_k = 0;
+  if (stream_k_rule(variant) || tiles_of_expressions_rule(variant)) variant.stream_k = 0;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace attune {
 
 std::string constant_type(const Field& field) {
-  if (field.kind == FieldKind::boolean) return "bool";
+  if (field.kind == FieldKind::boolean || field.kind == FieldKind::expression) return "bool";
   if (field.kind == FieldKind::integer) return "int";
   std::string type{field.key};
   type.front() = static_cast<char>(type.front() - 'a' + 'A');
@@ -14,7 +14,7 @@ std::string constant_type(const Field& field) {
 
 std::string constant_value(const Field& field, int value) {
   if (field.kind == FieldKind::integer) return std::to_string(value);
-  if (field.kind == FieldKind::boolean) return value_text(field, value);
+  if (field.kind == FieldKind::boolean || field.kind == FieldKind::expression) return value != 0 ? "true" : "false";
   return fmt::format("{}::{}", constant_type(field), value_text(field, value));
 }
 

@@ -12,6 +12,8 @@
 #include "generator/check.hpp"
 #include "generator/constant.hpp"
 #include "generator/declarations.hpp"
+#include "generator/expression/cuda.hpp"
+#include "generator/expression/pool.hpp"
 #include "generator/fold.hpp"
 #include "generator/template_file.hpp"
 #include "generator/wgmma.hpp"
@@ -81,6 +83,13 @@ struct Part {
   std::vector<bool> used_lines;  ///< of it
 };
 
+/// The text of the expressions of a variant that has some.
+std::string expressions_text(const Variant& variant) {
+  const auto of = [](int number) { return number == 0 ? nullptr : &expression::expression_of(number); };
+  if (variant.score == 0 && variant.mask == 0) return {};
+  return expression::cuda_text(of(variant.score), of(variant.mask));
+}
+
 class Emitter {
  public:
   Emitter(const Variant& variant, const TemplateFiles& templates, std::string_view spec)
@@ -88,7 +97,8 @@ class Emitter {
         templates_(templates),
         spec_(spec),
         family_(family_of(variant)),
-        wgmma_text_(wgmma_text(variant)) {}
+        wgmma_text_(wgmma_text(variant)),
+        expressions_text_(expressions_text(variant)) {}
 
   Result<Source> run() && {
     const std::string path = fmt::format("{}.cu", family_.name);
@@ -119,6 +129,7 @@ class Emitter {
   /// The text of a file that is included; null when there is none.
   [[nodiscard]] const std::string* text_of(std::string_view path) const {
     if (path == wgmma_path) return &wgmma_text_;
+    if (path == expression::cuda_path && !expressions_text_.empty()) return &expressions_text_;
     const auto found = templates_.find(path);
     return found == templates_.end() ? nullptr : &found->second;
   }
@@ -367,7 +378,8 @@ class Emitter {
   const TemplateFiles& templates_;
   std::string_view spec_;
   const Family& family_;
-  const std::string wgmma_text_;  ///< files_ has views of it
+  const std::string wgmma_text_;  ///< files_ has views of it, and of
+  const std::string expressions_text_;
   Result<Source> result_;
   std::size_t block_begin_ = 0;
   std::size_t block_end_ = 0;

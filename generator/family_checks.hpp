@@ -17,6 +17,9 @@ namespace attune {
 /// One rule: nothing where it holds, else the refusal.
 using Rule = std::optional<Refusal> (*)(const Variant&);
 
+/// Whether a score's and a mask's expressions go together, in every family that has them.
+std::optional<Refusal> expressions_rule(const Variant& variant);
+
 /// What is particular to a family.
 struct FamilyChecks {
   Resources (*resources)(const Variant&);

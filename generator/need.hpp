@@ -34,6 +34,8 @@ struct Need {
   int causal = 0;  ///< 0 with a window, which has the mask among its bounds
   int window = 0;
   int softcap = 0;
+  int score = 0;  ///< the number of an expression; 0: none
+  int mask = 0;   ///< likewise
   int ragged = 0;
   int dropout = 0;
   int cut_rows = 0;                                   ///< head_dim is no multiple of 8

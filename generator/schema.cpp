@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 Json value_schema(const Field& field) {
   if (field.kind == FieldKind::boolean) return {{"type", "boolean"}};
   if (field.kind == FieldKind::choice) return {{"enum", accepted_words(field)}};
+  if (field.kind == FieldKind::expression) return {{"type", "string"}, {"minLength", 1}};
   Json number{{"type", "integer"}, {"minimum", field.minimum}, {"maximum", field.maximum}};
   if (field.step != 1) number["multipleOf"] = field.step;
   if (field.choices.empty()) return number;
@@ -134,6 +135,22 @@ std::string json_schema() {
     definitions[key] = definition;
     properties[key] = {{"$ref", "#/definitions/" + key}};
   }
+  const Json dimension{
+      {"anyOf", Json::array({{{"enum", expression::per_words}},
+                             {{"type", "integer"}, {"minimum", 1}, {"maximum", expression::most_extent}}})}};
+  const Json parameter{
+      {"type", "object"},
+      {"required", {"per", "dtype"}},
+      {"additionalProperties", false},
+      {"properties",
+       {{"per", {{"type", "array"}, {"items", dimension}, {"minItems", 1}, {"maxItems", expression::most_dimensions}}},
+        {"dtype", {{"enum", {"fp32", "int32"}}}}}}};
+  properties["params"] = {{"description",
+                           "arrays that the expressions of score and mask look up, and what each of their "
+                           "dimensions is counted by"},
+                          {"type", "object"},
+                          {"minProperties", 1},
+                          {"additionalProperties", parameter}};
   properties["variants"] = rows_schema("rows of keys, each of which completes or overrides the keys of the top level");
   properties["exclude"] = rows_schema("combinations to leave out: those that match every key of a row");
   properties["tune"] = tune_schema();

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "generator/expression/parse.hpp"
+#include "generator/expression/pool.hpp"
 #include "generator/hints.hpp"
 #include "generator/problem_list.hpp"
 #include "generator/yaml_tree.hpp"
@@ -52,7 +54,7 @@ std::string_view without_key(std::string_view key, Operation operation) {
 
 class SpecReader {
  public:
-  explicit SpecReader(const std::string& file) {
+  SpecReader(std::string_view text, const std::string& file) : text_(text) {
     result_.value.file = file;
     result_.value.name = std::filesystem::path(file).stem().string();
   }
@@ -66,6 +68,7 @@ class SpecReader {
     }
     spec.common.where = root.where;
     read_template(root);
+    read_params(root);
     read_mapping(root, [&](const YamlNode& key, const YamlNode& value) {
       if (key.text == "arch") {
         read_arch(value);
@@ -75,7 +78,7 @@ class SpecReader {
         read_rows(key, value, spec.excludes);
       } else if (key.text == "tune") {
         read_tune(value);
-      } else if (key.text != "template") {
+      } else if (key.text != "template" && key.text != "params") {
         read_field(key, value, spec.common);
       }
     });
@@ -130,6 +133,67 @@ class SpecReader {
     }
     problem(root.where, "the key template is missing",
             fmt::format("add `template: {}`", fmt::join(names, "` or `template: ")));
+  }
+
+  // Expressions need what params declares, so it is read before them, too.
+  void read_params(const YamlNode& root) {
+    for (std::size_t i = 0; i + 1 < root.children.size(); i += 2) {
+      if (root.children[i].kind != YamlNode::Kind::scalar || root.children[i].text != "params") continue;
+      const YamlNode& value = root.children[i + 1];
+      if (!family().has_key("score")) {
+        problem(root.children[i].where, fmt::format("{} has no expressions", family().name), "leave out params");
+        return;
+      }
+      if (value.kind != YamlNode::Kind::mapping || value.children.empty()) {
+        problem(value.where, fmt::format("params is {}", kind_text(value.kind)), usual_params);
+        return;
+      }
+      read_mapping(value, [&](const YamlNode& name, const YamlNode& array) { read_param(name, array); });
+      return;
+    }
+  }
+
+  /// `slope: {per: [head], dtype: fp32}`
+  void read_param(const YamlNode& name, const YamlNode& array) {
+    expression::Parameter parameter{name.text, expression::Type::real, {}};
+    if (!expression::is_parameter_name(name.text)) {
+      problem(name.where, fmt::format("{} is no name of a parameter", quote(name.text)),
+              "a word of letters and digits that no expression has already");
+      return;
+    }
+    if (array.kind != YamlNode::Kind::mapping) {
+      problem(array.where, fmt::format("{} is {}", name.text, kind_text(array.kind)), usual_params);
+      return;
+    }
+    bool has_dtype = false;
+    read_mapping(array, [&](const YamlNode& key, const YamlNode& value) {
+      if (key.text == "dtype") {
+        has_dtype = value.text == "fp32" || value.text == "int32";
+        if (!has_dtype)
+          problem(value.where, fmt::format("{} is no dtype of a parameter", quote(value.text)), "fp32 or int32");
+        parameter.type = value.text == "int32" ? expression::Type::integer : expression::Type::real;
+      } else if (key.text == "per") {
+        for (const YamlNode& word : value.children) read_dimension(word, parameter);
+      } else {
+        problem(key.where, fmt::format("unknown key {} of a parameter", quote(key.text)), "keys are per, dtype");
+      }
+    });
+    if (!has_dtype && result_.ok()) problem(name.where, fmt::format("{} has no dtype", name.text), usual_params);
+    if (result_.ok() && (parameter.per.empty() || parameter.per.size() > expression::most_dimensions)) {
+      problem(name.where, fmt::format("{} has {} dimensions", name.text, parameter.per.size()),
+              fmt::format("1 to {}, as in {}", expression::most_dimensions, usual_params));
+    }
+    params_.push_back(std::move(parameter));
+  }
+
+  void read_dimension(const YamlNode& word, expression::Parameter& parameter) {
+    expression::Dimension dimension;
+    if (word.kind == YamlNode::Kind::scalar && expression::parse_dimension(word.text, dimension)) {
+      parameter.per.push_back(dimension);
+    } else {
+      problem(word.where, fmt::format("{} is no dimension", quote(word.text)),
+              fmt::format("{} or a number", fmt::join(expression::per_words, ", ")));
+    }
   }
 
   void read_arch(const YamlNode& value) {
@@ -287,7 +351,9 @@ class SpecReader {
       problem(item.where, fmt::format("a value of {} is {}", field.key, kind_text(item.kind)), accepted_values(field));
       return;
     }
-    const std::optional<int> value = parse_value(field, item.text);
+    const std::optional<int> value =
+        field.kind == FieldKind::expression ? read_expression(field, item) : parse_value(field, item.text);
+    if (!value && field.kind == FieldKind::expression) return;
     if (!value) {
       const std::string near = meant_value(family(), field, item.text);
       const std::string accepted =
@@ -301,9 +367,36 @@ class SpecReader {
     }
   }
 
-  static constexpr std::array<std::string_view, 5> top_keys{"template", "arch", "variants", "exclude", "tune"};
+  /// Where the text of a scalar begins: behind a quote, or on the line after the sign of a block.
+  [[nodiscard]] Location text_begin(const YamlNode& scalar) const {
+    Location where = scalar.where;
+    std::size_t line = 0;
+    for (int i = 1; i < where.line && line != std::string_view::npos; ++i) line = text_.find('\n', line) + 1;
+    const std::size_t at = line + static_cast<std::size_t>(where.column) - 1;
+    if (at >= text_.size()) return where;
+    if (text_[at] == '"' || text_[at] == '\'') ++where.column;
+    if (text_[at] != '|' && text_[at] != '>') return where;
+    const std::size_t next = std::min(text_.find('\n', at), text_.size() - 1) + 1;
+    const std::size_t first = std::min(text_.find_first_not_of(' ', next), text_.size());
+    return {where.file, where.line + 1, static_cast<int>(first - next) + 1};
+  }
 
+  /// The number of what a text says; nothing where it is wrong, which is reported with its place.
+  std::optional<int> read_expression(const Field& field, const YamlNode& item) {
+    if (item.text == "none") return 0;
+    Result<expression::Expression> parsed = expression::parse(item.text, field.use(), params_, text_begin(item));
+    for (Diagnostic& wrong : parsed.problems) add_problem(result_.problems, std::move(wrong));
+    if (!parsed.ok()) return std::nullopt;
+    return expression::number_of(parsed.value);
+  }
+
+  static constexpr std::array<std::string_view, 6> top_keys{"template", "arch",    "params",
+                                                            "variants", "exclude", "tune"};
+  static constexpr const char* usual_params = "arrays as `params: {slope: {per: [head], dtype: fp32}}`";
+
+  std::string_view text_;
   Result<Spec> result_;
+  std::vector<expression::Parameter> params_;
 };
 
 Result<Spec> whole_file_problem(const std::string& file, std::string what, std::string fix) {
@@ -323,7 +416,7 @@ Result<Spec> parse_spec(std::string_view text, const std::string& file) {
   if (text.size() > max_spec_bytes) return too_large(file);
   Result<YamlNode> tree = parse_yaml(text, file, max_spec_depth);
   if (!tree.ok()) return {{}, std::move(tree.problems)};
-  return SpecReader(file).read(tree.value);
+  return SpecReader(text, file).read(tree.value);
 }
 
 Result<Spec> read_spec(const std::filesystem::path& path) {

@@ -58,7 +58,10 @@ std::vector<Row> rows_of(const std::vector<Variant>& variants, const std::vector
 
 std::string values_text(const Field& field, const Values& values) {
   std::vector<std::string> words;
-  for (const int value : values) words.push_back(value_text(field, value));
+  for (const int value : values) {
+    const bool quoted = field.kind == FieldKind::expression && value != 0;
+    words.push_back(quoted ? fmt::format("\"{}\"", value_text(field, value)) : value_text(field, value));
+  }
   return words.size() == 1 ? words.front() : fmt::format("[{}]", fmt::join(words, ", "));
 }
 

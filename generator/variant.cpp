@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "generator/diagnostic.hpp"
+#include "generator/expression/pool.hpp"
 #include "generator/family_checks.hpp"
 #include "generator/need.hpp"
 
@@ -30,6 +31,10 @@ constexpr Field integer(std::string_view key, int Variant::*member, int minimum,
 
 constexpr Field boolean(std::string_view key, int Variant::*member, std::string_view tag, std::string_view doc) {
   return {key, FieldKind::boolean, member, 0, 1, 1, no_words, tag, false, doc};
+}
+
+constexpr Field expressed(std::string_view key, int Variant::*member, std::string_view tag, std::string_view doc) {
+  return {key, FieldKind::expression, member, 0, 0, 1, no_words, tag, false, doc};
 }
 
 constexpr Field choice(std::string_view key, int Variant::*member, std::span<const std::string_view> words,
@@ -96,6 +101,10 @@ constexpr std::array field_table{
              Relation::covers, &Need::window),
     contract(boolean("softcap", &Variant::softcap, "softcap", "scores x become softcap * tanh(x / softcap)"),
              Relation::exact, &Need::softcap),
+    contract(expressed("score", &Variant::score, "score_", "what scores s become, as in s + slope[h] * (k - p)"),
+             Relation::exact, &Need::score),
+    contract(expressed("mask", &Variant::mask, "mask_", "which keys a query sees of those it would, as in k <= p"),
+             Relation::exact, &Need::mask),
     contract(boolean("ragged", &Variant::ragged, "ragged",
                      "sequences of any lengths lie one after the other, where arrays say"),
              Relation::exact, &Need::ragged),
@@ -163,6 +172,8 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "causal"sv,
                                        "window"sv,
                                        "softcap"sv,
+                                       "score"sv,
+                                       "mask"sv,
                                        "ragged"sv,
                                        "dropout"sv,
                                        "cut_rows"sv,
@@ -188,6 +199,8 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "causal"sv,
                                        "window"sv,
                                        "softcap"sv,
+                                       "score"sv,
+                                       "mask"sv,
                                        "ragged"sv,
                                        "dropout"sv,
                                        "gqa_ratio"sv,
@@ -197,9 +210,10 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{
-    "dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,      "warps"sv,     "stages"sv,    "paged"sv,   "page_multiple"sv,
-    "rotary"sv, "softcap"sv,  "ragged"sv, "cut_rows"sv, "gqa_ratio"sv, "one_query"sv, "cluster"sv, "interleave"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,     "head_dim"sv, "B_r"sv,           "B_c"sv,      "warps"sv,
+                                      "stages"sv,    "paged"sv,    "page_multiple"sv, "rotary"sv,   "softcap"sv,
+                                      "score"sv,     "mask"sv,     "ragged"sv,        "cut_rows"sv, "gqa_ratio"sv,
+                                      "one_query"sv, "cluster"sv,  "interleave"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
@@ -388,6 +402,8 @@ const Field* find_field(std::string_view key) {
   return found == field_table.end() ? nullptr : &*found;
 }
 
+expression::Use Field::use() const { return key == "mask" ? expression::Use::mask : expression::Use::score; }
+
 bool Field::zero_is_head_dim() const { return choices.data() == same_word.data(); }
 
 std::string_view role_text(Role role) {
@@ -404,6 +420,8 @@ std::string value_text(const Field& field, int value) {
         return std::string{field.choices[static_cast<std::size_t>(value)]};
       }
       break;
+    case FieldKind::expression:
+      return std::string{expression::text_of_number(value)};
     case FieldKind::integer:
       if (value == 0 && !field.choices.empty()) return std::string{field.choices[0]};
       break;
@@ -412,6 +430,7 @@ std::string value_text(const Field& field, int value) {
 }
 
 bool is_legal(const Field& field, int value) {
+  if (field.kind == FieldKind::expression) return value == 0 || expression::is_number(value, field.use());
   if (field.kind == FieldKind::integer && value == 0 && field.minimum > 0) return !field.choices.empty();
   return value >= field.minimum && value <= field.maximum && value % field.step == 0;
 }
@@ -422,6 +441,7 @@ std::optional<int> parse_value(const Field& field, std::string_view word) {
     if (word == "false") return 0;
     return std::nullopt;
   }
+  if (field.kind == FieldKind::expression) return expression::number_of_text(word, field.use());
   const auto found = std::ranges::find(field.choices, word);
   if (found != field.choices.end()) return static_cast<int>(found - field.choices.begin());
   if (field.kind == FieldKind::choice) return std::nullopt;
@@ -449,6 +469,10 @@ std::string accepted_values(const Field& field) {
         field.step == 1 ? fmt::format("a whole number from {} to {}", field.minimum, field.maximum)
                         : fmt::format("a multiple of {} from {} to {}", field.step, field.minimum, field.maximum);
     return field.choices.empty() ? range : fmt::format("{} or {}", field.choices[0], range);
+  }
+  if (field.kind == FieldKind::expression) {
+    return fmt::format("none, or an expression as `{}`",
+                       field.use() == expression::Use::mask ? "k <= p" : "s + slope[h] * (k - p)");
   }
   return alternatives_text(accepted_words(field));
 }
@@ -486,7 +510,11 @@ std::string Variant::name() const {
     if (!family.has_key(field.key) || (!field.always_named && value == family.defaults.*field.member)) continue;
     name += '_';
     name += field.tag;
-    if (field.kind != FieldKind::boolean) name += value_text(field, value);
+    if (field.kind == FieldKind::expression) {
+      name += expression::expression_of(value).slug();
+    } else if (field.kind != FieldKind::boolean) {
+      name += value_text(field, value);
+    }
   }
   return name;
 }

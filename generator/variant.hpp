@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "generator/arch.hpp"
+#include "generator/expression/language.hpp"
 
 namespace attune {
 
@@ -59,6 +60,8 @@ struct Variant {
   int causal = 0;
   int window = 0;
   int softcap = 0;
+  int score = 0;  ///< the number of an expression (generator/expression/pool.hpp); 0: none
+  int mask = 0;   ///< likewise
   int ragged = 0;
   int dropout = 0;
   int cut_rows = 0;
@@ -100,7 +103,8 @@ struct Variant {
   [[nodiscard]] std::string name() const;
 };
 
-enum class FieldKind { integer, boolean, choice };
+/// An expression's value is its number in this process (generator/expression/pool.hpp), and its text elsewhere.
+enum class FieldKind { integer, boolean, choice, expression };
 
 /// What a field decides: which problems a kernel serves; the sizes of its tile; the order of its work; or how it
 /// computes in a way that only a reader of the papers varies.
@@ -124,8 +128,8 @@ struct Field {
   std::string_view key;  ///< YAML key and name of the constant
   FieldKind kind;
   int Variant::*member;
-  int minimum;  ///< integers only
-  int maximum;
+  int minimum;                                ///< integers only
+  int maximum;                                ///< of an expression 0, as its numbers have no order
   int step;                                   ///< value must be a multiple of this
   std::span<const std::string_view> choices;  ///< names of 0, 1, 2, ... (choice); name of 0 (integer), or empty
   std::string_view tag;  ///< how it shows in a name: "d" gives d128, "" the word alone; a boolean shows only its tag
@@ -137,6 +141,9 @@ struct Field {
   std::string_view within = "";  ///< a field that says all this one says, where kernel or problem has it
   int minimum_capability = 0;    ///< of kernels in which it is not at its family's default
   bool met_by_maps = false;      ///< families with tensor maps meet what a problem needs of it, without having it
+
+  /// What an expression of this field is for.
+  [[nodiscard]] expression::Use use() const;
 
   /// Whether 0 stands for head_dim's value.
   [[nodiscard]] bool zero_is_head_dim() const;

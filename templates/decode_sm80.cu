@@ -15,6 +15,7 @@
 // limits as long as enough of it is asked for at a time: latency times rate is some 40 KB a multiprocessor, and two or
 // three blocks with `stages` strips a warp keep 64 to 192 KB under way.
 #include "decode_params.h"
+#include "expressed_decode_params.h"
 #include "rotary.h"
 #include "types.h"
 
@@ -29,6 +30,8 @@ constexpr bool paged = false;
 constexpr int page_multiple = 1;
 constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
@@ -57,6 +60,14 @@ constexpr bool interleave = false;
 #include "ptx/memory_chunks.cuh"
 #include "ptx/thread.cuh"
 
+#include "blocks/decode_rows.cuh"
+#include "blocks/express_scores.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_cursor.cuh"
+#include "blocks/score_place.cuh"
+
+using Params = Select<variant::score || variant::mask, AttuneExpressedDecodeParams, AttuneDecodeParams>;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
 constexpr int row_tiles = variant::B_r / 16;
@@ -76,7 +87,9 @@ using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
 using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
 using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
-using Position = Cursor<variant::B_c, variant::interleave, variant::cluster>;
+using AnyBlock = Cursor<variant::B_c, variant::interleave, variant::cluster>;
+using LiveBlock = LiveCursor<variant::B_r, variant::B_c, variant::interleave>;
+using Position = Select<variant::mask && !variant::cluster, LiveBlock, AnyBlock>;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
 using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were
 
@@ -228,7 +241,7 @@ __device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams&
 }
 
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
-    decode_sm80(const __grid_constant__ AttuneDecodeParams given) {
+    decode_sm80(const __grid_constant__ Params given) {
   const AttuneDecodeParams& params = of_own_shape(given);
   let_next_kernel_begin();
   const int q_tiles = (params.seqlen_q * params.gqa_ratio + variant::B_r - 1) / variant::B_r;
@@ -291,7 +304,13 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       if (!small_tile) pipeline.request_K(params, stage);
 
       const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
-      finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
+      if constexpr (variant::score || variant::mask) {
+        const ScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
+        express_scores(S, expressions_of(given), rows, VisibleToRows{position.visible, params.gqa_ratio},
+                       {first_row, first_key}, params.cap_scale);
+      } else {
+        finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
+      }
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
 

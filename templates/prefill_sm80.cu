@@ -15,6 +15,7 @@
 // (B_r = 32 * warps) and uses every fragment twice. O and S then take B_r * (D + B_c) / (32 * warps) registers a
 // thread, 192 at D = 128 and B_c = 64, which with fragments and addresses fills the 255 there are. Beyond D = 128 only
 // one row tile fits, and shared memory limits.
+#include "expressed_params.h"
 #include "params.h"
 #include "types.h"
 
@@ -29,6 +30,8 @@ constexpr bool paged = false;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool dropout = false;
 constexpr bool cut_rows = false;
@@ -60,6 +63,14 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/weight_dropout.cuh"
 #include "ptx/thread.cuh"
 
+#include "blocks/express_scores.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_blocks.cuh"
+#include "blocks/live_source.cuh"
+#include "blocks/score_place.cuh"
+
+using PlainParams = Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
 constexpr int key_pairs = variant::B_c / 16;                     // 16-key pieces of a block
@@ -78,8 +89,10 @@ using VStream = FragmentStream<KVTile, key_pairs, head_pairs, step(variant::V_fr
                                variant::double_buffer, false>;
 using Sequence = Select<variant::ragged, RaggedSequence, DenseSequence>;
 using KeyMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
-using Source = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>,
-                      MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>>;
+using AllBlocks = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>,
+                         MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>>;
+using Live = LiveBlocks<variant::B_r, variant::B_c>;
+using Source = Select<variant::mask, LiveSource<AllBlocks, Live>, AllBlocks>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);
@@ -108,8 +121,8 @@ __device__ __forceinline__ void store(const AttunePrefillParams& params, const f
   for (int i = 0; i < row_tiles; ++i) store_lse(lse[i], first_row + i * 16, sequence.lse(params, tile.head));
 }
 
-extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(
-    const __grid_constant__ Select<variant::dropout, WithDropout<AttunePrefillParams>, AttunePrefillParams> params) {
+extern "C" __global__ void __launch_bounds__(threads)
+    prefill_sm80(const __grid_constant__ Select<variant::dropout, WithDropout<PlainParams>, PlainParams> params) {
   const TileIndex tile = tile_index<variant::causal>(params.heads_q, params.batch);
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);
@@ -131,10 +144,20 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(
     blocks -= first_block;
     first_key = first_block * variant::B_c;
   }
+  const ScoreRows score_rows{tile.batch, tile.head, kv_head, 1, keys - Q_rows.rows, 0};
+  const Live live{score_rows, first_query};
+  const int lowest = first_key / variant::B_c;
+  int block = lowest + blocks - 1;  // the one of S
+  if constexpr (variant::mask) {
+    block = live.last(block, lowest - 1);
+    blocks = live.count(lowest, block);
+    first_key = (block + 1 - blocks) * variant::B_c;
+  }
 
   const QTile q_tile{shared_memory()};
   const Source source(params, sequence, kv_head, keys, first_key + (blocks - 1) * variant::B_c);
   Pipeline pipeline(q_tile.base + QTile::bytes, source, blocks);
+  if constexpr (variant::mask) follow_live(pipeline.source, live, lowest, block);
   TileCopy<QTile, threads, variant::async_copy>(Q_rows, first_query).copy<false>(q_tile);
   pipeline.begin();
 
@@ -161,7 +184,12 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(
       K.advance(k_tile, k_lane, d);
       multiply_step<variant::dtype>(S, Q, K, d);
     }
-    finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);
+    if constexpr (variant::score || variant::mask) {
+      express_scores(S, expressions_of(params), score_rows, mask, {first_row, first_key + j * variant::B_c},
+                     params.cap_scale);
+    } else {
+      finish_scores(S, mask, {first_row, first_key + j * variant::B_c}, params.cap_scale);
+    }
 
     const KVTile v_tile = pipeline.wait_for_V(j);
     softmax.update<variant::rescale>(S, O, params.scale_log2, j == blocks - 1);
@@ -180,6 +208,11 @@ extern "C" __global__ void __launch_bounds__(threads) prefill_sm80(
       multiply_step<variant::dtype>(O, P, V, k);
     }
     pipeline.done_with_V(j);
+    if constexpr (variant::mask) {  // so that first_key + (j - 1) * B_c is where the next one begins
+      const int next = live.last(block - 1, lowest);
+      first_key -= (block - 1 - next) * variant::B_c;
+      block = next;
+    }
   }
 
   pipeline.end();

@@ -7,6 +7,7 @@
 // For 64 queries and 64 keys the products take 4 * D clocks of the tensor cores, the exponentials 256 of the special-
 // function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind other warpgroups'
 // products: prefill_sm90.md.
+#include "expressed_tensor_params.h"
 #include "tensor_params.h"
 #include "types.h"
 
@@ -22,6 +23,8 @@ constexpr int P_residual_keys = 16;
 constexpr bool causal = true;
 constexpr bool window = false;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool dropout = false;
 constexpr int gqa_ratio = 0;
@@ -60,9 +63,15 @@ constexpr bool stream_k = false;
 #include "shared_tiles.h"
 #include "tile_list.h"
 
-using Params = Select<variant::dropout, WithDropout<AttuneTensorPrefillParams>,
+#include "blocks/express_scores.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_blocks.cuh"
+#include "blocks/score_rows.cuh"
+
+using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams, AttuneTensorPrefillParams>;
+using Params = Select<variant::dropout, WithDropout<SoleParams>,
                       Select<variant::stream_k, AttuneSharedPrefillParams,
-                             Select<variant::tile_list, AttuneListedPrefillParams, AttuneTensorPrefillParams>>>;
+                             Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>>;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's
@@ -77,7 +86,8 @@ static_assert(variant::B_r % rows == 0 && consumers <= 3);
 using QueryMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
 using Rows = Select<variant::ragged, RaggedRows<QueryMask>,
                     Select<variant::pack_gqa, PackedRows<QueryMask, variant::gqa_ratio>, DenseRows<QueryMask>>>;
-using SequenceTile = Select<variant::stream_k, SharedTile, Select<variant::window, WindowTile, QueryTile>>;
+using WholeTile = Select<variant::window || variant::mask, WindowTile, QueryTile>;
+using SequenceTile = Select<variant::stream_k, SharedTile, WholeTile>;
 using Tile = Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>;
 using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c>,
                              Select<variant::tile_list, ListOrder<Rows, variant::B_r, variant::B_c>,
@@ -135,6 +145,7 @@ __device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing
   Order order(params);
   Tile tile{};
   while (order.next(tile)) {
+    if constexpr (variant::mask) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     if (elect_lane()) hand_over(found, tile);
   }
   if (elect_lane()) hand_over(found, Tile{});
@@ -152,8 +163,12 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
     shared.v.load(params.v, V_box);
   };
   while (order.next(tile)) {
+    // A ragged batch's tiles come so.
+    if constexpr (variant::mask && !variant::ragged) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     const int kv_head = Rows::kv_head(params, tile);
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
+      if constexpr (variant::mask)
+        j = live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).last(j, tile.first_block);
       shared.k.begin_load();
       shared.k.load(params.k, Rows::keys(tile, kv_head, j * variant::B_c));
       load_V();
@@ -235,7 +250,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       warp_barrier();      // lane 0 releases the stage for all
     }
     if constexpr (variant::Q_columns_in_registers == variant::head_dim) shared.q.release();
-    if constexpr (variant::causal && variant::B_r > 64) {
+    if constexpr (variant::causal && variant::B_r > 64 && !variant::mask) {
       // A last block beyond this warpgroup's rows is only released, with a turn, so that warpgroups stay in step.
       const int last_row = tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1;
       skips_last = blocks_seen<variant::B_c>(Rows::mask(params, tile), last_row) < tile.blocks;
@@ -271,12 +286,18 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     if constexpr (variant::Q_columns_in_registers != variant::head_dim) shared.q.release(j == tile.first_block);
   };
   const auto finish_S = [&](float(&S)[variant::B_c / 8][4], int j) {
-    finish_scores(S, Rows::mask(params, tile), {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
+    if constexpr (variant::score || variant::mask) {
+      express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
+                     {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
+    } else {
+      finish_scores(S, Rows::mask(params, tile), {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
+    }
   };
 
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
+    if constexpr (variant::mask && !variant::ragged) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     Softmax softmax;
     softmax.restart();
     float O[O_columns / 8][4];
@@ -293,7 +314,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       if (left_before) unfinished.signal(unfinished.own, params.launch);
       if (tile.begun) unfinished.load_partials(O, softmax);
     }
-    if constexpr (variant::causal && variant::B_r > 64) {
+    if constexpr (variant::causal && variant::B_r > 64 && !variant::mask) {
       if (skips_last) shared.v.skip();
     }
     wgmma_wait<0>();
@@ -310,6 +331,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
 #pragma unroll 1
     while (j != tile.first_block) {
       --j;
+      if constexpr (variant::mask)
+        j = live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).last(j, tile.first_block);
       shared.k.wait();
       turns.take();
       settle(O);

@@ -54,6 +54,13 @@ ScoreScales scales_of(float softmax_scale, float softcap) {
   return {.scale_log2 = log2_of(softcap), .cap_scale = std::min(2 * scale_log2 / softcap, largest_cap_scale)};
 }
 
+ScoreScales scales_of_expressed(float softmax_scale, float softcap, float& score_scale) {
+  ScoreScales scales = scales_of(softmax_scale, softcap);
+  score_scale = softcap > 0 ? softcap : softmax_scale;
+  scales.scale_log2 = std::numbers::log2e_v<float>;
+  return scales;
+}
+
 AttuneTensor kernel_tensor(const attune_tensor& tensor, const Extents& extents) {
   const auto used = [](std::int64_t stride, std::int64_t extent) { return extent > 1 ? stride : 0; };
   return {.data = tensor.data,

@@ -41,6 +41,10 @@ struct ScoreScales {
 };
 ScoreScales scales_of(float softmax_scale, float softcap);
 
+/// The same of kernels whose score an expression says: it gets scaled scores, which then are only brought to base 2.
+/// `score_scale` becomes what makes scaled scores of those that the soft cap leaves.
+ScoreScales scales_of_expressed(float softmax_scale, float softcap, float& score_scale);
+
 /// A checked tensor as kernels take it: a dimension of one element may come with any stride, and 0 keeps every address
 /// that a kernel forms an aligned one.
 AttuneTensor kernel_tensor(const attune_tensor& tensor, const Extents& extents);

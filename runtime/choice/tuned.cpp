@@ -125,7 +125,12 @@ Device device_of(const TunedGpu& gpu) {
 }
 
 Variant variant_for(const TunedRow& row, const Need& need) {
-  const Variant& own = row.result.variant;
+  Variant own = row.result.variant;
+  if (need.score != 0 || need.mask != 0) {  // a row's tile serves with them, as tables name none
+    own.score = need.score;
+    own.mask = need.mask;
+    own.tile_list = own.stream_k = 0;
+  }
   return meets(own, need) ? own : relaxed(own);
 }
 

@@ -10,10 +10,12 @@
 
 #include "generator/check.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/choice/decision.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/machine.hpp"
+#include "runtime/cli/mask_blocks.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
 #include "runtime/operations/decode/plan.hpp"
@@ -26,6 +28,8 @@ struct ExplainOptions {
   ProblemOptions problem;
   DecodeOptions decode;
   std::string gpu;
+  std::string score;
+  std::string mask;
   bool all = false;
   bool json = false;
 };
@@ -82,7 +86,16 @@ Explanation explanation(const Problem& problem, const Device& device, bool all) 
   json["tuned"] = tuned_json(decision.tuned);
   json["passed_over"] = json_of(decision.passed_over);
   json["considered"] = json_of(decision.considered);
-  return {.served = decision.served(), .json = json, .text = decision_text(decision, all ? "" : "--all shows them")};
+  std::string text = decision_text(decision, all ? "" : "--all shows them");
+  if (problem.expressions.mask != 0) {
+    using expression::Visibility;
+    const MaskBlocks blocks = mask_blocks(problem, decision.serving.B_r, decision.serving.B_c);
+    json["blocks"] = {{"dead", blocks.share(Visibility::none)},
+                      {"full", blocks.share(Visibility::all)},
+                      {"partial", blocks.share(Visibility::some)}};
+    text += blocks.text();
+  }
+  return {.served = decision.served(), .json = json, .text = std::move(text)};
 }
 
 /// A kernel and where it comes from.
@@ -185,8 +198,10 @@ Explanation explanation(const DecodeProblem& problem, const Device& device, bool
           .text = text_of(problem, device, kernel, launch)};
 }
 
-Exit explain(const ExplainOptions& options, const auto& problem) {
+Exit explain(const ExplainOptions& options, auto problem) {
   require_sound(problem);
+  problem.expressions = read_expressions({.score = options.score.empty() ? nullptr : options.score.c_str(),
+                                          .mask = options.mask.empty() ? nullptr : options.mask.c_str()});
   const Explanation said = explanation(problem, device_for(options.gpu), options.all);
   if (options.json) {
     print_json(said.json);
@@ -207,10 +222,14 @@ Command explain_command(CLI::App& root) {
   add_gpu_option(
       *app, options->gpu,
       fmt::format("Explain for this GPU, which need not be here [default: this machine's, else {}]", usual_gpu));
+  app->add_option("--score", options->score,
+                  "What scores s become, as in 's + slope[h] * (k - p) where slope: fp32[head]'");
+  app->add_option("--mask", options->mask, "Which keys a query sees, as in 'k <= p and (p - k < 1024 or k < 4)'");
   app->add_flag("--all", options->all, "Also list variants refused for several reasons");
   app->add_flag("--json", options->json, "Print the decision as JSON");
   app->footer(R"(Examples:
   attune explain --dtype bf16 --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --causal
+  attune explain --head-dim 128 --seqlen-q 4096 --mask 'k <= p and (p - k < 1024 or k < 4)'
   attune explain --head-dim 72 --seqlen-q 1000 --gpu l40s --all
   attune explain --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64 --lengths-on-device)");
   return {.app = app, .run = [options, app] {

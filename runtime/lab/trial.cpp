@@ -46,8 +46,32 @@ Trial::Trial(const Problem& attention, Sequences sequences, std::uint64_t seed, 
          .cu_seqlens_k = inputs_.add(sequences_.cu_seqlens_k),
          .lengths = inputs_.add(sequences_.seqused_k),
          .block_table = inputs_.add(sequences_.block_table)};
+  add_parameters();
   o_ = results_.add(stored_output_elements(attention_) * sizeof(std::uint16_t));
   lse_ = results_.add(query_rows(attention_) * sizeof(float));
+}
+
+void Trial::add_parameters() {
+  values_ = random_values(seed_, attention_);
+  each_parameter([&](const expression::Parameter& parameter, const expression::Array& array) {
+    attune_named_array named{.name = parameter.name.c_str(),
+                             .data = nullptr,
+                             .element = parameter.type == expression::Type::real ? ATTUNE_FP32 : ATTUNE_INT32,
+                             .rank = static_cast<std::int32_t>(array.extents.size()),
+                             .extents = {}};
+    std::ranges::copy(array.extents, named.extents);
+    arrays_.push_back(named);
+    array_places_.push_back(inputs_.add(stored(parameter, array)));
+  });
+}
+
+void Trial::each_parameter(
+    const std::function<void(const expression::Parameter&, const expression::Array&)>& visit) const {
+  const auto of = [&](int number, const std::vector<expression::Array>& arrays) {
+    for (std::size_t i = 0; i < arrays.size(); ++i) visit(expression::expression_of(number).parameters[i], arrays[i]);
+  };
+  of(attention_.expressions.score, values_.of_score);
+  of(attention_.expressions.mask, values_.of_mask);
 }
 
 Memory Trial::inputs() const {
@@ -68,6 +92,10 @@ Memory Trial::inputs() const {
   put(memory, in_.cu_seqlens_k, sequences_.cu_seqlens_k);
   put(memory, in_.lengths, lengths);
   put(memory, in_.block_table, sequences_.block_table);
+  std::size_t i = 0;
+  each_parameter([&](const expression::Parameter& parameter, const expression::Array& array) {
+    put(memory, array_places_[i++], stored(parameter, array));
+  });
   complete(memory);
   return memory;
 }
@@ -106,6 +134,14 @@ Expected Trial::expected(const Memory& inputs) const {
   const int keys = attention_.stored_keys();
   const int columns = padded_head_dim(attention_.head_dim);
   const int columns_of_v = padded_head_dim(attention_.head_dim_of_v());
+  if (attention_.expressions.any()) {
+    const HostOperands operands{.q = contiguous(q.data(), attention_.stored_rows(), attention_.heads_q, columns),
+                                .k = contiguous(words(inputs, in_.k), keys, attention_.heads_kv, columns),
+                                .v = contiguous(words(inputs, in_.v), keys, attention_.heads_kv, columns_of_v)};
+    ExpressedOutput output =
+        expressed_attention(attention_, sequences_, values_, operands, usual_scale(attention_.head_dim));
+    return {.reference = std::move(output.reference), .naive = std::move(output.naive)};
+  }
   const auto by = [&](AttentionFunction& attention) {
     return attention_of(
         attention, attention_, sequences_, contiguous(q.data(), attention_.stored_rows(), attention_.heads_q, columns),

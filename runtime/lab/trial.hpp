@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "generator/expression/pool.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/lab/arguments.hpp"
+#include "runtime/lab/expressed_attention.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/memory.hpp"
 #include "runtime/lab/reference.hpp"
@@ -123,17 +125,27 @@ class Trial {
   template <class Args>
   void place(Args& args, void* memory, std::size_t workspace_bytes) const;
 
+  /// Says its expressions, if there are any, and where their parameters are.
+  template <class Args>
+  void place_expressions(Args& args, void* memory) const;
+
   /// How many keys the call is told that each sequence has, without those that it appends; null where it is not.
   [[nodiscard]] const std::int32_t* told_lengths(void* memory) const {
     return array_at(memory, in_.lengths, sequences_.seqused_k);
   }
 
  private:
+  void add_parameters();
+  void each_parameter(const std::function<void(const expression::Parameter&, const expression::Array&)>& visit) const;
+
   Problem attention_;
   Sequences sequences_;
   std::uint64_t seed_;
   int appended_;
   Places inputs_;
+  ExpressionValues values_;                         ///< of the expressions' parameters
+  mutable std::vector<attune_named_array> arrays_;  ///< the same as a call has them, their places apart
+  std::vector<std::size_t> array_places_;
   InputPlaces in_;
   Places results_;  ///< but the workspace
   std::size_t o_;   ///< in the results
@@ -198,8 +210,19 @@ void Trial::place(Args& args, void* memory, std::size_t workspace_bytes) const {
   args.cu_seqlens_q = array_at(memory, in_.cu_seqlens_q, sequences_.cu_seqlens_q);
   args.cu_seqlens_k = array_at(memory, in_.cu_seqlens_k, sequences_.cu_seqlens_k);
   args.block_table = array_at(memory, in_.block_table, sequences_.block_table);
+  place_expressions(args, memory);
   args.workspace = workspace_bytes > 0 ? at<void>(results, results_.end()) : nullptr;
   args.workspace_bytes = workspace_bytes;
+}
+
+template <class Args>
+void Trial::place_expressions(Args& args, void* memory) const {
+  const auto text_of = [](int number) { return number == 0 ? nullptr : expression::text_of_number(number).data(); };
+  args.score = text_of(attention_.expressions.score);
+  args.mask = text_of(attention_.expressions.mask);
+  for (std::size_t i = 0; i < arrays_.size(); ++i) arrays_[i].data = at<void>(memory, array_places_[i]);
+  args.params = arrays_.data();
+  args.param_count = static_cast<std::int32_t>(arrays_.size());
 }
 
 }  // namespace attune

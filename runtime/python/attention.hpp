@@ -24,11 +24,21 @@ struct Options {
                                     "window_size", "softcap",       "return_attn_probs"};
 };
 
+/// The expressions of a call, each as the caller passed it.
+struct ExpressionOptions {
+  nanobind::handle score;   ///< a text, or None
+  nanobind::handle mask;    ///< likewise
+  nanobind::handle params;  ///< a dict of arrays by their names
+
+  static constexpr std::array names{"score", "mask", "params"};
+};
+
 /// Attention over q, k and v, which lie in one to three arrays; rng_state is what dropout takes, or None. Returns the
 /// output, or (output, LSE, None). Throws a Python exception or Error; then nothing was launched.
-nanobind::object attention(std::span<const Argument> arguments, const Options& options, nanobind::handle rng_state);
+nanobind::object attention(std::span<const Argument> arguments, const Options& options, nanobind::handle rng_state,
+                           const ExpressionOptions* expressions = nullptr);
 
-/// Adds attention, attention_kvpacked and attention_qkvpacked to the module.
+/// Adds attention, attention_kvpacked, attention_qkvpacked and expressed_attention to the module.
 void bind_attention(nanobind::module_& module);
 
 /// A result, an array or a tuple that begins with one, with so many columns of that array.

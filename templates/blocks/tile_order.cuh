@@ -33,7 +33,11 @@ __device__ __forceinline__ int blocks_seen(const KeyMask& mask, int row) {
 template <int B_r, int B_c, class KeyMask, class Tile>
 __device__ __forceinline__ void find_blocks(const KeyMask& mask, Tile& tile) {
   tile.blocks = blocks_seen<B_c>(mask, tile.first_row + B_r - 1);
-  if constexpr (variant::window) tile.first_block = first_block_seen(mask, tile.first_row, B_c);
+  if constexpr (variant::window) {
+    tile.first_block = first_block_seen(mask, tile.first_row, B_c);
+  } else if constexpr (variant::mask) {
+    tile.first_block = 0;
+  }
 }
 
 // Tiles are ordered by groups of heads whose keys and values share L2; inside a group the same tile of every head comes

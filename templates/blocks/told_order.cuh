@@ -20,7 +20,8 @@ struct TileSlot {
     store_shared(base, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.queries.first)}});
     store_shared(base + chunk_bytes, Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block),
                                             word(tile.keys.first)}});
-    if constexpr (variant::dropout) store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), 0, 0, 0}});
+    if constexpr (variant::dropout || variant::score || variant::mask)
+      store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), 0, 0, 0}});
   }
 
   template <class Tile>
@@ -34,9 +35,10 @@ struct TileSlot {
     tile.queries.first = static_cast<int>(first.word[3]);
     tile.queries.count = static_cast<int>(second.word[0]);
     tile.keys.count = static_cast<int>(second.word[1]);
-    if constexpr (variant::window) tile.first_block = static_cast<int>(second.word[2]);
+    if constexpr (variant::window || variant::mask) tile.first_block = static_cast<int>(second.word[2]);
     tile.keys.first = static_cast<int>(second.word[3]);
-    if constexpr (variant::dropout) tile.batch = static_cast<int>(load_shared(base + 2 * chunk_bytes).word[0]);
+    if constexpr (variant::dropout || variant::score || variant::mask)
+      tile.batch = static_cast<int>(load_shared(base + 2 * chunk_bytes).word[0]);
     return tile;
   }
 };
@@ -82,8 +84,8 @@ struct ToldOrder {
     next.queries.first = uniform(next.queries.first);
     next.queries.count = uniform(next.queries.count);
     next.keys.count = uniform(next.keys.count);
-    if constexpr (variant::window) next.first_block = uniform(next.first_block);
-    if constexpr (variant::dropout) next.batch = uniform(next.batch);
+    if constexpr (variant::window || variant::mask) next.first_block = uniform(next.first_block);
+    if constexpr (variant::dropout || variant::score || variant::mask) next.batch = uniform(next.batch);
     if (next.blocks == 0) return false;
     tile = next;
     return true;

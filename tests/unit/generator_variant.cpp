@@ -56,6 +56,7 @@ std::vector<Variant> all_combinations(const Family& family) {
   std::vector<Variant> variants{family.defaults};
   for (const std::string_view key : family.keys) {
     const Field& field = *find_field(key);
+    if (field.kind == FieldKind::expression) continue;  // generator_spec_expressions.cpp has these
     std::vector<int> values;
     for (int value = 0; value <= field.maximum && values.size() < 2; ++value) {
       if (is_legal(field, value)) values.push_back(value);
@@ -77,7 +78,9 @@ TEST_CASE("distinct variants have distinct names that are C identifiers") {
   std::vector<Variant> variants;
   for (const Family& family : families()) {
     const std::vector<Variant> own = all_combinations(family);
-    CHECK(own.size() == 1U << family.keys.size());
+    const auto expressions = std::ranges::count_if(
+        family.keys, [](std::string_view key) { return find_field(key)->kind == FieldKind::expression; });
+    CHECK(own.size() == 1U << (family.keys.size() - static_cast<std::size_t>(expressions)));
     variants.insert(variants.end(), own.begin(), own.end());
   }
   std::set<std::string> names;
@@ -117,7 +120,7 @@ TEST_CASE("every legal value reads back from its text") {
       ++legal;
       CHECK(parse_value(field, value_text(field, value)) == value);
     }
-    CHECK(legal > 1);
+    CHECK((legal > 1 || field.kind == FieldKind::expression));
     CHECK(is_legal(field, Variant{}.*field.member));
   }
 }

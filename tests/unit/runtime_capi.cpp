@@ -178,6 +178,12 @@ TEST_CASE("no variant's name is longer than attune_serving has room for") {
     attune::Variant variant = family.defaults;
     for (const std::string_view key : family.keys) {
       const attune::Field& field = *attune::find_field(key);
+      if (field.kind == attune::FieldKind::expression) {
+        const char* const text = field.key == "mask" ? "names_of_16_char[k] < 1 where names_of_16_char: int32[9]"
+                                                     : "names_of_16_char[k] where names_of_16_char: int32[9]";
+        variant.*field.member = attune::parse_value(field, text).value();
+        continue;
+      }
       variant.*field.member = field.kind == attune::FieldKind::integer   ? field.maximum
                               : field.kind == attune::FieldKind::boolean ? 1
                                                                          : static_cast<int>(field.choices.size()) - 1;

@@ -97,8 +97,15 @@ consteval std::size_t members_of() {
     return sizeof...(Members);
   }
 }
+/// Tables have no words for expressions.
 template <class P>
-inline constexpr bool is_complete = std::tuple_size_v<std::remove_cvref_t<decltype(fields_of<P>)>> == members_of<P>();
+consteval std::size_t unlisted() {
+  return requires { &P::expressions; }
+  ? 1 : 0;
+}
+template <class P>
+inline constexpr bool is_complete =
+    std::tuple_size_v<std::remove_cvref_t<decltype(fields_of<P>)>> + unlisted<P>() == members_of<P>();
 
 template <class... Ps>
 consteval bool all_complete(const std::variant<Ps...>* /*list*/) {

@@ -113,6 +113,19 @@ typedef struct attune_dropout {
                            weights in each replay needs, and must have; null: those two */
 } attune_dropout;
 
+typedef enum attune_element { ATTUNE_FP32 = 0, ATTUNE_INT32 = 1 } attune_element;
+
+/* An array that expressions look up, by its name in their text. */
+typedef struct attune_named_array {
+  const char* name;
+  const void* data; /* device memory, contiguous, row-major; never read by the host */
+  attune_element element;
+  int32_t rank;       /* 1 to 4 */
+  int64_t extents[4]; /* as the text's `where` says: heads_q for head, heads_kv for kv_head, batch for batch, at least
+                         seqlen_q for query, at least the longest seqlen_k for position, or the number. An index beyond
+                         one counts as the nearest inside, whatever computes it */
+} attune_named_array;
+
 /* O = softmax(softmax_scale * Q K^T + mask) V (FlashAttention-2, arXiv 2307.08691). */
 typedef struct attune_prefill_args {
   size_t struct_size; /* up to the end of causal is enough */
@@ -163,6 +176,14 @@ typedef struct attune_prefill_args {
    * those of o and lse after them are not written. Null: all */
   const int32_t* seqused_q;
   attune_dropout dropout; /* p 0: none */
+  /* What scores become before the softmax, and which keys a query sees of those that the masks above leave it: texts as
+   * "s + slope[h] * (k - p) where slope: fp32[head]" and "k <= p" (specs/README.md). s is the scaled score, after
+   * softcap; q the query's row in its sequence, p its position q + seqlen_k - seqlen_q, k the key's; h and hk the heads
+   * of q and of k; b the sequence. A new text is a kernel of its own. Null: neither */
+  const char* score;
+  const char* mask;
+  const attune_named_array* params; /* param_count arrays, of which those are used that the texts name */
+  int32_t param_count;
 } attune_prefill_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
@@ -243,6 +264,11 @@ typedef struct attune_decode_args {
   /* Of a ragged batch: how many of a sequence's queries count, which stand at its end; rows of o and lse after them
    * are not written. Null: all */
   const int32_t* seqused_q; /* batch, contiguous, device memory */
+  /* As in attune_prefill_args; p and k count from leftpad_k on. Up to 65,535 sequences */
+  const char* score;
+  const char* mask;
+  const attune_named_array* params;
+  int32_t param_count;
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and

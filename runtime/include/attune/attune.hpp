@@ -148,6 +148,27 @@ struct Pages {
 /// Dropout of attention's weights; see attune_dropout, which it is.
 using Dropout = attune_dropout;
 
+/// An array that expressions look up.
+using NamedArray = attune_named_array;
+
+/// What scores become before the softmax, and which keys a query sees of those that other masks leave it (attune.h,
+/// attune_prefill_args): "s + slope[h] * (k - p) where slope: fp32[head]", "k <= p". The texts and arrays outlive
+/// args().
+struct Expressions {
+  std::string score = {};  ///< empty: scores stay
+  std::string mask = {};   ///< empty: none
+  std::vector<NamedArray> params = {};
+
+  /// Sets the arguments of a call.
+  template <class Args>
+  void set(Args& args) const {
+    args.score = score.empty() ? nullptr : score.c_str();
+    args.mask = mask.empty() ? nullptr : mask.c_str();
+    args.params = params.data();
+    args.param_count = static_cast<std::int32_t>(params.size());
+  }
+};
+
 /// One call: O = softmax(softmax_scale * Q K^T + mask) V.
 struct Prefill {
   Shape shape;
@@ -163,6 +184,7 @@ struct Prefill {
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   Dropout dropout = {};  ///< p 0: none
+  Expressions expressions = {};
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
@@ -205,6 +227,7 @@ struct Prefill {
     }
     result.workspace = workspace;
     result.workspace_bytes = workspace_bytes;
+    expressions.set(result);
     return result;
   }
 };
@@ -270,6 +293,7 @@ struct Decode {
       nullptr;  ///< batch, device memory: where each sequence's first key stands, counted as seqlens_k counts; null: 0
   const std::int32_t* seqused_q = nullptr;  ///< batch, device memory, with cu_seqlens_q: how many of a sequence's
                                             ///< queries count, and no row of o and LSE after them is written; null: all
+  Expressions expressions = {};
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -314,6 +338,7 @@ struct Decode {
     result.total_k = shape.total_k;
     result.leftpad_k = leftpad_k;
     result.seqused_q = seqused_q;
+    expressions.set(result);
     return result;
   }
 };

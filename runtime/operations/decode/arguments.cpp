@@ -7,6 +7,7 @@
 
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/operations/check/table_check.hpp"
 
@@ -77,6 +78,7 @@ DecodeProblem problem_of(const attune_decode_args& args) {
                         .splits = args.splits,
                         .window_left = args.window_left,
                         .window_right = args.window_right};
+  problem.expressions = read_expressions(expression_texts(args));
   if (!has_features(args)) return problem;
   problem.softcap = args.softcap;
   problem.seqlen_new = args.seqlen_new;
@@ -145,6 +147,7 @@ void visit_results(const attune_decode_args& args, const DecodeProblem& problem,
 
 void visit_lengths(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit) {
   visit(array_operand("seqlens_k", args.seqlens_k, {1, 1, 1, problem.batch}));
+  visit_expressions(expression_texts(args), problem.expressions, visit);
   visit(array_operand("leftpad_k", leftpad_of(args), {1, 1, 1, problem.batch}));
   visit(array_operand("seqused_q", used_queries(args), {1, 1, 1, problem.batch}));
   if (problem.ragged) visit(array_operand("cu_seqlens_q", args.cu_seqlens_q, {1, 1, 1, problem.batch + 1LL}));
@@ -173,6 +176,17 @@ DecodeProblem check_arguments(const attune_decode_args& args) {
   check_softmax_scale(found, args.softmax_scale);
   if (has_features(args)) check_flag(found, args.check_tables);
   if (shapes_ok) check_memory(found, args, problem);
+  if (shapes_ok) {
+    check_expressions(found, expression_texts(args), problem.expressions,
+                      {.heads_q = problem.heads_q,
+                       .heads_kv = problem.heads_kv,
+                       .batch = problem.batch,
+                       .queries = problem.seqlen_q,
+                       .positions = problem.max_seqlen_k});
+    if (problem.expressions.any() && problem.batch > most_launched_sequences) {
+      add_line(found, "batch is {}; with expressions it must be at most {}", problem.batch, most_launched_sequences);
+    }
+  }
   throw_if_any(found);
   return problem;
 }
@@ -265,7 +279,10 @@ bool is_empty(const DecodeProblem& problem) {
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan) {
   const int columns = padded_head_dim(problem.head_dim);
   const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
-  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
+  float score_scale = 0;
+  const ScoreScales scales = problem.expressions.score != 0
+                                 ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
+                                 : scales_of(args.softmax_scale, problem.softcap);
   auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
   return {.q = kernel_tensor(args.q, queries_of(problem)),
           .k = key_params(args.k, problem),
@@ -308,6 +325,12 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .leftpad_k = leftpad_of(args),
           .seqused_q = used_queries(args),
           .key_columns = problem.head_dim};
+}
+
+AttuneExpressionParams make_expression_params(const attune_decode_args& args, const DecodeProblem& problem) {
+  float score_scale = 0;
+  scales_of_expressed(args.softmax_scale, problem.softcap, score_scale);
+  return expression_params(expression_texts(args), problem.expressions, score_scale);
 }
 
 }  // namespace attune

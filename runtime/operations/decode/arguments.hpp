@@ -8,6 +8,7 @@
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "templates/decode_params.h"
+#include "templates/expressed_decode_params.h"
 
 namespace attune {
 
@@ -51,5 +52,8 @@ attune_store_kv_args store_args(const attune_decode_args& args, const DecodeProb
 
 /// The parameter block of a checked call, which both kernels take.
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan);
+
+/// And what its expressions add to it.
+AttuneExpressionParams make_expression_params(const attune_decode_args& args, const DecodeProblem& problem);
 
 }  // namespace attune

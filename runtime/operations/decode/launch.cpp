@@ -43,7 +43,10 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Ser
          const DecodePlan& launch, const Backend& backend, NewKeys keys) {
   // Kernels are found before the first launch: what fails must not leave half of the work behind.
   check_workspace(args, launch);
-  const AttuneDecodeParams params = make_params(args, problem, launch);
+  // Kernels without expressions read the first part alone.
+  const AttuneExpressedDecodeParams params{
+      make_params(args, problem, launch),
+      problem.expressions.any() ? make_expression_params(args, problem) : AttuneExpressionParams{}};
   const LaunchOrder later = kernel.device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
   Plan planned;
 

@@ -50,6 +50,8 @@ Ask DecodeProblem::ask() const {
                    .page_multiple = page_multiple(),
                    .rotary = static_cast<int>(rotary),
                    .softcap = softcap > 0 ? 1 : 0,
+                   .score = expressions.score,
+                   .mask = expressions.mask,
                    .ragged = ragged ? 1 : 0,
                    .cut_rows = is_cut(head_dim) ? 1 : 0,
                    .gqa_ratio = heads_q / heads_kv,
@@ -71,7 +73,7 @@ StoreProblem DecodeProblem::store() const {
           .rotations = rotations};
 }
 
-std::string DecodeProblem::text() const { return text_of(*this); }
+std::string DecodeProblem::text() const { return text_of(*this) + expressions.text(); }
 
 std::string CombineProblem::text() const { return text_of(*this); }
 

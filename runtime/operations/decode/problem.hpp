@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/call/call_expressions.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/call/problem_view.hpp"
 #include "runtime/operations/store/problem.hpp"
@@ -58,6 +59,7 @@ struct DecodeProblem {
   int window_left = -1;   ///< keys that a query sees before its own position; -1: all
   int window_right = -1;  ///< and after it; 0: causal, -1: all
   float softcap = 0;      ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
+  CallExpressions expressions{};  ///< of scores and masks. No field of records and tables
 
   int seqlen_new = 0;            ///< keys that the call appends to each sequence, max_seqlen_k with them
   Rotary rotary = Rotary::none;  ///< of these keys and of the queries

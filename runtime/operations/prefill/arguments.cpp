@@ -8,6 +8,7 @@
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
 #include "runtime/call/dropout.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 
@@ -118,6 +119,14 @@ bool has_keys(const Problem& problem) {
   return !queries_of(problem).empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
 }
 
+ExpressionExtents extents_of(const Problem& problem) {
+  return {.heads_q = problem.heads_q,
+          .heads_kv = problem.heads_kv,
+          .batch = problem.batch,
+          .queries = problem.seqlen_q,
+          .positions = problem.seqlen_k};
+}
+
 /// visit_operands() where the visitor is known: every call is checked.
 template <class Visit>
 void visit_each(const attune_prefill_args& args, const Problem& problem, const Visit& visit) {
@@ -137,6 +146,7 @@ void visit_each(const attune_prefill_args& args, const Problem& problem, const V
   if (problem.ragged || problem.paged) of_sequences("seqused_k", args.seqused_k, problem.batch);
   if (problem.ragged) of_sequences("seqused_q", used_queries(args), problem.batch);
   if (problem.dropout) visit(dropout_operand(args.dropout));
+  visit_expressions(expression_texts(args), problem.expressions, visit);
   if (problem.paged) visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
 }
 
@@ -177,6 +187,7 @@ Problem read_problem(const attune_prefill_args& args) {
                   .head_dim_v = has_head_dim_v && args.head_dim_v != args.head_dim ? args.head_dim_v : 0,
                   .causal = args.causal != 0};
   if (has_features(args)) add_features(problem, args);
+  problem.expressions = read_expressions(expression_texts(args));
   return problem;
 }
 
@@ -200,6 +211,7 @@ Problem check_arguments(const attune_prefill_args& args) {
   check_scalars(found, args);
   if (has_features(args)) check_ragged(found, args);
   if (shapes_ok) check_memory(found, args, problem);
+  if (shapes_ok) check_expressions(found, expression_texts(args), problem.expressions, extents_of(problem));
   throw_if_any(found);
   problem.set_window(problem.window_left, problem.window_right);
   const Extents queries = queries_of(problem);
@@ -237,7 +249,10 @@ float* carried_rows(const attune_prefill_args& args, std::size_t bytes) {
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
-  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
+  float score_scale = 0;
+  const ScoreScales scales = problem.expressions.score != 0
+                                 ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
+                                 : scales_of(args.softmax_scale, problem.softcap);
   AttunePrefillParams params{.q = kernel_tensor(args.q, queries),
                              .k = kernel_tensor(args.k, keys),
                              .v = kernel_tensor(args.v, keys),
@@ -279,6 +294,12 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
     set_page_division(params);
   }
   return params;
+}
+
+AttuneExpressionParams make_expression_params(const attune_prefill_args& args, const Problem& problem) {
+  float score_scale = 0;
+  scales_of_expressed(args.softmax_scale, problem.softcap, score_scale);
+  return expression_params(expression_texts(args), problem.expressions, score_scale);
 }
 
 }  // namespace attune

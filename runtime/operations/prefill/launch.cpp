@@ -21,25 +21,32 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
       return AttuneCarriedPrefillParams{plain(), carried_rows(args, plan.workspace_bytes)};
     });
   }
+  // With dropout, where the kernel has some.
+  const auto block_of = [&]<class Params>(std::in_place_type_t<Params> type, const auto& make) {
+    if (plan.variant.dropout == 0) return block(type, make);
+    return block(std::in_place_type<WithDropout<Params>>, [&] {
+      return WithDropout<Params>{make(), kernel_dropout(args.dropout)};
+    });
+  };
   const bool maps = family_of(plan.variant).tensor_maps;
-  if (plan.variant.dropout != 0) {
-    const AttuneDropout dropout = kernel_dropout(args.dropout);
+  if (problem.expressions.any()) {
+    const auto expressions = [&] { return make_expression_params(args, problem); };
     if (!maps) {
-      return block(std::in_place_type<WithDropout<AttunePrefillParams>>, [&] {
-        return WithDropout<AttunePrefillParams>{plain(), dropout};
+      return block_of(std::in_place_type<AttuneExpressedPrefillParams>, [&] {
+        return AttuneExpressedPrefillParams{plain(), expressions()};
       });
     }
-    return block(std::in_place_type<WithDropout<AttuneTensorPrefillParams>>, [&] {
-      return WithDropout<AttuneTensorPrefillParams>{tensors(), dropout};
+    return block_of(std::in_place_type<AttuneExpressedTensorParams>, [&] {
+      return AttuneExpressedTensorParams{tensors(), expressions()};
     });
   }
-  if (!maps) return block(std::in_place_type<AttunePrefillParams>, plain);
+  if (!maps) return block_of(std::in_place_type<AttunePrefillParams>, plain);
   if (plan.tiles != nullptr) {
     return block(std::in_place_type<AttuneListedPrefillParams>, [&] {
       return AttuneListedPrefillParams{tensors(), *plan.tiles};
     });
   }
-  if (plan.variant.stream_k == 0) return block(std::in_place_type<AttuneTensorPrefillParams>, tensors);
+  if (plan.variant.stream_k == 0) return block_of(std::in_place_type<AttuneTensorPrefillParams>, tensors);
   const Workspace workspace = workspace_of(args, executor.launch_number());
   return block(std::in_place_type<AttuneSharedPrefillParams>,
                [&] { return make_shared_params(tensors(), plan, workspace); });

@@ -9,6 +9,8 @@
 #include "runtime/operations/prefill/tensor_maps.hpp"
 #include "templates/carried_rows.h"
 #include "templates/dropout.h"
+#include "templates/expressed_params.h"
+#include "templates/expressed_tensor_params.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
@@ -29,9 +31,11 @@ class PrefillParams {
   void visit_workspace(VisitOperand visit) const;
 
  private:
-  using Block = std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams,
-                             AttuneSharedPrefillParams, AttuneCarriedPrefillParams, WithDropout<AttunePrefillParams>,
-                             WithDropout<AttuneTensorPrefillParams>>;
+  using Block =
+      std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams, AttuneSharedPrefillParams,
+                   AttuneCarriedPrefillParams, WithDropout<AttunePrefillParams>, WithDropout<AttuneTensorPrefillParams>,
+                   AttuneExpressedPrefillParams, AttuneExpressedTensorParams, WithDropout<AttuneExpressedPrefillParams>,
+                   WithDropout<AttuneExpressedTensorParams>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor);
 

@@ -18,7 +18,7 @@ long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
 
 }  // namespace
 
-std::string Problem::text() const { return text_of(*this, ""); }
+std::string Problem::text() const { return text_of(*this, "") + expressions.text(); }
 
 Problem Problem::usual() {
   return {.heads_q = 16,
@@ -108,6 +108,8 @@ Ask Problem::ask() const {
                    .causal = causal && !has_window() ? 1 : 0,
                    .window = has_window() ? 1 : 0,
                    .softcap = softcap > 0 ? 1 : 0,
+                   .score = expressions.score,
+                   .mask = expressions.mask,
                    .ragged = ragged ? 1 : 0,
                    .dropout = dropout ? 1 : 0,
                    .cut_rows = is_cut(head_dim) || is_cut(head_dim_of_v()) ? 1 : 0,

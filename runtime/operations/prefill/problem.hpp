@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/call/call_expressions.hpp"
 #include "runtime/call/problem_view.hpp"
 
 namespace attune {
@@ -28,20 +29,21 @@ struct Problem {
   int head_dim = 128;
   int head_dim_v = 0;  ///< of V and O; 0: as head_dim
   bool causal = false;
-  int window_left = -1;          ///< keys that a query sees before its own position; -1: all
-  int window_right = -1;         ///< and after it; -1: all. Causal means none, whatever this is
-  float softcap = 0;             ///< scores x become softcap * tanh(x / softcap); 0: they stay
-  bool ragged = false;           ///< sequences one after the other, of lengths that only the device knows;
-                                 ///< seqlen_q and seqlen_k are their maxima
-  int total_q = 0;               ///< rows of a ragged Q and O
-  int total_k = 0;               ///< and of K and V
-  bool paged = false;            ///< K and V are pages that tables name; how many keys a sequence has is known on the
-                                 ///< device alone, seqlen_k is the most
-  int page_size = 0;             ///< keys of a page
-  int pages = 0;                 ///< of the cache
-  int table_width = 0;           ///< pages that a sequence may have
-  bool dropout = false;          ///< of weights
-  bool mappable_strides = true;  ///< those of Q, K and V are such that tensor maps can describe them
+  int window_left = -1;           ///< keys that a query sees before its own position; -1: all
+  int window_right = -1;          ///< and after it; -1: all. Causal means none, whatever this is
+  float softcap = 0;              ///< scores x become softcap * tanh(x / softcap); 0: they stay
+  bool ragged = false;            ///< sequences one after the other, of lengths that only the device knows;
+                                  ///< seqlen_q and seqlen_k are their maxima
+  int total_q = 0;                ///< rows of a ragged Q and O
+  int total_k = 0;                ///< and of K and V
+  bool paged = false;             ///< K and V are pages that tables name; how many keys a sequence has is known on the
+                                  ///< device alone, seqlen_k is the most
+  int page_size = 0;              ///< keys of a page
+  int pages = 0;                  ///< of the cache
+  int table_width = 0;            ///< pages that a sequence may have
+  bool dropout = false;           ///< of weights
+  CallExpressions expressions{};  ///< of scores and masks. No field of records and tables
+  bool mappable_strides = true;   ///< those of Q, K and V are such that tensor maps can describe them
 
   static const ProblemFacts facts;
 

@@ -24,6 +24,8 @@ float16 and bfloat16 are served (bfloat16 in NumPy by the package ml_dtypes), wi
 An argument that no kernel serves yet raises NotImplementedError and names it; wrong arrays raise
 TypeError or ValueError and say what came and what is accepted.
 
+attention takes scores and masks as expressions, texts or Python functions: any mask, any score.
+
 Of the attune tool there are explain (which kernel serves a problem, and why), jit (have that kernel
 ready before it is needed) and cache (the kernels that were compiled and kept on disk); counters
 says how calls were served so far, and the environment variable ATTUNE_COMPILE when to compile.
@@ -44,6 +46,7 @@ from ._attention import (
 )
 from ._attune import version as __version__
 from ._backward import flash_attn_backward
+from ._expressions import attention, exp2, log2, maximum, minimum, select, tanh
 from ._rotary import apply_rotary
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 from ._tools import CacheEntry, Counters, Explanation, KernelCache, cache, counters, explain, jit
@@ -55,8 +58,10 @@ __all__ = [
     "KernelCache",
     "__version__",
     "apply_rotary",
+    "attention",
     "cache",
     "counters",
+    "exp2",
     "explain",
     "flash_attn_backward",
     "flash_attn_func",
@@ -67,6 +72,11 @@ __all__ = [
     "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
     "jit",
+    "log2",
+    "maximum",
     "merge_attn_states",
+    "minimum",
+    "select",
     "store_kvcache",
+    "tanh",
 ]

@@ -166,6 +166,20 @@ def rotary(
 
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
+def expressed_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    return_attn_probs: bool,
+    score: str | None,
+    mask: str | None,
+    params: dict[str, Any],
+) -> Any: ...
 def explain(
     bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
 ) -> dict[str, Any]: ...

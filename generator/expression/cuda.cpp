@@ -1,0 +1,354 @@
+#include "generator/expression/cuda.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "generator/expression/interval.hpp"
+
+namespace attune::expression {
+namespace {
+
+constexpr std::string_view sign_of(Op op) {
+  switch (op) {
+    case Op::either:
+      return "||";
+    case Op::both:
+      return "&&";
+    case Op::less:
+      return "<";
+    case Op::less_equal:
+      return "<=";
+    case Op::greater:
+      return ">";
+    case Op::greater_equal:
+      return ">=";
+    case Op::equal:
+      return "==";
+    case Op::unequal:
+      return "!=";
+    case Op::add:
+      return "+";
+    case Op::subtract:
+      return "-";
+    case Op::multiply:
+      return "*";
+    case Op::divide:
+      return "/";
+    default:
+      return "";
+  }
+}
+
+/// Of templates/blocks/score_place.cuh and others.
+constexpr std::string_view function_of(Op op) {
+  switch (op) {
+    case Op::floor_divide:
+      return "floor_divide";
+    case Op::remainder:
+      return "remainder";
+    case Op::minimum:
+      return "smaller_of";
+    case Op::maximum:
+      return "larger_of";
+    case Op::absolute:
+      return "absolute_of";
+    case Op::exp2:
+      return "exp2_approx";
+    case Op::log2:
+      return "log2_approx";
+    case Op::tanh:
+      return "tanh_of";
+    case Op::convert:
+      return "static_cast<float>";
+    default:
+      return "";
+  }
+}
+
+/// Of templates/blocks/ranges.cuh, where an operator has no such name there.
+constexpr std::string_view range_function_of(Op op) {
+  switch (op) {
+    case Op::either:
+      return "either";
+    case Op::both:
+      return "both";
+    case Op::invert:
+      return "opposite_of";
+    case Op::less:
+      return "less";
+    case Op::less_equal:
+      return "less_equal";
+    case Op::equal:
+      return "equal";
+    case Op::add:
+      return "range_sum";
+    case Op::subtract:
+      return "difference";
+    case Op::multiply:
+      return "product";
+    case Op::negate:
+      return "negative_of";
+    case Op::select:
+      return "chosen";
+    default:
+      return function_of(op);
+  }
+}
+
+/// A look-up that is the same for all keys of a row, and so is made once.
+struct RowLookup {
+  std::string value;   ///< as a kernel writes it
+  std::string member;  ///< of Expressions::Row
+  Type type;
+
+  [[nodiscard]] std::string_view type_name() const { return type == Type::real ? "float" : "int"; }
+};
+
+bool depends_on_key(const Node& node) {
+  return (node.op == Op::name && node.index == static_cast<int>(Name::k)) ||
+         std::ranges::any_of(node.parts, depends_on_key);
+}
+
+class Writer {
+ public:
+  Writer(const Expression& expression, const std::vector<RowLookup>& of_rows)
+      : expression_(expression), of_rows_(of_rows) {}
+
+  /// The value, in parentheses where it is more than a word.
+  [[nodiscard]] std::string value(const Node& node) const {
+    switch (node.op) {
+      case Op::number:
+        return number_text(node);
+      case Op::name:
+        return static_cast<Name>(node.index) == Name::s ? "s" : fmt::format("at.{}", word_of(node));
+      case Op::lookup:
+        return lookup(node);
+      case Op::negate:
+        return fmt::format("-{}", operand(node.parts[0]));
+      case Op::invert:
+        return fmt::format("!{}", operand(node.parts[0]));
+      case Op::select:
+        return fmt::format("{} ? {} : {}", operand(node.parts[0]), operand(node.parts[1]), operand(node.parts[2]));
+      default:
+        break;
+    }
+    if (const std::string_view function = function_of(node.op); !function.empty()) {
+      return fmt::format("{}({})", function, list_of(node.parts));
+    }
+    return fmt::format("{} {} {}", operand(node.parts[0]), sign_of(node.op), operand(node.parts[1]));
+  }
+
+  /// Adds the outermost look-ups that do not depend on k.
+  static void add_row_lookups(const Expression& expression, const Node& node, std::vector<RowLookup>& found) {
+    if (node.op != Op::lookup || depends_on_key(node)) {
+      for (const Node& part : node.parts) add_row_lookups(expression, part, found);
+      return;
+    }
+    std::string value = Writer(expression, {}).value(node);
+    if (std::ranges::find(found, value, &RowLookup::value) != found.end()) return;
+    const std::string& name = expression.parameters[static_cast<std::size_t>(node.index)].name;
+    found.push_back({std::move(value), fmt::format("{}_{}", name, found.size()), node.type});
+  }
+
+  /// The same of ranges.
+  [[nodiscard]] std::string range(const Node& node) const {
+    if (node.type == Type::boolean && !is_bounded(node)) return "unknown()";
+    if (node.op == Op::number) return fmt::format("only({})", number_text(node));
+    if (node.op == Op::name) return fmt::format("in.{}", word_of(node));
+    std::vector<std::string> parts;
+    for (const Node& part : node.parts) parts.push_back(range(part));
+    const auto call = [](std::string_view function, const std::vector<std::string>& operands) {
+      return fmt::format("{}({})", function, fmt::join(operands, ", "));
+    };
+    if (node.op == Op::unequal) return call("opposite_of", {call("equal", parts)});
+    if (node.op == Op::greater || node.op == Op::greater_equal) {
+      std::ranges::reverse(parts);
+      return call(node.op == Op::greater ? "less" : "less_equal", parts);
+    }
+    return call(range_function_of(node.op), parts);
+  }
+
+ private:
+  [[nodiscard]] std::string lookup(const Node& node) const {
+    std::string text = fmt::format("{}_at({})", expression_.parameters[static_cast<std::size_t>(node.index)].name,
+                                   list_of(node.parts));
+    const auto known = std::ranges::find(of_rows_, text, &RowLookup::value);
+    return known == of_rows_.end() ? text : "row." + known->member;
+  }
+
+  static std::string_view word_of(const Node& node) { return name_words.at(static_cast<std::size_t>(node.index)); }
+
+  [[nodiscard]] std::string operand(const Node& node) const {
+    const bool is_word =
+        node.op == Op::name || node.op == Op::lookup || node.op == Op::number || !function_of(node.op).empty();
+    return is_word ? value(node) : fmt::format("({})", value(node));
+  }
+
+  [[nodiscard]] std::string list_of(const std::vector<Node>& parts) const {
+    std::vector<std::string> texts;
+    for (const Node& part : parts) texts.push_back(value(part));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  }
+
+  static std::string number_text(const Node& node) {
+    if (node.type == Type::integer) return fmt::format("{:.0f}", node.number);
+    std::string text = fmt::format("{}", static_cast<float>(node.number));
+    if (text.find_first_of(".e") == std::string::npos) text += ".0";
+    return text + "f";
+  }
+
+  const Expression& expression_;
+  const std::vector<RowLookup>& of_rows_;
+};
+
+/// Comments of no more than a line, and no more than one.
+std::string commented(std::string_view text) {
+  constexpr std::size_t longest = 112;
+  return text.size() <= longest ? std::string{text} : fmt::format("{}...", text.substr(0, longest - 3));
+}
+
+/// Breaks what is too long for a line at its blanks.
+std::string returned(std::string_view value) {
+  constexpr std::size_t width = 112;
+  std::string result = "    return ";
+  std::size_t begin = 0;
+  std::size_t room = width - 11;
+  while (value.size() - begin + 1 > room) {
+    std::size_t end = value.rfind(' ', begin + room);
+    if (end == std::string_view::npos || end <= begin) end = value.find(' ', begin);
+    if (end == std::string_view::npos) break;
+    result += value.substr(begin, end - begin);
+    result += "\n           ";
+    begin = end + 1;
+  }
+  return result + std::string{value.substr(begin)} + ";\n";
+}
+
+std::string accessor_of(const Parameter& parameter, std::size_t number) {
+  const std::string_view type = parameter.type == Type::real ? "float" : "int";
+  std::vector<std::string> declared;
+  std::string steps;
+  for (std::size_t i = 0; i < parameter.per.size(); ++i) {
+    declared.push_back(fmt::format("int i{}", i));
+    steps += i == 0 ? std::string("    i64 place = nearest_index(array, 0, i0);\n")
+                    : fmt::format("    place = place * array.extents[{0}] + nearest_index(array, {0}, i{0});\n", i);
+  }
+  return fmt::format(
+      "\n  // {}\n"
+      "  __device__ __forceinline__ {} {}_at({}) const {{\n"
+      "    const AttuneArray& array = params.arrays[{}];\n{}"
+      "    return load_global_{}(static_cast<const {}*>(array.data) + place);\n"
+      "  }}\n",
+      parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, steps, type, type);
+}
+
+/// Whether a value reads the score, a word of its own.
+bool reads_s(std::string_view value) {
+  const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; };
+  for (std::size_t at = value.find('s'); at != std::string_view::npos; at = value.find('s', at + 1)) {
+    const bool begins = at == 0 || !is_part(value[at - 1]);
+    const bool ends = at + 1 == value.size() || !is_part(value[at + 1]);
+    if (begins && ends) return true;
+  }
+  return false;
+}
+
+/// A parameter's name, as a comment where the value does not need it.
+std::string named_if(std::string_view name, std::string_view value) {
+  const bool used = value.find(fmt::format("{}.", name)) != std::string_view::npos;
+  return used ? std::string{name} : fmt::format("/*{}*/", name);
+}
+
+std::string function_text(const std::string& comment, std::string_view head, const std::string& value) {
+  const bool ignores_s = head.ends_with("float s, ") && !reads_s(value);
+  const std::string_view begin = ignores_s ? "float score(float /*s*/, " : head;
+  return fmt::format(
+      "\n  // {}\n"
+      "  __device__ __forceinline__ {}const ScorePlace& {}, const Row& {}) const {{\n{}  }}\n",
+      comment, begin, named_if("at", value), named_if("row", value), returned(value));
+}
+
+std::string row_text(const std::vector<RowLookup>& of_rows) {
+  std::string members;
+  std::vector<std::string> values;
+  for (const RowLookup& lookup : of_rows) {
+    members += fmt::format("    {} {};\n", lookup.type_name(), lookup.member);
+    values.push_back(lookup.value);
+  }
+  const std::string value = fmt::format("{{{}}}", fmt::join(values, ", "));
+  return fmt::format(
+      "\n  // What is looked up once for all keys of a row.\n"
+      "  struct Row {{\n{}  }};\n"
+      "  __device__ __forceinline__ Row row(const ScorePlace& {}) const {{\n{}  }}\n",
+      members, named_if("at", value), returned(value));
+}
+
+constexpr std::string_view head = R"(// What the spec says of scores and of which keys a query sees.
+#pragma once
+
+#include "blocks/ranges.cuh"
+#include "blocks/score_place.cuh"
+#include "expression_params.h"
+#include "ptx/math.cuh"
+#include "ptx/memory_words.cuh"
+#include "types.h"
+
+struct Expressions {
+  const AttuneExpressionParams& params;
+)";
+
+}  // namespace
+
+std::vector<Parameter> parameters_of(const Expression* score, const Expression* mask) {
+  std::vector<Parameter> result;
+  for (const Expression* one : {score, mask}) {
+    if (one == nullptr) continue;
+    for (const Parameter& parameter : one->parameters) {
+      if (std::ranges::find(result, parameter.name, &Parameter::name) == result.end()) result.push_back(parameter);
+    }
+  }
+  return result;
+}
+
+std::string conflict_of(const Expression* score, const Expression* mask) {
+  if (score == nullptr || mask == nullptr) return {};
+  for (const Parameter& one : score->parameters) {
+    const auto other = std::ranges::find(mask->parameters, one.name, &Parameter::name);
+    if (other != mask->parameters.end() && *other != one) {
+      return fmt::format("the score has {}, the mask {}", one.text(), other->text());
+    }
+  }
+  const std::size_t count = parameters_of(score, mask).size();
+  return count > most_parameters
+             ? fmt::format("the score and the mask have {} parameters, over the {} of a kernel", count, most_parameters)
+             : std::string{};
+}
+
+std::string cuda_text(const Expression* score, const Expression* mask) {
+  std::string text{head};
+  const std::vector<Parameter> parameters = parameters_of(score, mask);
+  for (std::size_t i = 0; i < parameters.size(); ++i) text += accessor_of(parameters[i], i);
+  std::vector<RowLookup> of_rows;
+  for (const Expression* one : {score, mask}) {
+    if (one != nullptr) Writer::add_row_lookups(*one, one->root, of_rows);
+  }
+  text += row_text(of_rows);
+  if (score != nullptr) {
+    const std::string value = Writer(*score, of_rows).value(score->root);
+    text += function_text(commented(score->formula()), "float score(float s, ", value);
+  }
+  if (mask != nullptr) {
+    const std::string value = Writer(*mask, of_rows).value(mask->root);
+    text += function_text(commented(mask->formula()), "bool sees(", value);
+    const std::string range = Writer(*mask, of_rows).range(mask->root);
+    text += fmt::format(
+        "\n  // The same of all places in a box.\n"
+        "  __device__ __forceinline__ static Truth shows(const ScoreBox& {}) {{\n{}  }}\n",
+        named_if("in", range), returned(range));
+  }
+  return text + "};\n";
+}
+
+}  // namespace attune::expression

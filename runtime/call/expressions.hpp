@@ -1,0 +1,51 @@
+// The expressions of a call: from its texts and arrays to what a problem and a kernel have of them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/call/call_expressions.hpp"
+#include "runtime/call/operand.hpp"
+#include "templates/expression_params.h"
+
+namespace attune {
+
+/// What the dimensions of arrays are counted by.
+struct ExpressionExtents {
+  int heads_q;
+  int heads_kv;
+  int batch;
+  int queries;    ///< of the longest sequence
+  int positions;  ///< likewise
+};
+
+/// What a caller gives; nothing where it knows of none.
+struct ExpressionTexts {
+  const char* score = nullptr;
+  const char* mask = nullptr;
+  const attune_named_array* params = nullptr;
+  int count = 0;
+};
+template <class Args>
+ExpressionTexts expression_texts(const Args& args) {
+  if (args.struct_size < offsetof(Args, param_count) + sizeof(args.param_count)) return {};
+  return {.score = args.score, .mask = args.mask, .params = args.params, .count = args.param_count};
+}
+
+/// The expressions of these texts. Throws Error{ATTUNE_INVALID_ARGUMENT} with the place of what is wrong in one.
+CallExpressions read_expressions(const ExpressionTexts& texts);
+
+/// Adds a line for each array that is missing or not as the expressions have it, and for sizes beyond their limits.
+void check_expressions(std::vector<std::string>& found, const ExpressionTexts& texts,
+                       const CallExpressions& expressions, const ExpressionExtents& extents);
+
+/// Visits the arrays that checked expressions look up.
+void visit_expressions(const ExpressionTexts& texts, const CallExpressions& expressions, VisitOperand visit);
+
+/// What kernels are told. `score_scale`: what q.k, after a soft cap's map, is multiplied by for s.
+AttuneExpressionParams expression_params(const ExpressionTexts& texts, const CallExpressions& expressions,
+                                         float score_scale);
+
+}  // namespace attune

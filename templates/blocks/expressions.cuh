@@ -1,0 +1,23 @@
+// What the spec says of scores and of which keys a query sees. The generator writes these from its expressions.
+#pragma once
+
+#include "blocks/ranges.cuh"
+#include "blocks/score_place.cuh"
+#include "expression_params.h"
+#include "ptx/math.cuh"
+#include "ptx/memory_words.cuh"
+#include "types.h"
+
+struct Expressions {
+  const AttuneExpressionParams& params;
+
+  // What is looked up once for all keys of a row.
+  struct Row {};
+  __device__ __forceinline__ Row row(const ScorePlace& /*at*/) const { return {}; }
+
+  __device__ __forceinline__ float score(float s, const ScorePlace& /*at*/, const Row& /*row*/) const { return s; }
+  __device__ __forceinline__ bool sees(const ScorePlace& /*at*/, const Row& /*row*/) const { return true; }
+
+  // The same of all places in a box.
+  __device__ __forceinline__ static Truth shows(const ScoreBox& /*in*/) { return {true, true}; }
+};

@@ -1,0 +1,33 @@
+// Which blocks of keys a mask's expression leaves to a tile of rows: who loads and who computes ask alike.
+#pragma once
+
+#include "blocks/expressions.cuh"
+#include "blocks/score_place.cuh"
+#include "types.h"
+
+template <int B_r, int B_c>
+struct LiveBlocks {
+  ScoreRows rows;
+  int first_row;
+
+  // Whether a row may see a key of this block.
+  __device__ __forceinline__ bool has(int block) const {
+    return Expressions::shows(rows.box(first_row, B_r, block * B_c, B_c)).maybe;
+  }
+  // The last of them from `block` down to `first`; `first` where there is none.
+  __device__ __forceinline__ int last(int block, int first) const {
+    while (block > first && !has(block)) --block;
+    return block;
+  }
+  // How many there are from `first` up to `last`.
+  __device__ __forceinline__ int count(int first, int last) const {
+    int blocks = 0;
+    for (int block = first; block <= last; ++block) blocks += has(block) ? 1 : 0;
+    return blocks;
+  }
+  // The first of them from `block` up to `last`; `last` where there is none.
+  __device__ __forceinline__ int first(int block, int last) const {
+    while (block < last && !has(block)) ++block;
+    return block;
+  }
+};

@@ -1,0 +1,68 @@
+// Where scores stand, as expressions name it: q, p, k, h, hk and b.
+#pragma once
+
+#include "blocks/ranges.cuh"
+#include "blocks/softcap.cuh"
+#include "expression_params.h"
+#include "types.h"
+
+struct ScorePlace {
+  int q;   // the query's row in its sequence
+  int p;   // its position among the keys
+  int k;   // the key's position
+  int h;   // the head of Q
+  int hk;  // and of K and V
+  int b;   // the sequence
+};
+
+// All places of some queries, keys and heads.
+struct ScoreBox {
+  Range q;
+  Range p;
+  Range k;
+  Range h;
+  Range hk;
+  Range b;
+};
+
+// The rows of a tile, of which each query has as many as heads share it: row q * ratio + i is query q of head first +
+// i.
+struct ScoreRows {
+  int batch;
+  int head;  // the first
+  int kv_head;
+  int ratio;      // rows of a query
+  int diagonal;   // seqlen_k - seqlen_q
+  int first_key;  // where the sequence begins among those that are counted
+
+  __device__ __forceinline__ int query(int row) const {
+    return static_cast<int>(static_cast<u32>(row) / static_cast<u32>(ratio));
+  }
+
+  __device__ __forceinline__ ScorePlace place(int row, int key) const {
+    const int q = query(row);
+    return {q, q + diagonal - first_key, key - first_key, head + row - q * ratio, kv_head, batch};
+  }
+
+  __device__ __forceinline__ ScoreBox box(int row, int rows, int key, int keys) const {
+    const Range q{query(row), query(row + rows - 1)};
+    return {q,
+            {q.low + diagonal - first_key, q.high + diagonal - first_key},
+            {key - first_key, key + keys - 1 - first_key},
+            {head, head + ratio - 1},
+            only(kv_head),
+            only(batch)};
+  }
+};
+
+__device__ __forceinline__ float smaller_of(float x, float y) { return x < y ? x : y; }
+__device__ __forceinline__ float larger_of(float x, float y) { return x > y ? x : y; }
+__device__ __forceinline__ int absolute_of(int x) { return x < 0 ? -x : x; }
+__device__ __forceinline__ float absolute_of(float x) { return x < 0.0f ? -x : x; }
+__device__ __forceinline__ float tanh_of(float x) { return tanh_base_2(x * 2.88539008f); }  // 2 / ln 2
+
+// An index of an array's dimension, or the nearest one inside.
+__device__ __forceinline__ i64 nearest_index(const AttuneArray& array, int dimension, int index) {
+  const int last = array.extents[dimension] - 1;
+  return index < 0 ? 0 : index < last ? index : last;
+}

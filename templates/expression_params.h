@@ -1,0 +1,13 @@
+// The arrays of kernels whose scores or masks a spec's expressions say, under params.h's ATTUNE_PARAMS_ABI.
+#pragma once
+
+// A contiguous array, row-major, of up to four dimensions.
+struct AttuneArray {
+  const void* data;
+  int extents[4];  // none is 0; of a dimension that it does not have 1
+};
+
+struct AttuneExpressionParams {
+  float score_scale;      // q.k times it, after a soft cap's map, is s; scale_log2 is log2(e) where a score is given
+  AttuneArray arrays[8];  // of the parameters, the score's first
+};

@@ -1,0 +1,33 @@
+// What attune explain says of a mask's blocks.
+#include <doctest/doctest.h>
+
+#include "generator/expression/pool.hpp"
+#include "runtime/cli/mask_blocks.hpp"
+
+namespace attune::cli {
+
+TEST_CASE("blocks are dead, full or partial as a mask and its expression say, and drawn so") {
+  Problem problem{.heads_q = 2, .heads_kv = 2, .seqlen_q = 256, .seqlen_k = 256, .causal = true};
+  CHECK(mask_blocks(problem, 64, 64).text() ==
+        "  of 4 x 4 blocks 37.5% dead, 37.5% full, 25.0% partial\n"
+        "  +...\n"
+        "  #+..\n"
+        "  ##+.\n"
+        "  ###+\n");
+  problem.expressions.mask = expression::number_of_text("p - k < 64 or k < 4", expression::Use::mask).value();
+  CHECK(mask_blocks(problem, 64, 64).text() ==
+        "  of 4 x 4 blocks 43.8% dead, 0.0% full, 56.2% partial\n"
+        "  +...\n"
+        "  ++..\n"
+        "  +++.\n"
+        "  +.++\n");
+  problem.seqlen_k = 300;  // positions begin at 44
+  problem.causal = false;
+  problem.expressions.mask = expression::number_of_text("p >= 172", expression::Use::mask).value();
+  CHECK(mask_blocks(problem, 128, 300).text() ==
+        "  of 2 x 1 blocks 50.0% dead, 50.0% full, 0.0% partial\n"
+        "  .\n"
+        "  #\n");
+}
+
+}  // namespace attune::cli

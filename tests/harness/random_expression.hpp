@@ -1,0 +1,15 @@
+// Expressions of scores and masks as people might write them, and what their parameters hold.
+#pragma once
+
+#include <string>
+
+#include "generator/expression/language.hpp"
+#include "runtime/base/random.hpp"
+
+namespace attune::testing {
+
+/// A text that parses, for either use: of few operations, whose values stay near those of scores. Conditions compare
+/// integers alone, on which hosts and kernels never differ.
+std::string random_expression(Random& random, expression::Use use);
+
+}  // namespace attune::testing

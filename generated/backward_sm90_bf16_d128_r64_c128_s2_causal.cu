@@ -853,9 +853,9 @@ struct GradientTurn {
     if (before > 0) await_word(place, launch + static_cast<u64>(before));
     warp_barrier();  // who passes the turn on does so behind all lanes' waits
   }
-  // One thread, which sees its sums in memory.
+  // The thread that adds, once its sums are in memory.
   __device__ __forceinline__ void pass() const {
-    if (is_last && before == 0) return;
+    wait_boxes();
     announce_word(place, is_last ? 0 : launch + static_cast<u64>(before) + 1);
   }
 };
@@ -1117,10 +1117,7 @@ __device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params,
     }
     walk.next();
     if (walk.goes_on()) stage.announce_free();
-    if (elect_lane()) {
-      wait_boxes();
-      turn.pass();
-    }
+    if (elect_lane()) turn.pass();
   }
 }
 

@@ -1,0 +1,69 @@
+// Where scores are finished that a spec's expressions change.
+#pragma once
+
+#include "blocks/expressions.cuh"
+#include "blocks/score_place.cuh"
+#include "blocks/scores.cuh"
+#include "blocks/softcap.cuh"
+#include "ptx/math.cuh"
+#include "ptx/thread.cuh"
+#include "types.h"
+
+// Those of a kernel that has some.
+template <class KernelParams>
+__device__ __forceinline__ Expressions expressions_of(const KernelParams& params) {
+  return {params.expressions};
+}
+
+// The cap and the spec's expressions, in the accumulators of 16 rows.
+template <int columns>
+__device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const Expressions& expressions,
+                                                  const ScoreRows& rows, const ScoreCorner& at, float cap_scale) {
+  if constexpr (variant::softcap) cap_scores(S, cap_scale);
+  const int lane = static_cast<int>(lane_index());
+  [[maybe_unused]] bool masks = false;
+  if constexpr (variant::mask) masks = !Expressions::shows(rows.box(at.row, 16, at.key, columns * 8)).surely;
+  if constexpr (!variant::score) {
+    if (!masks) return;
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const ScorePlace first = rows.place(at.row + h * 8 + lane / 4, at.key + lane % 4 * 2);
+    const Expressions::Row row = expressions.row(first);
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        ScorePlace place = first;
+        place.k += n * 8 + e;
+        float& s = S[n][2 * h + e];
+        if constexpr (variant::score) s = expressions.score(s * expressions.params.score_scale, place, row);
+        if constexpr (variant::mask) {
+          if (masks && !expressions.sees(place, row)) s = minus_infinity();
+        }
+      }
+    }
+  }
+}
+
+// Finishes the scores of 16 rows: the expressions before the other mask, which may hide keys that do not exist and
+// whose scores are anything.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void express_scores(float (&S)[columns][4], const Expressions& expressions,
+                                               const ScoreRows& rows, const KeyMask& mask, const ScoreCorner& at,
+                                               float cap_scale) {
+  apply_expressions(S, expressions, rows, at, cap_scale);
+  if (!mask.sees_all(at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
+}
+
+// The same for several 16 rows, one after the other.
+template <class KeyMask, int row_tiles, int columns>
+__device__ __forceinline__ void express_scores(float (&S)[row_tiles][columns][4], const Expressions& expressions,
+                                               const ScoreRows& rows, const KeyMask& mask, const ScoreCorner& at,
+                                               float cap_scale) {
+#pragma unroll
+  for (int i = 0; i < row_tiles; ++i) apply_expressions(S[i], expressions, rows, {at.row + i * 16, at.key}, cap_scale);
+  if (mask.sees_all(at.row, row_tiles * 16, at.key, columns * 8)) return;
+#pragma unroll
+  for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});
+}

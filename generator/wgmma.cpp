@@ -196,7 +196,7 @@ std::string text_of(const std::vector<Product>& products, Dtype dtype) {
 
 std::string wgmma_text(const Variant& variant) {
   std::vector<Product> products;
-  variant.family == prefill_sm90 ? add_prefill(products, variant) : add_backward(products, variant);
+  variant.family == backward_sm90 ? add_backward(products, variant) : add_prefill(products, variant);
   return text_of(products, static_cast<Dtype>(variant.dtype));
 }
 

@@ -235,7 +235,7 @@ TEST_CASE("a ragged kernel has slots for which tiles come, and packs no heads, n
   Variant variant = defaults;
   variant.ragged = 1;
   CHECK(refusals_of(variant).empty());
-  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 2 * 32 + 16);
+  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 2 * 48 + 16);
   variant.gqa_ratio = 4;
   variant.pack_gqa = 1;
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has the rows of several heads in one box of Q"));

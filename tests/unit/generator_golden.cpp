@@ -132,7 +132,7 @@ TEST_CASE("the schema allows each template its own keys, and says where defaults
   CHECK_FALSE(definitions["B_c"].contains("default"));
   CHECK(definitions["B_c"]["description"].get<std::string>().ends_with(
       "default 64 in prefill_sm80, 128 in prefill_sm90, 64 in decode_sm80, 128 in backward_sm80, 64 in "
-      "backward_dq_sm80, 64 in prefill_fa1_sm80"));
+      "backward_dq_sm80, 64 in prefill_fa1_sm80, 128 in backward_sm90"));
   const auto warps = definitions["warps"]["description"].get<std::string>();
   CHECK(warps.find("; prefill_sm80, decode_sm80, combine, store_kv, ") != std::string::npos);
   CHECK(warps.find(" only; default 4 in prefill_sm80, 4 in decode_sm80, 8 in combine, 4 in ") != std::string::npos);

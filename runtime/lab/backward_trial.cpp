@@ -250,6 +250,13 @@ Trials small_backward_trials(const Variant& variant, std::uint64_t seed) {
   return trials;
 }
 
+/// A kernel for dK and dV that leaves dQ to one of its own.
+Variant keys_without_sums(const BackwardProblem& problem, const Device& device) {
+  const auto family = std::ranges::find_if(
+      families(), [](const Family& one) { return one.operation == Operation::backward && !one.tensor_maps; });
+  return own_variant(family->defaults.family, problem.ask(), device);
+}
+
 std::vector<Variant> backward_companions(const Variant& variant, const Device& device) {
   Problem problem{.dtype = static_cast<Dtype>(variant.dtype), .head_dim = variant.head_dim};
   problem.seqlen_q = problem.seqlen_k = 300;
@@ -259,10 +266,16 @@ std::vector<Variant> backward_companions(const Variant& variant, const Device& d
   const auto rows = whole.rows();
   const auto queries = whole.queries();
   const auto conversion = whole.conversion();
-  const ProblemView last = whole.any_order ? ProblemView(conversion) : ProblemView(queries);
+  const Operation own = family_of(variant).operation;
+  const Variant keys = own == Operation::backward           ? variant
+                       : own == Operation::backward_queries ? keys_without_sums(whole, device)
+                                                            : choose_own(whole, device).variant;
+  const bool adds = workspace_of(keys, whole).dq_bytes != 0;
+  const ProblemView last = adds ? ProblemView(conversion) : ProblemView(queries);
   std::vector<Variant> result;
-  for (const ProblemView& one : {ProblemView(whole), ProblemView(rows), last}) {
-    if (one.operation() != family_of(variant).operation) result.push_back(choose_own(one, device).variant);
+  if (own != Operation::backward) result.push_back(keys);
+  for (const ProblemView& one : {ProblemView(rows), last}) {
+    if (one.operation() != own) result.push_back(choose_own(one, device).variant);
   }
   return result;
 }

@@ -9,6 +9,10 @@
 
 template <bool causal, bool window>
 struct PairMask {
+  // Whether a query's keys have a beginning besides the first of all, and whether a key's queries have one.
+  static constexpr bool begins_keys = window;
+  static constexpr bool begins_queries = window || causal;
+
   int queries;
   int keys;
   int diagonal;  // keys - queries
@@ -75,6 +79,7 @@ struct PairMask {
 template <bool transposed, class Mask, int row_tiles, int columns>
 __device__ __forceinline__ void mask_pairs(const Mask& mask, float (&S)[row_tiles][columns][4], int first_row,
                                            int first_column) {
+  constexpr bool begins = transposed ? Mask::begins_queries : Mask::begins_keys;
   const int lane = static_cast<int>(lane_index());
   const int lane_column = first_column + lane % 4 * 2;
 #pragma unroll
@@ -88,7 +93,7 @@ __device__ __forceinline__ void mask_pairs(const Mask& mask, float (&S)[row_tile
       for (int n = 0; n < columns; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const bool counts = n * 8 + e >= first && n * 8 + e < end - lane_column;
+          const bool counts = (!begins || n * 8 + e >= first) && n * 8 + e < end - lane_column;
           if (!counts) S[i][n][2 * h + e] = minus_infinity();
         }
       }

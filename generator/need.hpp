@@ -16,7 +16,7 @@ enum class Unmappable : int {
   seqlen_k = 1,  ///< no sequence has a key
   total_k = 2,   ///< of a ragged batch no sequence has one
   strides = 3,
-  queries = 4,   ///< of a backward pass no sequence has a query
+  queries = 4,  ///< of a backward pass no sequence has a query
 };
 
 /// The part of a Variant that a problem dictates; the rest (tile, schedule) is free. Each member but the first and the

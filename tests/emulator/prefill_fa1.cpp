@@ -56,8 +56,7 @@ TEST_CASE("FlashAttention-1's loops agree with the reference, and no access of t
   for (const Variant& variant : variants()) {
     CAPTURE(variant.name());
     REQUIRE(check(variant).empty());
-    for (const auto& [seqlen_q, seqlen_k] :
-         {std::pair{1, 1}, {150, 130}, {64, 64}, {130, 40}, {40, 200}, {33, 0}}) {
+    for (const auto& [seqlen_q, seqlen_k] : {std::pair{1, 1}, {150, 130}, {64, 64}, {130, 40}, {40, 200}, {33, 0}}) {
       const Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
                             .batch = 2,
                             .heads_q = 2,

@@ -40,8 +40,8 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   check_workspace(args, workspace);
   if (problem.dropout) require_replayable(args.dropout, backend);
   // Kernels without dropout take what is before it.
-  const WithDropout<AttuneBackwardParams> params{make_params(args, problem, workspace, backend.executor.launch_number()),
-                                                  kernel_dropout(args.dropout)};
+  const WithDropout<AttuneBackwardParams> params{
+      make_params(args, problem, workspace, backend.executor.launch_number()), kernel_dropout(args.dropout)};
   Plan planned;
 
   const auto row_operands = [&](VisitOperand visit) { visit_rows(args, problem, params, visit); };

@@ -81,7 +81,7 @@ Interval interval_of(const Node& node, const Ranges& ranges) {
     case Op::multiply:
       return hull({x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high});
     case Op::floor_divide:
-      if (y.has(0)) return any_integer;
+      if (y.low == 0 || y.high == 0 || y.has(0)) return any_integer;
       return hull({floor_of(x.low, y.low), floor_of(x.low, y.high), floor_of(x.high, y.low), floor_of(x.high, y.high)});
     case Op::remainder:
       return remainder(x, y);

@@ -55,16 +55,19 @@ std::string MaskBlocks::text() const {
   std::string result =
       fmt::format("  of {} x {} blocks {:.1f}% dead, {:.1f}% full, {:.1f}% partial\n", tiles, blocks,
                   100 * share(Visibility::none), 100 * share(Visibility::all), 100 * share(Visibility::some));
+  const auto cell = [this](int tile, int block) {
+    return cells[static_cast<std::size_t>(tile) * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)];
+  };
   const int down = (tiles + most_lines - 1) / most_lines;
   const int across = (blocks + most_columns - 1) / most_columns;
   for (int tile = 0; tile < tiles; tile += down) {
     result += "  ";
     for (int block = 0; block < blocks; block += across) {
-      const Visibility first = cells[static_cast<std::size_t>(tile * blocks + block)];
+      const Visibility first = cell(tile, block);
       bool same = true;
       for (int i = tile; i < std::min(tile + down, tiles); ++i) {
         for (int j = block; j < std::min(block + across, blocks); ++j) {
-          same = same && cells[static_cast<std::size_t>(i * blocks + j)] == first;
+          same = same && cell(i, j) == first;
         }
       }
       result += same ? sign_of(first) : '+';

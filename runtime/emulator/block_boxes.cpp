@@ -147,7 +147,8 @@ void Block::add_bytes(float* pointer, unsigned address, unsigned bytes, int line
   const Epoch read{self.box_agent, self.box_groups + 1, line, Proxy::async};
   for (unsigned offset = 0; offset < bytes; offset += bulk_piece) {
     require(self, line, only_memory().note_load(address + offset, bulk_piece, self.clock, read));
-    require(self, line, global_.check_added(pointer + offset / sizeof(float), bulk_piece, access_of(self, read)));
+    const auto* const sums = reinterpret_cast<const std::byte*>(pointer) + offset;
+    require(self, line, global_.check_added(sums, bulk_piece, access_of(self, read)));
   }
   box_stores_.issue({.what = AddedRow{.to = pointer, .address = address, .count = bytes / unsigned{sizeof(float)}},
                      .thread = self.index,

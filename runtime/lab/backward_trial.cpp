@@ -163,7 +163,8 @@ class BackwardTrial final : public Trial {
   }
 
   [[nodiscard]] static const std::uint16_t* words(const Memory& memory, std::size_t place) {
-    return memory.data() + place / sizeof(std::uint16_t);
+    const std::size_t words_before = place / sizeof(std::uint16_t);
+    return memory.data() + words_before;
   }
   [[nodiscard]] HostTensor queries_at(const Memory& memory, std::size_t place, int head_dim) const {
     return contiguous(words(memory, place), attention().stored_rows(), problem_.heads_q, head_dim);

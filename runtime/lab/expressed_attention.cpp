@@ -68,7 +68,8 @@ class Attention {
   [[nodiscard]] double element(const HostTensor& tensor, const OneSequence& one, int key, int head, int column) const {
     long long at = 0;
     if (problem_.paged) {
-      const auto entry = static_cast<std::size_t>(one.number * problem_.table_width + key / problem_.page_size);
+      const std::size_t entry = static_cast<std::size_t>(one.number) * static_cast<std::size_t>(problem_.table_width) +
+                                static_cast<std::size_t>(key / problem_.page_size);
       at = sequences_.block_table[entry] * tensor.stride_batch + key % problem_.page_size * tensor.stride_seq;
     } else if (problem_.ragged) {
       at = (sequences_.cu_seqlens_k[static_cast<std::size_t>(one.number)] + key) * tensor.stride_seq;

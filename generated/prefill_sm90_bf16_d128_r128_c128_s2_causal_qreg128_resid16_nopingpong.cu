@@ -37,7 +37,7 @@ struct AttuneTensorPrefillParams {
   int gqa_ratio;    // heads_q / heads_kv
   int q_blocks;     // tiles of a head; with pack_gqa, of a K/V head
   int group_heads;  // (batch, head) pairs of that kind whose tiles are taken before those of the next pairs; of a
-                    // ragged batch they are of no more than 32 sequences, unless the variant has a tile_list
+                    // ragged batch as many as have the keys of so many pairs of the longest sequence
   int window_left, window_right;  // of kernels with a window, as in params.h
   float cap_scale;                // of those with a softcap, likewise
   int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these

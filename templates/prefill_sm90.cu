@@ -146,9 +146,9 @@ __device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing
   Tile tile{};
   while (order.next(tile)) {
     if constexpr (variant::mask) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
-    if (elect_lane()) hand_over(found, tile);
+    hand_over(found, tile);
   }
-  if (elect_lane()) hand_over(found, Tile{});
+  hand_over(found, Tile{});
 }
 
 // One thread: fetches what the consumers' stream of blocks reads, in its order.

@@ -50,16 +50,12 @@ TunedShape tuned_shape(const Problem& problem) {
   const std::uint64_t kind =
       numbered(Problem::operation, problem.dtype, problem.head_dim, problem.head_dim_of_v(), problem.causal,
                problem.has_window(), problem.softcap > 0, problem.ragged, problem.paged);
-  const bool packed_keys = problem.ragged && !problem.paged;
-  const long long seqlen_q =
-      problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
-  const long long seqlen_k =
-      packed_keys ? mean_length(problem.total_k, problem.batch, problem.seqlen_k) : problem.seqlen_k;
+  const Problem typical = problem.typical();
   const int left = problem.has_window() ? problem.window_left : -1;
   return {kind,
-          sizes_of(seqlen_q, problem.heads_q / problem.heads_kv,
-                   seen(seqlen_k, left, problem.causal ? 0 : problem.window_right),
-                   static_cast<long long>(problem.batch) * problem.heads_kv, problem.paged ? problem.page_size : 1)};
+          sizes_of(typical.seqlen_q, problem.heads_q / problem.heads_kv,
+                   seen(typical.seqlen_k, left, problem.causal ? 0 : problem.window_right),
+                   static_cast<long long>(typical.batch) * problem.heads_kv, problem.paged ? problem.page_size : 1)};
 }
 
 TunedShape tuned_shape(const DecodeProblem& problem) {

@@ -15,8 +15,9 @@
 // RoundOrder of the tiles that exist, which all lanes of a warp find together: in a group of heads the last tile of the
 // longest sequence comes first, for every head, and each block of queries before those in front of it. A lane knows how
 // many tiles one sequence of the group has. So nobody looks at what does not exist: a tile costs some sums over the
-// lanes, as many as the logarithm of the longest sequence's tiles, and a group a look at its lengths. A group reaches
-// into no more sequences than there are lanes.
+// lanes, as many as the logarithm of the longest sequence's tiles, and a group a look at its lengths. A group has as
+// many blocks of keys as group_heads of the longest sequence would have: short sequences are in one group, up to as
+// many as there are lanes, or a batch of them would cost a look at each.
 template <class Rows, int B_r, int B_c>
 struct RaggedOrder {
   const AttuneTensorPrefillParams& params;
@@ -59,10 +60,10 @@ struct RaggedOrder {
     int member = 0;
 #pragma unroll 1
     for (int step = warp_size / 2; step > 0; step /= 2) {
-      if (heads_before(member + step, heads) <= place) member += step;
+      if (sum_before(member + step, heads) <= place) member += step;
     }
     tile.batch = sequence + member;
-    tile.head = place - heads_before(member, heads) + (member == 0 ? head : 0);
+    tile.head = place - sum_before(member, heads) + (member == 0 ? head : 0);
     tile.first_row = block * B_r;
     tile.find_rows(params);
     find_blocks<B_r, B_c>(Rows::mask(params, tile), tile);
@@ -75,34 +76,49 @@ struct RaggedOrder {
     return sum_of_lanes(own_tiles > block ? own_heads * (own_tiles - block) : 0);
   }
 
-  // How many heads the sequences of the lanes in front of this one have.
-  __device__ __forceinline__ static int heads_before(int lane, int own_heads) {
-    return sum_of_lanes(static_cast<int>(lane_index()) < lane ? own_heads : 0);
+  // What the lanes before this one have together.
+  __device__ __forceinline__ static int sum_before(int lane, int own) {
+    return sum_of_lanes(static_cast<int>(lane_index()) < lane ? own : 0);
   }
 
-  // What the group has of this lane's sequence.
+  // What the group has of this lane's sequence: the first ones are whole, the next has some of its heads, if any.
   __device__ __forceinline__ void look_at_group() {
     const int member = static_cast<int>(lane_index());
+    int blocks = 1;
     own_heads = own_tiles = 0;
     if (sequence + member < params.batch) {
-      const int all = Rows::heads(params);                             // of a sequence
-      const int end = head + params.group_heads - member * all;        // of the group, counted from this sequence on
-      own_heads = (end < all ? end : all) - (member == 0 ? head : 0);  // none, or fewer, behind the group's end
-    }
-    if (own_heads > 0) {
       SequenceRows queries(params.cu_seqlens_q, sequence + member, params.total_q, params.seqlen_q);
+      SequenceRows keys(params.cu_seqlens_k, sequence + member, params.total_k, params.seqlen_k);
       queries.keep(params.seqused_q, sequence + member);
+      keys.keep(params.seqused_k, sequence + member);
       own_tiles = (queries.count + B_r - 1) / B_r;
+      own_heads = Rows::heads(params) - (member == 0 ? head : 0);
+      blocks = key_blocks(keys.count);
     }
+    const int most_heads = warp_size * Rows::heads(params);  // more would be of more sequences than there are lanes
+    const int room = (params.group_heads < most_heads ? params.group_heads : most_heads) * key_blocks(params.seqlen_k);
+    int whole = 0;
+#pragma unroll 1
+    for (int step = warp_size / 2; step > 0; step /= 2) {
+      if (sum_before(whole + step, own_heads * blocks) <= room) whole += step;
+    }
+    const int heads_left = (room - sum_before(whole, own_heads * blocks)) / blocks;
+    if (member == whole && own_heads > heads_left) own_heads = heads_left;
+    if (member > whole) own_heads = 0;
+    if (own_heads == 0) own_tiles = 0;
     tiles = tiles_from(0);
   }
+
+  // Blocks of a head's keys; without any it takes time as if it had one.
+  __device__ __forceinline__ static int key_blocks(int keys) { return keys > B_c ? (keys + B_c - 1) / B_c : 1; }
 
   // Goes on with the next group; false where this is the last.
   __device__ __forceinline__ bool next_group() {
     const int all = Rows::heads(params);
+    const int next_head = head + sum_of_lanes(own_heads);
     first_tile += tiles;
-    sequence += (head + params.group_heads) / all;
-    head = (head + params.group_heads) % all;
+    sequence += next_head / all;
+    head = next_head % all;
     if (sequence >= params.batch) return false;
     look_at_group();
     return true;

@@ -5,6 +5,7 @@
 #include "ptx/lanes.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory_chunks.cuh"
+#include "ptx/tensor_copy.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
@@ -43,13 +44,17 @@ struct TileSlot {
   }
 };
 
-// Whoever finds tiles: hands the next one over. One without blocks says that there is none left.
+// The warp that finds tiles: hands the next one over. One without blocks says that there is none left. All lanes wait:
+// were it one alone, the others would go on as if they had parted, and each sum over the lanes take some microseconds.
 template <class FoundRing, class Tile>
 __device__ __forceinline__ void hand_over(FoundRing& found, const Tile& tile) {
   found.claim();
-  found.tile().write(tile);
-  found.announce(0);
+  if (elect_lane()) {
+    found.tile().write(tile);
+    found.announce(0);
+  }
   found.next();
+  warp_barrier();
 }
 
 // The order of the thread that loads them, ...

@@ -193,42 +193,42 @@ TEST_CASE("a tile list has room for 8,192 tiles on 160 multiprocessors") {
   CHECK(refusals(variant, problem, large)[0] == "tile_list: 64 heads of 129 tiles are more than 8192");
 }
 
-TEST_CASE("a group of a ragged batch's heads reaches into 32 sequences at most, as many as a warp has lanes") {
-  Variant variant = variant_of(prefill_sm90, 128, true);
-  variant.ragged = 1;
-  Problem problem = problem_of(128, true);
-  problem.ragged = true;
-  problem.seqlen_q = problem.seqlen_k = 64;
-  for (const int batch : {1, 31, 32, 33, 257}) {
-    CAPTURE(batch);
-    problem.batch = batch;
-    problem.total_q = problem.total_k = batch * 50;
-    const int sequences = (plan(variant, problem, h200).group_heads - 1 + problem.heads_q - 1) / problem.heads_q + 1;
-    CHECK(std::min(sequences, batch) <= 32);
-    CHECK(plan(variant, problem, h200).group_heads > 0);
-  }
-}
-
-TEST_CASE("groups of a ragged batch are those of its mean lengths: of equal ones its own") {
+TEST_CASE("groups of a ragged batch are those of as many of its longest as its queries make") {
   for (const bool causal : {false, true}) {
     Problem dense = problem_of(128, causal);
     dense.batch = 16;
     dense.seqlen_q = dense.seqlen_k = 4096;
     Problem ragged = dense;
     ragged.ragged = true;
-    ragged.total_q = ragged.total_k = 16 * 4096;
-    const Variant plain = variant_of(prefill_sm90, 128, causal);
+    Variant plain = variant_of(prefill_sm90, 128, causal);
+    plain.tile_list = plain.stream_k = 0;
     Variant variant = plain;
     variant.ragged = 1;
-    const PrefillPlan equal = plan(variant, ragged, h200);
-    CHECK(equal.group_heads == plan(plain, dense, h200).group_heads);
-    CHECK(equal.grid == plan(plain, dense, h200).grid);
-    ragged.total_q = ragged.total_k = 16 * 700 - 9;
-    dense.seqlen_q = dense.seqlen_k = 700;
-    CHECK(plan(variant, ragged, h200).group_heads == plan(plain, dense, h200).group_heads);
-    CHECK(plan(variant, ragged, h200).q_blocks == 32);
+    for (const int sequences : {16, 3, 1}) {
+      ragged.total_q = ragged.total_k = sequences * 4096 + 100;
+      dense.batch = sequences;
+      const PrefillPlan planned = plan(variant, ragged, h200);
+      CHECK(planned.group_heads == std::max(5, plan(plain, dense, h200).group_heads));  // 5 heads have 132 tiles
+      CHECK(planned.grid.x == 132);
+      CHECK(planned.q_blocks == 32);
+    }
     ragged.total_q = ragged.total_k = 0;
     CHECK(plan(variant, ragged, h200).group_heads > 0);
+  }
+}
+
+TEST_CASE("a group of a ragged batch's heads has tiles for all blocks, or each would look at many groups") {
+  Variant variant = variant_of(prefill_sm90, 128, false);
+  variant.ragged = 1;
+  Problem problem = problem_of(128, false);
+  problem.ragged = true;
+  problem.batch = 32;
+  for (const int seqlen : {16, 500, 1000}) {
+    CAPTURE(seqlen);
+    problem.seqlen_q = problem.seqlen_k = seqlen;
+    problem.total_q = problem.total_k = 32 * seqlen;
+    const PrefillPlan planned = plan(variant, problem, h200);
+    CHECK(planned.group_heads * planned.q_blocks >= static_cast<int>(planned.grid.x));
   }
 }
 

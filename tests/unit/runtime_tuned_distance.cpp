@@ -55,7 +55,9 @@ TEST_CASE("the distance is the weighted sum of the powers of two by which sizes 
   CHECK(between(paged, wider) == doctest::Approx(0.5));
 }
 
-TEST_CASE("with a window keys are those that a query sees, and a ragged batch has its mean lengths") {
+TEST_CASE(
+    "with a window keys are those that a query sees, and a ragged batch is as many sequences of its longest as its "
+    "tokens make") {
   Problem near = prefill(1, 4096);
   near.set_window(127, 0);
   Problem far = prefill(1, 32768);
@@ -68,7 +70,10 @@ TEST_CASE("with a window keys are those that a query sees, and a ragged batch ha
   ragged.total_q = ragged.total_k = 4 * 4096;
   Problem half = ragged;
   half.total_q = half.total_k = 2 * 4096;
-  CHECK(between(ragged, half) == doctest::Approx(1.5));
+  CHECK(between(ragged, half) == doctest::Approx(0.5));  // half as many of them
+  Problem among = half;
+  among.batch = 300;
+  CHECK(between(half, among) == 0);
   DecodeProblem drafts = decode(4, 4096);
   drafts.seqlen_q = 8;
   drafts.ragged = true;

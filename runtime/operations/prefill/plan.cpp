@@ -133,27 +133,6 @@ void share_tiles(PrefillPlan& plan, const Problem& problem, long long tiles) {
   plan.workspace_bytes = static_cast<std::size_t>(plan.sharing_warps()) * unfinished_bytes(plan.variant);
 }
 
-/// What groups of heads are chosen for: of a ragged batch its mean lengths, as only the device knows the others. Where
-/// all are equal they are its own.
-Problem mean_problem(const Problem& problem) {
-  if (!problem.ragged) return problem;
-  const auto mean = [&](int total, int longest) {
-    return std::clamp(static_cast<int>(ceil_div(total, problem.batch)), 1, std::max(1, longest));
-  };
-  Problem result = problem;
-  result.seqlen_q = mean(problem.total_q, problem.seqlen_q);
-  result.seqlen_k = mean(problem.total_k, problem.seqlen_k);
-  return result;
-}
-
-/// Of a ragged batch's heads so many at most that a group reaches into no more sequences than the lanes of a warp,
-/// which know one each (templates/blocks/ragged_order.cuh).
-long long heads_within_lanes(const Variant& variant, const Problem& problem, long long group_heads) {
-  constexpr long long lanes = 32;
-  if (!problem.ragged || variant.tile_list != 0 || problem.batch <= lanes) return group_heads;
-  return std::min(group_heads, (lanes - 1) * problem.heads_q);
-}
-
 /// Bytes of what rows are carried in from one block of keys to the next (templates/carried_rows.h): of each 16 rows O,
 /// the maximum and the sum.
 std::size_t carried_bytes(const Variant& variant, long long tiles) {
@@ -184,11 +163,12 @@ void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
       share_tiles(plan, problem, q_blocks * heads);
       return;
     }
-    // A list names every tile that there may be.
-    const Problem typical = plan.variant.tile_list != 0 ? problem : mean_problem(problem);
-    TileOrder order = order_of_tiles(plan.variant, typical, device,
-                                     static_cast<int>(q_blocks_of(plan.variant, typical)), static_cast<int>(blocks));
-    plan.group_heads = static_cast<int>(heads_within_lanes(plan.variant, problem, order.group_heads));
+    const bool searched = problem.ragged && plan.variant.tile_list == 0;
+    TileOrder order = order_of_tiles(plan.variant, searched ? problem.typical() : problem, device,
+                                     static_cast<int>(q_blocks), static_cast<int>(blocks));
+    // A block looks at the lengths of every group, so that a group should have tiles for all blocks.
+    plan.group_heads =
+        searched ? std::max(order.group_heads, static_cast<int>(ceil_div(blocks, q_blocks))) : order.group_heads;
     plan.tiles = std::move(order.tiles);
   } else {
     const long long group = heads_per_group(plan.variant, problem, device);

@@ -75,6 +75,16 @@ bool Problem::is_packable() const {
          rows(true) <= most_rows;
 }
 
+Problem Problem::typical() const {
+  Problem result = *this;
+  if (!ragged) return result;
+  result.seqlen_q = std::clamp(seqlen_q, 1, std::max(1, total_q));
+  if (!paged) result.seqlen_k = std::clamp(seqlen_k, 1, std::max(1, total_k));
+  const long long sequences = (total_q + result.seqlen_q / 2LL) / result.seqlen_q;
+  result.batch = static_cast<int>(std::clamp<long long>(sequences, 1, std::max(1, batch)));
+  return result;
+}
+
 bool Problem::one_length() const {
   const auto is_longest = [&](int total, int longest) { return total == static_cast<long long>(batch) * longest; };
   return !ragged || (is_longest(total_q, seqlen_q) && is_longest(total_k, seqlen_k));

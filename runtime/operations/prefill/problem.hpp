@@ -85,6 +85,10 @@ struct Problem {
   /// Whether all sequences are as long as the longest, as far as the host knows: by a ragged batch's totals.
   [[nodiscard]] bool one_length() const;
 
+  /// What choices are made for: a ragged batch is as many sequences of its longest as its queries make, as only the
+  /// device knows the others, and long sequences take most of the time; any other is itself.
+  [[nodiscard]] Problem typical() const;
+
   /// Why no kernel can read Q, K and V through tensor maps, which hold at least one key.
   [[nodiscard]] Unmappable unmappable() const;
 

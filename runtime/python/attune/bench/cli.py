@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         "flex": "PyTorch's FlexAttention, compiled",
         "flash_attn": "the package flash_attn",
         "fa3": "FlashAttention-3, the package flash_attn_interface",
+        "fa4": "FlashAttention-4, the package flash-attn-4",
         "flashinfer": "the package flashinfer",
     }
     peers = "\n".join(f"  {name:<12}{about_peers[name]}" for name in PEERS)

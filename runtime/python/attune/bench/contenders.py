@@ -19,24 +19,39 @@ from .inputs import Inputs
 from .runner import Call
 from .suites import CONTENDERS
 
-_MODULES = {"flash_attn": "flash_attn", "fa3": "flash_attn_interface", "flashinfer": "flashinfer"}
+_MODULES = {
+    "flash_attn": "flash_attn.flash_attn_interface",  # the package of FA-4 has a folder of that name, too
+    "fa3": "flash_attn_interface",
+    "fa4": "flash_attn.cute",
+    "flashinfer": "flashinfer",
+}
 
 
 def found() -> list[str]:
     """Attune and the peers that this process can import, in the order of the tables."""
-    return [
-        name
-        for name in CONTENDERS
-        if name not in _MODULES or importlib.util.find_spec(_MODULES[name]) is not None
-    ]
+    return [name for name in CONTENDERS if name not in _MODULES or _is_installed(_MODULES[name])]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is not
+        return False
+
+
+#: The distributions of peers that share the name of their module's folder with others.
+_DISTRIBUTIONS = {"flash_attn": "flash-attn", "fa4": "flash-attn-4"}
 
 
 def version(name: str) -> str | None:
     """Of a peer with a package of its own."""
     if name not in _MODULES:
         return None
-    packages = metadata.packages_distributions().get(_MODULES[name])
-    return metadata.version(packages[0]) if packages else None
+    packages = [_DISTRIBUTIONS[name]] if name in _DISTRIBUTIONS else metadata.packages_distributions().get(_MODULES[name])
+    try:
+        return metadata.version(packages[0]) if packages else None
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def prepare(name: str, inputs: Inputs) -> Call:
@@ -204,6 +219,16 @@ def _flash_attn(module_name: str, table: str) -> Callable[[Inputs], Call]:
     return prepared
 
 
+def _fa4(inputs: Inputs) -> Call:
+    """flash-attn-4, for prefill and the backward pass; its first call compiles for the shape."""
+    from flash_attn.cute import flash_attn_func
+
+    if inputs.case.operation not in ("prefill", "backward"):
+        raise NotImplementedError("it is put beside prefill and the backward pass alone")
+    q, k, v = inputs.q, inputs.k, inputs.v
+    return lambda: _first(flash_attn_func(q, k, v, causal=inputs.case.causal))
+
+
 def _first(answer: Any) -> torch.Tensor:
     """The output where some versions also return the log-sum-exp."""
     return answer[0] if isinstance(answer, tuple) else answer
@@ -260,5 +285,6 @@ _FORWARD: dict[str, Callable[[Inputs], Call]] = {
     "flex": _flex,
     "flash_attn": _flash_attn("flash_attn", "block_table"),
     "fa3": _flash_attn("flash_attn_interface", "page_table"),
+    "fa4": _fa4,
     "flashinfer": _flashinfer,
 }

@@ -22,6 +22,7 @@ _COLOURS = {
     "flex": "#e69f00",
     "flash_attn": "#0072b2",
     "fa3": "#cc79a7",
+    "fa4": "#f0e442",
     "flashinfer": "#777777",
 } | dict.fromkeys(OWN_CALLS, "#f0b27a")
 _NAMES = CONTENDERS | OWN_CALLS

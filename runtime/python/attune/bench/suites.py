@@ -20,6 +20,7 @@ CONTENDERS = {
     "flex": "FlexAttention",
     "flash_attn": "flash-attn",
     "fa3": "FA-3",
+    "fa4": "FA-4",
     "flashinfer": "FlashInfer",
 }
 #: The calls of the host suite, some of which are no contenders: name in JSON, name in tables.

@@ -32,6 +32,7 @@ _MACHINE = {
     "cudnn": "cuDNN ",
     "flash_attn": "flash-attn ",
     "fa3": "FA-3 ",
+    "fa4": "FA-4 ",
     "flashinfer": "FlashInfer ",
     "attune": "Attune ",
     "date": "",

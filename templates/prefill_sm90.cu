@@ -294,10 +294,28 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     }
   };
 
+  // This warpgroup has no queries of the tile: it releases all that the others read, and keeps in step with them.
+  const auto skip_tile = [&] {
+    shared.q.release();
+    shared.q.next();
+    for (int j = tile.blocks; j != tile.first_block; --j) {
+      shared.k.skip();
+      turns.take();
+      turns.pass();
+      shared.v.skip();
+    }
+  };
+
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
     if constexpr (variant::mask && !variant::ragged) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
+    if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
+      if (tile.first_row + static_cast<int>(warpgroup) * rows >= tile.queries.count) {
+        skip_tile();
+        continue;
+      }
+    }
     Softmax softmax;
     softmax.restart();
     float O[O_columns / 8][4];

@@ -13,7 +13,7 @@ from attune.bench import cli, plot, tables
 from attune.bench.progress import progress
 from attune.bench.report import Ceilings, Report, Result, speedups, summarise
 from attune.bench.runner import Verdict, rotations, rounds_for, run_case
-from attune.bench.suites import CONTENDERS, SUITES, Case
+from attune.bench.suites import CONTENDERS, SUITES, Case, any_suites
 
 RIGHT = Verdict(error=0.001, allowed=0.002)
 
@@ -74,6 +74,9 @@ def test_suites_have_their_cases():
         "gradient_errors": 72,
         "jit": 2,
         "host": 1,
+        "any_prefill": 60,
+        "any_decode": 60,
+        "any_pages": 60,
     }
     for suite in SUITES.values():
         assert len({case.name for case in suite.cases}) == len(suite.cases)
@@ -101,6 +104,18 @@ def test_short_sequences_among_long_ones_are_a_part_of_the_name():
     assert (case.batch, case.seqlen_q, case.causal) == (2, 8192, True)
     assert (case.others, case.other_length) == (256, 16)
     assert case.flop == Case.parse("varlen", "d128 b2 hq32 hk8 L8192 causal").flop
+
+
+def test_a_seed_draws_shapes_of_its_own_and_the_same_ones_again():
+    names = {seed: [case.name for case in any_suites(seed)["any_decode"].cases] for seed in (0, 1)}
+    assert len(set(names[0])) == len(set(names[1])) == 60
+    assert len(set(names[0]) & set(names[1])) < 3
+    assert names[1] == [case.name for case in any_suites(1)["any_decode"].cases]
+    for suite in any_suites(2).values():
+        for case in suite.cases:
+            assert case.head_dim % 8 == 0 and 32 <= case.head_dim <= 256
+            assert case.heads_q % case.heads_kv == 0
+            assert case.page_size is None or case.seqlen_k % case.page_size == 0
 
 
 def test_a_name_says_all_of_a_case():
@@ -364,7 +379,7 @@ def usage_error(capsys, *arguments):
     ("arguments", "message"),
     [
         (["prefil"], "no suite 'prefil'; there are prefill, gqa"),
-        (["--peers", "fa2,fa4"], "no peer 'fa4'; there are fa2, cudnn"),
+        (["--peers", "fa2,fa5"], "no peer 'fa5'; there are fa2, cudnn"),
         (["--case", "("], "'(' is no regular expression"),
         (["decode", "--case", "d512"], "--case d512: no case of decode matches"),
         (["--rounds", "0"], "'0' is no number of rounds"),

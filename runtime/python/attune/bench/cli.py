@@ -12,7 +12,7 @@ from pathlib import Path
 from . import kept, plot, session, tables
 from .progress import progress
 from .report import Report
-from .suites import CONTENDERS, PEERS, SUITES
+from .suites import CONTENDERS, PEERS, SUITES, Suite, any_suites
 
 _EPILOG = """\
 Suites, with the number of their cases:
@@ -46,7 +46,7 @@ Examples:
 
 def _parser() -> argparse.ArgumentParser:
     suites = "\n".join(
-        f"  {one.name:<10}{len(one.cases):>3}  {one.about}" for one in SUITES.values()
+        f"  {one.name:<16}{len(one.cases):>3}  {one.about}" for one in SUITES.values()
     )
     about_peers = {
         "fa2": "PyTorch's scaled_dot_product_attention, FlashAttention-2 backend",
@@ -92,6 +92,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_const",
         const=5,
         help="a first look: --rounds 5",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="what the shapes of the suites any_* are drawn from [default: 0]",
     )
     parser.add_argument("--json", type=_file, metavar="FILE", help="write the report")
     parser.add_argument(
@@ -175,8 +182,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(str(error))
         (options.kept / "README.md").write_text(text, encoding="utf-8")
         return 0
-    suites = [name for name in SUITES if name in options.suites or not options.suites]
-    chosen = {name: session.matching(SUITES[name], options.case) for name in suites}
+    known = SUITES | any_suites(options.seed)
+    suites = [name for name in known if name in options.suites or not options.suites]
+    chosen = {name: session.matching(known[name], options.case) for name in suites}
     chosen = {name: cases for name, cases in chosen.items() if cases}
     if not chosen:
         parser.error(f"--case {options.case.pattern}: no case of {', '.join(suites)} matches")
@@ -186,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--plot draws nothing of {', '.join(chosen)}")
     if options.list:
         for name, cases in chosen.items():
-            print(f"{name}: {SUITES[name].about}")
+            print(f"{name}: {known[name].about}")
             print("".join(f"  {case.name}\n" for case in cases), end="")
         return 0
     if options.plot and importlib.util.find_spec("matplotlib") is None:
@@ -204,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.json:
                 report.write(options.json)
         else:
-            report = _run(options, list(chosen))
+            report = _run(options, [known[name] for name in chosen])
     except session.Unavailable as lack:
         return _lacks(str(lack))
     except (OSError, ValueError) as error:
@@ -219,23 +227,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failures else 0
 
 
-def _run(options: argparse.Namespace, suites: Sequence[str]) -> Report:
-    report, contenders = session.begin(suites, options.peers)
+def _run(options: argparse.Namespace, suites: Sequence[Suite]) -> Report:
+    report, contenders = session.begin([suite.name for suite in suites], options.peers)
     print(tables.heading(report))
     absent = [CONTENDERS[who] for who in PEERS if who not in contenders]
     if absent and options.peers is None:
         print(f"not importable here: {', '.join(absent)}")
-    for name in suites:
-        cases = session.matching(SUITES[name], options.case)
-        results = report.suites[name] = {}
-        with progress(name, len(cases)) as tell:
-            for case, result in session.measured(
-                SUITES[name], cases, contenders, options.rounds, tell
-            ):
+    for suite in suites:
+        cases = session.matching(suite, options.case)
+        results = report.suites[suite.name] = {}
+        with progress(suite.name, len(cases)) as tell:
+            for case, result in session.measured(suite, cases, contenders, options.rounds, tell):
                 results[case] = result
                 if options.json:  # of what there is, should a later case not come to its end
                     report.write(options.json)
-        _show(report, name, options.markdown)
+        _show(report, suite.name, options.markdown)
     return report
 
 

@@ -20,7 +20,7 @@ from .runner import Call
 from .suites import CONTENDERS
 
 _MODULES = {
-    "flash_attn": "flash_attn.flash_attn_interface",  # the package of FA-4 has a folder of that name, too
+    "flash_attn": "flash_attn.flash_attn_interface",  # FA-4 has a folder flash_attn, too
     "fa3": "flash_attn_interface",
     "fa4": "flash_attn.cute",
     "flashinfer": "flashinfer",
@@ -47,9 +47,10 @@ def version(name: str) -> str | None:
     """Of a peer with a package of its own."""
     if name not in _MODULES:
         return None
-    packages = [_DISTRIBUTIONS[name]] if name in _DISTRIBUTIONS else metadata.packages_distributions().get(_MODULES[name])
+    names = metadata.packages_distributions().get(_MODULES[name], [])
+    distribution = _DISTRIBUTIONS.get(name, names[0] if names else None)
     try:
-        return metadata.version(packages[0]) if packages else None
+        return metadata.version(distribution) if distribution else None
     except metadata.PackageNotFoundError:
         return None
 

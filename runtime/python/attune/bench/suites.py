@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from . import any_shapes
+
 Operation = Literal["prefill", "varlen", "decode", "backward", "backward_varlen"]
 #: What tables show: a rate, a time on the GPU, the wait for a first call, a call's time on the
 #: host, or how far answers are from float64.
@@ -341,4 +343,36 @@ _ALL = (
         ["d64 b1 h4 L16 causal"],
     ),
 )
-SUITES = {suite.name: suite for suite in _ALL}
+
+
+def any_suites(seed: int) -> dict[str, Suite]:
+    """Suites of shapes that nobody tuned for: others for each seed."""
+    suites = (
+        _suite(
+            "any_prefill",
+            "prefill of shapes drawn from --seed",
+            "prefill",
+            "TFLOP/s",
+            any_shapes.names("prefill", seed),
+        ),
+        _suite(
+            "any_decode",
+            "one query token, shapes drawn from --seed",
+            "decode",
+            "µs",
+            any_shapes.names("decode", seed),
+        ),
+        _suite(
+            "any_pages",
+            "pages beside contiguous keys and values, shapes drawn from --seed",
+            "decode",
+            "µs",
+            any_shapes.names("paged", seed),
+            beside="attune_contiguous",
+        ),
+    )
+    return {suite.name: suite for suite in suites}
+
+
+#: Those drawn from a seed are here with seed 0.
+SUITES = {suite.name: suite for suite in _ALL} | any_suites(0)

@@ -41,17 +41,11 @@ nb::object attend_padded(std::span<const Argument> arguments, const First& first
                          std::int64_t head_dim_v) {
   const AddressedFramework* const addressed = first.framework.addressed();
   const Entered entered(addressed == nullptr ? nb::none() : addressed->on_device(first.array.device));
-  std::vector<nb::object> copies;
-  std::vector<Argument> padded;
-  for (const Argument& argument : arguments) {
-    const bool values_alone = argument.parts == 1 && padded.size() == 2;
-    copies.push_back(first.framework.padded(argument.array, padded_head_dim(values_alone ? head_dim_v : head_dim)));
-    padded.push_back({argument.name, copies.back(), argument.parts});
-  }
+  const PaddedCopies padded(first, arguments, head_dim, head_dim_v);
   const nb::object scale = nb::float_(scale_of(options.softmax_scale, head_dim));
   Options with_scale = options;
   with_scale.softmax_scale = scale;
-  return without_padding(attention(padded, with_scale, rng_state, expressions), head_dim_v);
+  return without_padding(attention(padded.arguments(), with_scale, rng_state, expressions), head_dim_v);
 }
 
 /// What a call's expressions and arrays are, for as long as it takes.
@@ -204,11 +198,8 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   std::array<Operand, 3> operands;
   std::span<Operand> rest(operands);
   for (const Argument& argument : arguments) {
-    const Array array = read_alike(like, argument);
-    framework.require_usable(argument, array);
-    const auto parts = static_cast<std::size_t>(argument.parts);
-    split(argument, array, 4, accepted_shapes[parts - 1], rest.first(parts));
-    rest = rest.subspan(parts);
+    const char* const accepted = accepted_shapes[static_cast<std::size_t>(argument.parts) - 1];
+    rest = read_parts(like, argument, 4, accepted, rest);
   }
   const auto& [q, k, v] = operands;
   require_fit(q, k, v);
@@ -218,26 +209,11 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
 
   Call call{arguments, {}, like.array.device, is_true(options.return_lse)};
   attune_prefill_args& args = call.args;
-  args.struct_size = sizeof(args);
-  args.dtype = dtype_of(like.array.element);
-  args.q = q.tensor;
-  args.k = k.tensor;
-  args.v = v.tensor;
+  set_tensors(args, like, q, k, v);
   args.batch = count("batch", q.shape[0]);
   args.seqlen_q = count("seqlen_q", q.shape[1]);
   args.seqlen_k = count("seqlen_k", k.shape[1]);
-  args.heads_q = count("heads_q", q.shape[2]);
-  args.heads_kv = count("heads_kv", k.shape[2]);
-  args.head_dim = count("head_dim", q.shape[3]);
-  args.head_dim_v = count("head_dim_v", v.shape[3]);
-  args.softmax_scale = static_cast<float>(scale_of(options.softmax_scale, q.shape[3]));
-  args.causal = is_true(options.causal) ? 1 : 0;
-  const Window window = window_of(options.window_size);
-  args.window = 1;
-  args.window_left = window.left;
-  args.window_right = window.right;
-  args.softcap = static_cast<float>(number("softcap", options.softcap));
-  args.dropout = dropout_of(like, options.dropout_p, rng_state);
+  set_scores(args, like, options, rng_state, q.shape[3]);
   if (expressions == nullptr) return framework.run(call);
   if (framework.addressed() == nullptr) {
     raise(PyExc_NotImplementedError,

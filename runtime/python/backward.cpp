@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
-#include <utility>
 
-#include "runtime/python/attention.hpp"
+#include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/errors.hpp"
-#include "runtime/python/operands.hpp"
 
 namespace nb = nanobind;
 
@@ -67,28 +63,12 @@ Tensors tensors_of(const BackwardArguments& arguments, const First& first) {
   return tensors;
 }
 
-/// LSE, or its gradient.
-const float* read_rows(const First& first, const char* name, nb::handle array, const Operand& q) {
-  const std::array<std::int64_t, 3> shape{q.shape[0], q.shape[2], q.shape[1]};
-  const auto wanted = std::span(shape).last(static_cast<std::size_t>(q.rank - 1));
-  const Array read = read_plain(first, name, array, Element::float32, wanted,
-                                fmt::format("with q of {} it must be {}", q.text(), tuple_text(wanted)));
-  require_contiguous(name, read);
-  return pointer<const float>(read.address);
-}
-
 void set_sequences(attune_backward_args& args, const BackwardArguments& arguments, const First& first) {
-  const Starts starts = read_starts(first, "cu_seqlens_q", arguments.cu_seqlens_q);
-  args.cu_seqlens_q = starts.starts;
-  args.batch = starts.batch;
-  const std::string with = fmt::format("with {} sequences in cu_seqlens_q it must be", args.batch);
-  const auto read = [&](const char* name, nb::handle array, std::int64_t extent, const char* shape) {
-    return pointer<const std::int32_t>(
-        read_plain(first, name, array, Element::int32, std::array{extent}, with + shape).address);
-  };
-  args.cu_seqlens_k = read("cu_seqlens_k", arguments.cu_seqlens_k, args.batch + std::int64_t{1}, " (batch + 1,)");
-  if (!arguments.seqused_q.is_none()) args.seqused_q = read("seqused_q", arguments.seqused_q, args.batch, " (batch,)");
-  if (!arguments.seqused_k.is_none()) args.seqused_k = read("seqused_k", arguments.seqused_k, args.batch, " (batch,)");
+  const Sequences sequences = read_starts(args.cu_seqlens_q, first, arguments.cu_seqlens_q);
+  args.batch = sequences.count;
+  read_more_starts(args.cu_seqlens_k, first, "cu_seqlens_k", arguments.cu_seqlens_k, sequences);
+  read_optional_lengths(args.seqused_q, first, "seqused_q", arguments.seqused_q, sequences);
+  read_optional_lengths(args.seqused_k, first, "seqused_k", arguments.seqused_k, sequences);
   args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
   args.seqlen_k = integer("max_seqlen_k", arguments.max_seqlen_k, "an integer");
 }
@@ -96,19 +76,11 @@ void set_sequences(attune_backward_args& args, const BackwardArguments& argument
 attune_backward_args args_of(const BackwardArguments& arguments, const First& first, const Tensors& tensors) {
   const auto& [q, k, v, out, dout] = tensors;
   attune_backward_args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = dtype_of(first.array.element);
-  args.q = q.tensor;
-  args.k = k.tensor;
-  args.v = v.tensor;
+  set_tensors(args, first, q, k, v);
   args.o = out.tensor;
   args.dout = dout.tensor;
-  args.lse = read_rows(first, "softmax_lse", arguments.softmax_lse, q);
-  if (!arguments.dsoftmax_lse.is_none()) args.dlse = read_rows(first, "dsoftmax_lse", arguments.dsoftmax_lse, q);
-  args.heads_q = count("heads_q", q.shape[2]);
-  args.heads_kv = count("heads_kv", k.shape[2]);
-  args.head_dim = count("head_dim", q.shape[3]);
-  args.head_dim_v = count("head_dim_v", v.shape[3]);
+  read_lse(args.lse, first, "softmax_lse", arguments.softmax_lse, q);
+  if (!arguments.dsoftmax_lse.is_none()) read_lse(args.dlse, first, "dsoftmax_lse", arguments.dsoftmax_lse, q);
   if (is_ragged(arguments)) {
     set_sequences(args, arguments, first);
     args.total_q = count("total_q", q.shape[1]);
@@ -118,14 +90,7 @@ attune_backward_args args_of(const BackwardArguments& arguments, const First& fi
     args.seqlen_q = count("seqlen_q", q.shape[1]);
     args.seqlen_k = count("seqlen_k", k.shape[1]);
   }
-  args.softmax_scale = static_cast<float>(scale_of(arguments.softmax_scale, q.shape[3]));
-  args.causal = is_true(arguments.causal) ? 1 : 0;
-  const Window window = window_of(arguments.window_size);
-  args.window = 1;
-  args.window_left = window.left;
-  args.window_right = window.right;
-  args.softcap = static_cast<float>(number("softcap", arguments.softcap));
-  args.dropout = dropout_of(first, arguments.dropout_p, arguments.rng_state);
+  set_scores(args, first, arguments, arguments.rng_state, q.shape[3]);
   args.any_order = !arguments.deterministic.is_none() && !is_true(arguments.deterministic) ? 1 : 0;
   return args;
 }
@@ -168,15 +133,10 @@ nb::object backward(const BackwardArguments& arguments) {
   attune_backward_args args = args_of(arguments, first, tensors);
 
   const Entered entered(framework.on_device(first.array.device));
-  const auto result = [&](const char* name, nb::handle like, attune_tensor& tensor) {
-    nb::object made = framework.empty_like(like);
-    const Array array = framework.read(name, made);
-    tensor = is_ragged(arguments) ? rows_tensor_of(array) : tensor_of(array);
-    return made;
-  };
-  const nb::object dq = result("dq", arguments.q, args.dq);
-  const nb::object dk = result("dk", arguments.k, args.dk);
-  const nb::object dv = result("dv", arguments.v, args.dv);
+  const int rank = tensors.q.rank;
+  const nb::object dq = framework.result_like(arguments.q, rank, args.dq);
+  const nb::object dk = framework.result_like(arguments.k, rank, args.dk);
+  const nb::object dv = framework.result_like(arguments.v, rank, args.dv);
   const nb::object memory = framework.workspace(&attune_backward_workspace, args, arguments.q);
   framework.launch(&attune_backward, args, first.array.device);
   return nb::make_tuple(dq, dk, dv);

@@ -9,21 +9,15 @@
 namespace nb = nanobind;
 
 namespace attune::python {
-namespace {
-
-std::string demand(const First& first, std::int32_t batch, const char* shape) {
-  return fmt::format("with {} sequences in {} it must be {}", batch, first.argument.name, shape);
-}
-
-}  // namespace
 
 const char* cache_shape(nb::handle pages) {
   return pages.is_none() ? "(batch_cache, seqlen_cache, heads_kv, head_dim)"
                          : "(blocks, page_size, heads_kv, head_dim)";
 }
 
-CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t batch, nb::handle cache_batch_idx,
+CachePages pages_of(const First& first, const Operand& k_cache, const Sequences& sequences, nb::handle cache_batch_idx,
                     nb::handle block_table) {
+  const std::int32_t batch = sequences.count;
   // Pages without tokens are none: kernels divide by a page's.
   const bool holds = k_cache.shape[1] > 0;
   CachePages result{.pages = holds ? count("pages", k_cache.shape[0]) : 0,
@@ -34,11 +28,13 @@ CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t bat
                     .made = {}};
   if (!block_table.is_none()) {
     const bool picks = !cache_batch_idx.is_none();
+    const std::int32_t* entries = nullptr;
     Array table =
-        read_plain(first, "block_table", block_table, Element::int32,
-                   std::array<std::int64_t, 2>{picks ? -1 : batch, -1}, demand(first, batch, "(batch, blocks)"));
+        read_into(entries, first, "block_table", block_table, std::array<std::int64_t, 2>{picks ? -1 : batch, -1},
+                  [&] { return demand_with(sequences, "(batch, blocks)"); });
     if (picks) {
-      read_lengths(first, "cache_batch_idx", cache_batch_idx, batch);
+      const std::int32_t* rows = nullptr;
+      read_lengths(rows, first, "cache_batch_idx", cache_batch_idx, sequences);
       if (table.shape[0] == 0 && batch > 0) {
         raise(PyExc_ValueError, "block_table has no rows; cache_batch_idx must name one for each sequence");
       }
@@ -46,6 +42,7 @@ CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t bat
       const Entered entered(framework.on_device(first.array.device));
       result.made = framework.rows_of(block_table, cache_batch_idx);
       table = framework.read("block_table", result.made);
+      entries = pointer<const std::int32_t>(table.address);
     }
     const std::int64_t blocks = table.shape[1];
     if (blocks == 0 || batch == 0 || result.pages == 0) {
@@ -58,23 +55,17 @@ CachePages pages_of(const First& first, const Operand& k_cache, std::int32_t bat
       raise(PyExc_ValueError,
             fmt::format("block_table has rows {} elements apart; its {} columns must not overlap", width, blocks));
     }
-    result.table = pointer<const std::int32_t>(table.address);
+    result.table = entries;
     result.table_width = count("table_width", width);
     result.room = count("max_seqlen_k", blocks * k_cache.shape[1]);
   } else if (!cache_batch_idx.is_none()) {
-    result.table = read_lengths(first, "cache_batch_idx", cache_batch_idx, batch);
+    read_lengths(result.table, first, "cache_batch_idx", cache_batch_idx, sequences);
   } else if (holds && k_cache.shape[0] < batch) {
     raise(PyExc_ValueError,
           fmt::format("{} has {} sequences; without cache_batch_idx or block_table it must have at least the {} of {}",
-                      k_cache.name, k_cache.shape[0], batch, first.argument.name));
+                      k_cache.name, k_cache.shape[0], batch, sequences.argument));
   }
   return result;
-}
-
-const std::int32_t* read_lengths(const First& first, const char* name, nb::handle array, std::int32_t batch) {
-  const Array read = read_plain(first, name, array, Element::int32, std::array<std::int64_t, 1>{batch},
-                                demand(first, batch, "(batch,)"));
-  return pointer<const std::int32_t>(read.address);
 }
 
 void require_caches_fit(const Operand& first, const Operand& k_cache, const Operand& v_cache) {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdint>
 
+#include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
@@ -25,7 +25,8 @@ bool is_ragged(const DecodeArguments& arguments) { return !arguments.cu_seqlens_
 const char* shape_of_q(const DecodeArguments& arguments) { return is_ragged(arguments) ? ragged_shape : query_shape; }
 
 /// How many sequences there are, and how many queries each has.
-void set_queries(attune_decode_args& args, const DecodeArguments& arguments, const First& first, const Operand& q) {
+Sequences set_queries(attune_decode_args& args, const DecodeArguments& arguments, const First& first,
+                      const Operand& q) {
   if (is_ragged(arguments) == arguments.max_seqlen_q.is_none()) {
     raise(PyExc_ValueError, "cu_seqlens_q and max_seqlen_q go together; one of them is None");
   }
@@ -34,14 +35,13 @@ void set_queries(attune_decode_args& args, const DecodeArguments& arguments, con
   if (!is_ragged(arguments)) {
     args.batch = count("batch", q.shape[0]);
     args.seqlen_q = count("seqlen_q", q.shape[1]);
-    return;
+    return {"q", args.batch};
   }
   if (!arguments.k.is_none()) {
     raise(PyExc_ValueError, "k is given with cu_seqlens_q; store_kvcache writes the new keys of a ragged batch");
   }
-  const Starts starts = read_starts(first, "cu_seqlens_q", arguments.cu_seqlens_q);
-  args.cu_seqlens_q = starts.starts;
-  args.batch = starts.batch;
+  const Sequences sequences = read_starts(args.cu_seqlens_q, first, arguments.cu_seqlens_q);
+  args.batch = sequences.count;
   args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
   if (args.seqlen_q == 0 && q.shape[1] > 0 && args.batch > 0) {
     raise(PyExc_ValueError, fmt::format("max_seqlen_q is 0, and q of {} has rows; it must be at least the queries of "
@@ -49,6 +49,7 @@ void set_queries(attune_decode_args& args, const DecodeArguments& arguments, con
                                         q.text()));
   }
   args.total_q = count("total_q", q.shape[1]);
+  return sequences;
 }
 
 /// New keys and values, which are written into the cache first.
@@ -80,19 +81,14 @@ void set_new(attune_decode_args& args, const DecodeArguments& arguments, const F
   args.k_new = padded_rows(first, arguments.k, k, kept);
   args.v_new = padded_rows(first, arguments.v, v, kept);
   args.seqlen_new = count("seqlen_new", k.shape[1]);
-  args.rotary = rotation.kind;
-  args.rotary_cos = rotation.cos;
-  args.rotary_sin = rotation.sin;
-  args.rotary_dim = rotation.dim;
-  args.rotations = rotation.rotations;
+  rotation.set(args);
 }
 
 /// How many keys each sequence has.
-void set_lengths(attune_decode_args& args, nb::handle cache_seqlens, const First& q) {
+void set_lengths(attune_decode_args& args, nb::handle cache_seqlens, const First& q, const Sequences& sequences) {
   if (cache_seqlens.is_none()) return;
   if (nb::isinstance(cache_seqlens, q.framework.array_type())) {
-    args.seqlens_k = read_lengths(q, "cache_seqlens", cache_seqlens, args.batch);
-    return;
+    return read_lengths(args.seqlens_k, q, "cache_seqlens", cache_seqlens, sequences);
   }
   const std::string accepted = fmt::format("an integer, a {} or None", q.framework.type_name());
   const std::int32_t length = integer("cache_seqlens", cache_seqlens, accepted.c_str());
@@ -121,22 +117,17 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
   args.q = padded_rows(first, arguments.q, q, kept);
   args.k = k.tensor;
   args.v = v.tensor;
-  set_queries(args, arguments, first, q);
+  const Sequences sequences = set_queries(args, arguments, first, q);
   args.heads_kv = count("heads_kv", k.shape[2]);
   args.softmax_scale = static_cast<float>(scale_of(arguments.softmax_scale, q.shape[3]));
   args.splits = integer("num_splits", arguments.num_splits, "an integer");
-  const CachePages pages = pages_of(first, k, args.batch, arguments.cache_batch_idx, arguments.block_table);
-  args.pages = pages.pages;
-  args.page_size = pages.page_size;
-  args.table_width = pages.table_width;
-  args.block_table = pages.table;
+  const CachePages pages = pages_of(first, k, sequences, arguments.cache_batch_idx, arguments.block_table);
+  pages.set(args);
   args.max_seqlen_k = pages.room;
   keep(kept, pages.made);
   set_new(args, arguments, first, q, k, kept);
-  set_lengths(args, arguments.cache_seqlens, first);
-  if (!arguments.cache_leftpad.is_none()) {
-    args.leftpad_k = read_lengths(first, "cache_leftpad", arguments.cache_leftpad, args.batch);
-  }
+  set_lengths(args, arguments.cache_seqlens, first, sequences);
+  read_optional_lengths(args.leftpad_k, first, "cache_leftpad", arguments.cache_leftpad, sequences);
   const Window window = window_of(arguments.window_size);
   args.window_left = window.left;
   args.window_right = is_true(arguments.causal) ? 0 : window.right;
@@ -169,17 +160,15 @@ nb::object decode(const DecodeArguments& arguments) {
   nb::object out = nb::borrow(arguments.out);
   if (out.is_none()) {
     const bool padded = args.head_dim != padded_head_dim(args.head_dim);
-    out = framework.empty_like(padded ? kept.front() : arguments.q);  // the first copy was q's
-    const Array made = framework.read("out", out);
-    args.o = is_ragged(arguments) ? rows_tensor_of(made) : tensor_of(made);
+    const nb::handle q = padded ? kept.front() : arguments.q;  // the first copy was q's
+    out = framework.result_like(q, is_ragged(arguments) ? 3 : 4, args.o);
     if (padded) out = columns_before(out, args.head_dim);
   }
   nb::object lse;
   if (return_lse) {
-    lse = framework.empty_float32(is_ragged(arguments) ? nb::make_tuple(args.heads_q, args.total_q)
-                                                       : nb::make_tuple(args.batch, args.heads_q, args.seqlen_q),
-                                  arguments.q);
-    args.lse = pointer<float>(framework.read("softmax_lse", lse).address);
+    lse = framework.result_lse(is_ragged(arguments) ? nb::make_tuple(args.heads_q, args.total_q)
+                                                    : nb::make_tuple(args.batch, args.heads_q, args.seqlen_q),
+                               arguments.q, args.lse);
   }
   launch_decode(framework, first, args);
   return return_lse ? nb::make_tuple(out, lse) : out;

@@ -110,12 +110,10 @@ Outcome run_in_emulator(const Operation& operation) {
 
 }  // namespace
 
-attune_tensor tensor_of(const Array& array) {
-  return {pointer<void>(array.address), array.strides[0], array.strides[1], array.strides[2]};
-}
-
-attune_tensor rows_tensor_of(const Array& array) {
-  return {pointer<void>(array.address), 0, array.strides[0], array.strides[1]};
+attune_tensor tensor_of(const Array& array, int rank) {
+  const auto& strides = array.strides;
+  if (rank == 3) return {pointer<void>(array.address), 0, strides[0], strides[1]};
+  return {pointer<void>(array.address), strides[0], strides[1], strides[2]};
 }
 
 Entered::Entered(nb::object manager) : manager_(std::move(manager)) {
@@ -138,16 +136,25 @@ nb::object AddressedFramework::run(const Call& call) const {
   const bool like_q = call.arguments.front().parts == 1 && args.head_dim_v == args.head_dim;
   nb::object out = like_q ? empty_like(first)
                           : empty(nb::make_tuple(args.batch, args.seqlen_q, args.heads_q, args.head_dim_v), first);
-  args.o = tensor_of(read("out", out));
+  args.o = tensor_of(read("out", out), 4);
   nb::object lse;
-  if (call.return_lse) {
-    lse = empty_float32(nb::make_tuple(args.batch, args.heads_q, args.seqlen_q), first);
-    args.lse = pointer<float>(read("softmax_lse", lse).address);
-  }
+  if (call.return_lse) lse = result_lse(nb::make_tuple(args.batch, args.heads_q, args.seqlen_q), first, args.lse);
 
   const nb::object memory = workspace(&attune_prefill_workspace, args, first);
   launch(&attune_prefill, args, call.device);
   return call.return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
+}
+
+nb::object AddressedFramework::result_like(nb::handle array, int rank, attune_tensor& tensor) const {
+  nb::object result = empty_like(array);
+  tensor = tensor_of(read("out", result), rank);
+  return result;
+}
+
+nb::object AddressedFramework::result_lse(const nb::tuple& shape, nb::handle like, float*& lse) const {
+  nb::object result = empty_float32(shape, like);
+  lse = pointer<float>(read("softmax_lse", result).address);
+  return result;
 }
 
 void AddressedFramework::call(const std::function<attune_status(attune_registry*)>& operation) const {

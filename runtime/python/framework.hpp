@@ -44,11 +44,8 @@ struct Array {
   Extents strides{};  ///< likewise; in elements
 };
 
-/// As a tensor (batch, seqlen, heads, head_dim).
-attune_tensor tensor_of(const Array& array);
-
-/// As one batch of rows (total, heads, head_dim).
-attune_tensor rows_tensor_of(const Array& array);
+/// As a tensor (batch, seqlen, heads, head_dim) or, of rank 3, one batch of rows (total, heads, head_dim).
+attune_tensor tensor_of(const Array& array, int rank);
 
 /// A checked call: all but where its results go.
 struct Call {
@@ -127,6 +124,11 @@ class AddressedFramework : public Framework {
   [[nodiscard]] virtual nanobind::object rows_of(nanobind::handle table, nanobind::handle index) const = 0;
   /// Aligned to 16 bytes.
   [[nodiscard]] virtual nanobind::object empty_bytes(std::size_t bytes, nanobind::handle like) const = 0;
+
+  /// An array for results like another one, of which rank 3 and 4 are known; it becomes `tensor`.
+  [[nodiscard]] nanobind::object result_like(nanobind::handle array, int rank, attune_tensor& tensor) const;
+  /// One for the LSE of those results; it becomes `lse`.
+  [[nodiscard]] nanobind::object result_lse(const nanobind::tuple& shape, nanobind::handle like, float*& lse) const;
 
   /// The context manager that makes a device the current one; none where it already is. Results are allocated and
   /// the kernel is launched in it.

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdint>
 
+#include "runtime/python/arrays.hpp"
 #include "runtime/python/attention.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/errors.hpp"
-#include "runtime/python/operands.hpp"
 
 namespace nb = nanobind;
 
@@ -16,16 +15,6 @@ namespace attune::python {
 namespace {
 
 constexpr const char* either_shape = "(batch, seqlen, heads, head_dim) or (total, heads, head_dim)";
-
-/// The LSE that goes with an output.
-const float* read_lse(const First& first, const char* name, nb::handle array, const Operand& o) {
-  const std::array<std::int64_t, 3> shape{o.shape[0], o.shape[2], o.shape[1]};
-  const auto wanted = std::span(shape).last(static_cast<std::size_t>(o.rank - 1));
-  const Array read = read_plain(first, name, array, Element::float32, wanted,
-                                fmt::format("with {} of {} it must be {}", o.name, o.text(), tuple_text(wanted)));
-  require_contiguous(name, read);
-  return pointer<const float>(read.address);
-}
 
 attune_merge_states_args args_of(const MergeArguments& arguments, const First& first) {
   const Operand o1 = read_operand(first, "o1", arguments.o1, first.array.rank == 3 ? 3 : 4, either_shape);
@@ -38,8 +27,8 @@ attune_merge_states_args args_of(const MergeArguments& arguments, const First& f
   args.dtype = dtype_of(first.array.element);
   args.o1 = o1.tensor;
   args.o2 = o2.tensor;
-  args.lse1 = read_lse(first, "lse1", arguments.lse1, o1);
-  args.lse2 = read_lse(first, "lse2", arguments.lse2, o2);
+  read_lse(args.lse1, first, "lse1", arguments.lse1, o1);
+  read_lse(args.lse2, first, "lse2", arguments.lse2, o2);
   args.batch = count("batch", o1.shape[0]);
   args.seqlen = count("seqlen", o1.shape[1]);
   args.heads = count("heads", o1.shape[2]);
@@ -73,22 +62,16 @@ nb::object merge(const MergeArguments& arguments) {
   const AddressedFramework& framework = require_addressed(first, "merging attention states");
   attune_merge_states_args args = args_of(arguments, first);
   if (args.head_dim != padded_head_dim(args.head_dim)) return merge_padded(arguments, first, args.head_dim);
-  const bool rows = first.array.rank == 3;
   const bool return_lse = is_true(arguments.return_lse);
 
   const Entered entered(framework.on_device(first.array.device));
   nb::object out = nb::borrow(arguments.out);
-  if (out.is_none()) {
-    out = framework.empty_like(arguments.o1);
-    const Array made = framework.read("out", out);
-    args.o = rows ? rows_tensor_of(made) : tensor_of(made);
-  }
+  if (out.is_none()) out = framework.result_like(arguments.o1, first.array.rank, args.o);
   nb::object lse;
   if (return_lse) {
-    lse = framework.empty_float32(
-        rows ? nb::make_tuple(args.heads, args.seqlen) : nb::make_tuple(args.batch, args.heads, args.seqlen),
-        arguments.o1);
-    args.lse = pointer<float>(framework.read("lse", lse).address);
+    lse = framework.result_lse(first.array.rank == 3 ? nb::make_tuple(args.heads, args.seqlen)
+                                                     : nb::make_tuple(args.batch, args.heads, args.seqlen),
+                               arguments.o1, args.lse);
   }
   framework.launch(&attune_merge_states, args, first.array.device);
   return return_lse ? nb::make_tuple(out, lse) : out;

@@ -40,6 +40,11 @@ void require_framework(const First& first, const Argument& argument) {
                                      full_type_name(argument.array), first.framework.type_name(), first.argument.name));
 }
 
+std::string words_of(const Demand& demand) {
+  if (const auto* const words = std::get_if<std::string_view>(&demand)) return std::string(*words);
+  return std::get<FunctionRef<std::string()>>(demand)();
+}
+
 void require_device(const First& first, const Argument& argument, const Array& array) {
   if (array.device == first.array.device) return;
   raise(PyExc_ValueError, fmt::format("{} is on the device {}; it must be on {}, as {} is", argument.name,
@@ -124,12 +129,18 @@ void split(const Argument& argument, const Array& array, int rank, const char* a
   }
 }
 
+std::span<Operand> read_parts(const First& first, const Argument& argument, int rank, const char* accepted,
+                              std::span<Operand> into) {
+  const Array array = read_alike(first, argument);
+  first.framework.require_usable(argument, array);
+  const auto parts = static_cast<std::size_t>(argument.parts);
+  split(argument, array, rank, accepted, into.first(parts));
+  return into.subspan(parts);
+}
+
 Operand read_operand(const First& first, const char* name, nb::handle array, int rank, const char* accepted) {
-  const Argument argument{name, array, 1};
-  const Array read = read_alike(first, argument);
-  first.framework.require_usable(argument, read);
   Operand operand;
-  split(argument, read, rank, accepted, std::span(&operand, 1));
+  read_parts(first, {name, array, 1}, rank, accepted, std::span(&operand, 1));
   return operand;
 }
 
@@ -144,7 +155,7 @@ Operand read_output(const First& first, const char* name, nb::handle array, cons
 }
 
 Array read_plain(const First& first, const char* name, nb::handle array, Element element,
-                 std::span<const std::int64_t> shape, const std::string& demand) {
+                 std::span<const std::int64_t> shape, Demand demand) {
   const Argument argument{name, array, 1};
   require_framework(first, argument);
   const Array read = first.framework.read(name, array);
@@ -157,7 +168,7 @@ Array read_plain(const First& first, const char* name, nb::handle array, Element
   const auto fits = [](std::int64_t extent, std::int64_t wanted) { return wanted < 0 || extent == wanted; };
   if (read.rank != static_cast<int>(shape.size()) ||
       !std::ranges::equal(std::span(read.shape).first(shape.size()), shape, fits)) {
-    raise(PyExc_ValueError, fmt::format("{} has shape {}; {}", name, shape_text(argument), demand));
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; {}", name, shape_text(argument), words_of(demand)));
   }
   const std::size_t last = shape.size() - 1;
   if (std::ranges::count(std::span(read.shape).first(shape.size()), 0) != 0) return read;  // its strides are any
@@ -166,13 +177,6 @@ Array read_plain(const First& first, const char* name, nb::handle array, Element
                                         name, read.strides[last]));
   }
   return read;
-}
-
-Starts read_starts(const First& first, const char* name, nb::handle array) {
-  const Array read =
-      read_plain(first, name, array, Element::int32, std::array<std::int64_t, 1>{-1}, "it must be (batch + 1,)");
-  if (read.shape[0] == 0) raise(PyExc_ValueError, fmt::format("{} has shape (0,); it must be (batch + 1,)", name));
-  return {pointer<const std::int32_t>(read.address), count("batch", read.shape[0] - 1)};
 }
 
 void require_rows_in_place(const Operand& cache) {
@@ -194,7 +198,16 @@ attune_tensor padded_rows(const First& first, nb::handle array, const Operand& o
   if (padded == operand.shape[3]) return operand.tensor;
   kept.push_back(first.framework.padded(array, padded));
   const Array copy = first.framework.read(operand.name, kept.back());
-  return operand.rank == 3 ? rows_tensor_of(copy) : tensor_of(copy);
+  return tensor_of(copy, operand.rank);
+}
+
+PaddedCopies::PaddedCopies(const First& first, std::span<const Argument> arguments, std::int64_t head_dim,
+                           std::int64_t head_dim_v) {
+  for (const Argument& argument : arguments) {
+    const bool values_alone = argument.parts == 1 && arguments_.size() == 2;
+    copies_.push_back(first.framework.padded(argument.array, padded_head_dim(values_alone ? head_dim_v : head_dim)));
+    arguments_.push_back({argument.name, copies_.back(), argument.parts});
+  }
 }
 
 void require_whole_output(const Operand& q, std::int64_t head_dim_v) {

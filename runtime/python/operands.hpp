@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "runtime/base/function_ref.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/python/framework.hpp"
 
@@ -57,6 +60,10 @@ Array read_alike(const First& first, const Argument& argument);
 /// what is before them may be 0. `accepted` says what its shape must be, for messages.
 void split(const Argument& argument, const Array& array, int rank, const char* accepted, std::span<Operand> into);
 
+/// The operands that lie in one array, an argument like the first one. Returns what is left of `into`.
+std::span<Operand> read_parts(const First& first, const Argument& argument, int rank, const char* accepted,
+                              std::span<Operand> into);
+
 /// The one operand that is an array.
 Operand read_operand(const First& first, const char* name, nanobind::handle array, int rank, const char* accepted);
 
@@ -64,20 +71,13 @@ Operand read_operand(const First& first, const char* name, nanobind::handle arra
 Operand read_output(const First& first, const char* name, nanobind::handle array, const Operand& like,
                     const char* accepted);
 
+/// What a message says that a shape must be; a function makes the words for a message alone.
+using Demand = std::variant<std::string_view, FunctionRef<std::string()>>;
+
 /// An array of the framework and on the device of the first one, with elements of its own, contiguous in its last
-/// dimension. Another shape than `shape`, where -1 is any extent, is refused; `demand` says what it must be, for
-/// messages.
+/// dimension. Another shape than `shape`, where -1 is any extent, is refused.
 Array read_plain(const First& first, const char* name, nanobind::handle array, Element element,
-                 std::span<const std::int64_t> shape, const std::string& demand);
-
-/// Where the sequences of a ragged batch begin, and how many they are.
-struct Starts {
-  const std::int32_t* starts;
-  std::int32_t batch;
-};
-
-/// Of an int32 array (batch + 1,).
-Starts read_starts(const First& first, const char* name, nanobind::handle array);
+                 std::span<const std::int64_t> shape, Demand demand);
 
 /// Throws where a cache's head_dim is no multiple of 8 and its rows cannot be read in place: padding it would copy it
 /// whole.
@@ -93,6 +93,20 @@ inline void keep(Kept& kept, nanobind::object made) {
 
 /// An operand with rows of padded_head_dim() columns: itself where it has as many, else a copy that ends in zeros.
 attune_tensor padded_rows(const First& first, nanobind::handle array, const Operand& operand, Kept& kept);
+
+/// Copies of q, k and v, which lie in one to three arrays, with rows of padded_head_dim() columns: zeros at their ends
+/// add nothing to any score.
+class PaddedCopies {
+ public:
+  PaddedCopies(const First& first, std::span<const Argument> arguments, std::int64_t head_dim, std::int64_t head_dim_v);
+
+  /// These live as long as the copies.
+  [[nodiscard]] std::span<const Argument> arguments() const { return arguments_; }
+
+ private:
+  Kept copies_;
+  std::vector<Argument> arguments_;
+};
 
 /// Throws where a caller's `out` cannot be written: kernels write rows of padded_head_dim() columns.
 void require_whole_output(const Operand& q, std::int64_t head_dim_v);
@@ -118,6 +132,20 @@ double number(const char* name, nanobind::handle value);
 /// The scale of the scores; None: 1 / sqrt(head_dim). Throws where it is no number.
 double scale_of(nanobind::handle value, std::int64_t head_dim);
 
+/// Enters what q, k and v say into the arguments of a call: themselves, their dtype, heads and head dimensions.
+template <class Args>
+void set_tensors(Args& args, const First& first, const Operand& q, const Operand& k, const Operand& v) {
+  args.struct_size = sizeof(args);
+  args.dtype = dtype_of(first.array.element);
+  args.q = q.tensor;
+  args.k = k.tensor;
+  args.v = v.tensor;
+  args.heads_q = count("heads_q", q.shape[2]);
+  args.heads_kv = count("heads_kv", k.shape[2]);
+  args.head_dim = count("head_dim", q.shape[3]);
+  args.head_dim_v = count("head_dim_v", v.shape[3]);
+}
+
 /// What a call's dropout is: seed and offset in two integers of an array on the first one's device. Throws where there
 /// is a probability and no such array.
 attune_dropout dropout_of(const First& first, nanobind::handle dropout_p, nanobind::handle rng_state);
@@ -130,5 +158,18 @@ struct Window {
 
 /// Of a tuple, a list, an array: of whatever holds two integers.
 Window window_of(nanobind::handle window_size);
+
+/// Enters what becomes of scores into the arguments of a call, from what it was given under these names.
+template <class Args, class Given>
+void set_scores(Args& args, const First& first, const Given& given, nanobind::handle rng_state, std::int64_t head_dim) {
+  args.softmax_scale = static_cast<float>(scale_of(given.softmax_scale, head_dim));
+  args.causal = is_true(given.causal) ? 1 : 0;
+  const Window window = window_of(given.window_size);
+  args.window = 1;
+  args.window_left = window.left;
+  args.window_right = window.right;
+  args.softcap = static_cast<float>(number("softcap", given.softcap));
+  args.dropout = dropout_of(first, given.dropout_p, rng_state);
+}
 
 }  // namespace attune::python

@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
+#include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
-#include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
-#include "runtime/python/operands.hpp"
 #include "runtime/python/rotation.hpp"
 
 namespace nb = nanobind;
@@ -37,15 +33,6 @@ Operand read_keys(const First& first, nb::handle array, const Operand& q) {
           fmt::format("k has shape {}; it must be that of q, {}, but for the number of heads", k.text(), q.text()));
   }
   return k;
-}
-
-/// A row of the rotations for each row of the queries.
-const std::int32_t* read_positions(const First& first, nb::handle array, const Operand& q) {
-  const auto wanted = std::span(q.shape).subspan(q.rank == 3 ? 1 : 0, static_cast<std::size_t>(q.rank - 2));
-  const Array read = read_plain(first, "positions", array, Element::int32, wanted,
-                                fmt::format("with q of {} it must be {}", q.text(), tuple_text(wanted)));
-  require_contiguous("positions", read);
-  return pointer<const std::int32_t>(read.address);
 }
 
 Rotation read_rotation(const First& first, const RotaryArguments& arguments) {
@@ -75,19 +62,15 @@ attune_rotary_embedding_args args_of(const RotaryArguments& arguments, const Fir
   }
 
   const Rotation rotation = read_rotation(first, arguments);
-  args.rotary = rotation.kind;
-  args.rotary_cos = rotation.cos;
-  args.rotary_sin = rotation.sin;
-  args.rotary_dim = rotation.dim;
-  args.rotations = rotation.rotations;
+  rotation.set(args);
 
   if (!arguments.positions.is_none() && !arguments.seqlen_offsets.is_none()) {
     raise(PyExc_ValueError, "positions and seqlen_offsets are both given; positions alone name the rows");
   }
-  if (!arguments.positions.is_none()) args.positions = read_positions(first, arguments.positions, q);
-  if (!arguments.seqlen_offsets.is_none()) {
-    args.offsets = read_lengths(first, "seqlen_offsets", arguments.seqlen_offsets, args.batch);
+  if (!arguments.positions.is_none()) {
+    read_each_row(args.positions, first, "positions", arguments.positions, q, q.shape[1]);
   }
+  read_optional_lengths(args.offsets, first, "seqlen_offsets", arguments.seqlen_offsets, {"q", args.batch});
   return args;
 }
 

@@ -15,6 +15,16 @@ struct Rotation {
   const void* sin = nullptr;
   std::int32_t dim = 0;        ///< columns that are rotated
   std::int32_t rotations = 0;  ///< positions that have one
+
+  /// Enters it into the arguments of a call.
+  template <class Args>
+  void set(Args& args) const {
+    args.rotary = kind;
+    args.rotary_cos = cos;
+    args.rotary_sin = sin;
+    args.rotary_dim = dim;
+    args.rotations = rotations;
+  }
 };
 
 /// Of rotary_cos and rotary_sin, arrays or None.

@@ -4,31 +4,17 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 
+#include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/errors.hpp"
-#include "runtime/python/operands.hpp"
 #include "runtime/python/rotation.hpp"
 
 namespace nb = nanobind;
 
 namespace attune::python {
 namespace {
-
-/// An array with an element for each new token, row after row.
-std::uintptr_t read_tokens(const First& first, const char* name, nb::handle array, Element element, const Operand& k,
-                           std::int64_t tokens) {
-  const bool rows = k.rank == 3;
-  const std::array<std::int64_t, 2> shape{k.shape[0], tokens};
-  const auto wanted = std::span(shape).last(rows ? 1 : 2);
-  const Array read =
-      read_plain(first, name, array, element, wanted,
-                 fmt::format("with {} of {} it must be {}", k.name, k.text(), rows ? "(tokens,)" : "(batch, tokens)"));
-  require_contiguous(name, read);
-  return read.address;
-}
 
 /// Of slots, which may be int32 as well.
 Element element_of_slots(const First& first, nb::handle slot_mapping) {
@@ -40,10 +26,10 @@ Element element_of_slots(const First& first, nb::handle slot_mapping) {
 /// Tokens that have a slot: of rows of all sequences, those beyond the slots are padding.
 std::int64_t tokens_with_slots(const First& first, nb::handle slot_mapping, const Operand& k) {
   if (k.rank != 3) return k.shape[1];
-  const std::int64_t tokens =
-      read_plain(first, "slot_mapping", slot_mapping, element_of_slots(first, slot_mapping),
-                 std::array<std::int64_t, 1>{-1}, fmt::format("with k of {} it must be (tokens,)", k.text()))
-          .shape[0];
+  const std::int64_t tokens = read_plain(first, "slot_mapping", slot_mapping, element_of_slots(first, slot_mapping),
+                                         std::array<std::int64_t, 1>{-1},
+                                         [&] { return fmt::format("with k of {} it must be (tokens,)", k.text()); })
+                                  .shape[0];
   if (tokens > k.shape[1]) {
     raise(PyExc_ValueError,
           fmt::format("slot_mapping has {} tokens; it must have at most the {} of k", tokens, k.shape[1]));
@@ -54,28 +40,22 @@ std::int64_t tokens_with_slots(const First& first, nb::handle slot_mapping, cons
 void set_rotation(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k) {
   const Rotation rotation =
       rotation_of(first, arguments.rotary_cos, arguments.rotary_sin, arguments.rotary_interleaved);
-  args.rotary = rotation.kind;
-  args.rotary_cos = rotation.cos;
-  args.rotary_sin = rotation.sin;
-  args.rotary_dim = rotation.dim;
-  args.rotations = rotation.rotations;
+  rotation.set(args);
   if (arguments.positions.is_none()) return;
   if (rotation.kind == ATTUNE_ROTARY_NONE) {
     raise(PyExc_ValueError, "positions is given without rotary_cos and rotary_sin");
   }
-  args.positions =
-      pointer<const std::int32_t>(read_tokens(first, "positions", arguments.positions, Element::int32, k, args.tokens));
+  read_each_row(args.positions, first, "positions", arguments.positions, k, args.tokens);
 }
 
 /// By slots, or after the keys that each sequence has. What was made of the caller's arrays is returned, to be kept
 /// until the launch.
 nb::object set_places(attune_store_kv_args& args, const StoreArguments& arguments, const First& first, const Operand& k,
                       const Operand& k_cache) {
-  if (!arguments.cache_seqlens.is_none()) {
-    args.seqlens_k = read_lengths(first, "cache_seqlens", arguments.cache_seqlens, args.batch);
-  }
+  const Sequences sequences{"k", args.batch};
+  read_optional_lengths(args.seqlens_k, first, "cache_seqlens", arguments.cache_seqlens, sequences);
   if (arguments.slot_mapping.is_none()) {
-    const CachePages pages = pages_of(first, k_cache, args.batch, arguments.cache_batch_idx, arguments.block_table);
+    const CachePages pages = pages_of(first, k_cache, sequences, arguments.cache_batch_idx, arguments.block_table);
     args.block_table = pages.table;
     args.table_width = pages.table_width;
     if (pages.room == 0) args.pages = 0;  // a table without columns names none
@@ -85,10 +65,15 @@ nb::object set_places(attune_store_kv_args& args, const StoreArguments& argument
     raise(PyExc_ValueError, fmt::format("slot_mapping and {} are both given; slot_mapping alone names the places",
                                         arguments.block_table.is_none() ? "cache_batch_idx" : "block_table"));
   }
-  const Element element = element_of_slots(first, arguments.slot_mapping);
-  const std::uintptr_t slots = read_tokens(first, "slot_mapping", arguments.slot_mapping, element, k, args.tokens);
-  args.slot_mapping = pointer<const std::int64_t>(slots);
-  if (element == Element::int64) return {};
+  const auto read = [&](auto*& slots) {
+    read_each_row(slots, first, "slot_mapping", arguments.slot_mapping, k, args.tokens);
+  };
+  if (element_of_slots(first, arguments.slot_mapping) == Element::int64) {
+    read(args.slot_mapping);
+    return {};
+  }
+  const std::int32_t* narrow = nullptr;
+  read(narrow);
   const AddressedFramework& framework = *first.framework.addressed();
   const Entered entered(framework.on_device(first.array.device));
   nb::object wide = framework.as_int64(arguments.slot_mapping);

@@ -7,15 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
+#include "runtime/python/arrays.hpp"
 #include "runtime/python/attention.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/cache_pages.hpp"
 #include "runtime/python/decode.hpp"
 #include "runtime/python/errors.hpp"
-#include "runtime/python/operands.hpp"
 
 namespace nb = nanobind;
 
@@ -36,17 +34,10 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
   require_heads_divide(q, k);
 }
 
-/// Where sequences begin; their number follows from cu_seqlens_q. Lengths that cu_seqlens_k alone says are returned, to
-/// be kept until the launch.
-nb::object set_sequences(attune_prefill_args& args, const VarlenArguments& arguments, const First& q) {
-  const Starts starts = read_starts(q, "cu_seqlens_q", arguments.cu_seqlens_q);
-  args.cu_seqlens_q = starts.starts;
-  args.batch = starts.batch;
-  const std::string with = fmt::format("with {} sequences in cu_seqlens_q it must be", args.batch);
-  const auto read = [&](const char* name, nb::handle array, std::int64_t extent, const std::string& demand) {
-    return pointer<const std::int32_t>(
-        read_plain(q, name, array, Element::int32, std::array{extent}, with + demand).address);
-  };
+/// Where sequences begin and how many there are. Lengths that cu_seqlens_k alone says are made, and kept.
+Sequences set_sequences(attune_prefill_args& args, const VarlenArguments& arguments, const First& q, Kept& kept) {
+  const Sequences sequences = read_starts(args.cu_seqlens_q, q, arguments.cu_seqlens_q);
+  args.batch = sequences.count;
   const bool paged = !arguments.block_table.is_none();
   const bool used = !arguments.seqused_k.is_none();
   if (paged && !used && arguments.cu_seqlens_k.is_none()) {
@@ -54,37 +45,37 @@ nb::object set_sequences(attune_prefill_args& args, const VarlenArguments& argum
           "cu_seqlens_k and seqused_k are both None; with a block_table one of them says how many keys there are");
   }
   if (!paged || !arguments.cu_seqlens_k.is_none()) {
-    args.cu_seqlens_k = read("cu_seqlens_k", arguments.cu_seqlens_k, args.batch + std::int64_t{1}, " (batch + 1,)");
+    read_more_starts(args.cu_seqlens_k, q, "cu_seqlens_k", arguments.cu_seqlens_k, sequences);
   }
-  if (!arguments.seqused_q.is_none()) args.seqused_q = read("seqused_q", arguments.seqused_q, args.batch, " (batch,)");
-  if (used) {
-    args.seqused_k = read("seqused_k", arguments.seqused_k, args.batch, " (batch,)");
-  } else if (paged) {
+  read_optional_lengths(args.seqused_q, q, "seqused_q", arguments.seqused_q, sequences);
+  read_optional_lengths(args.seqused_k, q, "seqused_k", arguments.seqused_k, sequences);
+  if (paged && !used) {
     const Entered entered(q.framework.addressed()->on_device(q.array.device));
     const nb::handle ends = arguments.cu_seqlens_k;
-    nb::object lengths = ends[nb::slice(nb::int_(1), nb::none(), nb::none())] - ends[nb::slice(-1)];
-    args.seqused_k = read("seqused_k", lengths, args.batch, " (batch,)");
-    return lengths;
+    kept.push_back(ends[nb::slice(nb::int_(1), nb::none(), nb::none())] - ends[nb::slice(-1)]);
+    read_lengths(args.seqused_k, q, "seqused_k", kept.back(), sequences);
   }
-  return {};
+  return sequences;
 }
 
 /// Keys in pages, or one after the other.
-void set_keys(attune_prefill_args& args, const VarlenArguments& arguments, const First& first, const Operand& k) {
+void set_keys(attune_prefill_args& args, const VarlenArguments& arguments, const First& first, const Operand& k,
+              const Sequences& sequences) {
   if (arguments.block_table.is_none()) {
     args.total_k = count("total_k", k.shape[1]);
     return;
   }
-  const CachePages pages = pages_of(first, k, args.batch, nb::none(), arguments.block_table);
-  args.block_table = pages.table;
-  args.table_width = pages.table_width;
-  args.pages = pages.pages;
-  args.page_size = pages.page_size;
+  pages_of(first, k, sequences, nb::none(), arguments.block_table).set(args);
 }
 
-/// By the operands that lie in an array.
-constexpr std::array accepted_shapes{"(total, heads, head_dim)", "(total_k, 2, heads_kv, head_dim)",
-                                     "(total, 3, heads, head_dim)"};
+/// Of an array of rows whose first operand has this place among q, k and v.
+const char* accepted_shape(const Argument& argument, std::size_t place) {
+  if (argument.parts == 3) return "(total, 3, heads, head_dim)";
+  if (argument.parts == 2) return "(total_k, 2, heads_kv, head_dim)";
+  constexpr std::array apart{"(total_q, heads_q, head_dim)", "(total_k, heads_kv, head_dim)",
+                             "(total_k, heads_kv, head_dim_v)"};
+  return apart[place];
+}
 
 /// q, k and v.
 std::array<Operand, 3> operands_of(const VarlenArguments& arguments, const First& first) {
@@ -92,16 +83,9 @@ std::array<Operand, 3> operands_of(const VarlenArguments& arguments, const First
   std::array<Operand, 3> operands;
   std::span<Operand> rest(operands);
   for (const Argument& argument : arguments.arrays) {
-    const Array array = read_alike(first, argument);
-    first.framework.require_usable(argument, array);
-    const auto parts = static_cast<std::size_t>(argument.parts);
-    const char* accepted = accepted_shapes[parts - 1];
-    if (parts == 1 && rest.size() == 3) accepted = "(total_q, heads_q, head_dim)";
-    if (parts == 1 && rest.size() == 2) accepted = "(total_k, heads_kv, head_dim)";
-    if (parts == 1 && rest.size() == 1) accepted = "(total_k, heads_kv, head_dim_v)";
     const bool pages = paged && rest.size() < 3;
-    split(argument, array, pages ? 4 : 3, pages ? cache_shape(arguments.block_table) : accepted, rest.first(parts));
-    rest = rest.subspan(parts);
+    const char* const accepted = pages ? cache_shape(arguments.block_table) : accepted_shape(argument, 3 - rest.size());
+    rest = read_parts(first, argument, pages ? 4 : 3, accepted, rest);
   }
   require_fit(operands[0], operands[1], operands[2]);
   return operands;
@@ -120,30 +104,16 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
                             const std::array<Operand, 3>& operands, Kept& kept) {
   const auto& [q, k, v] = operands;
   attune_prefill_args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = dtype_of(first.array.element);
+  set_tensors(args, first, q, k, v);
   args.q = padded_rows(first, arguments.arrays.front().array, q, kept);
-  args.k = k.tensor;
-  args.v = v.tensor;
-  keep(kept, set_sequences(args, arguments, first));
-  set_keys(args, arguments, first, k);
+  const Sequences sequences = set_sequences(args, arguments, first, kept);
+  set_keys(args, arguments, first, k, sequences);
   args.seqlen_q = integer("max_seqlen_q", arguments.max_seqlen_q, "an integer");
   args.seqlen_k = integer("max_seqlen_k", arguments.max_seqlen_k, "an integer");
   if (!arguments.block_table.is_none() && args.block_table == nullptr) args.seqlen_k = 0;  // the table holds no pages
   require_queries(args.seqlen_q, q, args.batch);
   args.total_q = count("total_q", q.shape[1]);
-  args.heads_q = count("heads_q", q.shape[2]);
-  args.heads_kv = count("heads_kv", k.shape[2]);
-  args.head_dim = count("head_dim", q.shape[3]);
-  args.head_dim_v = count("head_dim_v", v.shape[3]);
-  args.softmax_scale = static_cast<float>(scale_of(arguments.options.softmax_scale, q.shape[3]));
-  args.causal = is_true(arguments.options.causal) ? 1 : 0;
-  const Window window = window_of(arguments.options.window_size);
-  args.window = 1;
-  args.window_left = window.left;
-  args.window_right = window.right;
-  args.softcap = static_cast<float>(number("softcap", arguments.options.softcap));
-  args.dropout = dropout_of(first, arguments.options.dropout_p, arguments.rng_state);
+  set_scores(args, first, arguments.options, arguments.rng_state, q.shape[3]);
   if (!arguments.out.is_none()) {
     require_whole_output(q, v.shape[3]);
     Operand like = q;
@@ -159,16 +129,10 @@ nb::object attend_padded(const VarlenArguments& arguments, const First& first, c
   const auto& [q, k, v] = operands;
   if (!arguments.out.is_none()) require_whole_output(q, v.shape[3]);
   const Entered entered(first.framework.addressed()->on_device(first.array.device));
-  std::vector<nb::object> copies;
-  std::vector<Argument> padded;
-  for (const Argument& argument : arguments.arrays) {
-    const Operand& of = argument.parts == 1 && padded.size() == 2 ? v : q;
-    copies.push_back(first.framework.padded(argument.array, padded_head_dim(of.shape[3])));
-    padded.push_back({argument.name, copies.back(), argument.parts});
-  }
+  const PaddedCopies padded(first, arguments.arrays, q.shape[3], v.shape[3]);
   const nb::object scale = nb::float_(scale_of(arguments.options.softmax_scale, q.shape[3]));
   VarlenArguments same = arguments;
-  same.arrays = padded;
+  same.arrays = padded.arguments();
   same.options.softmax_scale = scale;
   return without_padding(varlen(same), v.shape[3]);
 }
@@ -337,13 +301,12 @@ nb::object varlen(const VarlenArguments& arguments) {
     const bool like_q = first.argument.parts == 1 && args.head_dim_v == args.head_dim && columns == args.head_dim_v;
     out = like_q ? framework.empty_like(first.argument.array)
                  : framework.empty(nb::make_tuple(args.total_q, args.heads_q, columns), first.argument.array);
-    args.o = rows_tensor_of(framework.read("out", out));
+    args.o = tensor_of(framework.read("out", out), 3);
     if (columns != args.head_dim_v) out = columns_before(out, args.head_dim_v);
   }
   nb::object lse;
   if (return_lse) {
-    lse = framework.empty_float32(nb::make_tuple(args.heads_q, args.total_q), first.argument.array);
-    args.lse = pointer<float>(framework.read("softmax_lse", lse).address);
+    lse = framework.result_lse(nb::make_tuple(args.heads_q, args.total_q), first.argument.array, args.lse);
   }
   if (is_served_by_decode(args)) {
     launch_decode(framework, first, decode_args_of(args, !arguments.block_table.is_none()));

@@ -209,7 +209,7 @@ SLOTS = int64([[0, 1, 2], [3, 4, 5]])
         (
             {"slot_mapping": SLOTS[0]},
             ValueError,
-            "slot_mapping has shape (3,); with k of (2, 3, 2, 64) it must be (batch, tokens)",
+            "slot_mapping has shape (3,); with k of (2, 3, 2, 64) it must be (2, 3)",
         ),
         (
             {"k": ROWS, "v": ROWS, "slot_mapping": int64(range(7))},

@@ -12,7 +12,6 @@
 #ifndef ATTUNE_ATTUNE_HPP
 #define ATTUNE_ATTUNE_HPP
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -25,6 +24,9 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "attune/backward.hpp"
+#include "attune/expressions.hpp"
+#include "attune/tensors.hpp"
 
 namespace attune::api {
 
@@ -37,8 +39,6 @@ class Error : public std::runtime_error {
  private:
   attune_status status_;
 };
-
-enum class Dtype { fp16 = ATTUNE_FP16, bf16 = ATTUNE_BF16 };
 
 /// When to compile a kernel in process (attune_compile_policy says more).
 enum class Compile {
@@ -66,107 +66,6 @@ struct Options {
   std::uint64_t emulator_seed = 1;        ///< of the emulator's schedule
   Log log = nullptr;                      ///< null: stderr, which gets what $ATTUNE_LOG says (off, warning, info)
   std::vector<std::string> bundles = {};  ///< files that `attune pack` made: their kernels come before all others
-};
-
-/// A tensor batch x seqlen x heads x head_dim in device memory (host memory for the emulator), 16-byte aligned. Strides
-/// in elements, multiples of 8; the last dimension is contiguous. Where attention's head_dim is no multiple of 8,
-/// nothing beyond it is read of k and v, nor written to a cache; the rows of q, o and new keys and values go on to the
-/// next multiple: what q has there is finite, what o has there is written.
-using Tensor = attune_tensor;
-
-/// batch x seqlen x heads x head_dim, contiguous.
-[[nodiscard]] constexpr Tensor bshd(void* data, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
-  return {data, seqlen * heads * head_dim, heads * head_dim, head_dim};
-}
-
-/// batch x heads x seqlen x head_dim, contiguous.
-[[nodiscard]] constexpr Tensor bhsd(void* data, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
-  return {data, heads * seqlen * head_dim, head_dim, seqlen * head_dim};
-}
-
-/// One operand of a contiguous batch x seqlen x all_heads x head_dim buffer that packs Q, K and V along its
-/// heads: the operand whose heads start at `first_head`.
-[[nodiscard]] inline Tensor packed(void* data, std::int64_t seqlen, std::int64_t all_heads, std::int64_t head_dim,
-                                   std::int64_t first_head) {
-  constexpr std::int64_t bytes_per_element = 2;
-  Tensor tensor = bshd(data, seqlen, all_heads, head_dim);
-  if (data != nullptr) tensor.data = static_cast<char*>(data) + first_head * head_dim * bytes_per_element;
-  return tensor;
-}
-
-/// 1 / sqrt(head_dim), and 1 where the call will be refused for its head_dim.
-[[nodiscard]] inline float usual_scale(std::int32_t head_dim) {
-  return head_dim > 0 ? 1 / std::sqrt(static_cast<float>(head_dim)) : 1;
-}
-
-/// What is computed, pointers apart.
-struct Shape {
-  Dtype dtype = Dtype::bf16;
-  std::int32_t batch = 1;
-  std::int32_t seqlen_q = 1;
-  std::int32_t seqlen_k = 1;
-  std::int32_t heads_q = 1;
-  std::int32_t heads_kv = 1;    ///< divides heads_q
-  std::int32_t head_dim = 128;  ///< at most 256; see Tensor
-  bool causal = false;          ///< query i sees keys j <= i + seqlen_k - seqlen_q
-  std::int32_t head_dim_v = 0;  ///< of V and O, as head_dim; 0: the same. Another one needs compute capability 9.0
-
-  /// Query i, at position i + seqlen_k - seqlen_q, sees keys from `window_left` before it to `window_right` after it
-  /// (none where causal); -1: all.
-  std::int32_t window_left = -1;
-  std::int32_t window_right = -1;
-
-  float softcap = 0;  ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
-};
-
-/// A ragged batch: sequences of any lengths, one after the other. Sequence i has the rows from cu_seqlens_q[i] up to
-/// cu_seqlens_q[i + 1] of q and o, total_q x heads_q x head_dim, and likewise of k and v; stride_batch does not count,
-/// and LSE is heads_q x total_q. The shape's seqlen_q and seqlen_k are the longest lengths. All arrays are device
-/// memory.
-struct Ragged {
-  const std::int32_t* cu_seqlens_q = nullptr;  ///< batch + 1
-  const std::int32_t* cu_seqlens_k = nullptr;  ///< batch + 1
-  const std::int32_t* seqused_k = nullptr;     ///< batch: how many of a sequence's keys count; may be null
-  std::int32_t total_q = 0;
-  std::int32_t total_k = 0;
-  /// batch: how many of a sequence's rows of q count, to the last of which masks are aligned, and those of o and LSE
-  /// after them are not written; may be null.
-  const std::int32_t* seqused_q = nullptr;
-};
-
-/// Keys and values in pages of a cache, pages x page_size x heads_kv x head_dim: bshd() or bhsd() with page_size for
-/// seqlen. Sequence i has the first seqused_k[i] tokens, at most the shape's seqlen_k, of the pages that row i of the
-/// table names. All arrays are device memory.
-struct Pages {
-  const std::int32_t* block_table = nullptr;  ///< batch x table_width
-  const std::int32_t* seqused_k = nullptr;    ///< batch
-  std::int32_t table_width = 0;               ///< table_width * page_size is at least seqlen_k
-  std::int32_t pages = 0;
-  std::int32_t page_size = 0;
-};
-
-/// Dropout of attention's weights; see attune_dropout, which it is.
-using Dropout = attune_dropout;
-
-/// An array that expressions look up.
-using NamedArray = attune_named_array;
-
-/// What scores become before the softmax, and which keys a query sees of those that other masks leave it (attune.h,
-/// attune_prefill_args): "s + slope[h] * (k - p) where slope: fp32[head]", "k <= p". The texts and arrays outlive
-/// args().
-struct Expressions {
-  std::string score = {};  ///< empty: scores stay
-  std::string mask = {};   ///< empty: none
-  std::vector<NamedArray> params = {};
-
-  /// Sets the arguments of a call.
-  template <class Args>
-  void set(Args& args) const {
-    args.score = score.empty() ? nullptr : score.c_str();
-    args.mask = mask.empty() ? nullptr : mask.c_str();
-    args.params = params.data();
-    args.param_count = static_cast<std::int32_t>(params.size());
-  }
 };
 
 /// One call: O = softmax(softmax_scale * Q K^T + mask) V.
@@ -483,70 +382,6 @@ struct RotaryEmbedding {
     result.rotary = static_cast<attune_rotary>(shape.rotary);
     result.rotary_dim = shape.rotary_dim;
     result.rotations = shape.rotations;
-    return result;
-  }
-};
-
-/// One call of the backward pass: the gradients of Prefill's O, and of its LSE, by q, k and v.
-struct Backward {
-  Shape shape;  ///< that of the Prefill; any head_dim_v is served
-  Tensor q{};
-  Tensor k{};
-  Tensor v{};
-  Tensor o{};                                         ///< as the Prefill wrote it
-  Tensor dout{};                                      ///< the gradient of o
-  Tensor dq{};                                        ///< written, as dk and dv; apart from all other tensors
-  Tensor dk{};                                        ///< summed over the heads of q that share a head of k and v
-  Tensor dv{};                                        ///< likewise
-  const float* lse = nullptr;                         ///< as the Prefill wrote it
-  const float* dlse = nullptr;                        ///< the gradient of lse; null: zeros
-  std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
-  std::optional<Ragged> ragged = std::nullopt;        ///< rows that no sequence has or uses are not written
-  bool any_order = false;     ///< the fastest kernels, which may add to dq in any order; else the same bits every time
-  void* workspace = nullptr;  ///< Attention::workspace() bytes, 16-byte aligned
-  std::size_t workspace_bytes = 0;
-  Dropout dropout = {};  ///< as the Prefill had it
-
-  /// The same for the C ABI.
-  [[nodiscard]] attune_backward_args args() const {
-    attune_backward_args result{};
-    result.struct_size = sizeof(result);
-    result.dtype = static_cast<attune_dtype>(shape.dtype);
-    result.q = q;
-    result.k = k;
-    result.v = v;
-    result.o = o;
-    result.dout = dout;
-    result.dq = dq;
-    result.dk = dk;
-    result.dv = dv;
-    result.lse = lse;
-    result.dlse = dlse;
-    result.workspace = workspace;
-    result.workspace_bytes = workspace_bytes;
-    result.batch = shape.batch;
-    result.seqlen_q = shape.seqlen_q;
-    result.seqlen_k = shape.seqlen_k;
-    result.heads_q = shape.heads_q;
-    result.heads_kv = shape.heads_kv;
-    result.head_dim = shape.head_dim;
-    result.head_dim_v = shape.head_dim_v;
-    result.softmax_scale = softmax_scale.value_or(usual_scale(shape.head_dim));
-    result.causal = shape.causal ? 1 : 0;
-    result.window = 1;
-    result.window_left = shape.window_left;
-    result.window_right = shape.window_right;
-    result.softcap = shape.softcap;
-    if (ragged) {
-      result.cu_seqlens_q = ragged->cu_seqlens_q;
-      result.cu_seqlens_k = ragged->cu_seqlens_k;
-      result.seqused_q = ragged->seqused_q;
-      result.seqused_k = ragged->seqused_k;
-      result.total_q = ragged->total_q;
-      result.total_k = ragged->total_k;
-    }
-    result.any_order = any_order ? 1 : 0;
-    result.dropout = dropout;
     return result;
   }
 };

@@ -14,33 +14,33 @@ std::string compiler_text(Origin origin) { return origin == Origin::host_compile
 
 std::string launch_text(const Decision& decision) {
   const PrefillPlan& launch = *decision.launch;
-  std::string text =
-      fmt::format("  {} {}\n",
-                  decision.origin == Origin::ready ? "served by the ready"
-                                                   : compiler_text(decision.origin) + " would build at first use",
-                  decision.serving.name());
+  std::string text = fmt::format("  {} {}\n",
+                                 decision.serving.origin == Origin::ready
+                                     ? "served by the ready"
+                                     : compiler_text(decision.serving.origin) + " would build at first use",
+                                 decision.serving.variant.name());
   text += fmt::format("  grid {} x {} x {}, {} threads a block, {} of shared memory\n", launch.grid.x, launch.grid.y,
                       launch.grid.z, launch.threads, bytes_text(launch.shared_bytes));
-  if (launch.workspace_bytes > 0 && decision.serving.stream_k == 0) {
+  if (launch.workspace_bytes > 0 && decision.serving.variant.stream_k == 0) {
     text += fmt::format("  in a workspace of {}\n", bytes_text(static_cast<double>(launch.workspace_bytes)));
   } else if (launch.workspace_bytes > 0) {
     text += fmt::format("  given a workspace of {}, blocks share the last {} of {} tiles\n",
                         bytes_text(static_cast<double>(launch.workspace_bytes)),
                         launch.shares.tiles - launch.shares.whole_tiles, launch.shares.tiles);
   }
-  if (decision.problem.head_dim < decision.serving.head_dim) {
-    text +=
-        fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim, decision.serving.head_dim);
+  if (decision.problem.head_dim < decision.serving.variant.head_dim) {
+    text += fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim,
+                        decision.serving.variant.head_dim);
   }
-  if (decision.problem.head_dim_of_v() < decision.serving.head_dim_of_v() &&
+  if (decision.problem.head_dim_of_v() < decision.serving.variant.head_dim_of_v() &&
       decision.problem.head_dim_of_v() != decision.problem.head_dim) {
     text += fmt::format("  head_dim_v {} is padded to {} with zeros\n", decision.problem.head_dim_of_v(),
-                        decision.serving.head_dim_of_v());
+                        decision.serving.variant.head_dim_of_v());
   }
-  text += decision.tuned.text();
-  if (decision.own.columns() < decision.serving.columns() && !decision.tuned.applies) {
+  text += decision.serving.tuned.text();
+  if (decision.own.variant.columns() < decision.serving.variant.columns() && !decision.serving.tuned.applies) {
     text += fmt::format("  the compile policies 'exact' and 'background' would have {} build {}\n",
-                        compiler_text(decision.origin), decision.own.name());
+                        compiler_text(decision.serving.origin), decision.own.variant.name());
   }
   return text;
 }
@@ -53,8 +53,8 @@ std::string could_serve_text(const Decision& decision, const Considered& one) {
 /// What newer families lack, where none of theirs serves.
 std::string passed_over_text(const Decision& decision) {
   std::string text;
-  for (const Considered& one : decision.passed_over) {
-    if (one.variant.family <= decision.serving.family) continue;
+  for (const Considered& one : decision.own.passed_over) {
+    if (one.variant.family <= decision.serving.variant.family) continue;
     text += fmt::format("  not by {}: {}\n", family_of(one.variant).name, fmt::join(one.refusals, "; "));
   }
   return text;
@@ -65,7 +65,8 @@ std::string considered_text(const Decision& decision, std::string_view rest) {
   std::size_t left_out = 0;
   for (const Considered& one : decision.considered) {
     if (one.refusals.empty()) {
-      table.add({one.variant.name(), one.variant == decision.serving ? "serves" : could_serve_text(decision, one)});
+      table.add(
+          {one.variant.name(), one.variant == decision.serving.variant ? "serves" : could_serve_text(decision, one)});
     } else if (rest.empty() || one.refusals.size() == 1) {
       table.add({one.variant.name(), fmt::format("{}", fmt::join(one.refusals, "; "))});
     } else {
@@ -82,42 +83,25 @@ std::string considered_text(const Decision& decision, std::string_view rest) {
 
 }  // namespace
 
-std::string_view origin_text(Origin origin) {
-  switch (origin) {
-    case Origin::ready:
-      return "ready";
-    case Origin::nvrtc:
-      return "nvrtc";
-    case Origin::host_compiler:
-      break;
-  }
-  return "host compiler";
-}
-
 Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready,
                 std::span<const TunedTable> tables) {
   const std::span<const Variant> candidates = ready.heuristic_variants(Operation::prefill);
-  Served served = serve(ready, tables, problem, device);
-  OwnChoice own = choose_own(problem, device);
   Decision decision{.problem = problem,
                     .device = device,
                     .considered = consider(candidates, problem, device),
-                    .origin = served.ready ? Origin::ready : Origin::nvrtc,
-                    .own = own.variant,
-                    .passed_over = std::move(own.passed_over),
-                    .tuned = std::move(served.tuned),
-                    .serving = served.variant,
+                    .own = choose_own(problem, device),
+                    .serving = serve(ready, tables, problem, device),
                     .launch = {},
                     .refusals = {}};
-  decision.refusals = refusals(decision.serving, problem, device);
-  if (decision.refusals.empty()) decision.launch = plan(decision.serving, problem, device);
+  decision.refusals = refusals(decision.serving.variant, problem, device);
+  if (decision.refusals.empty()) decision.launch = plan(decision.serving.variant, problem, device);
   return decision;
 }
 
 Decision decide_emulated(const Problem& problem) {
   Decision decision = decide(problem, emulator::device());
-  decision.tuned = {};  // nobody times its kernels
-  decision.origin = Origin::host_compiler;
+  decision.serving.tuned = {};  // nobody times its kernels
+  decision.serving.origin = Origin::host_compiler;
   return decision;
 }
 

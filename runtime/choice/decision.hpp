@@ -14,23 +14,14 @@
 
 namespace attune {
 
-/// Where the serving kernel comes from.
-enum class Origin { ready, nvrtc, host_compiler };
-
-/// "ready", "nvrtc" or "host compiler"
-std::string_view origin_text(Origin origin);
-
 struct Decision {
   Problem problem;
   Device device;
   std::vector<Considered> considered;  ///< every kernel that is ready
-  Origin origin = Origin::ready;
-  Variant own;                          ///< what would be generated for these head dimensions
-  std::vector<Considered> passed_over;  ///< what newer families would have for it, were they not refused
-  TunedVerdict tuned;                   ///< of the table for this GPU
-  Variant serving;                      ///< that of the tuned row, else the best ready one, else `own`
-  std::optional<PrefillPlan> launch;    ///< of `serving`; nothing when it is refused
-  std::vector<std::string> refusals;    ///< why no kernel can serve; empty when one does
+  OwnChoice own;                       ///< what would be generated for these head dimensions
+  Served serving;                      ///< the variant of the tuned row, else the best ready one, else `own`
+  std::optional<PrefillPlan> launch;   ///< of `serving`; nothing when it is refused
+  std::vector<std::string> refusals;   ///< why no kernel can serve; empty when one does
 
   [[nodiscard]] bool served() const { return launch.has_value(); }
 };

@@ -50,9 +50,21 @@ std::string TunedVerdict::text() const {
                      result.default_microseconds / result.microseconds, gpu, result.date);
 }
 
+std::string_view origin_text(Origin origin) {
+  switch (origin) {
+    case Origin::ready:
+      return "ready";
+    case Origin::nvrtc:
+      return "nvrtc";
+    case Origin::host_compiler:
+      break;
+  }
+  return "host compiler";
+}
+
 Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const ProblemView& problem,
              const Device& device) {
-  Served served{.variant = {}, .ready = true, .tuned = {}};
+  Served served{.variant = {}, .origin = Origin::ready, .tuned = {}};
   if (has_tuned_rows(problem.operation())) served.tuned = verdict_on(tables, problem, device);
   if (served.tuned.applies) {
     const Variant tuned = variant_for(*served.tuned.row, problem);
@@ -71,7 +83,7 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
     }
     return served;
   }
-  served.ready = false;
+  served.origin = Origin::nvrtc;
   served.variant = served.tuned.applies ? variant_for(*served.tuned.row, problem) : choose_own(problem, device).variant;
   return served;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/tuned.hpp"
@@ -21,10 +22,16 @@ struct TunedVerdict {
   [[nodiscard]] std::string text() const;
 };
 
+/// Where a kernel comes from: embedded or of a bundle, or compiled at first use.
+enum class Origin { ready, nvrtc, host_compiler };
+
+/// "ready", "nvrtc" or "host compiler"
+std::string_view origin_text(Origin origin);
+
 /// What a registry with the default compile policy would have serve a problem.
 struct Served {
   Variant variant;
-  bool ready = false;  ///< embedded or of a bundle; else compiled at first use
+  Origin origin = Origin::ready;
   TunedVerdict tuned;
 };
 

@@ -74,8 +74,8 @@ Explanation explanation(const Problem& problem, const Device& device, bool all) 
   nlohmann::ordered_json json{{"problem", problem.text()},
                               {"device", device.name},
                               {"served", decision.served()},
-                              {"variant", decision.serving.name()},
-                              {"source", origin_text(decision.origin)}};
+                              {"variant", decision.serving.variant.name()},
+                              {"source", origin_text(decision.serving.origin)}};
   if (decision.launch) {
     json["grid"] = grid_json(decision.launch->grid);
     json["threads"] = decision.launch->threads;
@@ -83,13 +83,13 @@ Explanation explanation(const Problem& problem, const Device& device, bool all) 
   } else {
     json["refusals"] = decision.refusals;
   }
-  json["tuned"] = tuned_json(decision.tuned);
-  json["passed_over"] = json_of(decision.passed_over);
+  json["tuned"] = tuned_json(decision.serving.tuned);
+  json["passed_over"] = json_of(decision.own.passed_over);
   json["considered"] = json_of(decision.considered);
   std::string text = decision_text(decision, all ? "" : "--all shows them");
   if (problem.expressions.mask != 0) {
     using expression::Visibility;
-    const MaskBlocks blocks = mask_blocks(problem, decision.serving.B_r, decision.serving.B_c);
+    const MaskBlocks blocks = mask_blocks(problem, decision.serving.variant.B_r, decision.serving.variant.B_c);
     json["blocks"] = {{"dead", blocks.share(Visibility::none)},
                       {"full", blocks.share(Visibility::all)},
                       {"partial", blocks.share(Visibility::some)}};
@@ -100,7 +100,8 @@ Explanation explanation(const Problem& problem, const Device& device, bool all) 
 
 /// A kernel and where it comes from.
 std::string kernel_text(const Served& kernel) {
-  return fmt::format("{} {}", kernel.ready ? "the ready" : "NVRTC, at first use:", kernel.variant.name());
+  return fmt::format("{} {}",
+                     kernel.origin == Origin::ready ? "the ready" : "NVRTC, at first use:", kernel.variant.name());
 }
 
 /// For what no table has rows of.
@@ -165,7 +166,7 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
       {"device", device.name},
       {"served", true},
       {"variant", kernel.variant.name()},
-      {"source", kernel.ready ? "ready" : "nvrtc"},
+      {"source", origin_text(kernel.origin)},
       {"grid", grid_json(launch.grid)},
       {"threads", launch.threads},
       {"shared_bytes", launch.shared_bytes},

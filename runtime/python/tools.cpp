@@ -139,8 +139,8 @@ nb::dict facts(const Decision& decision, const attune_serving& serving) {
   nb::dict result;
   result["problem"] = decision.problem.text();
   result["device"] = decision.device.name;
-  result["variant"] = decision.serving.name();
-  result["source"] = std::string(origin_text(decision.origin));
+  result["variant"] = decision.serving.variant.name();
+  result["source"] = std::string(origin_text(decision.serving.origin));
   result["grid"] = nb::none();
   result["threads"] = nb::none();
   result["shared_bytes"] = nb::none();
@@ -194,7 +194,7 @@ void compile_to_disk(const Decision& decision) {
     throw Error(ATTUNE_INVALID_ARGUMENT, "there is no cache folder to compile to: set ATTUNE_CACHE_DIR or HOME");
   }
   const Compiler compiler;
-  const Source source = generate(decision.serving);
+  const Source source = generate(decision.serving.variant);
   const int capability = decision.device.capability;
   cache.find_or_build(cache_key(source, capability, compiler.identity()), source,
                       [&] { return compiler.compile(source, capability); });
@@ -212,12 +212,12 @@ std::string make_ready(bool bf16, const Sizes& sizes, bool causal, const std::op
                                                 decision.device.name, fmt::join(decision.refusals, "; ")));
   }
   if (target.elsewhere) {
-    if (decision.origin == Origin::nvrtc) compile_to_disk(decision);
-    return decision.serving.name();
+    if (decision.serving.origin == Origin::nvrtc) compile_to_disk(decision);
+    return decision.serving.variant.name();
   }
   const attune_prefill_args args = args_of(problem);
   check(target.emulator ? attune_prefill_prepare(registry_of(true), &args) : prepare_on_gpu(target.ordinal, args));
-  return decision.serving.name();
+  return decision.serving.variant.name();
 }
 
 std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,

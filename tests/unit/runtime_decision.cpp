@@ -88,14 +88,14 @@ TEST_CASE("a decision is what a registry with the default policy would do, on ev
       CHECK(decision.problem == problem);
       CHECK(decision.device.name == device.name);
       CHECK(decision.considered.size() == ReadyKernels().heuristic_variants(Operation::prefill).size());
-      CHECK(decision.own == variant_to_generate(problem, device));
-      CHECK(decision.origin == (choice.preferred ? Origin::ready : Origin::nvrtc));
-      CHECK(decision.serving == (choice.preferred ? choice.kernel->variant : decision.own));
+      CHECK(decision.own.variant == variant_to_generate(problem, device));
+      CHECK(decision.serving.origin == (choice.preferred ? Origin::ready : Origin::nvrtc));
+      CHECK(decision.serving.variant == (choice.preferred ? choice.kernel->variant : decision.own.variant));
       REQUIRE(decision.served());
       CHECK(decision.refusals.empty());
-      CHECK(decision.launch->grid == plan(decision.serving, problem, device).grid);
-      CHECK(decision.launch->threads == resources(decision.serving).threads);
-      CHECK(decision.launch->shared_bytes == resources(decision.serving).shared_bytes);
+      CHECK(decision.launch->grid == plan(decision.serving.variant, problem, device).grid);
+      CHECK(decision.launch->threads == resources(decision.serving.variant).threads);
+      CHECK(decision.launch->shared_bytes == resources(decision.serving.variant).shared_bytes);
     }
   }
 }
@@ -112,7 +112,7 @@ TEST_CASE("the text says why a newer family was passed over, on the GPU that run
   Problem problem = problem_of(128);
   problem.seqlen_k = 0;
   const Decision decision = decide(problem, device_of(*find_arch("sm_90")));
-  CHECK(decision.serving.family == prefill_sm80);
+  CHECK(decision.serving.variant.family == prefill_sm80);
   CHECK(contains(decision_text(decision, ""), "  not by prefill_sm90: seqlen_k: it is 0"));
   CHECK(!contains(decision_text(decide(problem, device_of(*find_arch("sm_100"))), ""), "not by"));
   CHECK(!contains(decision_text(decide(problem_of(128), device_of(*find_arch("sm_90"))), ""), "not by"));
@@ -128,22 +128,22 @@ TEST_CASE("the table says what padding speaks against a kernel that could serve"
 TEST_CASE("in the emulator the host's compiler makes the kernel, whatever is embedded") {
   const Decision decision = decide_emulated(problem_of(64));
   CHECK(decision.device.name == emulator::device().name);
-  CHECK(decision.origin == Origin::host_compiler);
-  CHECK(origin_text(decision.origin) == "host compiler");
+  CHECK(decision.serving.origin == Origin::host_compiler);
+  CHECK(origin_text(decision.serving.origin) == "host compiler");
   CHECK(decision.served());
-  CHECK(
-      contains(decision_text(decision, ""), "the host's compiler would build at first use " + decision.serving.name()));
+  CHECK(contains(decision_text(decision, ""),
+                 "the host's compiler would build at first use " + decision.serving.variant.name()));
 }
 
 TEST_CASE("the text names problem, device, kernel and launch") {
   Decision decision = decide(problem_of(40), device_of(*find_arch("sm_86")));
-  decision.origin = Origin::nvrtc;
+  decision.serving.origin = Origin::nvrtc;
   const std::string text = decision_text(decision, "");
   CHECK(text.starts_with("bf16 d40 b2 hq8 hk2 lq1000 lk2000 causal on NVIDIA A40\n"));
-  CHECK(contains(text, "NVRTC would build at first use " + decision.serving.name() + "\n"));
+  CHECK(contains(text, "NVRTC would build at first use " + decision.serving.variant.name() + "\n"));
   CHECK(contains(text, std::to_string(decision.launch->threads) + " threads a block"));
-  if (decision.serving.head_dim > 40) {
-    CHECK(contains(text, "head_dim 40 is padded to " + std::to_string(decision.serving.head_dim)));
+  if (decision.serving.variant.head_dim > 40) {
+    CHECK(contains(text, "head_dim 40 is padded to " + std::to_string(decision.serving.variant.head_dim)));
   }
 }
 
@@ -165,11 +165,11 @@ TEST_CASE("the text says which tiles blocks share, where they do, and what memor
 TEST_CASE("the text counts what was refused for several reasons, or lists it") {
   Decision decision = decide(problem_of(64), device_of(*find_arch("sm_90")));
   const Variant other = default_variant(prefill_sm80, need_for(Dtype::fp16, 96), 99 << 10);
-  decision.considered = {{.variant = decision.serving, .refusals = {}},
-                         {.variant = decision.own, .refusals = {"causal: one"}},
+  decision.considered = {{.variant = decision.serving.variant, .refusals = {}},
+                         {.variant = decision.own.variant, .refusals = {"causal: one"}},
                          {.variant = other, .refusals = {"dtype: one", "causal: another"}}};
   const std::string counted = decision_text(decision, "ask for the rest");
-  CHECK(contains(counted, decision.serving.name() + "  serves\n"));
+  CHECK(contains(counted, decision.serving.variant.name() + "  serves\n"));
   CHECK(contains(counted, "causal: one"));
   CHECK(!contains(counted, other.name()));
   CHECK(contains(counted, "and 1 variant refused for more than one reason (ask for the rest)\n"));

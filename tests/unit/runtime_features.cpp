@@ -503,9 +503,10 @@ TEST_CASE("on 9.0 prefill_sm90 serves each feature, elsewhere and where no tenso
       CHECK(own.variant.*find_field(key)->member == 1);
       CHECK(own.variant.causal == 0);
       const Decision decision = decide(one, device);
-      CHECK(decision.own == own.variant);
-      CHECK(decision.serving.family == own.variant.family);  // its variant may be one that an embedded table asked for
-      CHECK(decision.serving.*find_field(key)->member == 1);
+      CHECK(decision.own.variant == own.variant);
+      CHECK(decision.serving.variant.family ==
+            own.variant.family);  // its variant may be one that an embedded table asked for
+      CHECK(decision.serving.variant.*find_field(key)->member == 1);
       return own.variant.family;
     };
     CHECK(family_on(problem, h200) == prefill_sm90);

@@ -207,7 +207,7 @@ TEST_CASE("the verdict names the row that decides, or the reason why none does")
   const Device device = device_of(h200);
   const ReadyKernels none(std::span<const ReadyKernel>{});
   const Served built = serve(none, tables, prefill(4, 4096), device);
-  CHECK_FALSE(built.ready);
+  CHECK(built.origin == Origin::nvrtc);
   CHECK(built.variant == sm80(128, 64));
   CHECK(built.tuned.text() ==
         "  tuned by the row bf16 d128 b4 hq32 hk8 lq4096 lk4096 causal, 0.0 away: 412 us instead of the "
@@ -224,7 +224,7 @@ TEST_CASE("the verdict names the row that decides, or the reason why none does")
   const std::vector<ReadyKernel> both{ready_kernel(sm80(64, 64)), ready_kernel(tuned)};
   CHECK(serve(ReadyKernels(both), tables, prefill(4, 4096), device).variant == tuned);
   const Served heuristic = serve(ReadyKernels(std::span(both).first(1)), tables, prefill(4, 4096), device);
-  CHECK(heuristic.ready);
+  CHECK(heuristic.origin == Origin::ready);
   CHECK(heuristic.variant == sm80(64, 64));
   CHECK(contains(heuristic.tuned.text(), "is not ready; ATTUNE_COMPILE_EXACT would build it"));
   const Served decoded = serve(none, tables, decode(8, 32768), device);

@@ -47,6 +47,23 @@ void check_softmax_scale(std::vector<std::string>& found, float softmax_scale) {
   add_line(found, "softmax_scale is {}; it must be from 0 to {}", softmax_scale, largest_scale);
 }
 
+void check_both_starts(std::vector<std::string>& found, const std::int32_t* cu_seqlens_q,
+                       const std::int32_t* cu_seqlens_k) {
+  if ((cu_seqlens_q == nullptr) == (cu_seqlens_k == nullptr)) return;
+  const bool q = cu_seqlens_q == nullptr;
+  add_line(found, "cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both", q ? "q" : "k",
+           q ? "k" : "q");
+}
+
+void check_workspace(std::vector<std::string>& found, const void* workspace, std::size_t bytes, std::size_t needed,
+                     const char* function) {
+  if (workspace == nullptr) {
+    add_line(found, "workspace is null; it must point to {} bytes of device memory, as {} says", needed, function);
+  } else if (bytes < needed) {
+    add_line(found, "workspace_bytes is {}; it must be at least {}, as {} says", bytes, needed, function);
+  }
+}
+
 ScoreScales scales_of(float softmax_scale, float softcap) {
   const auto log2_of = [](float scale) { return std::max(scale * std::numbers::log2e_v<float>, smallest_scale); };
   const float scale_log2 = log2_of(softmax_scale);

@@ -1,6 +1,7 @@
 // What every operation's arguments share: enums, scales, tables of pages, and tensors as kernels take them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,6 +28,17 @@ void check_table(std::vector<std::string>& found, const std::int32_t* block_tabl
                  int table_width);
 
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale);
+
+/// Adds a line where one of both says where sequences begin, and the other does not.
+void check_both_starts(std::vector<std::string>& found, const std::int32_t* cu_seqlens_q,
+                       const std::int32_t* cu_seqlens_k);
+
+/// Adds a line where a call's workspace is missing or smaller than `needed`, which this function of the C ABI says.
+void check_workspace(std::vector<std::string>& found, const void* workspace, std::size_t bytes, std::size_t needed,
+                     const char* function);
+
+/// A bound of a window as kernels take it: no more than hides nothing.
+inline int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
 
 /// Throws Error{ATTUNE_INVALID_ARGUMENT} where a caller's arguments are smaller than what the library reads of them.
 void check_struct_size(const char* type, std::size_t given, std::size_t needed);

@@ -69,11 +69,7 @@ void check_scalars(std::vector<std::string>& found, const attune_backward_args& 
 }
 
 void check_ragged(std::vector<std::string>& found, const attune_backward_args& args) {
-  if ((args.cu_seqlens_q == nullptr) != (args.cu_seqlens_k == nullptr)) {
-    const bool q = args.cu_seqlens_q == nullptr;
-    add_line(found, "cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both", q ? "q" : "k",
-             q ? "k" : "q");
-  }
+  check_both_starts(found, args.cu_seqlens_q, args.cu_seqlens_k);
   if (args.cu_seqlens_q != nullptr || args.cu_seqlens_k != nullptr) return;
   for (const auto& [name, array] : {std::pair{"seqused_q", args.seqused_q}, {"seqused_k", args.seqused_k}}) {
     if (array != nullptr) {
@@ -148,7 +144,13 @@ Operand turns_operand(const AttuneBackwardParams& params, int B_r) {
   return array_operand("turns", params.turns, {1, 1, params.heads_q, params.padded_rows / B_r}, Access::write);
 }
 
-int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
+/// What every product reads.
+void visit_inputs(const attune_backward_args& args, const Shapes& shapes, VisitOperand visit) {
+  visit(tensor_operand("q", args.q, shapes.q, Access::read));
+  visit(tensor_operand("k", args.k, shapes.k, Access::read));
+  visit(tensor_operand("v", args.v, shapes.v, Access::read));
+  visit(tensor_operand("dout", args.dout, shapes.o, Access::read));
+}
 
 }  // namespace
 
@@ -178,13 +180,7 @@ BackwardProblem check_arguments(const attune_backward_args& args) {
 void check_workspace(const attune_backward_args& args, const BackwardWorkspace& workspace) {
   if (workspace.bytes() == 0) return;
   std::vector<std::string> found;
-  if (args.workspace == nullptr) {
-    add_line(found, "workspace is null; it must point to {} bytes of device memory, as attune_backward_workspace says",
-             workspace.bytes());
-  } else if (args.workspace_bytes < workspace.bytes()) {
-    add_line(found, "workspace_bytes is {}; it must be at least {}, as attune_backward_workspace says",
-             args.workspace_bytes, workspace.bytes());
-  }
+  check_workspace(found, args.workspace, args.workspace_bytes, workspace.bytes(), "attune_backward_workspace");
   check_alignment(found, "workspace", args.workspace, vector_bytes);
   throw_if_any(found);
 }
@@ -270,10 +266,7 @@ void visit_rows(const attune_backward_args& args, const BackwardProblem& problem
 void visit_keys(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
                 const Variant& variant, VisitOperand visit) {
   const Shapes shapes(problem);
-  visit(tensor_operand("q", args.q, shapes.q, Access::read));
-  visit(tensor_operand("k", args.k, shapes.k, Access::read));
-  visit(tensor_operand("v", args.v, shapes.v, Access::read));
-  visit(tensor_operand("dout", args.dout, shapes.o, Access::read));
+  visit_inputs(args, shapes, visit);
   visit(tensor_operand("dk", args.dk, shapes.k, Access::write));
   visit(tensor_operand("dv", args.dv, shapes.v, Access::write));
   visit_arrays(args, problem, visit);
@@ -285,10 +278,7 @@ void visit_keys(const attune_backward_args& args, const BackwardProblem& problem
 void visit_queries(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,
                    VisitOperand visit) {
   const Shapes shapes(problem);
-  visit(tensor_operand("q", args.q, shapes.q, Access::read));
-  visit(tensor_operand("k", args.k, shapes.k, Access::read));
-  visit(tensor_operand("v", args.v, shapes.v, Access::read));
-  visit(tensor_operand("dout", args.dout, shapes.o, Access::read));
+  visit_inputs(args, shapes, visit);
   visit(tensor_operand("dq", args.dq, shapes.q, Access::write));
   visit_arrays(args, problem, visit);
   visit(statistics_operand(params, Access::read));

@@ -194,15 +194,7 @@ DecodeProblem check_arguments(const attune_decode_args& args) {
 void check_workspace(const attune_decode_args& args, const DecodePlan& plan) {
   if (plan.workspace_bytes == 0) return;
   std::vector<std::string> found;
-  if (args.workspace == nullptr) {
-    add_line(found,
-             "workspace is null; it must point to {} bytes of device memory, as "
-             "attune_decode_workspace says",
-             plan.workspace_bytes);
-  } else if (args.workspace_bytes < plan.workspace_bytes) {
-    add_line(found, "workspace_bytes is {}; it must be at least {}, as attune_decode_workspace says",
-             args.workspace_bytes, plan.workspace_bytes);
-  }
+  check_workspace(found, args.workspace, args.workspace_bytes, plan.workspace_bytes, "attune_decode_workspace");
   throw_if_any(found);
 }
 

@@ -34,7 +34,7 @@ void check_apart(std::vector<std::string>& found, const char* name, const float*
   }
 }
 
-/// A thread reads what it writes itself, and nothing else of what is written.
+/// A thread reads no element that any thread writes, but those that it writes itself.
 void check_in_place(std::vector<std::string>& found, const char* name, const AttuneTensor& from,
                     const AttuneTensor& o) {
   if (from.data != o.data) return;
@@ -104,13 +104,7 @@ ChunkPlan plan(const Variant& variant, const MergeProblem& problem) {
 }
 
 void run(const attune_merge_states_args& args, const MergeProblem& problem, const Backend& backend) {
-  const ServingKernel& kernel = backend.kernels.kernel_for(problem);
-  const ChunkPlan chunks = plan(kernel.variant, problem);
-  const AttuneMergeParams params = make_params(args, problem);
-  const auto operands = [&](VisitOperand visit) { visit_operands(args, problem, visit); };
-  Plan planned;
-  planned.add(step_of(kernel, chunks, &params, operands));
-  backend.executor.run(planned, backend.stream);
+  run_chunks(args, problem, backend);
 }
 
 }  // namespace attune

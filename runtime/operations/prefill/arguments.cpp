@@ -105,11 +105,10 @@ void check_ragged(std::vector<std::string>& found, const attune_prefill_args& ar
     if (args.cu_seqlens_q == nullptr && args.cu_seqlens_k != nullptr) {
       found.emplace_back("cu_seqlens_k is given without cu_seqlens_q; lengths in pages are those of seqused_k");
     }
-  } else if ((args.cu_seqlens_q == nullptr) != (args.cu_seqlens_k == nullptr)) {
-    const bool q = args.cu_seqlens_q == nullptr;
-    add_line(found, "cu_seqlens_{} is null, and cu_seqlens_{} is not; a ragged batch needs both", q ? "q" : "k",
-             q ? "k" : "q");
-  } else if (args.cu_seqlens_q == nullptr && args.seqused_k != nullptr) {
+    return;
+  }
+  check_both_starts(found, args.cu_seqlens_q, args.cu_seqlens_k);
+  if (args.cu_seqlens_q == nullptr && args.cu_seqlens_k == nullptr && args.seqused_k != nullptr) {
     found.emplace_back("seqused_k is given without cu_seqlens_q and cu_seqlens_k; only ragged batches have it");
   }
 }
@@ -169,9 +168,6 @@ void set_page_division(AttunePrefillParams& params) {
   params.page_shift = 31 + std::bit_width(size - 1);
   params.page_multiplier = static_cast<unsigned>(((std::uint64_t{1} << params.page_shift) + size - 1) / size);
 }
-
-/// A bound of a window as kernels take it: no more than hides nothing.
-int bounded(int bound, int seqlen) { return bound < 0 ? seqlen : std::min(bound, seqlen); }
 
 /// What the shapes of a call say, its pointers and strides apart.
 Problem read_problem(const attune_prefill_args& args) {

@@ -67,12 +67,7 @@ ChunkPlan plan(const Variant& variant, const RotaryProblem& problem) {
 }
 
 void run(const attune_rotary_embedding_args& args, const RotaryProblem& problem, const Backend& backend) {
-  const ServingKernel& kernel = backend.kernels.kernel_for(problem);
-  const AttuneRotaryParams params = make_params(args, problem);
-  const auto operands = [&](VisitOperand visit) { visit_operands(args, problem, visit); };
-  Plan planned;
-  planned.add(step_of(kernel, plan(kernel.variant, problem), &params, operands));
-  backend.executor.run(planned, backend.stream);
+  run_chunks(args, problem, backend);
 }
 
 }  // namespace attune

@@ -105,13 +105,7 @@ ChunkPlan plan(const Variant& variant, const StoreProblem& problem) {
 }
 
 void run(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend) {
-  const ServingKernel& kernel = backend.kernels.kernel_for(problem);
-  const ChunkPlan chunks = plan(kernel.variant, problem);
-  const AttuneStoreParams params = make_params(args, problem);
-  const auto operands = [&](VisitOperand visit) { visit_operands(args, problem, visit); };
-  Plan planned;
-  planned.add(step_of(kernel, chunks, &params, operands));
-  backend.executor.run(planned, backend.stream);
+  run_chunks(args, problem, backend);
 }
 
 }  // namespace attune

@@ -228,7 +228,8 @@ typedef struct attune_decode_args {
   float softcap;  /* scores x, scaled, become softcap * tanh(x / softcap); 0: they stay */
   /* New keys and values, which the call first writes into the cache as attune_store_kv does, after the seqlens_k keys
    * that each sequence has, which then has seqlen_new more: max_seqlen_k, windows and positions count them. */
-  int32_t seqlen_new;  /* of each sequence; 0: none; of what is below rotary alone counts, and is none */
+  int32_t seqlen_new;  /* of each sequence; 0: none; then rotary is none, and the other fields up to rotations do not
+                          count */
   attune_tensor k_new; /* batch x seqlen_new x heads_kv x head_dim */
   attune_tensor v_new; /* likewise */
   /* Rotation of the new keys, new key i of a sequence to position seqlens_k + i, and of the queries: query i to
@@ -363,7 +364,7 @@ typedef struct attune_backward_args {
   const float* lse;  /* batch x heads_q x seqlen_q, contiguous, natural log; -inf (or +inf) where a query sees no key */
   const float* dlse; /* the gradient of lse, likewise; null: zeros */
   /* attune_backward_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and is free again
-   * behind the call's work on its stream. For each head of q and each of its rows, of every sequence rounded up to a
+   * after the call's work on its stream. For each head of q and each of its rows, of every sequence rounded up to a
    * multiple of 128, it is 8 bytes and, with any_order, up to 4 * 256 more (4 for each column of a kernel's head_dim)
    */
   void* workspace;
@@ -533,7 +534,7 @@ ATTUNE_API attune_status attune_backward_workspace(attune_registry* registry, co
 /* Everything attune_backward does short of its launches, as attune_prefill_prepare; needs no workspace. */
 ATTUNE_API attune_status attune_backward_prepare(attune_registry* registry, const attune_backward_args* args);
 
-/* Launches on `stream`, as attune_prefill: three kernels, one behind the other. */
+/* Launches on `stream`, as attune_prefill: three kernels, one after the other. */
 ATTUNE_API attune_status attune_backward(attune_registry* registry, const attune_backward_args* args, void* stream);
 
 #ifdef __cplusplus

@@ -89,34 +89,15 @@ struct Prefill {
   [[nodiscard]] attune_prefill_args args() const {
     attune_prefill_args result{};
     result.struct_size = sizeof(result);
+    shape.set(result);
     result.dropout = dropout;
-    result.dtype = static_cast<attune_dtype>(shape.dtype);
     result.q = q;
     result.k = k;
     result.v = v;
     result.o = o;
     result.lse = lse;
-    result.batch = shape.batch;
-    result.seqlen_q = shape.seqlen_q;
-    result.seqlen_k = shape.seqlen_k;
-    result.heads_q = shape.heads_q;
-    result.heads_kv = shape.heads_kv;
-    result.head_dim = shape.head_dim;
     result.softmax_scale = softmax_scale.value_or(usual_scale(shape.head_dim));
-    result.causal = shape.causal ? 1 : 0;
-    result.head_dim_v = shape.head_dim_v;
-    if (ragged) {
-      result.cu_seqlens_q = ragged->cu_seqlens_q;
-      result.cu_seqlens_k = ragged->cu_seqlens_k;
-      result.seqused_k = ragged->seqused_k;
-      result.total_q = ragged->total_q;
-      result.total_k = ragged->total_k;
-      result.seqused_q = ragged->seqused_q;
-    }
-    result.window = 1;
-    result.window_left = shape.window_left;
-    result.window_right = shape.window_right;
-    result.softcap = shape.softcap;
+    if (ragged) ragged->set(result);
     if (pages) {
       result.block_table = pages->block_table;
       result.seqused_k = pages->seqused_k;
@@ -431,61 +412,27 @@ class Attention {
 
   /// Launches on `stream` (a CUstream or cudaStream_t; null is the legacy default stream) of the current CUDA
   /// context and returns once the kernel is queued. May be captured in a graph. Throws Error.
-  void operator()(const Prefill& call, void* stream = nullptr) const {
-    const attune_prefill_args args = call.args();
-    check(attune_prefill(registry_.get(), &args, stream));
-  }
+  void operator()(const Prefill& call, void* stream = nullptr) const { launch(&attune_prefill, call, stream); }
 
   /// Everything the call does short of the launch: before a graph capture or a first request. Throws Error.
-  void prepare(const Prefill& call) const {
-    const attune_prefill_args args = call.args();
-    check(attune_prefill_prepare(registry_.get(), &args));
-  }
+  void prepare(const Prefill& call) const { make_ready(&attune_prefill_prepare, call); }
 
   /// The same for decode.
-  void operator()(const Decode& call, void* stream = nullptr) const {
-    const attune_decode_args args = call.args();
-    check(attune_decode(registry_.get(), &args, stream));
-  }
-  void prepare(const Decode& call) const {
-    const attune_decode_args args = call.args();
-    check(attune_decode_prepare(registry_.get(), &args));
-  }
+  void operator()(const Decode& call, void* stream = nullptr) const { launch(&attune_decode, call, stream); }
+  void prepare(const Decode& call) const { make_ready(&attune_decode_prepare, call); }
 
   /// The same for the others.
-  void operator()(const Store& call, void* stream = nullptr) const {
-    const attune_store_kv_args args = call.args();
-    check(attune_store_kv(registry_.get(), &args, stream));
-  }
-  void prepare(const Store& call) const {
-    const attune_store_kv_args args = call.args();
-    check(attune_store_kv_prepare(registry_.get(), &args));
-  }
-  void operator()(const Merge& call, void* stream = nullptr) const {
-    const attune_merge_states_args args = call.args();
-    check(attune_merge_states(registry_.get(), &args, stream));
-  }
-  void prepare(const Merge& call) const {
-    const attune_merge_states_args args = call.args();
-    check(attune_merge_states_prepare(registry_.get(), &args));
-  }
+  void operator()(const Store& call, void* stream = nullptr) const { launch(&attune_store_kv, call, stream); }
+  void prepare(const Store& call) const { make_ready(&attune_store_kv_prepare, call); }
+  void operator()(const Merge& call, void* stream = nullptr) const { launch(&attune_merge_states, call, stream); }
+  void prepare(const Merge& call) const { make_ready(&attune_merge_states_prepare, call); }
   void operator()(const RotaryEmbedding& call, void* stream = nullptr) const {
-    const attune_rotary_embedding_args args = call.args();
-    check(attune_rotary_embedding(registry_.get(), &args, stream));
+    launch(&attune_rotary_embedding, call, stream);
   }
-  void prepare(const RotaryEmbedding& call) const {
-    const attune_rotary_embedding_args args = call.args();
-    check(attune_rotary_embedding_prepare(registry_.get(), &args));
-  }
+  void prepare(const RotaryEmbedding& call) const { make_ready(&attune_rotary_embedding_prepare, call); }
   /// The gradients of a prefill, by a name of their own, so that a braced call of operator() is one of a Prefill.
-  void backward(const Backward& call, void* stream = nullptr) const {
-    const attune_backward_args args = call.args();
-    check(attune_backward(registry_.get(), &args, stream));
-  }
-  void prepare_backward(const Backward& call) const {
-    const attune_backward_args args = call.args();
-    check(attune_backward_prepare(registry_.get(), &args));
-  }
+  void backward(const Backward& call, void* stream = nullptr) const { launch(&attune_backward, call, stream); }
+  void prepare_backward(const Backward& call) const { make_ready(&attune_backward_prepare, call); }
 
   /// Prepares many calls side by side on up to `threads` threads (0: one for each core). `on_progress`, which may be
   /// null, is called from any thread, but from one at a time. All calls are tried; throws the Error of the first that
@@ -546,31 +493,38 @@ class Attention {
   void finish() const { check(attune_registry_finish(registry_.get())); }
 
   /// Bytes of workspace that a call of this shape makes use of, often none; its pointers are not read. Throws Error.
-  [[nodiscard]] std::size_t workspace(const Prefill& call) const {
-    const attune_prefill_args args = call.args();
-    std::size_t bytes = 0;
-    check(attune_prefill_workspace(registry_.get(), &args, &bytes));
-    return bytes;
-  }
+  [[nodiscard]] std::size_t workspace(const Prefill& call) const { return bytes_of(&attune_prefill_workspace, call); }
 
   /// Bytes of workspace that a call of this shape needs; its pointers are not looked at. Throws Error.
-  [[nodiscard]] std::size_t workspace(const Decode& call) const {
-    const attune_decode_args args = call.args();
-    std::size_t bytes = 0;
-    check(attune_decode_workspace(registry_.get(), &args, &bytes));
-    return bytes;
-  }
+  [[nodiscard]] std::size_t workspace(const Decode& call) const { return bytes_of(&attune_decode_workspace, call); }
   [[nodiscard]] std::size_t backward_workspace(const Backward& call) const {
-    const attune_backward_args args = call.args();
-    std::size_t bytes = 0;
-    check(attune_backward_workspace(registry_.get(), &args, &bytes));
-    return bytes;
+    return bytes_of(&attune_backward_workspace, call);
   }
 
  private:
   struct Destroy {
     void operator()(attune_registry* registry) const { attune_registry_destroy(registry); }
   };
+
+  template <class Args, class Call>
+  void launch(attune_status (*function)(attune_registry*, const Args*, void*), const Call& call, void* stream) const {
+    const Args args = call.args();
+    check(function(registry_.get(), &args, stream));
+  }
+
+  template <class Args, class Call>
+  void make_ready(attune_status (*function)(attune_registry*, const Args*), const Call& call) const {
+    const Args args = call.args();
+    check(function(registry_.get(), &args));
+  }
+
+  template <class Args, class Call>
+  std::size_t bytes_of(attune_status (*function)(attune_registry*, const Args*, std::size_t*), const Call& call) const {
+    const Args args = call.args();
+    std::size_t bytes = 0;
+    check(function(registry_.get(), &args, &bytes));
+    return bytes;
+  }
 
   static void check(attune_status status) {
     if (status != ATTUNE_OK) throw Error(status, attune_last_error());

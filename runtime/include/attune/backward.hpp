@@ -34,7 +34,7 @@ struct Backward {
   [[nodiscard]] attune_backward_args args() const {
     attune_backward_args result{};
     result.struct_size = sizeof(result);
-    result.dtype = static_cast<attune_dtype>(shape.dtype);
+    shape.set(result);
     result.q = q;
     result.k = k;
     result.v = v;
@@ -47,27 +47,8 @@ struct Backward {
     result.dlse = dlse;
     result.workspace = workspace;
     result.workspace_bytes = workspace_bytes;
-    result.batch = shape.batch;
-    result.seqlen_q = shape.seqlen_q;
-    result.seqlen_k = shape.seqlen_k;
-    result.heads_q = shape.heads_q;
-    result.heads_kv = shape.heads_kv;
-    result.head_dim = shape.head_dim;
-    result.head_dim_v = shape.head_dim_v;
     result.softmax_scale = softmax_scale.value_or(usual_scale(shape.head_dim));
-    result.causal = shape.causal ? 1 : 0;
-    result.window = 1;
-    result.window_left = shape.window_left;
-    result.window_right = shape.window_right;
-    result.softcap = shape.softcap;
-    if (ragged) {
-      result.cu_seqlens_q = ragged->cu_seqlens_q;
-      result.cu_seqlens_k = ragged->cu_seqlens_k;
-      result.seqused_q = ragged->seqused_q;
-      result.seqused_k = ragged->seqused_k;
-      result.total_q = ragged->total_q;
-      result.total_k = ragged->total_k;
-    }
+    if (ragged) ragged->set(result);
     result.any_order = any_order ? 1 : 0;
     result.dropout = dropout;
     return result;

@@ -60,6 +60,24 @@ struct Shape {
   std::int32_t window_right = -1;
 
   float softcap = 0;  ///< scores x, scaled, become softcap * tanh(x / softcap); 0: they stay
+
+  /// Sets the arguments of a call.
+  template <class Args>
+  void set(Args& args) const {
+    args.dtype = static_cast<attune_dtype>(dtype);
+    args.batch = batch;
+    args.seqlen_q = seqlen_q;
+    args.seqlen_k = seqlen_k;
+    args.heads_q = heads_q;
+    args.heads_kv = heads_kv;
+    args.head_dim = head_dim;
+    args.head_dim_v = head_dim_v;
+    args.causal = causal ? 1 : 0;
+    args.window = 1;
+    args.window_left = window_left;
+    args.window_right = window_right;
+    args.softcap = softcap;
+  }
 };
 
 /// A ragged batch: sequences of any lengths, one after the other. Sequence i has the rows from cu_seqlens_q[i] up to
@@ -75,6 +93,17 @@ struct Ragged {
   /// batch: how many of a sequence's rows of q count, to the last of which masks are aligned, and those of o and LSE
   /// after them are not written; may be null.
   const std::int32_t* seqused_q = nullptr;
+
+  /// Sets the arguments of a call.
+  template <class Args>
+  void set(Args& args) const {
+    args.cu_seqlens_q = cu_seqlens_q;
+    args.cu_seqlens_k = cu_seqlens_k;
+    args.seqused_q = seqused_q;
+    args.seqused_k = seqused_k;
+    args.total_q = total_q;
+    args.total_k = total_k;
+  }
 };
 
 /// Keys and values in pages of a cache, pages x page_size x heads_kv x head_dim: bshd() or bhsd() with page_size for

@@ -65,26 +65,8 @@ BackwardCase random_backward_case(Random& random, int most_rows) {
 
 BackwardImage::Placement BackwardImage::place(int seqlen, int heads, int head_dim, int gap) {
   const Problem& problem = case_.prefill.problem;
-  const std::int64_t dim = head_dim;
   Placement at{.batch = problem.stored_sequences(), .seqlen = seqlen, .heads = heads, .head_dim = head_dim};
-  switch (case_.prefill.layout) {
-    case Layout::bhsd:
-      at.stride_seq = dim;
-      at.stride_head = dim * seqlen;
-      at.stride_batch = dim * seqlen * heads;
-      break;
-    case Layout::gaps:
-      at.stride_head = dim + gap;
-      at.stride_seq = at.stride_head * heads + 24;
-      at.stride_batch = at.stride_seq * seqlen + 64;
-      break;
-    case Layout::bshd:
-    case Layout::packed:
-      at.stride_head = dim;
-      at.stride_seq = dim * heads;
-      at.stride_batch = dim * heads * seqlen;
-      break;
-  }
+  set_strides(at, case_.prefill.layout, seqlen, heads, head_dim, gap);
   at.first = places_.add(static_cast<std::size_t>(at.stride_batch) * at.batch * sizeof(std::uint16_t)) / 2;
   return at;
 }
@@ -262,9 +244,7 @@ attune_backward_args BackwardImage::args(void* memory) const {
     return attune_tensor{static_cast<std::uint16_t*>(memory) + placed.first, placed.stride_batch, placed.stride_seq,
                          placed.stride_head};
   };
-  attune_backward_args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = static_cast<attune_dtype>(problem.dtype);
+  attune_backward_args args = arguments_of(problem);
   args.q = tensor(q);
   args.k = tensor(k);
   args.v = tensor(v);
@@ -277,27 +257,12 @@ attune_backward_args BackwardImage::args(void* memory) const {
   args.dlse = case_.has_dlse ? at<const float>(memory, dlse_) : nullptr;
   args.workspace = at<void>(memory, workspace_);
   args.workspace_bytes = workspace_bytes_;
-  args.batch = problem.batch;
-  args.seqlen_q = problem.seqlen_q;
-  args.seqlen_k = problem.seqlen_k;
-  args.heads_q = problem.heads_q;
-  args.heads_kv = problem.heads_kv;
-  args.head_dim = problem.head_dim;
   args.head_dim_v = problem.head_dim_v;
   args.softmax_scale = static_cast<float>(scale());
-  args.causal = problem.causal ? 1 : 0;
-  args.window = 1;
-  args.window_left = problem.window_left;
-  args.window_right = problem.window_right;
-  args.softcap = problem.softcap;
   args.cu_seqlens_q = array_at(memory, cu_seqlens_q_, sequences.cu_seqlens_q);
   args.cu_seqlens_k = array_at(memory, cu_seqlens_k_, sequences.cu_seqlens_k);
   args.seqused_q = array_at(memory, seqused_q_, sequences.seqused_q);
   args.seqused_k = array_at(memory, seqused_k_, sequences.seqused_k);
-  args.total_q = problem.total_q;
-  args.total_k = problem.total_k;
-  args.any_order = problem.any_order ? 1 : 0;
-  args.dropout = usual_dropout(problem.dropout);
   return args;
 }
 

@@ -23,28 +23,9 @@ std::string name_of(Layout layout) {
   return "?";
 }
 
-/// `gap`: elements that are unused after a row, where there are any.
 CallImage::Placement CallImage::place(Layout layout, int batch, int seqlen, int heads, int head_dim, int gap) {
-  const std::int64_t dim = padded_head_dim(head_dim);
   Placement at{.head_dim = head_dim};
-  switch (layout) {
-    case Layout::bhsd:
-      at.stride_seq = dim;
-      at.stride_head = dim * seqlen;
-      at.stride_batch = dim * seqlen * heads;
-      break;
-    case Layout::gaps:
-      at.stride_head = dim + gap;
-      at.stride_seq = at.stride_head * heads + 24;
-      at.stride_batch = at.stride_seq * seqlen + 64;
-      break;
-    case Layout::bshd:
-    case Layout::packed:
-      at.stride_head = dim;
-      at.stride_seq = dim * heads;
-      at.stride_batch = dim * heads * seqlen;
-      break;
-  }
+  set_strides(at, layout, seqlen, heads, padded_head_dim(head_dim), gap);
   at.first =
       places_.add(static_cast<std::size_t>(at.stride_batch) * batch * sizeof(std::uint16_t)) / sizeof(std::uint16_t);
   return at;
@@ -140,7 +121,7 @@ CallImage::CallImage(const Problem& problem, Layout layout, std::uint64_t seed, 
   }
 }
 
-/// Keys in pages that no sequence has, and behind the last of each.
+/// Keys in pages that no sequence has, and after the last of each.
 void CallImage::poison_unused_keys() {
   std::vector<bool> used(static_cast<std::size_t>(problem_.pages) * problem_.page_size);
   for (std::size_t i = 0; i < sequences_.seqused_k.size(); ++i) {

@@ -20,6 +20,18 @@ enum class Layout {
 
 std::string name_of(Layout layout);
 
+/// Sets a tensor's strides, in elements. `gap`: elements that are unused after a row, where there are any.
+template <class Placement>
+void set_strides(Placement& at, Layout layout, int seqlen, int heads, std::int64_t head_dim, int gap) {
+  const bool gaps = layout == Layout::gaps;
+  at.stride_head = gaps ? head_dim + gap : head_dim;
+  at.stride_seq = at.stride_head * heads + (gaps ? 24 : 0);
+  at.stride_batch = at.stride_seq * seqlen + (gaps ? 64 : 0);
+  if (layout != Layout::bhsd) return;
+  at.stride_seq = head_dim;
+  at.stride_head = head_dim * seqlen;
+}
+
 /// Every element that is not Q, K, V or of an array is NaN, O and LSE included; but zero beyond the columns of Q where
 /// head_dim is no multiple of 8.
 class CallImage {

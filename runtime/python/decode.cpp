@@ -30,8 +30,6 @@ Sequences set_queries(attune_decode_args& args, const DecodeArguments& arguments
   if (is_ragged(arguments) == arguments.max_seqlen_q.is_none()) {
     raise(PyExc_ValueError, "cu_seqlens_q and max_seqlen_q go together; one of them is None");
   }
-  args.heads_q = count("heads_q", q.shape[2]);
-  args.head_dim = count("head_dim", q.shape[3]);
   if (!is_ragged(arguments)) {
     args.batch = count("batch", q.shape[0]);
     args.seqlen_q = count("seqlen_q", q.shape[1]);
@@ -62,7 +60,7 @@ void set_new(attune_decode_args& args, const DecodeArguments& arguments, const F
       rotation_of(first, arguments.rotary_cos, arguments.rotary_sin, arguments.rotary_interleaved);
   if (arguments.k.is_none()) {
     if (rotation.kind == ATTUNE_ROTARY_NONE) return;
-    raise(PyExc_ValueError, "rotary_cos is given without k and v; new keys and the queries are what is rotated");
+    raise(PyExc_ValueError, "rotary_cos is given without k and v; it rotates new keys and the queries");
   }
   const Operand k = read_operand(first, "k", arguments.k, 4, new_shape);
   const Operand v = read_operand(first, "v", arguments.v, 4, new_shape);
@@ -112,13 +110,9 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
   require_heads_divide(q, k);
 
   attune_decode_args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = dtype_of(first.array.element);
+  set_tensors(args, first, q, k, v);
   args.q = padded_rows(first, arguments.q, q, kept);
-  args.k = k.tensor;
-  args.v = v.tensor;
   const Sequences sequences = set_queries(args, arguments, first, q);
-  args.heads_kv = count("heads_kv", k.shape[2]);
   args.softmax_scale = static_cast<float>(scale_of(arguments.softmax_scale, q.shape[3]));
   args.splits = integer("num_splits", arguments.num_splits, "an integer");
   const CachePages pages = pages_of(first, k, sequences, arguments.cache_batch_idx, arguments.block_table);

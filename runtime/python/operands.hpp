@@ -143,7 +143,7 @@ void set_tensors(Args& args, const First& first, const Operand& q, const Operand
   args.heads_q = count("heads_q", q.shape[2]);
   args.heads_kv = count("heads_kv", k.shape[2]);
   args.head_dim = count("head_dim", q.shape[3]);
-  args.head_dim_v = count("head_dim_v", v.shape[3]);
+  if constexpr (requires { args.head_dim_v; }) args.head_dim_v = count("head_dim_v", v.shape[3]);
 }
 
 /// What a call's dropout is: seed and offset in two integers of an array on the first one's device. Throws where there

@@ -21,6 +21,7 @@
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/compiler/compile.hpp"
 #include "runtime/gpu/driver.hpp"
+#include "runtime/lab/arguments.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/gil.hpp"
 #include "runtime/python/registries.hpp"
@@ -104,22 +105,11 @@ attune_prefill_args args_of(const Problem& problem) {
     const std::int64_t columns = padded_head_dim(head_dim);
     return {nowhere, seqlen * heads * columns, heads * columns, columns};
   };
-  attune_prefill_args args{};
-  args.struct_size = sizeof(args);
-  args.dtype = problem.dtype == Dtype::bf16 ? ATTUNE_BF16 : ATTUNE_FP16;
+  attune_prefill_args args = arguments_of(problem);
   args.q = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim);
   args.k = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim);
   args.v = tensor(problem.seqlen_k, problem.heads_kv, problem.head_dim_of_v());
   args.o = tensor(problem.seqlen_q, problem.heads_q, problem.head_dim_of_v());
-  args.batch = problem.batch;
-  args.seqlen_q = problem.seqlen_q;
-  args.seqlen_k = problem.seqlen_k;
-  args.heads_q = problem.heads_q;
-  args.heads_kv = problem.heads_kv;
-  args.head_dim = problem.head_dim;
-  args.head_dim_v = problem.head_dim_v;
-  args.softmax_scale = 1;
-  args.causal = problem.causal ? 1 : 0;
   return args;
 }
 

@@ -175,7 +175,7 @@ COS, SIN = angles()
         (
             {"k": None, "v": None, "rotary_cos": COS, "rotary_sin": SIN},
             ValueError,
-            "rotary_cos is given without k and v; new keys and the queries are what is rotated",
+            "rotary_cos is given without k and v; it rotates new keys and the queries",
         ),
         ({"softcap": "1"}, TypeError, "softcap is a str; it must be a number"),
         ({"k": K.astype("float32")}, TypeError, "k has dtype float32; it must be float16, as q is"),

@@ -73,6 +73,10 @@ def test_ragged_queries_agree_with_float64(dtype, page_size, num_splits):
         ({"cu_seqlens_q": np.zeros(5)}, "cu_seqlens_q"),
         ({"max_seqlen_q": 17}, "seqlen_q is 17; it must be from 0 to 16"),
         ({"k": np.zeros((4, 1, 2, 64), "float16")}, "k is given with cu_seqlens_q; store_kvcache"),
+        (
+            {"cache_seqlens": int32([1, 2, 3])},
+            "cache_seqlens has shape (3,); with 4 sequences in cu_seqlens_q it must be (batch,)",
+        ),
     ],
 )
 def test_wrong_ragged_queries(change, message):

@@ -109,7 +109,7 @@ Entry read_files(const FileDescriptor& folder) {
       entry.compiled.image = checked_file(folder, image_file(arch), meta.at(image_kind(arch)), entry.problem);
     }
   } catch (const nlohmann::json::exception&) {
-    entry.problem = "meta.json is not what Attune wrote";
+    entry.problem = "meta.json is not as Attune wrote it";
   }
   return entry;
 }

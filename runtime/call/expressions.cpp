@@ -22,7 +22,7 @@ using expression::Parameter;
 using expression::Per;
 using expression::Use;
 
-/// The number of a text, remembered of what this thread met last: a launch must not wait for its parsing.
+/// The number of a text. A thread remembers its last texts: a launch must not wait for their parsing.
 int remembered_number(std::string_view text, Use use) {
   struct Entry {
     std::string text;

@@ -34,7 +34,7 @@ ExpressionTexts expression_texts(const Args& args) {
   return {.score = args.score, .mask = args.mask, .params = args.params, .count = args.param_count};
 }
 
-/// The expressions of these texts. Throws Error{ATTUNE_INVALID_ARGUMENT} with the place of what is wrong in one.
+/// The expressions of these texts. Throws Error{ATTUNE_INVALID_ARGUMENT} with the place of a mistake in one.
 CallExpressions read_expressions(const ExpressionTexts& texts);
 
 /// Adds a line for each array that is missing or not as the expressions have it, and for sizes beyond their limits.

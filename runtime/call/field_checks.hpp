@@ -74,7 +74,7 @@ class FieldChecks {
   void value(const char* key, const FieldRange& range, Rotary value);
   void value(const char* /*key*/, const FieldRange& /*range*/, bool /*value*/) {}
 
-  /// Whether heads_kv divides heads_q; a line where it does not, and nothing of what is no number of heads.
+  /// Whether heads_kv divides heads_q; a line where it does not, and none about a value that is no number of heads.
   bool heads(int heads_q, int heads_kv);
 
   /// Whether a sequence's pages hold the most keys that one may have, whose field is `field`.

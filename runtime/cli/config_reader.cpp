@@ -25,7 +25,7 @@ Location place_of(std::string_view text, std::size_t at, const std::string& file
           .column = static_cast<int>(column) + 1};
 }
 
-/// A value as a message shows it: of what is long its beginning.
+/// A value as a message shows it: only the beginning of a long one.
 std::string shown(const nlohmann::json& value) {
   constexpr std::size_t longest = 40;
   if (value.is_structured()) return value.is_array() ? "a list" : "an object";

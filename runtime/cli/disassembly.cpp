@@ -82,7 +82,7 @@ std::string Disassembler::text(std::string_view cubin) const {
   const std::string option = path_.filename() == "cuobjdump" ? " -sass" : "";
   auto text =
       output_of(fmt::format("{}{} {} 2>/dev/null", shell_word(path_.string()), option, shell_word(file.string())));
-  if (!text) throw Error(ATTUNE_INTERNAL_ERROR, fmt::format("{} cannot read what NVRTC made", path_.string()));
+  if (!text) throw Error(ATTUNE_INTERNAL_ERROR, fmt::format("{} cannot read the code that NVRTC made", path_.string()));
   return std::move(*text);
 }
 

@@ -130,7 +130,7 @@ Finding find_embedded() {
           .remedy = "install the CUDA toolkit and build again; until then NVRTC compiles each kernel at first use"};
 }
 
-/// The one thing to do now, by what is here.
+/// The one thing to do now on this machine.
 std::string next_step(const std::vector<Finding>& findings) {
   const auto ok = [&](std::string_view what) {
     return std::ranges::any_of(findings, [&](const Finding& f) { return f.what == what && f.ok; });

@@ -41,7 +41,7 @@ struct Explanation {
   std::string text;
 };
 
-/// Whether a row decides, which, how far it is and what was measured; else the reason.
+/// Whether a row of a tuned table decides. If so, which row, its distance and its measurement; else the reason.
 nlohmann::ordered_json tuned_json(const TunedVerdict& tuned) {
   nlohmann::ordered_json json{{"used", tuned.reason.empty() && tuned.row.has_value()}};
   if (!tuned.reason.empty()) json["reason"] = tuned.reason;

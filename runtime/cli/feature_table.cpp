@@ -183,7 +183,7 @@ std::vector<FeatureRow> feature_rows() {
   add_backward(rows);
   add_decode(rows);
   const StoreProblem store{.tokens = 4, .heads_kv = 2, .page_size = 16, .pages = 4, .table_width = 2};
-  rows.push_back(row_of("write keys and values into a cache", store, "by slots, or behind those there"));
+  rows.push_back(row_of("write keys and values into a cache", store, "by slots, or after those there"));
   rows.push_back(row_of("merge two results over different keys", MergeProblem{}, ""));
   rows.push_back(row_of("rotate queries and keys in place", RotaryProblem{}, "interleaved pairs, or halves"));
   for (const auto& [feature, limits] : not_served) rows.push_back({feature, "", "", "", limits});

@@ -12,7 +12,7 @@ struct FeatureRow {
   std::string on_sm80;      ///< on GPUs of compute capability 8.0 and newer
   std::string on_sm90;      ///< on GPUs of compute capability 9.0
   std::string in_emulator;  ///< on the CPU
-  std::string limits;       ///< found by asking about neighbours of the problem, or what a row leaves open
+  std::string limits;       ///< found by asking about neighbours of the problem, or a row's own words
 };
 
 /// Features that are served, then those that are not, on this build of the library.

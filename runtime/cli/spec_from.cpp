@@ -277,7 +277,7 @@ Exit spec_from(const SpecFromOptions& options) {
 
 Command spec_from_command(CLI::App& root) {
   auto options = std::make_shared<SpecFromOptions>();
-  CLI::App* app = root.add_subcommand("spec-from", "Make the specs of what a program or a model needs");
+  CLI::App* app = root.add_subcommand("spec-from", "Make the specs of the kernels that a program or a model needs");
   app->add_option("FILE", options->files, "Records of calls (files that ATTUNE_RECORD named), or config.json of models")
       ->required()
       ->option_text("REQUIRED");

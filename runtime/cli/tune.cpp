@@ -353,7 +353,7 @@ void add_problem_options(CLI::App& app, TuneOptions& options) {
   const std::string group = "Problems";
   app.add_option("--cases", options.cases, suite_help())->check(one_of(suite_names()))->group(group);
   app.add_option("--problems", options.problems,
-                 "YAML lists of problems, those of a table, or what a program recorded in $ATTUNE_RECORD")
+                 "YAML lists of problems, those of a table, or the record of a program in $ATTUNE_RECORD")
       ->option_text("FILE ...")
       ->group(group);
   app.add_option("--only", options.only, "Leave out problems whose text does not contain this")
@@ -368,7 +368,7 @@ void add_problem_options(CLI::App& app, TuneOptions& options) {
 void add_race_options(CLI::App& app, TuneOptions& options) {
   tune::TunerRules& rules = options.rules;
   const std::string group = "Race";
-  app.add_option("--budget", rules.budget, "Seconds for everything; what is known by then is kept")
+  app.add_option("--budget", rules.budget, "Seconds for everything; results that are known by then are kept")
       ->check(positive_problem)
       ->capture_default_str()
       ->group(group);

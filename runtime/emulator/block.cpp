@@ -327,7 +327,7 @@ std::vector<Block::Thread*> Block::live_lanes(const Warp& warp) {
   return lanes;
 }
 
-/// What the thread does from now on is told from what it did before.
+/// The thread's accesses from now on are told from those before.
 void Block::advance(Thread& thread) { thread.clock.set(thread.index, thread.clock.at(thread.index) + 1); }
 
 /// What any of them did before, all know from now on.

@@ -67,7 +67,7 @@ void load(const Box& box, SharedMemory& shared) {
 
 void store(const Box& box, SharedMemory& shared) {
   for_each_row(box, [&](const BoxRow& row) {
-    auto* to = const_cast<std::byte*>(row.elements);  // a map is of what is read as well as of what is written
+    auto* to = const_cast<std::byte*>(row.elements);  // a map serves reads as well as writes
     for_each_piece(box, row, [&](const BoxPiece& piece) {
       std::memcpy(to, shared.at(piece.address), piece.bytes);
       to += piece.bytes;

@@ -42,7 +42,7 @@ void for_each_piece(const Box& box, const BoxRow& row, const std::function<void(
 /// Reads the box from the tensor, zeros where it leaves it, and writes it to shared memory.
 void load(const Box& box, SharedMemory& shared);
 
-/// Writes what of the box lies within the tensor.
+/// Writes those elements of the box that lie within the tensor.
 void store(const Box& box, SharedMemory& shared);
 
 }  // namespace attune::emulator

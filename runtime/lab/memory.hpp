@@ -52,7 +52,7 @@ void put(Memory& memory, std::size_t place, const std::vector<T>& values) {
     std::memcpy(memory.data() + place / sizeof(std::uint16_t), values.data(), values.size() * sizeof(T));
 }
 
-/// A copy of what is at a place, which becomes poison.
+/// A copy of the bytes at a place, which become poison.
 template <class T>
 std::vector<T> take(Memory& memory, std::size_t place, std::size_t count) {
   std::vector<T> values(count);

@@ -10,7 +10,7 @@
 
 namespace attune {
 
-/// What attention was given, and the gradients of what it gave.
+/// The inputs of attention, and the gradients of its results.
 struct GradientInputs {
   HostTensor q;
   HostTensor k;

@@ -97,10 +97,10 @@ class Trial {
   [[nodiscard]] const InputPlaces& places() const { return in_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
-  /// A place for what an operation has besides; as long as it is being constructed.
+  /// A place for an operation's other memory; as long as it is being constructed.
   [[nodiscard]] std::size_t add_input(std::size_t bytes) { return inputs_.add(bytes); }
 
-  /// The same for what it leaves in place of O and LSE.
+  /// The same for its results in place of O and LSE.
   [[nodiscard]] std::size_t add_result(std::size_t bytes) { return results_.add(bytes); }
 
   /// Of the memory that a plan is run in: a result, ...

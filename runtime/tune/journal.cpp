@@ -128,7 +128,7 @@ Identity identity_of(const Json& object) {
 
 JournalContents::Round round_of(const JournalContents& contents, const std::string& race, const Json& line) {
   const auto known = contents.races.find(race);
-  if (known == contents.races.end()) throw Unsound("no line before it says what race this is a round of");
+  if (known == contents.races.end()) throw Unsound("no line before it describes the race that this round is of");
   JournalContents::Round round;
   for (const Json& one : list_in(line, "order")) {
     round.order.push_back(whole("order", one));

@@ -68,7 +68,7 @@ struct FakeCuda {
   std::atomic<int> warmed_for{-1};      ///< device of the context that was current at the last cuFuncLoad
   std::atomic<int> shared_limit{0};     ///< its value
   FakeLaunch last_launch;               ///< only where one thread launches
-  FakeLaunch second_launch;             ///< the one behind it
+  FakeLaunch second_launch;             ///< the one after it
   FakeLaunch third_launch;
 
   std::atomic<int> resets{0};

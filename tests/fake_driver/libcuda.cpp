@@ -1,4 +1,4 @@
-// A libcuda.so.1 without a GPU behind it: enough of the driver API to see what the library asks of it. Two
+// A libcuda.so.1 without a GPU: enough of the driver API to see what the library asks of it. Two
 // devices. It offers nothing but cuGetProcAddress_v2 by name, as the library must not take anything else.
 #include <algorithm>
 #include <array>

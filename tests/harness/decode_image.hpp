@@ -63,7 +63,7 @@ DecodeCase random_leftpad_case(Random& random, int most_keys);
 /// The call for one of its sequences.
 attune_decode_args only_sequence(attune_decode_args args, int sequence);
 
-/// Every element that is not Q, of an array or a key or value of a sequence is NaN: what lies behind a sequence's end
+/// Every element that is not Q, of an array or a key or value of a sequence is NaN: what lies beyond a sequence's end
 /// (where new keys belong) or in front of its first key, columns beyond head_dim where that is no multiple of 8 (zeros
 /// in Q, numbers in new rows), pages that no sequence has, O and LSE. Table entries for such keys alone name no page or
 /// any.
@@ -77,7 +77,7 @@ class DecodeImage {
   /// What the call finds.
   [[nodiscard]] const Memory& memory() const { return memory_; }
 
-  /// The part of it that says how long sequences are: behind the lengths stand cu_seqlens_q, cu_seqlens_k, leftpad and
+  /// The part of it that says how long sequences are: after the lengths stand cu_seqlens_q, cu_seqlens_k, leftpad and
   /// seqused_q.
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
   [[nodiscard]] std::size_t lengths_place() const { return lengths_place_; }

@@ -54,7 +54,7 @@ struct Place {
   attune_tensor tensor{};  ///< its strides
 };
 
-/// Places one thing behind the other, each at a multiple of 256 bytes.
+/// Places one thing after the other, each at a multiple of 256 bytes.
 class Layout {
  public:
   std::size_t take(std::size_t bytes) {

@@ -30,7 +30,7 @@ int random_bound(Random& random, int most) {
 /// A length of a sequence: often none, at most `most`.
 int random_length(Random& random, int most) { return random.below(4) == 0 ? 0 : up_to(random, most); }
 
-/// Sequences one after the other, with a gap before the first and one behind the last.
+/// Sequences one after the other, with a gap before the first and one after the last.
 std::vector<std::int32_t> random_cu_seqlens(Random& random, int batch, int& longest, int& total) {
   std::vector<std::int32_t> result{up_to(random, 9)};
   const int most = longest;

@@ -18,7 +18,7 @@ struct StoreCase {
   std::vector<std::int64_t> slots{};      ///< batch x tokens; empty: tokens are appended
   std::vector<std::int32_t> lengths{};    ///< batch; empty: no sequence has keys yet
   std::vector<std::int32_t> table{};      ///< batch x table_width; empty: sequence i has page i
-  std::vector<std::int32_t> positions{};  ///< batch x tokens; empty: those behind the lengths
+  std::vector<std::int32_t> positions{};  ///< batch x tokens; empty: those after the lengths
   bool new_heads_outermost = false;
   bool k_heads_outermost = false;  ///< in a page
   bool v_heads_outermost = false;

@@ -24,13 +24,13 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows);
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion);
 
-/// Bytes of the workspace: LSE and D of each row, and behind them the sums that become dQ. Where blocks add to these in
+/// Bytes of the workspace: LSE and D of each row, and after them the sums that become dQ. Where blocks add to these in
 /// an order, words follow that say whose turn it is.
 struct BackwardWorkspace {
   std::size_t statistics_bytes = 0;
   std::size_t dq_bytes = 0;  ///< 0: dQ has a kernel of its own
   int dq_columns = 0;
-  std::size_t turn_bytes = 0;  ///< words by which blocks add in their order; behind the sums
+  std::size_t turn_bytes = 0;  ///< words by which blocks add in their order; after the sums
   bool dq_in_quads = false;    ///< as AttuneBackwardParams has it
 
   [[nodiscard]] std::size_t bytes() const { return statistics_bytes + dq_bytes + turn_bytes; }

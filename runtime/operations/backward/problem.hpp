@@ -71,7 +71,7 @@ struct BackwardProblem {
   [[nodiscard]] Ask ask() const { return ask_of(operation); }
   [[nodiscard]] Ask ask_of(Operation part) const;
 
-  /// What comes before it, and what gives dQ: a kernel of its own, or a conversion of sums.
+  /// The problems of the kernel before it, and of the two that may give dQ: one of its own, or a conversion of sums.
   [[nodiscard]] BackwardPart<Operation::backward_rows> rows() const;
   [[nodiscard]] BackwardPart<Operation::backward_queries> queries() const;
   [[nodiscard]] BackwardPart<Operation::backward_convert> conversion() const;

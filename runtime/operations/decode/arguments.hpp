@@ -30,7 +30,7 @@ DecodeProblem check_arguments(const attune_decode_args& args);
 /// What a checked call reads and writes, its workspace apart.
 void visit_operands(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit);
 
-/// What its attention reads, new keys and lengths apart; its results; and what says how long sequences are.
+/// The operands that its attention reads, new keys and lengths apart; its results; and the lengths of sequences.
 void visit_attention(const attune_decode_args& args, const DecodeProblem& problem, Access of_keys, VisitOperand visit);
 void visit_results(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit);
 void visit_lengths(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit);

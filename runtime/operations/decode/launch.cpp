@@ -22,7 +22,7 @@ void run_once(const attune_decode_args& args, const DecodeProblem& problem, cons
   run(args, problem, kernel, plan(kernel.variant, problem, kernel.device), backend);
 }
 
-/// Where the parts' results are, and what is said of those that sequences share.
+/// Where the parts' results are, and the entries of those that sequences share.
 void visit_parts(const AttuneDecodeParams& params, const DecodePlan& plan, Access access, VisitOperand visit) {
   const int rows = params.seqlen_q * params.gqa_ratio;
   visit(array_operand("partial_o", params.partial_o, {plan.slots, params.heads_kv, rows, params.head_dim}, access));

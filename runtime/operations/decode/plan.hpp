@@ -35,7 +35,7 @@ std::vector<std::string> launch_refusals(const Variant& variant, const DecodePro
 /// of registers decide.
 int blocks_per_multiprocessor(const Variant& variant, const Device& device);
 
-/// What the results of so many parts take, and what is said of `cuts` sequences.
+/// The bytes that the results of so many parts take, with the entries of `cuts` sequences.
 std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long long cuts = 0);
 
 /// The launch facts of one variant for one problem. Throws Error{ATTUNE_UNSUPPORTED} when no grid can hold it.

@@ -18,7 +18,7 @@ namespace attune {
 inline constexpr int most_decode_queries = 16;
 inline constexpr int most_shared_heads = 256;
 
-/// The merge of what decode's thread blocks leave.
+/// The merge of the results that decode's thread blocks leave.
 struct CombineProblem {
   static constexpr Operation operation = Operation::combine;
   static constexpr const char* word = "combine";

@@ -69,7 +69,7 @@ struct TileOrder {
   std::shared_ptr<const AttuneTileList> tiles = {};  ///< where they are listed
 };
 
-/// The order that costs least, remembered of what this thread met last: a launch must not wait for it.
+/// The order that costs least. A thread remembers that of its last problems: a launch must not wait for it.
 TileOrder remembered_order(const TileWork& work) {
   struct Entry {
     TileWork work;

@@ -17,9 +17,12 @@ constexpr int warpgroup_rows = 64;  // of wgmma, and so of each consumer warpgro
 constexpr int most_consumers = 3;
 constexpr int panel_columns = 64;  // 128 bytes, the swizzle's row
 constexpr int panel_row_bytes = 128;
-constexpr int ring_stage_bytes = 16;   // a full and an empty mbarrier
-constexpr int slot_bytes = 48;         // what a ragged kernel says of a tile: of the one that Q is of, and of the next
+constexpr int ring_stage_bytes = 16;  // a full and an empty mbarrier
+constexpr int slot_bytes =
+    48;  // what a ragged or paged kernel says of a tile: of the one that Q is of, and of the next
 constexpr int alignment_slack = 1023;  // shared memory starts anywhere, panels at multiples of 1,024 bytes
+
+constexpr int page_rows = 16;  // of pages that boxes divide: panels swizzle eight rows, B_c has sixteens
 
 constexpr std::array head_dims{64, 96, 128, 192, 256};
 
@@ -50,7 +53,7 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (1 + 2 * v.stages) * ring_stage_bytes + alignment_slack;
-  if (v.ragged != 0) needs.shared_bytes += 2 * slot_bytes + ring_stage_bytes;
+  if (v.ragged != 0 || v.paged != 0) needs.shared_bytes += 2 * slot_bytes + ring_stage_bytes;
   // O, S, and P and Q in half a register an element.
   needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4 + v.Q_columns_in_registers / 4;
   return needs;
@@ -150,6 +153,31 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return std::nullopt;
 }
 
+std::optional<Refusal> page_multiple_rule(const Variant& v) {
+  const auto passes = [](const Variant& c) {
+    return c.page_multiple == 1 || (c.paged != 0 && c.page_multiple == page_rows);
+  };
+  if (passes(v)) return std::nullopt;
+  return refuse(v, {"page_multiple"},
+                v.paged == 0 ? fmt::format("page_multiple is {}, but the kernel is not for pages", v.page_multiple)
+                             : fmt::format("page_multiple is {}; prefill_sm90 has 1, {}", v.page_multiple, page_rows),
+                passes);
+}
+
+/// Whether the producing warps copy rows, and do not leave it to the copy engine.
+bool gathers(const Variant& v) { return v.paged != 0 && v.page_multiple == 1; }
+
+std::optional<Refusal> gather_rule(const Variant& v) {
+  const auto passes = [](const Variant& c) { return has_consumers(c) && consumers_of(c) < most_consumers; };
+  if (!gathers(v) || consumers_of(v) < most_consumers) return std::nullopt;
+  return refuse(
+      v, {"B_r"},
+      fmt::format("B_r is {}, whose {} warpgroups leave no registers to the warps that gather rows from pages "
+                  "of any size",
+                  v.B_r, most_consumers),
+      passes);
+}
+
 std::optional<Refusal> dropout_rule(const Variant& v) {
   if (v.dropout == 0) return std::nullopt;
   if (v.pack_gqa != 0) {
@@ -164,7 +192,13 @@ std::optional<Refusal> dropout_rule(const Variant& v) {
 }
 
 std::optional<Refusal> tile_list_rule(const Variant& v) {
-  if (v.tile_list == 0 || v.causal != 0) return std::nullopt;
+  if (v.tile_list == 0) return std::nullopt;
+  if (v.paged != 0) {
+    return Refusal{"tile_list",
+                   "a list is balanced for sequences of one length, which in pages only the device knows; "
+                   "tile_list: false"};
+  }
+  if (v.causal != 0) return std::nullopt;
   return Refusal{"tile_list", "without the causal mask all tiles take the same time; tile_list: false"};
 }
 
@@ -173,7 +207,7 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
   if (v.dropout != 0) {
     return Refusal{"stream_k", "parameters with dropout have nothing about shared tiles; stream_k: false"};
   }
-  if (v.causal != 0 || v.window != 0 || v.ragged != 0) {
+  if (v.causal != 0 || v.window != 0 || v.ragged != 0 || v.paged != 0) {
     return Refusal{"stream_k",
                    "the keys of a tile are shared out by their number, which is the same for all tiles only without a "
                    "mask and in sequences of one length; stream_k: false"};
@@ -188,10 +222,10 @@ std::optional<Refusal> tiles_of_expressions_rule(const Variant& v) {
                           key + ": false"};
 }
 
-constexpr auto rules =
-    std::to_array<Rule>({head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule,
-                         P_residual_keys_rule, ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, dropout_rule,
-                         tile_list_rule, stream_k_rule, expressions_rule, tiles_of_expressions_rule});
+constexpr auto rules = std::to_array<Rule>(
+    {head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule, P_residual_keys_rule,
+     ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, page_multiple_rule, gather_rule, dropout_rule,
+     tile_list_rule, stream_k_rule, expressions_rule, tiles_of_expressions_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 
@@ -237,8 +271,9 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
-  // Words of random bits need the registers that a third warpgroup takes.
-  if (variant.dropout != 0 && variant.B_r == most_consumers * warpgroup_rows) variant.B_r -= warpgroup_rows;
+  // Words of random bits need the registers that a third warpgroup takes, and so do warps that gather rows.
+  if ((variant.dropout != 0 || gathers(variant)) && variant.B_r == most_consumers * warpgroup_rows)
+    variant.B_r -= warpgroup_rows;
   variant.stream_k = 1;
   if (stream_k_rule(variant) || tiles_of_expressions_rule(variant)) variant.stream_k = 0;
 }

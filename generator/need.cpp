@@ -47,7 +47,8 @@ std::optional<std::string> difference(const Variant& variant, const Need& need, 
   const Family& family = family_of(variant);
   if (!family.has_key(field.key)) {
     if (field.met_by_maps && family.tensor_maps) return std::nullopt;
-    if (field.relation == Relation::any_or_equal || need.*field.wanted == Need{}.*field.wanted) return std::nullopt;
+    const bool is_any = field.relation == Relation::any_or_equal || field.relation == Relation::divides;
+    if (is_any || need.*field.wanted == Need{}.*field.wanted) return std::nullopt;
     return fmt::format("{}: {} has no kernels with it, the problem {}", field.key, family.name,
                        field.kind == FieldKind::boolean ? "needs one" : "has " + value_text(field, need.*field.wanted));
   }
@@ -70,6 +71,8 @@ const char* unmappable_text(Unmappable reason) {
       return "total_k: it is 0, and a tensor map holds at least one key";
     case Unmappable::queries:
       return "queries: there are none, and a tensor map holds at least one";
+    case Unmappable::pages:
+      return "pages: there are none, and a tensor map holds at least one";
     case Unmappable::strides:
     case Unmappable::no:
       break;

@@ -17,6 +17,7 @@ enum class Unmappable : int {
   total_k = 2,   ///< of a ragged batch no sequence has one
   strides = 3,
   queries = 4,  ///< of a backward pass no sequence has a query
+  pages = 5,    ///< a cache has none
 };
 
 /// The part of a Variant that a problem dictates; the rest (tile, schedule) is free. Each member but the first and the

@@ -8,6 +8,7 @@
 // function units: both limit it at D = 64, the products beyond, and a softmax has to hide behind other warpgroups'
 // products: prefill_sm90.md.
 #include "expressed_tensor_params.h"
+#include "paged_params.h"
 #include "tensor_params.h"
 #include "types.h"
 
@@ -20,6 +21,8 @@ constexpr int B_c = 128;
 constexpr int stages = 2;
 constexpr int Q_columns_in_registers = 64;
 constexpr int P_residual_keys = 16;
+constexpr bool paged = false;
+constexpr int page_multiple = 1;
 constexpr bool causal = true;
 constexpr bool window = false;
 constexpr bool softcap = false;
@@ -66,12 +69,16 @@ constexpr bool stream_k = false;
 #include "blocks/express_scores.cuh"
 #include "blocks/expressions.cuh"
 #include "blocks/live_blocks.cuh"
+#include "blocks/page_boxes.cuh"
+#include "blocks/page_gather.cuh"
+#include "blocks/paged_rows.cuh"
 #include "blocks/score_rows.cuh"
 
 using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams, AttuneTensorPrefillParams>;
-using Params = Select<variant::dropout, WithDropout<SoleParams>,
+using Params = Select<variant::dropout, WithDropout<Select<variant::paged, WithPages<SoleParams>, SoleParams>>,
                       Select<variant::stream_k, AttuneSharedPrefillParams,
-                             Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>>;
+                             Select<variant::tile_list, AttuneListedPrefillParams,
+                                    Select<variant::paged, WithPages<SoleParams>, SoleParams>>>>;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's
@@ -79,30 +86,44 @@ constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
 constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
+constexpr int loaders = variant::page_multiple == 1 ? 3 : 1;  // warps that fetch keys from pages
+constexpr u32 page_registers = 32;                            // of a producer whose lanes look up pages
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
+// Where lanes look up pages, and where they also fetch what is there.
+constexpr u32 page_producer_registers = variant::page_multiple == 1 ? 56 : consumers == 3 ? 32 : 40;
+constexpr u32 page_consumer_registers = variant::page_multiple == 1 ? 224 : consumers == 3 ? 160 : 232;
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
 
 // What a row is and sees, and the order of tiles.
 using QueryMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
+using RowsInPages =
+    PagedRows<Select<variant::pack_gqa, PackedRows<QueryMask, variant::gqa_ratio>, DenseRows<QueryMask>>>;
 using Rows = Select<variant::ragged, RaggedRows<QueryMask>,
-                    Select<variant::pack_gqa, PackedRows<QueryMask, variant::gqa_ratio>, DenseRows<QueryMask>>>;
+                    Select<variant::paged, RowsInPages,
+                           Select<variant::pack_gqa, PackedRows<QueryMask, variant::gqa_ratio>, DenseRows<QueryMask>>>>;
 using WholeTile = Select<variant::window || variant::mask, WindowTile, QueryTile>;
 using SequenceTile = Select<variant::stream_k, SharedTile, WholeTile>;
-using Tile = Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>;
+using TileInPages = PagedTile<SequenceTile>;
+using Tile = Select<variant::paged, TileInPages, Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>>;
 using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c>,
                              Select<variant::tile_list, ListOrder<Rows, variant::B_r, variant::B_c>,
                                     RoundOrder<Rows, variant::B_r, variant::B_c>>>;
 using BatchOrder = Select<variant::tile_list, ListedRaggedOrder<Rows, variant::B_r, variant::B_c>,
                           RaggedOrder<Rows, variant::B_r, variant::B_c>>;
-using Order = Select<variant::ragged, BatchOrder, SequenceOrder>;
+using OrderInPages = PagedOrder<SequenceOrder, Rows, variant::B_r, variant::B_c>;
+using Order = Select<variant::ragged, BatchOrder, Select<variant::paged, OrderInPages, SequenceOrder>>;
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
 using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<QTile, 1, consumers * 4>;
-using KRing = Ring<KTile, variant::stages, consumers * 4>;
-using VRing = Ring<VTile, variant::stages, consumers * 4>;
-using FoundRing = Ring<TileSlot, 1, 1>;
+using KRows = GatheredRing<KTile, variant::stages, consumers * 4, loaders>;
+using VRows = GatheredRing<VTile, variant::stages, consumers * 4, loaders>;
+using KRing = Select<variant::paged && variant::page_multiple == 1, KRows, Ring<KTile, variant::stages, consumers * 4>>;
+using VRing = Select<variant::paged && variant::page_multiple == 1, VRows, Ring<VTile, variant::stages, consumers * 4>>;
+using FoundRing = Select<variant::paged, Ring<TileSlot, 1, loaders>, Ring<TileSlot, 1, 1>>;
+using KeySource =
+    Select<variant::page_multiple == 1, PageGather<variant::B_c, loaders>, PageBoxes<variant::B_c>>;  // of pages
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
 using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
@@ -193,6 +214,49 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
   }
 }
 
+// Warps, where keys are in pages: the same, but that Q comes first, and a block's V behind its K, so that one look at
+// the table does for both. Tables are read a block ahead.
+template <class KernelParams>
+__device__ __forceinline__ void produce_pages(const KernelParams& params, Shared shared, u32 loader) {
+  WarpFoundOrder<FoundRing> order{shared.found()};
+  KeySource source(params.pages, loader);
+  Tile tile{};
+  while (order.next(tile)) {
+    if (loader == 0) {
+      shared.q.claim();
+      if (elect_lane()) {
+        shared.told().write(tile);
+        shared.q.announce();
+        shared.q.tile().load(params.q, shared.q.full(), Rows::queries(tile, tile.first_row));
+      }
+      shared.q.next();
+    }
+    const int kv_head = Rows::kv_head(params, tile);
+    int block = tile.blocks - 1;  // the next to load
+    auto pages = source.find(tile, block);
+#pragma unroll 1
+    while (block >= tile.first_block) {
+      int below = block - 1;
+      if constexpr (variant::mask) {
+        if (block > tile.first_block)
+          below = live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).last(below, tile.first_block);
+      }
+      const auto own_pages = pages;
+      pages = source.find(tile, below);
+      source.template load<Cached::K>(params, shared.k, tile, kv_head, block, own_pages);
+      source.template load<Cached::V>(params, shared.v, tile, kv_head, block, own_pages);
+      block = below;
+    }
+  }
+  source.finish();
+  if (loader != 0) return;
+  shared.q.claim();
+  if (elect_lane()) {
+    shared.told().write(Tile{});
+    shared.q.announce(0);
+  }
+}
+
 // O = P V or, to `add`, O += P V, under way, of the block's first 16 * steps keys.
 template <int steps>
 __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const u32 (&P)[steps][4], VTile v, bool add) {
@@ -219,7 +283,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
 // How a consumer learns of its tiles: it is told them with Q, or finds them itself.
 template <class KernelParams>
 __device__ __forceinline__ auto consumer_order(const KernelParams& params, const Shared& shared) {
-  if constexpr (variant::ragged) {
+  if constexpr (variant::ragged || variant::paged) {
     return ToldOrder<QRing>{shared.q, shared.told()};
   } else {
     return Order(params);
@@ -241,7 +305,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
 
   // Q is there; returns the block of keys to begin with.
   const auto begin_tile = [&] {
-    if constexpr (!variant::ragged) shared.q.wait();
+    if constexpr (!variant::ragged && !variant::paged) shared.q.wait();
     if constexpr (variant::Q_columns_in_registers != 0) {
       const u32 own_row = static_cast<u32>(warp_row) + lane_index() % 16;
 #pragma unroll
@@ -309,7 +373,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
-    if constexpr (variant::mask && !variant::ragged) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
+    if constexpr (variant::mask && !variant::ragged && !variant::paged)
+      keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
       if (tile.first_row + static_cast<int>(warpgroup) * rows >= tile.queries.count) {
         skip_tile();
@@ -397,7 +462,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     } else {
       store(params, output, tile, warpgroup, O, softmax);
     }
-    if constexpr (variant::stream_k || variant::ragged) warp_barrier();  // or the loop goes on as if lanes had parted
+    if constexpr (variant::stream_k || variant::ragged || variant::paged)
+      warp_barrier();  // or the loop goes on as if lanes had parted
   }
   turns.end();
   output.finish();
@@ -409,22 +475,37 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
     shared.q.create();
     shared.k.create();
     shared.v.create();
-    if constexpr (variant::ragged) shared.found().create();
+    if constexpr (variant::ragged || variant::paged) shared.found().create();
     mbarrier_fence();
     prefetch_map(params.q);
-    prefetch_map(params.k);
-    prefetch_map(params.v);
+    if constexpr (!variant::paged || variant::page_multiple != 1) {
+      prefetch_map(params.k);
+      prefetch_map(params.v);
+    }
     prefetch_map(params.o);
   }
   block_barrier();
   if (warp_index() < 4) {
-    give_registers<producer_registers>();
-    if constexpr (variant::ragged) {
+    if constexpr (variant::paged) {
+      give_registers<page_producer_registers>();
+    } else {
+      give_registers<producer_registers>();
+    }
+    if constexpr (variant::ragged || variant::paged) {
       if (warp_index() == 1) find_tiles(params, shared.found());
     }
-    if (warp_index() == 0 && elect_lane()) produce(params, shared);
+    if constexpr (variant::paged) {
+      const u32 loader = warp_index() == 0 ? 0 : warp_index() - 1;
+      if (warp_index() != 1 && loader < loaders) produce_pages(params, shared, loader);
+    } else {
+      if (warp_index() == 0 && elect_lane()) produce(params, shared);
+    }
   } else {
-    take_registers<consumer_registers>();
+    if constexpr (variant::paged) {
+      take_registers<page_consumer_registers>();
+    } else {
+      take_registers<consumer_registers>();
+    }
     consume(params, shared);
   }
 }

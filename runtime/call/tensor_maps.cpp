@@ -1,5 +1,7 @@
 #include "runtime/call/tensor_maps.hpp"
 
+#include <limits>
+
 #include "runtime/call/field_checks.hpp"
 #include "templates/sequence_end.h"
 
@@ -44,6 +46,34 @@ TensorDescription spread(const TensorDescription& tensor) {
   // Addresses wrap around: ATTUNE_SEQUENCE_END of the last stride are that many of `stride` less.
   ragged.strides = {stride, tensor.strides[1], stride, static_cast<std::uint64_t>(spread_limit) - stride};
   return ragged;
+}
+
+TensorDescription describe_pages(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
+  const int all_rows = (extents.batch - 1) * page_rows(tensor) + extents.seqlen;
+  return spread(describe(tensor, {extents.head_dim, all_rows, extents.heads, 1}, dtype, rows));
+}
+
+int page_rows(const AttuneTensor& tensor) {
+  return tensor.stride_seq == 0 ? 0 : static_cast<int>(tensor.stride_batch / tensor.stride_seq);
+}
+
+bool has_mappable_pages(const attune_tensor& tensor, const Extents& extents) {
+  constexpr std::int64_t most_rows = std::numeric_limits<std::int32_t>::max();
+  const auto head_dim = static_cast<int>(extents.head_dim);
+  if (extents.seq > 1 && !is_spreadable(tensor.stride_seq, head_dim, extents.dtype)) return false;
+  if (extents.heads > 1 && !is_mappable(tensor.stride_head, head_dim, extents.dtype)) return false;
+  if (extents.batch <= 1) return true;
+  if (extents.seq <= 1 || tensor.stride_batch < 0 || tensor.stride_batch % tensor.stride_seq != 0) return false;
+  return (tensor.stride_batch / tensor.stride_seq) <= (most_rows - extents.seq) / extents.batch;
+}
+
+bool has_near_pages(const attune_tensor& tensor, const Extents& extents) {
+  constexpr std::int64_t chunk = 8;            // elements of 16 bytes
+  constexpr std::int64_t most = 0xffffffffLL;  // which stands for no row
+  const auto reach = [](std::int64_t stride, std::int64_t extent) { return extent > 1 ? stride * (extent - 1) : 0; };
+  const std::int64_t head_reach = reach(tensor.stride_head, extents.heads);
+  const std::int64_t row_reach = reach(tensor.stride_batch, extents.batch) + reach(tensor.stride_seq, extents.seq);
+  return (head_reach + extents.head_dim) / chunk <= most && row_reach / chunk < most;
 }
 
 bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, bool ragged) {

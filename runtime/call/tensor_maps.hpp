@@ -20,6 +20,13 @@ bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype);
 /// count.
 bool has_mappable_strides(const attune_tensor& tensor, const Extents& extents, bool ragged);
 
+/// Whether the pages of a cache, pages x page_size x heads x head_dim, are rows of a tensor that spread() takes: pages
+/// begin whole rows apart, fewer than 2^31 in all.
+bool has_mappable_pages(const attune_tensor& tensor, const Extents& extents);
+
+/// Whether rows of such a cache are fewer than 2^32 times 16 bytes apart, which kernels that gather them need.
+bool has_near_pages(const attune_tensor& tensor, const Extents& extents);
+
 /// The extents of one tensor, innermost first.
 struct TensorExtents {
   int head_dim;
@@ -35,5 +42,12 @@ TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& exte
 /// of ATTUNE_SEQUENCE_END rows, heads, all rows and one more with the stride of seqlen, and one whose element
 /// ATTUNE_SEQUENCE_END lies as many rows in front. The tensor is that of one sequence of all rows.
 TensorDescription spread(const TensorDescription& tensor);
+
+/// A cache as one sequence of rows, spread as a ragged batch's, moved in boxes of `rows` rows. Pages begin page_rows()
+/// of them apart.
+TensorDescription describe_pages(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows);
+
+/// From the beginning of a page to that of the next, in rows of the cache's tensor.
+int page_rows(const AttuneTensor& tensor);
 
 }  // namespace attune

@@ -26,6 +26,9 @@ struct Panels {
     for (int p = 0; p < count; ++p) from.load(base + p * panel_bytes, map, barrier, p * width);
   }
 
+  // The tile without its first rows, a multiple of 8.
+  __device__ __forceinline__ Panels rows_from(int row) const { return {base + static_cast<u32>(row) * row_bytes}; }
+
   // The rows from `row` (a multiple of 8) on, for products along the columns; advanced by `columns_right`.
   __device__ __forceinline__ u64 descriptor(int row) const {
     return matrix_descriptor(base + static_cast<u32>(row) * row_bytes, panel_bytes);

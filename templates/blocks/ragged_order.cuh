@@ -87,13 +87,22 @@ struct RaggedOrder {
     int blocks = 1;
     own_heads = own_tiles = 0;
     if (sequence + member < params.batch) {
-      SequenceRows queries(params.cu_seqlens_q, sequence + member, params.total_q, params.seqlen_q);
-      SequenceRows keys(params.cu_seqlens_k, sequence + member, params.total_k, params.seqlen_k);
-      queries.keep(params.seqused_q, sequence + member);
-      keys.keep(params.seqused_k, sequence + member);
-      own_tiles = (queries.count + B_r - 1) / B_r;
-      own_heads = Rows::heads(params) - (member == 0 ? head : 0);
-      blocks = key_blocks(keys.count);
+      if constexpr (variant::paged) {
+        PagedTile<QueryTile> rows{};
+        rows.batch = sequence + member;
+        rows.find_rows(params);
+        own_tiles = (rows.queries.count + B_r - 1) / B_r;
+        own_heads = Rows::heads(params) - (member == 0 ? head : 0);
+        blocks = key_blocks(rows.keys.count);
+      } else {
+        SequenceRows queries(params.cu_seqlens_q, sequence + member, params.total_q, params.seqlen_q);
+        SequenceRows keys(params.cu_seqlens_k, sequence + member, params.total_k, params.seqlen_k);
+        queries.keep(params.seqused_q, sequence + member);
+        keys.keep(params.seqused_k, sequence + member);
+        own_tiles = (queries.count + B_r - 1) / B_r;
+        own_heads = Rows::heads(params) - (member == 0 ? head : 0);
+        blocks = key_blocks(keys.count);
+      }
     }
     const int most_heads = warp_size * Rows::heads(params);  // more would be of more sequences than there are lanes
     const int room = (params.group_heads < most_heads ? params.group_heads : most_heads) * key_blocks(params.seqlen_k);

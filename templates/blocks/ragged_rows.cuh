@@ -34,6 +34,27 @@ struct RaggedTile : SequenceTile {
   }
 };
 
+// The same where keys are in pages, in the order of the sequence's table; a batch is ragged, or has as many queries of
+// each sequence.
+template <class SequenceTile>
+struct PagedTile : SequenceTile {
+  SequenceRows queries;
+  SequenceRows keys;
+
+  __device__ __forceinline__ void find_rows(const AttuneTensorPrefillParams& params) {
+    if constexpr (variant::ragged) {
+      queries = SequenceRows(params.cu_seqlens_q, this->batch, params.total_q, params.seqlen_q);
+      queries.keep(params.seqused_q, this->batch);
+    } else {
+      queries.first = 0;
+      queries.count = params.seqlen_q;
+    }
+    keys.first = 0;
+    keys.count = params.seqlen_k;
+    keys.keep(params.seqused_k, this->batch);
+  }
+};
+
 // Rows are the queries of one head of a sequence; verbs as in tensor_rows.cuh.
 template <class QueryMask>
 struct RaggedRows {

@@ -10,7 +10,10 @@
 template <class Rows, class Tile>
 __device__ __forceinline__ ScoreRows score_rows(const AttuneTensorPrefillParams& params, const Tile& tile) {
   const int kv_head = Rows::kv_head(params, tile);
-  if constexpr (variant::ragged) {
+  if constexpr (variant::paged && variant::pack_gqa) {
+    return {tile.batch,         tile.head * variant::gqa_ratio,       kv_head,
+            variant::gqa_ratio, tile.keys.count - tile.queries.count, 0};
+  } else if constexpr (variant::ragged || variant::paged) {
     return {tile.batch, tile.head, kv_head, 1, tile.keys.count - tile.queries.count, 0};
   } else if constexpr (variant::pack_gqa) {
     return {tile.batch,         tile.head * variant::gqa_ratio,    kv_head,

@@ -21,7 +21,7 @@ struct TileSlot {
     store_shared(base, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.queries.first)}});
     store_shared(base + chunk_bytes, Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block),
                                             word(tile.keys.first)}});
-    if constexpr (variant::dropout || variant::score || variant::mask)
+    if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
       store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), 0, 0, 0}});
   }
 
@@ -38,7 +38,7 @@ struct TileSlot {
     tile.keys.count = static_cast<int>(second.word[1]);
     if constexpr (variant::window || variant::mask) tile.first_block = static_cast<int>(second.word[2]);
     tile.keys.first = static_cast<int>(second.word[3]);
-    if constexpr (variant::dropout || variant::score || variant::mask)
+    if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
       tile.batch = static_cast<int>(load_shared(base + 2 * chunk_bytes).word[0]);
     return tile;
   }
@@ -90,9 +90,27 @@ struct ToldOrder {
     next.queries.count = uniform(next.queries.count);
     next.keys.count = uniform(next.keys.count);
     if constexpr (variant::window || variant::mask) next.first_block = uniform(next.first_block);
-    if constexpr (variant::dropout || variant::score || variant::mask) next.batch = uniform(next.batch);
+    if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
+      next.batch = uniform(next.batch);
     if (next.blocks == 0) return false;
     tile = next;
     return true;
+  }
+};
+
+// The order of a warp whose lanes load together.
+template <class FoundRing>
+struct WarpFoundOrder {
+  FoundRing found;
+
+  template <class Tile>
+  __device__ __forceinline__ bool next(Tile& tile) {
+    found.wait();
+    tile = found.tile().template read<Tile>();
+    warp_barrier();  // lane 0 releases the slot for all
+    found.release();
+    found.next();
+    tile.blocks = uniform(tile.blocks);
+    return tile.blocks != 0;
   }
 };

@@ -24,3 +24,10 @@ __device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_syn
 
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+// lane_index(), read anew at each call: what is derived from it needs no registers around a loop that uses it.
+__device__ __forceinline__ u32 lane_anew() {
+  u32 lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}

@@ -212,6 +212,9 @@ std::vector<Subject> subjects() {
   });
 
   add_sm90("sm90_window_ragged", [](Variant& v) { v.B_c = 64, v.stages = 3, v.window = v.ragged = 1; });
+  add_sm90("sm90_paged", [](Variant& v) { v.B_c = 64, v.window = v.paged = 1, v.page_multiple = 16; });
+  // A lane looks up two rows of a block.
+  add_sm90("sm90_gathered", [](Variant& v) { v.B_c = 112, v.window = v.paged = 1; });
 
   const auto add_store = [&](const std::string& label, Rotary rotary) {
     add(label, [&](Variant& v) {
@@ -341,33 +344,42 @@ std::vector<Setup> paged_setups(const Problem& problem, const Variant& variant) 
     own.seqlen_k = std::ranges::max(seqlens_k);
     own.window_left = left;
     own.window_right = right;
-    own.page_size = page_size;
-    own.table_width = own.seqlen_k / page_size + 2;
+    own.page_size = (page_size + variant.page_multiple - 1) / variant.page_multiple * variant.page_multiple;
+    own.table_width = std::max(1, (own.seqlen_k + own.page_size - 1) / own.page_size);  // nothing is read beyond
     own.pages = own.batch * own.table_width + 1;
     setup.sequences.seqused_k = seqlens_k;
     for (int page = own.pages - 1; page > 0; --page) setup.sequences.block_table.push_back(page);
     setup.told = setup.sequences;
     return setup;
   };
-  add(3, {0}, 4, 1, 1).lse = false;
+  // Tensor maps have keys.
+  const bool stays = family_of(variant).tensor_maps;
+  add(3, stays ? std::vector<std::int32_t>{0, 2} : std::vector<std::int32_t>{0}, 4, 1, 1).lse = false;
   // Grouped heads in two groups, the second not full, of two sequences, one with fewer keys than queries.
-  Setup& heads = add(9, {6, 30}, 4, 5, 2);
-  heads.problem.heads_q = 2;
+  Setup& heads = add(stays ? variant.B_r + 9 : 9, {6, 30}, 4, 5, 2);
+  heads.problem.heads_q = stays ? 4 : 2;
   heads.group = 3;
+  // The page behind the last is another sequence's, or behind the table.
+  add(4, {variant.B_c + 16}, 16, 9, 2);
   // Fewer columns than the tile's, and blocks that use every buffer twice. The window begins inside a block for the
   // later rows of a warp alone, and in the second sequence more than a block before the first key.
   Setup& odd = add(variant.B_r + 5, {3 * variant.B_c + 50, variant.B_c + 9}, 5, 183, 20);
   odd.problem.head_dim -= 8;
+  if (stays) odd.problem.heads_q = 4;
   // Told more keys than the most, or fewer than none, and of no page for keys that no query sees.
   Setup& wild = add(4, {variant.B_c + 70, 0, 40}, 7, 9, 2);
   wild.told.seqused_k = {std::numeric_limits<std::int32_t>::max(), -5, 40};
-  const std::array nowhere{-1, wild.problem.pages, std::numeric_limits<std::int32_t>::max(),
+  // The third one's rows, in pages 17 rows apart, would wrap around to page 0, which is no sequence's.
+  const std::array nowhere{-1, wild.problem.pages, static_cast<std::int32_t>(0xf0f0f0f1U),
                            std::numeric_limits<std::int32_t>::min()};
-  for (std::size_t entry = variant.B_c / 7 + 1, i = 0; entry < 21; ++entry) {
-    wild.told.block_table[entry] = nowhere[i++ % nowhere.size()];
+  const int page_size = wild.problem.page_size;
+  const int first_seen = wild.problem.seqlen_k - 4 - 9;
+  for (int entry = variant.B_c / page_size + 1; entry < first_seen / page_size; ++entry) {
+    wild.told.block_table[static_cast<std::size_t>(entry)] = nowhere[static_cast<std::size_t>(entry) % nowhere.size()];
   }
-  for (const std::size_t behind : {6, 7}) {
-    wild.told.block_table[2 * static_cast<std::size_t>(wild.problem.table_width) + behind] = nowhere[behind % 4];
+  for (int entry = (40 + page_size - 1) / page_size, last = entry + 1; entry <= last; ++entry) {
+    wild.told.block_table[static_cast<std::size_t>(2 * wild.problem.table_width + entry)] =
+        nowhere[static_cast<std::size_t>(entry) % nowhere.size()];
   }
   // Lengths that fill tiles, so that a block too many or a bank conflict shows in what shared memory delivers.
   add(variant.B_r + variant.B_c, {3 * variant.B_c, 2 * variant.B_c}, variant.B_c, variant.B_c, 0).count_banks = true;

@@ -86,6 +86,17 @@ std::vector<Variant> sm90_variants() {
     add([&](Variant& v) { v.pack_gqa = 1, v.Q_columns_in_registers = columns, v.gqa_ratio = 4; });
     add([&](Variant& v) { v.Q_columns_in_registers = columns, v.tile_list = v.causal; });
   }
+  for (const int page_multiple : {1, 16}) {
+    const auto add_paged = [&](const std::function<void(Variant&)>& change) {
+      add([&](Variant& v) { v.paged = 1, v.page_multiple = page_multiple, change(v); });
+    };
+    add_paged([](Variant&) {});
+    add_paged([](Variant& v) { v.ragged = 1, v.stages = 2, v.dtype = static_cast<int>(Dtype::fp16); });
+    add_paged([](Variant& v) { v.pack_gqa = 1, v.gqa_ratio = 4, v.stages = 3, v.B_c = 96; });
+    add_paged([](Variant& v) { v.Q_columns_in_registers = v.head_dim = 192, v.head_dim_v = 128, v.B_c = 112; });
+    add_paged([](Variant& v) { v.Q_columns_in_registers = 80, v.head_dim = 256, v.B_c = 64; });
+    add_paged([](Variant& v) { v.B_r = 64, v.ping_pong = 0; });
+  }
   for (const int keys : {16, 32, 128}) {
     const auto add_residual = [&](const std::function<void(Variant&)>& change) {
       add([&](Variant& v) { v.P_residual_keys = keys, change(v); });

@@ -26,6 +26,10 @@ std::string name_of(Layout layout) {
 CallImage::Placement CallImage::place(Layout layout, int batch, int seqlen, int heads, int head_dim, int gap) {
   Placement at{.head_dim = head_dim};
   set_strides(at, layout, seqlen, heads, padded_head_dim(head_dim), gap);
+  // Pages that begin whole rows apart, fewer of K than of V.
+  if (layout == Layout::gaps && problem_.paged && problem_.mappable_pages) {
+    at.stride_batch = at.stride_seq * (seqlen + gap / 8);
+  }
   at.first =
       places_.add(static_cast<std::size_t>(at.stride_batch) * batch * sizeof(std::uint16_t)) / sizeof(std::uint16_t);
   return at;

@@ -105,7 +105,7 @@ std::vector<std::int32_t> random_table(Random& random, const Problem& problem, c
 void make_paged(Random& random, PrefillCase& one) {
   Problem& problem = one.problem;
   problem.paged = true;
-  problem.page_size = one_of(random, std::array{1, 3, 16, 64, 256});
+  problem.page_size = one_of(random, std::array{1, 3, 16, 48, 64, 128, 256});
   problem.table_width = (problem.seqlen_k + problem.page_size - 1) / problem.page_size + 1;
   Sequences& sequences = one.sequences;
   sequences.cu_seqlens_k.clear();
@@ -118,6 +118,7 @@ void make_paged(Random& random, PrefillCase& one) {
   problem.pages += up_to(random, 3);
   sequences.block_table = random_table(random, problem, sequences.seqused_k, one.poisoned < 0);
   if (one.layout == Layout::packed) one.layout = Layout::bhsd;
+  problem.mappable_pages = one.layout != Layout::gaps || random.below(2) == 0;
 }
 
 }  // namespace

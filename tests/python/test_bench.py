@@ -64,6 +64,7 @@ def test_suites_have_their_cases():
         "decode": 11,
         "paged": 44,
         "pages": 44,
+        "paged_prefill": 90,
         "splits": 12,
         "lengths": 1,
         "read": 11,
@@ -126,6 +127,8 @@ def test_a_name_says_all_of_a_case():
     assert (decode.seqlen_q, decode.seqlen_k, decode.causal) == (1, 8192, False)
     assert decode.page_size is None
     assert Case.parse("decode", "d64 b16 hq32 hk8 L8192 page64").page_size == 64
+    chunk = Case.parse("prefill", "d64 b4 hq32 hk8 q2048 L16384 causal page64")
+    assert (chunk.seqlen_q, chunk.seqlen_k, chunk.page_size) == (2048, 16384, 64)
     with pytest.raises(ValueError, match="'d64 L512' names no case"):
         Case.parse("prefill", "d64 L512")
 
@@ -135,6 +138,8 @@ def test_work_is_counted_as_stated():
     assert full.flop == 4 * 2 * 4 * 128 * 128 * 64
     assert Case.parse("prefill", "d64 b2 h4 L128 causal").flop == full.flop / 2
     assert Case.parse("backward", "d64 b2 h4 L128 full").flop == full.flop * 2.5
+    chunk = Case.parse("prefill", "d64 b2 h4 q2 L4 causal")
+    assert chunk.flop == 4 * 2 * 4 * (2 * 4 - 2 * 2 / 2) * 64
     decode = Case.parse("decode", "d64 b16 hq32 hk8 L8192")
     assert decode.kv_bytes == 2 * 2 * 16 * 8 * 8192 * 64
 

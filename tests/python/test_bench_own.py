@@ -45,6 +45,8 @@ def one_clock(calls):
         ("varlen", "d64 b1 hq4 hk2 L150+40x3 causal", "attune_alone"),
         ("decode", "d128 b1 hq8 hk2 L512", "attune_one_split"),
         ("decode", "d64 b2 hq4 hk2 L40 page1", "attune_contiguous"),
+        ("prefill", "d64 b2 hq4 hk2 q20 L64 causal page16", "attune_contiguous"),
+        ("prefill", "d64 b2 hq4 hk2 q20 L40 full page1", "attune_contiguous"),
     ],
 )
 def test_both_calls_are_judged_right(operation, name, beside):

@@ -244,6 +244,49 @@ TEST_CASE("a ragged kernel has slots for which tiles come, and packs no heads, n
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has no windows among its masks"));
 }
 
+TEST_CASE("a kernel for pages has slots for which tiles come, and no tiles that are shared or listed") {
+  Variant paged = tile(128, 128, 128, 2);
+  const int without = resources(paged).shared_bytes;
+  paged.paged = 1;
+  paged.page_multiple = 16;
+  CHECK(refusals_of(paged).empty());
+  CHECK(resources(paged).shared_bytes == without + 2 * 48 + 16);
+  paged.page_multiple = 8;
+  CHECK(refusals_of(paged) ==
+        "page_multiple: page_multiple is 8; prefill_sm90 has 1, 16; nearest that passes: page_multiple 1\n");
+  paged.page_multiple = 16;
+  paged.stream_k = 1;
+  CHECK(refusals_of(paged).starts_with("stream_k: the keys of a tile are shared out by their number"));
+  paged.stream_k = 0;
+  paged.causal = paged.tile_list = 1;
+  CHECK(refusals_of(paged).starts_with("tile_list: a list is balanced for sequences of one length, which in pages"));
+  Variant unpaged = defaults;
+  unpaged.page_multiple = 16;
+  CHECK(refusals_of(unpaged) ==
+        "page_multiple: page_multiple is 16, but the kernel is not for pages; nearest that passes: page_multiple 1\n");
+}
+
+TEST_CASE("warps that gather rows from pages leave registers to two warpgroups, by default too") {
+  Variant three = tile(64, 192, 128, 2);
+  three.paged = 1;
+  CHECK(refusals_of(three) ==
+        "B_r: B_r is 192, whose 3 warpgroups leave no registers to the warps that gather rows from pages of any size; "
+        "nearest that passes: B_r 128\n");
+  three.page_multiple = 16;
+  CHECK(refusals_of(three).empty());
+  for (const int page_multiple : {1, 16}) {
+    for (const int head_dim : {64, 96, 128, 192, 256}) {
+      for (const bool causal : {false, true}) {
+        Need need = asking(need_for(Dtype::bf16, head_dim, causal), {&Need::paged});
+        need.page_multiple = page_multiple;
+        const Variant variant = default_variant(prefill_sm90, need, room, 192);
+        CHECK(refusals_of(variant).empty());
+        CHECK(variant.page_multiple == page_multiple);
+      }
+    }
+  }
+}
+
 TEST_CASE("dropout leaves no place for packed heads, lists of tiles and shared tiles") {
   Variant variant = defaults;
   variant.dropout = 1;

@@ -524,15 +524,48 @@ TEST_CASE("on 9.0 prefill_sm90 serves each feature, elsewhere and where no tenso
   CHECK(mentions(refusals(variant_of(prefill_sm90, false, {&Need::ragged}), keyless, h200), "total_k: it is 0"));
 }
 
-TEST_CASE("prefill_sm90 says that it has no kernels for pages, and prefill_sm80 serves") {
-  const std::string words = "paged: prefill_sm90 has no kernels with it, the problem needs one";
-  const Problem problem = paged();
-  CHECK(mentions(refusals(variant_of(prefill_sm90, problem.causal, {}), problem, h200), words));
-  const OwnChoice own = choose_own(problem, h200);
-  CHECK(own.refusals.empty());
-  CHECK(own.variant.family == prefill_sm80);
-  CHECK(own.variant.paged == 1);
-  CHECK(decision_text(decide(problem, h200), "").find("  not by prefill_sm90: " + words) != std::string::npos);
+TEST_CASE("keys in pages come by the copy engine where boxes hold rows of them, else one by one, and in prefill_sm80") {
+  const auto own_of = [](const Problem& problem) {
+    const OwnChoice own = choose_own(problem, h200);
+    CHECK(own.refusals.empty());
+    CHECK(own.variant.paged == 1);
+    CHECK(check(own.variant).empty());
+    return own.variant;
+  };
+  Problem problem = paged();
+  CHECK(own_of(problem).family == prefill_sm90);
+  CHECK(own_of(problem).page_multiple == 16);
+  problem.mappable_pages = false;
+  CHECK(own_of(problem).family == prefill_sm90);
+  CHECK(own_of(problem).page_multiple == 1);
+  CHECK(problem.ask() != paged().ask());
+  problem = paged();
+  problem.page_size = 24;
+  CHECK(own_of(problem).page_multiple == 1);
+  // A row that ends inside 16 bytes is not gathered, and no map holds no page.
+  problem.head_dim = 60;
+  CHECK(own_of(problem).family == prefill_sm80);
+  CHECK(decision_text(decide(problem, h200), "").find("  not by prefill_sm90: head_dim: 60 is no multiple of 8") !=
+        std::string::npos);
+  problem.page_size = 16;
+  CHECK(own_of(problem).family == prefill_sm90);
+  problem.pages = 0;
+  CHECK(own_of(problem).family == prefill_sm80);
+  CHECK(own_of(paged(true)).ragged == 1);
+  CHECK(choose_own(paged(), device_of(*find_arch("sm_80"))).variant.family == prefill_sm80);
+}
+
+TEST_CASE("which strides of a cache its kernels can follow is found out by each call") {
+  attune_prefill_args args = paged_args();
+  CHECK(check_arguments(args).mappable_pages);
+  CHECK(check_arguments(args).page_multiple() == 16);
+  args.k.stride_batch += 8;  // pages that begin between rows
+  CHECK_FALSE(check_arguments(args).mappable_pages);
+  CHECK(check_arguments(args).mappable_strides);
+  CHECK(check_arguments(args).page_multiple() == 1);
+  args.k.stride_batch = std::int64_t{1} << 36;  // further apart than 32 bits of 16 bytes
+  CHECK(check_arguments(args).page_multiple() == 1);
+  CHECK_FALSE(check_arguments(args).mappable_strides);
 }
 
 TEST_CASE("every head_dim has a default with every feature on every GPU, and a name of its own") {

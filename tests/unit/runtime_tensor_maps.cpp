@@ -64,6 +64,41 @@ TEST_CASE(
   CHECK(ragged.box == std::array<std::uint32_t, 5>{64, 192, 1, 1, 1});
 }
 
+TEST_CASE(
+    "pages are rows of one sequence, of which a box leads to any page and what follows a sequence's last key is none") {
+  int memory = 0;
+  // 30 pages of 16 tokens, each page with as many rows of something else behind it.
+  const AttuneTensor cache{.data = &memory, .stride_batch = 32 * 640, .stride_seq = 640, .stride_head = 80};
+  CHECK(page_rows(cache) == 32);
+  const TensorDescription pages = describe_pages(cache, {72, 16, 8, 30}, Dtype::fp16, 16);
+  constexpr std::uint64_t end = ATTUNE_SEQUENCE_END;
+  CHECK(pages.base == &memory);
+  CHECK(pages.extents == std::array<std::uint64_t, 5>{72, end, 8, 29 * 32 + 16 + 1, end + 1});
+  CHECK(pages.box == std::array<std::uint32_t, 5>{64, 16, 1, 1, 1});
+  // Token 3 of page 7, of which ten tokens are keys.
+  const std::array<std::uint64_t, 4> at{end - 10 + 3, 0, 7 * 32 + 10, end};
+  CHECK(std::inner_product(at.begin(), at.end(), pages.strides.begin(), std::uint64_t{0}) == (7 * 32 + 3) * 1280);
+  CHECK(page_box_rows(Variant{.B_c = 96}, 128) == 32);
+  CHECK(page_box_rows(Variant{.B_c = 128}, 256) == 128);
+  CHECK(page_box_rows(Variant{.B_c = 112}, 16) == 16);
+}
+
+TEST_CASE("a map takes pages that begin whole rows apart, and 32 bits count rows or 16 bytes") {
+  const Extents extents{30, 16, 8, 72, Dtype::fp16};
+  const auto tensor = [](std::int64_t batch, std::int64_t seq, std::int64_t head) {
+    return attune_tensor{.data = nullptr, .stride_batch = batch, .stride_seq = seq, .stride_head = head};
+  };
+  CHECK(has_mappable_pages(tensor(16 * 640, 640, 80), extents));
+  CHECK(has_mappable_pages(tensor(16 * 640, 80, 16 * 80), extents));  // heads before tokens
+  CHECK_FALSE(has_mappable_pages(tensor(16 * 640 + 8, 640, 80), extents));
+  CHECK_FALSE(has_mappable_pages(tensor(16 * 640, 0, 80), extents));
+  CHECK_FALSE(has_mappable_pages(tensor(16 * 640, 640, 8), extents));
+  CHECK_FALSE(has_mappable_pages(tensor(640LL << 27, 640, 80), extents));  // 2^31 rows and more
+  CHECK(has_near_pages(tensor(16 * 640 + 8, 640, 80), extents));
+  CHECK(has_near_pages(tensor((8LL << 32) / 32, 640, 80), extents));
+  CHECK_FALSE(has_near_pages(tensor((8LL << 32) / 29, 640, 80), extents));
+}
+
 TEST_CASE("a ragged kernel is told no longest sequence that is longer than all rows") {
   PrefillPlan plan;
   plan.variant = default_variant(prefill_sm90, asking(need_for(Dtype::fp16, 64), {&Need::ragged}), 227 << 10);

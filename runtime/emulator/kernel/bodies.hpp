@@ -11,6 +11,7 @@ inline attune::emulator::Machine& machine() { return *current_machine(); }
 
 inline unsigned thread_index() { return machine().thread_index(); }
 inline unsigned lane_index() { return machine().thread_index() % warp_size; }
+inline unsigned lane_anew() { return lane_index(); }
 inline uint3 block_index() {
   const auto index = machine().block_index();
   return {index.x, index.y, index.z};

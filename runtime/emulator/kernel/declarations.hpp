@@ -33,6 +33,7 @@ inline int sum_of_lanes(int value, int line = __builtin_LINE());
 inline int uniform(int value, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();
+inline unsigned lane_anew();
 inline unsigned warp_index(int line = __builtin_LINE());
 inline unsigned block_number();
 inline unsigned block_count();

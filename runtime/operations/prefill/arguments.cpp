@@ -212,10 +212,19 @@ Problem check_arguments(const attune_prefill_args& args) {
   problem.set_window(problem.window_left, problem.window_right);
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
+  const Extents values = values_of(problem, keys);
   problem.mappable_strides = has_mappable_strides(args.q, queries, problem.ragged) &&
-                             has_mappable_strides(args.k, keys, problem.ragged) &&
-                             has_mappable_strides(args.v, values_of(problem, keys), problem.ragged) &&
                              has_mappable_strides(args.o, outputs_of(problem), problem.ragged);
+  if (problem.paged) {
+    problem.mappable_pages = has_mappable_pages(args.k, keys) && has_mappable_pages(args.v, values);
+    if (problem.page_multiple() == 1) {
+      problem.mappable_strides =
+          problem.mappable_strides && has_near_pages(args.k, keys) && has_near_pages(args.v, values);
+    }
+  } else {
+    problem.mappable_strides = problem.mappable_strides && has_mappable_strides(args.k, keys, problem.ragged) &&
+                               has_mappable_strides(args.v, values, problem.ragged);
+  }
   return problem;
 }
 

@@ -29,6 +29,13 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
     });
   };
   const bool maps = family_of(plan.variant).tensor_maps;
+  // And with pages.
+  const auto tensor_block_of = [&]<class Params>(std::in_place_type_t<Params> type, const auto& make) {
+    if (plan.variant.paged == 0) return block_of(type, make);
+    return block_of(std::in_place_type<WithPages<Params>>, [&] {
+      return WithPages<Params>{make(), make_pages(plain(), plan)};
+    });
+  };
   if (problem.expressions.any()) {
     const auto expressions = [&] { return make_expression_params(args, problem); };
     if (!maps) {
@@ -36,7 +43,7 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
         return AttuneExpressedPrefillParams{plain(), expressions()};
       });
     }
-    return block_of(std::in_place_type<AttuneExpressedTensorParams>, [&] {
+    return tensor_block_of(std::in_place_type<AttuneExpressedTensorParams>, [&] {
       return AttuneExpressedTensorParams{tensors(), expressions()};
     });
   }
@@ -46,7 +53,7 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
       return AttuneListedPrefillParams{tensors(), *plan.tiles};
     });
   }
-  if (plan.variant.stream_k == 0) return block_of(std::in_place_type<AttuneTensorPrefillParams>, tensors);
+  if (plan.variant.stream_k == 0) return tensor_block_of(std::in_place_type<AttuneTensorPrefillParams>, tensors);
   const Workspace workspace = workspace_of(args, executor.launch_number());
   return block(std::in_place_type<AttuneSharedPrefillParams>,
                [&] { return make_shared_params(tensors(), plan, workspace); });

@@ -11,6 +11,7 @@
 #include "templates/dropout.h"
 #include "templates/expressed_params.h"
 #include "templates/expressed_tensor_params.h"
+#include "templates/paged_params.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
@@ -35,7 +36,9 @@ class PrefillParams {
       std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams, AttuneSharedPrefillParams,
                    AttuneCarriedPrefillParams, WithDropout<AttunePrefillParams>, WithDropout<AttuneTensorPrefillParams>,
                    AttuneExpressedPrefillParams, AttuneExpressedTensorParams, WithDropout<AttuneExpressedPrefillParams>,
-                   WithDropout<AttuneExpressedTensorParams>>;
+                   WithDropout<AttuneExpressedTensorParams>, WithPages<AttuneTensorPrefillParams>,
+                   WithPages<AttuneExpressedTensorParams>, WithDropout<WithPages<AttuneTensorPrefillParams>>,
+                   WithDropout<WithPages<AttuneExpressedTensorParams>>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor);
 

@@ -229,6 +229,11 @@ std::vector<std::string> launch_refusals(const Variant& variant, const Problem& 
     if (variant.tile_list != 0 && !problem.one_length()) {
       result.emplace_back("tile_list: a list is balanced for sequences of one length, which the totals deny");
     }
+    if (variant.paged != 0 && variant.page_multiple == 1 &&
+        (is_cut(problem.head_dim) || is_cut(problem.head_dim_of_v()))) {
+      result.push_back(fmt::format("head_dim: {} is no multiple of 8, and rows are gathered 16 bytes at a time",
+                                   is_cut(problem.head_dim) ? problem.head_dim : problem.head_dim_of_v()));
+    }
     if (packs(variant) && problem.rows(true) > most_rows) {
       result.push_back(fmt::format("grid: seqlen_q is {}; kernels with pack_gqa take up to {} of {} heads",
                                    problem.seqlen_q, most_rows / variant.gqa_ratio, variant.gqa_ratio));

@@ -12,6 +12,7 @@ namespace attune {
 namespace {
 
 constexpr int most_packed_heads = 64;  // the rows of a warpgroup
+constexpr int page_rows = 16;          // of which kernels may know that a page has a multiple
 constexpr int most_fixed_ratio = 256;  // of heads, that a kernel can be for alone: gqa_ratio's maximum
 
 long long tiles_of(long long rows, int B_r) { return (rows + B_r - 1) / B_r; }
@@ -62,8 +63,11 @@ Problem::Keys Problem::visible_keys(int row) const {
 Unmappable Problem::unmappable() const {
   if (seqlen_k == 0) return Unmappable::seqlen_k;
   if (stored_keys() == 0) return Unmappable::total_k;
+  if (stored_key_sequences() == 0) return Unmappable::pages;
   return mappable_strides ? Unmappable::no : Unmappable::strides;
 }
+
+int Problem::page_multiple() const { return paged && mappable_pages && page_size % page_rows == 0 ? page_rows : 1; }
 
 long long Problem::rows(bool packed) const {
   return packed ? static_cast<long long>(seqlen_q) * (heads_q / heads_kv) : seqlen_q;
@@ -115,6 +119,7 @@ Ask Problem::ask() const {
                    .head_dim = head_dim,
                    .head_dim_v = head_dim_of_v() == head_dim ? 0 : head_dim_v,
                    .paged = paged ? 1 : 0,
+                   .page_multiple = page_multiple(),
                    .causal = causal && !has_window() ? 1 : 0,
                    .window = has_window() ? 1 : 0,
                    .softcap = softcap > 0 ? 1 : 0,

@@ -43,7 +43,8 @@ struct Problem {
   int table_width = 0;            ///< pages that a sequence may have
   bool dropout = false;           ///< of weights
   CallExpressions expressions{};  ///< of scores and masks. No field of records and tables
-  bool mappable_strides = true;   ///< those of Q, K and V are such that tensor maps can describe them
+  bool mappable_strides = true;   ///< those of Q, K, V and O are such that kernels with tensor maps can read them
+  bool mappable_pages = true;     ///< and those of K and V in pages such that maps describe these, too
 
   static const ProblemFacts facts;
 
@@ -81,6 +82,10 @@ struct Problem {
     int end;
   };
   [[nodiscard]] Keys visible_keys(int row) const;
+
+  /// The largest divisor of page_size that kernels are made for: 16 where boxes of a tensor map can hold rows of pages,
+  /// else 1.
+  [[nodiscard]] int page_multiple() const;
 
   /// Whether all sequences are as long as the longest, as far as the host knows: by a ragged batch's totals.
   [[nodiscard]] bool one_length() const;

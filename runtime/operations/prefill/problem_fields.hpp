@@ -49,7 +49,7 @@ constexpr auto problem_fields(const Problem* /*type*/) {
       field("pages", &P::pages, {feature, extent, absent, any_length}, {.applies = is_paged}),
       field("table_width", &P::table_width, {feature, extent, absent, any_extent}, {.applies = is_paged}),
       field("dropout", &P::dropout, {feature, option, optional}, {.tag = " dropout"}),
-      field("mappable_strides", &P::mappable_strides, {}));
+      field("mappable_strides", &P::mappable_strides, {}), field("mappable_pages", &P::mappable_pages, {}));
 }
 
 }  // namespace attune

@@ -1,9 +1,23 @@
 #include "runtime/operations/prefill/tensor_maps.hpp"
 
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace attune {
+namespace {
+
+AttunePagedRows rows_of(const AttuneTensor& tensor, int columns) {
+  constexpr std::int64_t chunk = 8;  // elements of 16 bytes, of which every stride is a multiple
+  const auto chunks = [](std::int64_t stride) { return static_cast<unsigned>(stride / chunk); };
+  return {.data = tensor.data,
+          .page_chunks = chunks(tensor.stride_batch),
+          .row_chunks = chunks(tensor.stride_seq),
+          .head_chunks = chunks(tensor.stride_head),
+          .columns = columns};
+}
+
+}  // namespace
 
 TensorDescription pack(const TensorDescription& tensor, int ratio) {
   TensorDescription packed = tensor;
@@ -12,6 +26,22 @@ TensorDescription pack(const TensorDescription& tensor, int ratio) {
   const auto heads = static_cast<std::uint32_t>(ratio);
   packed.box = {tensor.box[0], heads, tensor.box[1] / heads, tensor.box[3], 1};
   return packed;
+}
+
+int page_box_rows(const Variant& variant, int page_size) { return std::gcd(variant.B_c, page_size); }
+
+AttunePages make_pages(const AttunePrefillParams& params, const PrefillPlan& plan) {
+  return {.block_table = params.block_table,
+          .table_width = params.table_width,
+          .pages = params.pages,
+          .page_size = params.page_size,
+          .page_multiplier = params.page_multiplier,
+          .page_shift = params.page_shift,
+          .box_rows = page_box_rows(plan.variant, params.page_size),
+          .k_page_rows = page_rows(params.k),
+          .v_page_rows = page_rows(params.v),
+          .k = rows_of(params.k, params.key_columns),
+          .v = rows_of(params.v, plan.head_dim_v)};
 }
 
 AttuneSharedPrefillParams make_shared_params(const AttuneTensorPrefillParams& block, const PrefillPlan& plan,

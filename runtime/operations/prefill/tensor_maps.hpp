@@ -10,6 +10,7 @@
 #include "runtime/call/field_checks.hpp"
 #include "runtime/call/tensor_maps.hpp"
 #include "runtime/operations/prefill/plan.hpp"
+#include "templates/paged_params.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
 #include "templates/tensor_params.h"
@@ -30,6 +31,12 @@ struct Workspace {
   std::uint64_t launch = 0;  ///< a number, not 0, that this memory cannot be expected to hold
 };
 
+/// Keys that one copy fetches from a page: the most that divide both a page and a kernel's block of keys.
+int page_box_rows(const Variant& variant, int page_size);
+
+/// What a planned call's kernel is told of pages.
+AttunePages make_pages(const AttunePrefillParams& params, const PrefillPlan& plan);
+
 /// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
 template <class Encode>
 AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const PrefillPlan& plan,
@@ -38,11 +45,14 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
   const bool ragged = plan.variant.ragged != 0;
   // No sequence has more rows than there are, whatever the longest is said to be.
   const int seqlen_q = ragged ? std::min(params.seqlen_q, params.total_q) : params.seqlen_q;
-  const int seqlen_k = ragged ? std::min(params.seqlen_k, params.total_k) : params.seqlen_k;
+  const bool paged = plan.variant.paged != 0;
+  const int seqlen_k = ragged && !paged ? std::min(params.seqlen_k, params.total_k) : params.seqlen_k;
   const int sequences = ragged ? 1 : params.batch;
   const TensorExtents q{params.head_dim, ragged ? params.total_q : seqlen_q, params.heads_q, sequences};
-  const TensorExtents k{params.key_columns, ragged ? params.total_k : seqlen_k, params.heads_q / params.gqa_ratio,
-                        sequences};
+  const int heads_kv = params.heads_q / params.gqa_ratio;
+  const TensorExtents k =
+      paged ? TensorExtents{params.key_columns, params.page_size, heads_kv, params.pages}
+            : TensorExtents{params.key_columns, ragged ? params.total_k : seqlen_k, heads_kv, sequences};
   const TensorExtents v{plan.head_dim_v, k.seqlen, k.heads, k.batch};
   const TensorExtents o{padded_head_dim(plan.head_dim_v), q.seqlen, q.heads, q.batch};
   const auto of_queries = [&](const AttuneTensor& tensor, const TensorExtents& extents, int rows) {
@@ -51,6 +61,8 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
     return encode(plan.variant.pack_gqa != 0 ? pack(plain, params.gqa_ratio) : plain);
   };
   const auto of_keys = [&](const AttuneTensor& tensor, const TensorExtents& extents) {
+    if (paged && plan.variant.page_multiple == 1) return AttuneTensorMap{};  // their rows are gathered
+    if (paged) return encode(describe_pages(tensor, extents, dtype, page_box_rows(plan.variant, params.page_size)));
     const TensorDescription plain = describe(tensor, extents, dtype, plan.variant.B_c);
     return encode(ragged ? spread(plain) : plain);
   };

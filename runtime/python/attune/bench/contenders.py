@@ -71,6 +71,8 @@ def prepare(name: str, inputs: Inputs) -> Call:
 
 
 def _attune(inputs: Inputs) -> Call:
+    if inputs.case.page_size is not None and inputs.case.operation == "prefill":
+        return _paged_prefill(inputs)
     if inputs.case.page_size is not None:
         q, pages = inputs.q, inputs.pages
         return lambda: attune.flash_attn_with_kvcache(q, pages.k, pages.v, block_table=pages.table)
@@ -137,7 +139,35 @@ def _alone(inputs: Inputs) -> Call:
     return _ragged(inputs, others=0)
 
 
+def _paged_prefill(inputs: Inputs) -> Call:
+    """Sequences with as many queries, whose keys are in pages."""
+    case, pages = inputs.case, inputs.pages
+    q = inputs.q.flatten(0, 1)
+    starts = torch.arange(case.batch + 1, dtype=torch.int32, device=q.device) * case.seqlen_q
+    lengths = torch.full_like(pages.table[:, 0], case.seqlen_k)
+
+    def call() -> torch.Tensor:
+        out = attune.flash_attn_varlen_func(
+            q,
+            pages.k,
+            pages.v,
+            starts,
+            None,
+            case.seqlen_q,
+            case.seqlen_k,
+            causal=case.causal,
+            block_table=pages.table,
+            seqused_k=lengths,
+        )
+        assert isinstance(out, torch.Tensor)
+        return out.view_as(inputs.q)
+
+    return call
+
+
 def _contiguous(inputs: Inputs) -> Call:
+    if inputs.case.operation == "prefill":
+        return _dense(inputs)
     q, k, v = inputs.q, inputs.k, inputs.v
     return lambda: attune.flash_attn_with_kvcache(q, k, v)
 
@@ -210,7 +240,12 @@ def _flash_attn(module_name: str, table: str) -> Callable[[Inputs], Call]:
             lengths = torch.full_like(pages.table[:, 0], inputs.case.seqlen_k)
             return lambda: _first(
                 module.flash_attn_with_kvcache(
-                    q, pages.k, pages.v, cache_seqlens=lengths, **{table: pages.table}
+                    q,
+                    pages.k,
+                    pages.v,
+                    cache_seqlens=lengths,
+                    causal=inputs.case.causal,
+                    **{table: pages.table},
                 )
             )
         if inputs.case.operation == "decode":
@@ -262,6 +297,8 @@ def _flashinfer(inputs: Inputs) -> Call:
             sequences * pages, every, full, *heads, page, q_data_type=q.dtype, kv_data_type=q.dtype
         )
         return lambda: decode.run(q[:, 0], kv)[:, None]
+    if case.page_size is not None:
+        raise NotImplementedError("FlashInfer's paged prefill is not measured")
     prefill = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace, "NHD")
     prefill.plan(
         sequences * case.seqlen_q,

@@ -79,8 +79,8 @@ def attention(
 ) -> tuple[torch.Tensor, ...]:
     """The output, or with a gradient of it those of q, k and v, shaped like the inputs.
 
-    The mask is causal for equally long sequences. All is done and returned in `arithmetic`. With
-    `storage` every intermediate result is rounded to that dtype, which is what one would write
+    The causal mask is aligned to the last query and key. All is done and returned in `arithmetic`.
+    With `storage` every intermediate result is rounded to that dtype, which is what one would write
     without thinking of accuracy.
 
     Paper: the backward formulas of FlashAttention-2, https://arxiv.org/abs/2307.08691.
@@ -104,7 +104,8 @@ def attention(
                 q = inputs.q[part].to(arithmetic).transpose(0, 1)  # (group, rows, head_dim)
                 scores = rounded(scale * (q @ k.T))
                 if case.causal:
-                    query = torch.arange(first, first + q.shape[1], device=q.device)
+                    position = first + case.seqlen_k - case.seqlen_q
+                    query = torch.arange(position, position + q.shape[1], device=q.device)
                     key = torch.arange(case.seqlen_k, device=q.device)
                     scores.masked_fill_(key > query[:, None], float("-inf"))
                 weights = rounded(torch.exp(scores - scores.amax(-1, keepdim=True)))

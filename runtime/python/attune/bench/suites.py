@@ -48,7 +48,7 @@ OWN_CALLS = {
 
 _NAME = re.compile(
     r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) "
-    r"L(?:(?P<shortest>\d+)-)?(?P<l>\d+)(?:\+(?P<others>\d+)x(?P<other>\d+))?"
+    r"(?:q(?P<q>\d+) )?L(?:(?P<shortest>\d+)-)?(?P<l>\d+)(?:\+(?P<others>\d+)x(?P<other>\d+))?"
     r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?(?P<outliers> outliers)?"
     r"(?: (?P<gradient>dq|dk|dv))?"
 )
@@ -78,7 +78,10 @@ class Case:
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
-        """The case of this name; decoding has one query token. Raises ValueError."""
+        """The case of this name; decoding has one query token, 'q2048' says how many a prefill has.
+
+        Raises ValueError.
+        """
         found = _NAME.fullmatch(name)
         if found is None:
             raise ValueError(f"'{name}' names no case; 'd128 b8 hq32 hk8 L2048 causal' would")
@@ -90,7 +93,7 @@ class Case:
             batch=int(found["b"]),
             heads_q=int(found["h"] or found["hq"]),
             heads_kv=int(found["h"] or found["hk"]),
-            seqlen_q=1 if operation == "decode" else length,
+            seqlen_q=1 if operation == "decode" else int(found["q"] or length),
             seqlen_k=length,
             causal=found["mask"] == "causal",
             page_size=int(found["page"]) if found["page"] else None,
@@ -127,9 +130,12 @@ class Case:
 
     @property
     def flop(self) -> float:
-        """Of its matrix products: 4 B H Lq Lk D, halved when causal, times 2.5 backward."""
+        """Of its matrix products: 4 B H Lq Lk D, halved when causal, times 2.5 backward.
+
+        Of more keys than queries the causal mask hides half of as many keys as there are queries.
+        """
         pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_k
-        mask = 0.5 if self.causal else 1.0
+        mask = 1.0 - 0.5 * self.seqlen_q / self.seqlen_k if self.causal else 1.0
         return 4 * pairs * self.head_dim * mask * (2.5 if self.has_gradients else 1.0)
 
     @property
@@ -196,6 +202,13 @@ _DECODE = [
     "d64 b16 hq32 hk8 L8192",
 ]
 _PAGED = [f"{case} page{size}" for size in (16, 64, 256, 1) for case in _DECODE]
+_PAGED_PREFILL = [
+    f"d{d} b4 hq32 hk8 q2048 L{kilo * 1024} {mask} page{size}"
+    for size in (256, 128, 64, 16, 1)
+    for d in (64, 128, 256)
+    for kilo in (2, 16, 64)
+    for mask in ("full", "causal")
+]
 _KILOS = (4, 8, 16, 32, 64, 128)
 _PREFILL = _tokens_16k((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384))
 _BACKWARD = _tokens_16k((64, 128), (1024, 4096, 16384))
@@ -251,6 +264,14 @@ _ALL = (
         "decode",
         "µs",
         _PAGED,
+        beside="attune_contiguous",
+    ),
+    _suite(
+        "paged_prefill",
+        "2,048 queries, shuffled pages beside contiguous keys and values",
+        "prefill",
+        "TFLOP/s",
+        _PAGED_PREFILL,
         beside="attune_contiguous",
     ),
     _suite(

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/call/expressions.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/operations/operations.hpp"
@@ -49,6 +50,11 @@ std::string range_of(const OneProblem& problem, int most, const Change& change) 
   return fmt::format("{} to {}{}", served.front(), served.back(), step == 1 ? "" : fmt::format(" by {}", step));
 }
 
+/// ALiBi, for one of all the expressions that there are.
+CallExpressions slopes_of_heads() {
+  return read_expressions({.score = "s + slope[h] * (k - p) where slope: fp32[head]"});
+}
+
 Problem usual_prefill() {
   return {.batch = 2, .heads_q = 8, .heads_kv = 2, .seqlen_q = 1024, .seqlen_k = 1024, .head_dim = 128};
 }
@@ -71,6 +77,8 @@ void add_prefill(std::vector<FeatureRow>& rows) {
     problem.softcap = 30;
   };
   add("prefill, window, soft cap on scores", windowed, "left and right bound");
+  const auto expressed = [](Problem& problem) { problem.expressions = slopes_of_heads(); };
+  add("prefill, any score or mask as an expression; ALiBi", expressed, "no gradients");
   add(
       "prefill, grouped or multi-query heads", [](Problem& problem) { problem.heads_kv = 1; },
       "heads_kv divides heads_q");
@@ -137,6 +145,8 @@ void add_decode(std::vector<FeatureRow>& rows) {
     problem.softcap = 30;
   };
   add("decode, window, soft cap on scores", windowed, "left and right bound");
+  const auto expressed = [](DecodeProblem& problem) { problem.expressions = slopes_of_heads(); };
+  add("decode, any score or mask as an expression; ALiBi", expressed, "");
   const auto ragged = [](DecodeProblem& problem) {
     problem.seqlen_q = 4;
     problem.ragged = true;
@@ -172,7 +182,7 @@ void add_backward(std::vector<FeatureRow>& rows) {
 /// What no template computes. tests/python/test_functions.py and tests/cli/spec_from_models.cpp hold the callers that
 /// ask for it to a refusal by name.
 constexpr std::array not_served{
-    std::pair{"fp8, fp32, ALiBi, attention sinks, arbitrary masks", ""},
+    std::pair{"fp8, fp32, attention sinks", ""},
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "runtime/python/binding.hpp"
@@ -48,70 +47,6 @@ nb::object attend_padded(std::span<const Argument> arguments, const First& first
   return without_padding(attention(padded.arguments(), with_scale, rng_state, expressions), head_dim_v);
 }
 
-/// What a call's expressions and arrays are, for as long as it takes.
-class ExpressionArguments {
- public:
-  ExpressionArguments(const First& first, const ExpressionOptions& options) {
-    read_text("score", options.score, score_, has_score_);
-    read_text("mask", options.mask, mask_, has_mask_);
-    if (!nb::isinstance<nb::dict>(options.params)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
-    const auto params = nb::borrow<nb::dict>(options.params);
-    names_.reserve(params.size());
-    for (const auto& [name, array] : params) {
-      if (!nb::isinstance<nb::str>(name)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
-      names_.emplace_back(nb::borrow<nb::str>(name).c_str());
-      arrays_.push_back(read_array(first, names_.back().c_str(), array));
-    }
-  }
-  ExpressionArguments(const ExpressionArguments&) = delete;
-  ExpressionArguments& operator=(const ExpressionArguments&) = delete;
-
-  void set(attune_prefill_args& args) const {
-    args.score = has_score_ ? score_.c_str() : nullptr;
-    args.mask = has_mask_ ? mask_.c_str() : nullptr;
-    args.params = arrays_.data();
-    args.param_count = static_cast<std::int32_t>(arrays_.size());
-  }
-
- private:
-  static void read_text(const char* name, nb::handle text, std::string& to, bool& is_given) {
-    if (text.is_none()) return;
-    if (!nb::isinstance<nb::str>(text)) raise(PyExc_TypeError, fmt::format("{} is no text of an expression", name));
-    to = nb::borrow<nb::str>(text).c_str();
-    is_given = true;
-  }
-
-  static attune_named_array read_array(const First& first, const char* name, nb::handle array) {
-    const Argument argument{name, array, 1};
-    const Array like = first.framework.read(name, array);
-    const bool is_real = like.element == Element::float32;
-    attune_named_array result{.name = name,
-                              .data = nullptr,
-                              .element = is_real ? ATTUNE_FP32 : ATTUNE_INT32,
-                              .rank = like.rank,
-                              .extents = {}};
-    constexpr int most_dimensions = 4;
-    if (like.rank < 1 || like.rank > most_dimensions) {
-      raise(PyExc_ValueError, fmt::format("{} has shape {}; a parameter has 1 to {} dimensions", name,
-                                          shape_text(argument), most_dimensions));
-    }
-    const std::array<std::int64_t, most_dimensions> any{-1, -1, -1, -1};
-    const Array read = read_plain(first, name, array, is_real ? Element::float32 : Element::int32,
-                                  std::span(any).first(static_cast<std::size_t>(like.rank)), "");
-    require_contiguous(name, read);
-    std::copy_n(read.shape.begin(), read.rank, result.extents);
-    result.data = pointer<const void>(read.address);
-    return result;
-  }
-
-  std::string score_;
-  std::string mask_;
-  bool has_score_ = false;
-  bool has_mask_ = false;
-  std::vector<std::string> names_;  ///< to which arrays_ points
-  std::vector<attune_named_array> arrays_;
-};
-
 /// The arguments of attention: q, k and v apart.
 struct ApartArguments {
   nb::handle q;
@@ -142,25 +77,23 @@ struct QkvPackedArguments {
   static constexpr auto names = joined(std::array{"qkv"}, Options::names, std::array{"rng_state"});
 };
 
-nb::object attention_apart(const ApartArguments& call) {
+nb::object attention_apart(const ApartArguments& call, const ExpressionOptions* expressions) {
   return attention(std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
-                   call.options, call.rng_state);
+                   call.options, call.rng_state, expressions);
 }
+
+nb::object attention_plain(const ApartArguments& call) { return attention_apart(call, nullptr); }
 
 /// Those of expressed_attention.
 struct ExpressedArguments {
-  nb::handle q;
-  nb::handle k;
-  nb::handle v;
-  Options options;
+  ApartArguments apart;
   ExpressionOptions expressions;
 
-  static constexpr auto names = joined(std::array{"q", "k", "v"}, Options::names, ExpressionOptions::names);
+  static constexpr auto names = joined(ApartArguments::names, ExpressionOptions::names);
 };
 
 nb::object expressed_attention(const ExpressedArguments& call) {
-  return attention(std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
-                   call.options, nb::none(), &call.expressions);
+  return attention_apart(call.apart, &call.expressions);
 }
 
 nb::object attention_kvpacked(const KvPackedArguments& call) {
@@ -174,7 +107,7 @@ nb::object attention_qkvpacked(const QkvPackedArguments& call) {
 }  // namespace
 
 void bind_attention(nb::module_& module) {
-  bind_call<&attention_apart>(module, "attention", "The output, or (output, LSE, None).");
+  bind_call<&attention_plain>(module, "attention", "The output, or (output, LSE, None).");
   bind_call<&expressed_attention>(module, "expressed_attention", "attention() with expressions of scores and masks.");
   bind_call<&attention_kvpacked>(module, "attention_kvpacked", "attention() of keys and values in one array.");
   bind_call<&attention_qkvpacked>(module, "attention_qkvpacked",
@@ -214,13 +147,10 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   args.seqlen_q = count("seqlen_q", q.shape[1]);
   args.seqlen_k = count("seqlen_k", k.shape[1]);
   set_scores(args, like, options, rng_state, q.shape[3]);
-  if (expressions == nullptr) return framework.run(call);
-  if (framework.addressed() == nullptr) {
-    raise(PyExc_NotImplementedError,
-          "attention with expressions serves arrays that have an address, and JAX's have none");
-  }
-  const ExpressionArguments given(like, *expressions);
-  given.set(args);
+  const ExpressionArguments scores(
+      like, options.alibi_slopes, expressions,
+      {.batch = args.batch, .heads_q = args.heads_q, .causal = args.causal != 0 || args.window_right == 0});
+  scores.set(args);
   return framework.run(call);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/python/expressions.hpp"
 #include "runtime/python/framework.hpp"
 
 namespace attune::python {
@@ -18,19 +19,11 @@ struct Options {
   nanobind::handle causal;
   nanobind::handle window_size;  ///< two integers
   nanobind::handle softcap;
+  nanobind::handle alibi_slopes;  ///< an array, or None
   nanobind::handle return_lse;
 
-  static constexpr std::array names{"dropout_p",   "softmax_scale", "causal",
-                                    "window_size", "softcap",       "return_attn_probs"};
-};
-
-/// The expressions of a call, each as the caller passed it.
-struct ExpressionOptions {
-  nanobind::handle score;   ///< a text, or None
-  nanobind::handle mask;    ///< likewise
-  nanobind::handle params;  ///< a dict of arrays by their names
-
-  static constexpr std::array names{"score", "mask", "params"};
+  static constexpr std::array names{"dropout_p", "softmax_scale", "causal",           "window_size",
+                                    "softcap",   "alibi_slopes",  "return_attn_probs"};
 };
 
 /// Attention over q, k and v, which lie in one to three arrays; rng_state is what dropout takes, or None. Returns the

@@ -134,16 +134,34 @@ attune_decode_args args_of(const DecodeArguments& arguments, const First& first,
   return args;
 }
 
+nb::object decode_plain(const DecodeArguments& call) { return decode(call); }
+
+/// The arguments of expressed_decode.
+struct ExpressedArguments {
+  DecodeArguments plain;
+  ExpressionOptions expressions;
+
+  static constexpr auto names = joined(DecodeArguments::names, ExpressionOptions::names);
+};
+
+nb::object expressed_decode(const ExpressedArguments& call) { return decode(call.plain, &call.expressions); }
+
 }  // namespace
 
-void bind_decode(nb::module_& module) { bind_call<&decode>(module, "decode", "The output, or (output, LSE)."); }
+void bind_decode(nb::module_& module) {
+  bind_call<&decode_plain>(module, "decode", "The output, or (output, LSE).");
+  bind_call<&expressed_decode>(module, "expressed_decode", "decode() with expressions of scores and masks.");
+}
 
-nb::object decode(const DecodeArguments& arguments) {
+nb::object decode(const DecodeArguments& arguments, const ExpressionOptions* expressions) {
   const First first = read_first({"q", arguments.q, 1});
   const AddressedFramework& framework = require_addressed(first, "attention to a cache");
   const Entered entered(framework.on_device(first.array.device));
   Kept kept;
   attune_decode_args args = args_of(arguments, first, kept);
+  const ExpressionArguments scores(first, arguments.alibi_slopes, expressions,
+                                   {.batch = args.batch, .heads_q = args.heads_q, .causal = args.window_right == 0});
+  scores.set(args);
   const bool return_lse = is_true(arguments.return_lse);
 
   nb::object lengths;  // new keys are written after those that the device is told of; freed as the workspace is

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "runtime/python/expressions.hpp"
 #include "runtime/python/operands.hpp"
 
 namespace attune::python {
@@ -27,6 +28,7 @@ struct DecodeArguments {
   nanobind::handle window_size;  ///< two integers
   nanobind::handle softcap;
   nanobind::handle rotary_interleaved;
+  nanobind::handle alibi_slopes;  ///< an array or None
   nanobind::handle num_splits;
   nanobind::handle return_lse;
   nanobind::handle out;  ///< an array or None
@@ -50,6 +52,7 @@ struct DecodeArguments {
                                     "window_size",
                                     "softcap",
                                     "rotary_interleaved",
+                                    "alibi_slopes",
                                     "num_splits",
                                     "return_softmax_lse",
                                     "out",
@@ -59,10 +62,10 @@ struct DecodeArguments {
 };
 
 /// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error; then nothing
-/// was launched.
-nanobind::object decode(const DecodeArguments& arguments);
+/// was launched. `expressions`: null where there are none.
+nanobind::object decode(const DecodeArguments& arguments, const ExpressionOptions* expressions = nullptr);
 
-/// Adds decode to the module.
+/// Adds decode and expressed_decode to the module.
 void bind_decode(nanobind::module_& module);
 
 /// Launches a call, complete but for its workspace, which is allocated on the device of the first array. The device is

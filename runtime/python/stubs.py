@@ -23,24 +23,13 @@ HEADER = (
     "# Written by runtime/python/stubs.py from attune/_functions: change that, not this file.\n"
 )
 
+#: What the bindings that attune/_expressions.py calls take after what those of the list of functions do.
+EXPRESSIONS = ("score: str | None", "mask: str | None", "params: dict[str, Any]")
+
 #: What else attune._attune has: the attune tool's functions, behind attune/_tools.py.
 TOOLS = """
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
-def expressed_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    dropout_p: float,
-    softmax_scale: float | None,
-    causal: bool,
-    window_size: Pair,
-    softcap: float,
-    return_attn_probs: bool,
-    score: str | None,
-    mask: str | None,
-    params: dict[str, Any],
-) -> Any: ...
 def explain(
     bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
 ) -> dict[str, Any]: ...
@@ -134,9 +123,12 @@ def _bindings() -> str:
     text = HEADER + "from typing import Any\n\nfrom ._arguments import Pair\n\nversion: str\n\n"
     for function in FUNCTIONS.values():
         passed = (one for one in function.arguments if one.use == "passed")
-        parameters = (f"{one.name}: {'Any' if 'Array' in one.type else one.type}" for one in passed)
+        parameters = [f"{one.name}: {'Any' if 'Array' in one.type else one.type}" for one in passed]
         result = "None" if function.result == "None" else "Any"
         text += _declaration(function.binding, parameters, result) + " ...\n"
+        if function.binding in ("attention", "varlen", "decode"):
+            expressed = [*parameters, *EXPRESSIONS]
+            text += _declaration(f"expressed_{function.binding}", expressed, result) + " ...\n"
     return text + TOOLS
 
 

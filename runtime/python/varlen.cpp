@@ -142,9 +142,10 @@ nb::object attend_padded(const VarlenArguments& arguments, const First& first, c
 bool is_served_by_decode(const attune_prefill_args& args) {
   constexpr std::int32_t most_queries = 8;  // with 16 prefill is as fast, templates/decode_sm80.md
   constexpr std::int64_t most_shared_heads = 256;
+  constexpr std::int32_t most_sequences = 65535;  // with expressions
   return args.seqlen_q >= 1 && args.seqlen_q <= most_queries && args.head_dim_v == args.head_dim &&
          args.dropout.p == 0 && args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 &&
-         args.window_right >= -1;
+         args.window_right >= -1 && (args.batch <= most_sequences || (args.score == nullptr && args.mask == nullptr));
 }
 
 /// The same call for decode.
@@ -171,6 +172,10 @@ attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
   result.total_q = args.total_q;
   result.seqlens_k = args.seqused_k;
   result.seqused_q = args.seqused_q;
+  result.score = args.score;
+  result.mask = args.mask;
+  result.params = args.params;
+  result.param_count = args.param_count;
   if (paged) {
     result.block_table = args.block_table;
     result.table_width = args.table_width;
@@ -232,7 +237,7 @@ struct QkvPackedArguments {
       joined(std::array{"qkv", "cu_seqlens", "max_seqlen"}, Options::names, std::array{"rng_state"});
 };
 
-nb::object varlen_apart(const ApartArguments& call) {
+nb::object varlen_apart(const ApartArguments& call, const ExpressionOptions* expressions) {
   return varlen({.arrays = std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
                  .cu_seqlens_q = call.cu_seqlens_q,
                  .cu_seqlens_k = call.cu_seqlens_k,
@@ -243,8 +248,21 @@ nb::object varlen_apart(const ApartArguments& call) {
                  .seqused_q = call.seqused_q,
                  .seqused_k = call.seqused_k,
                  .out = call.out,
-                 .rng_state = call.rng_state});
+                 .rng_state = call.rng_state,
+                 .expressions = expressions});
 }
+
+nb::object varlen_plain(const ApartArguments& call) { return varlen_apart(call, nullptr); }
+
+/// Those of expressed_varlen.
+struct ExpressedArguments {
+  ApartArguments apart;
+  ExpressionOptions expressions;
+
+  static constexpr auto names = joined(ApartArguments::names, ExpressionOptions::names);
+};
+
+nb::object expressed_varlen(const ExpressedArguments& call) { return varlen_apart(call.apart, &call.expressions); }
 
 /// Without pages and without `out`.
 nb::object varlen_packed(std::span<const Argument> arrays, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
@@ -276,7 +294,8 @@ nb::object varlen_qkvpacked(const QkvPackedArguments& call) {
 }  // namespace
 
 void bind_varlen(nb::module_& module) {
-  bind_call<&varlen_apart>(module, "varlen", "The output, or (output, LSE, None).");
+  bind_call<&varlen_plain>(module, "varlen", "The output, or (output, LSE, None).");
+  bind_call<&expressed_varlen>(module, "expressed_varlen", "varlen() with expressions of scores and masks.");
   bind_call<&varlen_kvpacked>(module, "varlen_kvpacked", "varlen() of keys and values in one array.");
   bind_call<&varlen_qkvpacked>(module, "varlen_qkvpacked", "varlen() of queries, keys and values in one array.");
 }
@@ -293,6 +312,10 @@ nb::object varlen(const VarlenArguments& arguments) {
   const Entered entered(framework.on_device(first.array.device));
   Kept kept;
   attune_prefill_args args = args_of(arguments, first, operands, kept);
+  const ExpressionArguments scores(
+      first, arguments.options.alibi_slopes, arguments.expressions,
+      {.batch = args.batch, .heads_q = args.heads_q, .causal = args.causal != 0 || args.window_right == 0});
+  scores.set(args);
   const bool return_lse = is_true(arguments.options.return_lse);
 
   nb::object out = nb::borrow(arguments.out);

@@ -23,6 +23,7 @@ struct VarlenArguments {
   nanobind::handle seqused_k;
   nanobind::handle out;
   nanobind::handle rng_state;
+  const ExpressionOptions* expressions = nullptr;  ///< none where it is null
 };
 
 /// Attention over sequences of any lengths, one after the other; where none has more than 8 queries, and decode takes
@@ -30,7 +31,7 @@ struct VarlenArguments {
 /// Python exception or Error; then nothing was launched.
 nanobind::object varlen(const VarlenArguments& arguments);
 
-/// Adds varlen, varlen_kvpacked and varlen_qkvpacked to the module.
+/// Adds varlen, varlen_kvpacked, varlen_qkvpacked and expressed_varlen to the module.
 void bind_varlen(nanobind::module_& module);
 
 }  // namespace attune::python

@@ -17,26 +17,6 @@ K = zeros(2, 16, 2, 64)
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"alibi_slopes": zeros(4)}, "alibi_slopes is a numpy.ndarray; only None"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("function", "arrays"),
-    [
-        (attune.flash_attn_func, (Q, K, K)),
-        (attune.flash_attn_kvpacked_func, (Q, zeros(2, 16, 2, 2, 64))),
-        (attune.flash_attn_qkvpacked_func, (zeros(2, 8, 3, 4, 64),)),
-    ],
-    ids=["func", "kvpacked", "qkvpacked"],
-)
-def test_arguments_that_are_not_served(function, arrays, option, message):
-    with pytest.raises(NotImplementedError, match=re.escape(message)):
-        function(*arrays, **option)
-
-
-@pytest.mark.parametrize(
     ("option", "error", "message"),
     [
         ({"window_size": 5}, TypeError, "window_size is 5; it must be (left, right), two integers"),

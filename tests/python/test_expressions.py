@@ -1,10 +1,12 @@
 """attune.attention: scores and masks as texts, and as Python functions that are traced into them."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 import attune
-from attune._expressions import trace
+from attune._tracing import trace
 
 SLOPES = np.array([0.5, 0.25, 0.125, 0.0625], "float32")
 DOCUMENTS = np.repeat(np.arange(4, dtype="int32"), 10)[None].repeat(2, 0)  # (batch, seqlen)
@@ -124,6 +126,8 @@ def test_what_is_wrong_is_named():
         attune.attention(q, k, v, mask="k + p")
     with pytest.raises(ValueError, match="contiguous"):
         attune.attention(q, k, v, score="s + slope[h]", params={"slope": np.repeat(SLOPES, 2)[::2]})
+    with pytest.raises(TypeError, match="other is a list"):
+        attune.attention(q, k, v, mask="k <= p", params={"other": [1.0]})
 
 
 def test_a_bare_index_says_what_a_dimension_is_counted_by():
@@ -145,3 +149,232 @@ def test_a_bare_index_says_what_a_dimension_is_counted_by():
         lambda i, p, j, h, b: j >= 0,
     )
     check(found, expected)
+
+
+# One sequence's attention, whatever the batch that it came in: functions that are traced, and evaluated on index arrays.
+
+TREE = np.array(
+    [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0]], "int32"
+)  # who sees whom of the last tokens
+EVERYWHERE = {
+    "slopes of each sequence": (
+        lambda s, slope, b, h, k, p: s + slope[b, h] * (k - p),
+        lambda k, p: k <= p,
+    ),
+    "documents": (None, lambda k, p, b, doc: (k <= p) & (doc[b, p] == doc[b, k])),
+    "prefix and heads": (
+        lambda s, hk, k: s - 0.01 * hk * (k % 3),
+        lambda k, p, b, prefix, q, h: ((k <= p) | (k < prefix[b])) & (k % 7 != h + q % 2),
+    ),
+}
+PARAMS = {
+    "slope": np.random.default_rng(7).random((3, 4)).astype("float32"),
+    "doc": (np.arange(64, dtype="int32")[None] // np.array([[5], [9], [64]], "int32")),
+    "prefix": np.array([3, 0, 20], "int32"),
+}
+
+
+def value(function, indices):
+    """Of a function on index arrays."""
+    return function(*((PARAMS | indices)[name] for name in inspect.signature(function).parameters))
+
+
+def of_sequence(b, q, k, v, score, mask):
+    """(out, lse) of the rows of one sequence in float64; q is (rows, heads, head_dim)."""
+    rows, keys, heads = len(q), len(k), q.shape[1]
+    ratio = heads // k.shape[1]
+    h, i, j = np.ix_(range(heads), range(rows), range(keys))
+    at = {"q": i, "p": i + keys - rows, "k": j, "h": h, "hk": h // ratio, "b": np.full_like(h, b)}
+    k, v = (np.repeat(x.astype("float64"), ratio, 1) for x in (k, v))
+    s = np.einsum("ihd,jhd->hij", q.astype("float64"), k) / np.sqrt(q.shape[2])
+    if score is not None:
+        s = value(score, at | {"s": s})
+    s = np.where(np.broadcast_to(value(mask, at), s.shape), s, -np.inf)
+    top = np.maximum(s.max(-1, keepdims=True, initial=-np.inf), -1e300)
+    weights = np.exp(s - top)
+    total = weights.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = np.where(total > 0, top + np.log(total), -np.inf)[..., 0]
+    return np.einsum("hij,jhd->ihd", weights / np.maximum(total, 1e-300), v), lse
+
+
+def drawn(lengths_q, lengths_k, seed=11):
+    """q, k and v of each sequence."""
+    random = np.random.default_rng(seed)
+    return [
+        [
+            random.standard_normal((n, heads, 64)).astype("float16")
+            for n, heads in ((i, 4), (j, 2), (j, 2))
+        ]
+        for i, j in zip(lengths_q, lengths_k)
+    ]
+
+
+def expected_of(sequences, which):
+    return [of_sequence(b, *one, *EVERYWHERE[which]) for b, one in enumerate(sequences)]
+
+
+def expression_arguments(which):
+    score, mask = EVERYWHERE[which]
+    return {"score": score, "mask": mask, "params": PARAMS, "return_lse": True}
+
+
+def starts_of(lengths):
+    return np.cumsum([0, *lengths]).astype("int32")
+
+
+def in_pages(sequences, page_size, pages_each):
+    """Keys, values and the table of pages in another order, the last of each filled up with NaN."""
+    caches = np.full((2, len(sequences) * pages_each, page_size, 2, 64), np.nan, "float16")
+    table = np.arange(len(sequences) * pages_each, dtype="int32")[::-1].reshape(-1, pages_each)
+    for row, (_, *pair) in zip(table, sequences):
+        for cache, one in zip(caches, pair):
+            for i in range(len(one)):
+                cache[row[i // page_size], i % page_size] = one[i]
+    return *caches, np.ascontiguousarray(table)
+
+
+each_expression = pytest.mark.parametrize("which", EVERYWHERE)
+LENGTHS_K = (33, 50, 64)
+
+
+@each_expression
+def test_the_same_expression_in_a_dense_batch(which):
+    sequences = drawn((20,) * 3, (50,) * 3)
+    q, k, v = (np.stack(one) for one in zip(*sequences))
+    out, lse = attune.attention(q, k, v, **expression_arguments(which))
+    for b, expected in enumerate(expected_of(sequences, which)):
+        check((out[b], lse[b]), expected)
+
+
+@each_expression
+@pytest.mark.parametrize("lengths_q", [(20, 1, 40), (3, 8, 1)], ids=["prefill", "few queries"])
+@pytest.mark.parametrize("paged", [False, True])
+def test_the_same_expression_in_a_ragged_batch(which, lengths_q, paged):
+    sequences = drawn(lengths_q, LENGTHS_K)
+    starts = starts_of(lengths_q)
+    q, k, v = (np.concatenate(one) for one in zip(*sequences))
+    lengths = {
+        "max_seqlen_q": max(lengths_q),
+        "max_seqlen_k": 64,
+        "cu_seqlens_k": starts_of(LENGTHS_K),
+    }
+    if paged:
+        k, v, lengths["block_table"] = in_pages(sequences, 16, 4)
+    out, lse = attune.attention(
+        q, k, v, cu_seqlens_q=starts, **lengths, **expression_arguments(which)
+    )
+    for b, expected in enumerate(expected_of(sequences, which)):
+        rows = slice(starts[b], starts[b + 1])
+        check((out[rows], lse[:, rows]), expected)
+
+
+@each_expression
+def test_the_same_expression_where_a_part_of_the_rows_is_used(which):
+    sequences = drawn((20, 1, 40), LENGTHS_K)
+    used = [[q[: len(q) // 2], k[:-9], v[:-9]] for q, k, v in sequences]
+    starts = starts_of((20, 1, 40))
+    q, k, v = (np.concatenate(one) for one in zip(*sequences))
+    out, lse = attune.attention(
+        q,
+        k,
+        v,
+        cu_seqlens_q=starts,
+        cu_seqlens_k=starts_of(LENGTHS_K),
+        max_seqlen_q=40,
+        max_seqlen_k=64,
+        seqused_q=np.array([len(one[0]) for one in used], "int32"),
+        seqused_k=np.array([len(one[1]) for one in used], "int32"),
+        **expression_arguments(which),
+    )
+    for b, expected in enumerate(expected_of(used, which)):
+        rows = slice(starts[b], starts[b] + len(used[b][0]))
+        check((out[rows], lse[:, rows]), expected)
+
+
+@each_expression
+@pytest.mark.parametrize("splits", [0, 1, 3])
+@pytest.mark.parametrize("paged", [False, True])
+def test_the_same_expression_in_a_cache(which, splits, paged):
+    sequences = drawn((4,) * 3, LENGTHS_K)
+    k, v, table = in_pages(sequences, 16, 4) if paged else in_pages(sequences, 64, 1)
+    placed = {"block_table": table} if paged else {"cache_batch_idx": table[:, 0].copy()}
+    out, lse = attune.attention(
+        np.stack([one[0] for one in sequences]),
+        k,
+        v,
+        cache_seqlens=np.array(LENGTHS_K, "int32"),
+        num_splits=splits,
+        **placed,
+        **expression_arguments(which),
+    )
+    for b, expected in enumerate(expected_of(sequences, which)):
+        check((out[b], lse[b]), expected)
+
+
+@each_expression
+def test_the_same_expression_where_keys_are_appended(which):
+    sequences = drawn((4,) * 3, LENGTHS_K)
+    k, v, table = in_pages([(q, k[:-4], v[:-4]) for q, k, v in sequences], 16, 4)
+    q, k_new, v_new = (
+        np.stack(one) for one in zip(*((q, k[-4:], v[-4:]) for q, k, v in sequences))
+    )
+    out, lse = attune.attention(
+        q,
+        k,
+        v,
+        k_new=k_new,
+        v_new=v_new,
+        cache_seqlens=np.array(LENGTHS_K, "int32") - 4,
+        block_table=table,
+        **expression_arguments(which),
+    )
+    for b, expected in enumerate(expected_of(sequences, which)):
+        check((out[b], lse[b]), expected)
+
+
+def test_the_last_tokens_are_a_tree():
+    sequences = drawn((4,) * 3, LENGTHS_K)
+    k, v, table = in_pages(sequences, 16, 4)
+    tree = np.eye(4, dtype="int32") | TREE
+    out, lse = attune.attention(
+        np.stack([one[0] for one in sequences]),
+        k,
+        v,
+        mask="k <= p - q - 1 or tree[q, k - (p - q)] == 1",
+        params={"tree": tree},
+        cache_seqlens=np.array(LENGTHS_K, "int32"),
+        block_table=table,
+        num_splits=2,
+        return_lse=True,
+    )
+    for b, one in enumerate(sequences):
+
+        def mask(q, p, k):
+            return (k < p - q) | (tree[q, np.clip(k - (p - q), 0, 3)] == 1)
+
+        check((out[b], lse[b]), of_sequence(b, *one, None, mask))
+
+
+def test_arguments_of_different_kinds_of_calls_are_refused_together():
+    q, k, v = problem()
+    ones = np.ones(2, "int32")
+    with pytest.raises(ValueError, match="num_splits is given without cache_seqlens"):
+        attune.attention(q, k, v, num_splits=2)
+    with pytest.raises(ValueError, match="max_seqlen_k is given without cu_seqlens_q"):
+        attune.attention(q, k, v, max_seqlen_k=40)
+    with pytest.raises(ValueError, match="block_table is given without cu_seqlens_q"):
+        attune.attention(q, k, v, block_table=ones[:, None])
+    with pytest.raises(ValueError, match="seqused_k is given with cache_seqlens"):
+        attune.attention(q, k, v, cache_seqlens=ones, seqused_k=ones)
+    with pytest.raises(ValueError, match="k is given with cu_seqlens_q"):
+        attune.attention(
+            q[0],
+            k,
+            v,
+            cache_seqlens=ones,
+            cu_seqlens_q=np.array([0, 2, 24], "int32"),
+            max_seqlen_q=16,
+            k_new=k[:, :1],
+            v_new=v[:, :1],
+        )

@@ -11,7 +11,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import attune
@@ -226,16 +225,6 @@ def test_a_row_of_what_is_served_is_what_explain_says():
         command = [TOOL, "explain", "--head-dim", "192", "--head-dim-v", "128", "--arch", arch]
         done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
         assert json.loads(done.stdout)["served"] == served
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"alibi_slopes": np.ones(1, "float32")}, "alibi")],
-)
-def test_what_the_readme_says_is_not_served_is_refused_by_name(options, message):
-    q = np.zeros((1, 2, 1, 64), "float16")
-    with pytest.raises(NotImplementedError, match=message):
-        attune.flash_attn_func(q, q, q, **options)
 
 
 def test_the_page_of_kept_runs_is_current():

@@ -280,25 +280,6 @@ def test_transforms_are_refused(torch_device):
             transform()
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"alibi_slopes": torch.zeros(2)}, "alibi_slopes is a torch.Tensor; only None"),
-    ],
-)
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_arguments_that_are_not_served(name, option, message):
-    q = torch.empty(1, 8, 2, 64, device="meta", dtype=torch.float16)
-    packed = torch.empty(1, 8, 3, 2, 64, device="meta", dtype=torch.float16)
-    arguments = {
-        "flash_attn_func": (q, q, q),
-        "flash_attn_kvpacked_func": (q, packed[:, :, :2]),
-        "flash_attn_qkvpacked_func": (packed,),
-    }[name]
-    with pytest.raises(NotImplementedError, match=re.escape(message)):
-        getattr(library, name)(*arguments, **option)
-
-
 def test_wrong_tensors():
     q = torch.zeros(1, 8, 2, 64)
     with pytest.raises(TypeError, match="q has dtype torch.float32; it must be float16 or"):

@@ -352,7 +352,6 @@ NAMES = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seq
             ValueError,
             "rng_state is None; with dropout_p 0.5 it must be an array",
         ),
-        ({"alibi_slopes": Q}, NotImplementedError, "alibi_slopes is a numpy.ndarray; only None"),
     ],
 )
 def test_mistakes_are_named(change, error, message):

@@ -21,6 +21,7 @@ def torch_device(request, monkeypatch):
     monkeypatch.setattr("attune.torch._ops.flash_attn_backward", emulated_gradients)
     for name in ("store_kvcache", "apply_rotary"):
         monkeypatch.setattr(f"attune.torch._ops.{name}", emulated_in_place(getattr(attune, name)))
+    monkeypatch.setattr("attune.torch._expressed_ops.attend", emulated_expressions)
     monkeypatch.setattr(
         "attune.torch._ops.merge_attn_states", emulated_as(attune.merge_attn_states)
     )
@@ -57,6 +58,14 @@ def emulated_as(function):
         return like(first, out), torch.from_numpy(lse), *more
 
     return emulated
+
+
+def emulated_expressions(*tensors, params, **options):
+    """attune.attention of CPU tensors."""
+    arrays, named = in_numpy(tensors, options)
+    params = {name: one.numpy() for name, one in params.items()}
+    out, lse = attune.attention(*arrays, params=params, **named)
+    return like(tensors[0], out), torch.from_numpy(lse)
 
 
 def emulated_in_place(function):

@@ -46,10 +46,11 @@ from ._attention import (
 )
 from ._attune import version as __version__
 from ._backward import flash_attn_backward
-from ._expressions import attention, exp2, log2, maximum, minimum, select, tanh
+from ._expressions import attention
 from ._rotary import apply_rotary
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 from ._tools import CacheEntry, Counters, Explanation, KernelCache, cache, counters, explain, jit
+from ._tracing import exp2, log2, maximum, minimum, select, tanh
 
 __all__ = [
     "CacheEntry",

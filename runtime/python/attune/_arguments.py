@@ -1,4 +1,4 @@
-"""What the arguments of every function share: their types, and what no kernel serves."""
+"""What the arguments of every function share: their types, and the state of dropout."""
 
 from __future__ import annotations
 
@@ -37,12 +37,3 @@ def dropout_state(dropout_p: float, rng_state: Any, like: Any) -> Any:
     if torch is None or not isinstance(like, torch.Tensor):
         return None
     return torch.randint(2**44, (2,), dtype=torch.int64, device=like.device)
-
-
-def refuse_given(**unserved: Any) -> None:
-    for name, value in unserved.items():
-        if value is not None:
-            kind = type(value)
-            raise NotImplementedError(
-                f"{name} is a {kind.__module__}.{kind.__qualname__}; only None is served yet"
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _attune
-from ._arguments import Array, GradientWanted, Pair, differentiable, dropout_state, refuse_given
+from ._arguments import Array, GradientWanted, Pair, differentiable, dropout_state
 from ._functions import documented
 
 
@@ -23,7 +23,6 @@ def flash_attn_func(
     *,
     rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.attention(
@@ -35,6 +34,7 @@ def flash_attn_func(
             causal,
             window_size,
             softcap,
+            alibi_slopes,
             return_attn_probs,
             rng_state,
         )
@@ -72,7 +72,6 @@ def flash_attn_kvpacked_func(
     *,
     rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.attention_kvpacked(
@@ -83,6 +82,7 @@ def flash_attn_kvpacked_func(
             causal,
             window_size,
             softcap,
+            alibi_slopes,
             return_attn_probs,
             rng_state,
         )
@@ -118,7 +118,6 @@ def flash_attn_qkvpacked_func(
     *,
     rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     rng_state = dropout_state(dropout_p, rng_state, qkv)
     try:
         result: Array | tuple[Array, Array, None] = _attune.attention_qkvpacked(
@@ -128,6 +127,7 @@ def flash_attn_qkvpacked_func(
             causal,
             window_size,
             softcap,
+            alibi_slopes,
             return_attn_probs,
             rng_state,
         )
@@ -172,7 +172,6 @@ def flash_attn_varlen_func(
     out: Array | None = None,
     rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.varlen(
@@ -188,6 +187,7 @@ def flash_attn_varlen_func(
             causal,
             window_size,
             softcap,
+            alibi_slopes,
             return_attn_probs,
             block_table,
             seqused_q,
@@ -241,7 +241,6 @@ def flash_attn_varlen_kvpacked_func(
     *,
     rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
         result: Array | tuple[Array, Array, None] = _attune.varlen_kvpacked(
@@ -256,6 +255,7 @@ def flash_attn_varlen_kvpacked_func(
             causal,
             window_size,
             softcap,
+            alibi_slopes,
             return_attn_probs,
             rng_state,
         )
@@ -297,7 +297,6 @@ def flash_attn_varlen_qkvpacked_func(
     *,
     rng_state: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     rng_state = dropout_state(dropout_p, rng_state, qkv)
     try:
         result: Array | tuple[Array, Array, None] = _attune.varlen_qkvpacked(
@@ -309,6 +308,7 @@ def flash_attn_varlen_qkvpacked_func(
             causal,
             window_size,
             softcap,
+            alibi_slopes,
             return_attn_probs,
             rng_state,
         )

@@ -47,7 +47,10 @@ def flash_attn_func(
             which is i + seqlen_k - seqlen_q; -1: all. With causal the right is 0. Two integers of any
             kind, in a tuple, a list or an array.
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
-        alibi_slopes: Only None is served.
+        alibi_slopes: (heads_q,) or (batch, heads_q), float32, on the device of q: of each head, by what a
+            score falls for each key of distance from the query's own position (ALiBi):
+            -alibi_slopes[h] * abs(i + seqlen_k - seqlen_q - j) is added to it, after softcap. No gradient
+            goes through it, and none with it. Not of JAX arrays.
         deterministic: Of gradients. None or True: the same inputs on the same device give the same bits;
             False: the fastest kernels, which may sum in any order, but of JAX arrays. The output has the
             same bits either way.

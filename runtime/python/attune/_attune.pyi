@@ -14,8 +14,25 @@ def attention(
     causal: bool,
     window_size: Pair,
     softcap: float,
+    alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
+) -> Any: ...
+def expressed_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    alibi_slopes: Any,
+    return_attn_probs: bool,
+    rng_state: Any,
+    score: str | None,
+    mask: str | None,
+    params: dict[str, Any],
 ) -> Any: ...
 def attention_kvpacked(
     q: Any,
@@ -25,6 +42,7 @@ def attention_kvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
+    alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
 ) -> Any: ...
@@ -35,6 +53,7 @@ def attention_qkvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
+    alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
 ) -> Any: ...
@@ -51,12 +70,37 @@ def varlen(
     causal: bool,
     window_size: Pair,
     softcap: float,
+    alibi_slopes: Any,
     return_attn_probs: bool,
     block_table: Any,
     seqused_q: Any,
     seqused_k: Any,
     out: Any,
     rng_state: Any,
+) -> Any: ...
+def expressed_varlen(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    alibi_slopes: Any,
+    return_attn_probs: bool,
+    block_table: Any,
+    seqused_q: Any,
+    seqused_k: Any,
+    out: Any,
+    rng_state: Any,
+    score: str | None,
+    mask: str | None,
+    params: dict[str, Any],
 ) -> Any: ...
 def varlen_kvpacked(
     q: Any,
@@ -70,6 +114,7 @@ def varlen_kvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
+    alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
 ) -> Any: ...
@@ -82,6 +127,7 @@ def varlen_qkvpacked(
     causal: bool,
     window_size: Pair,
     softcap: float,
+    alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
 ) -> Any: ...
@@ -124,12 +170,41 @@ def decode(
     window_size: Pair,
     softcap: float,
     rotary_interleaved: bool,
+    alibi_slopes: Any,
     num_splits: int,
     return_softmax_lse: bool,
     out: Any,
     check_tables: bool,
     cu_seqlens_q: Any,
     max_seqlen_q: int | None,
+) -> Any: ...
+def expressed_decode(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    k: Any,
+    v: Any,
+    rotary_cos: Any,
+    rotary_sin: Any,
+    cache_seqlens: Any,
+    cache_batch_idx: Any,
+    cache_leftpad: Any,
+    block_table: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size: Pair,
+    softcap: float,
+    rotary_interleaved: bool,
+    alibi_slopes: Any,
+    num_splits: int,
+    return_softmax_lse: bool,
+    out: Any,
+    check_tables: bool,
+    cu_seqlens_q: Any,
+    max_seqlen_q: int | None,
+    score: str | None,
+    mask: str | None,
+    params: dict[str, Any],
 ) -> Any: ...
 def store(
     k: Any,
@@ -166,20 +241,6 @@ def rotary(
 
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
-def expressed_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    dropout_p: float,
-    softmax_scale: float | None,
-    causal: bool,
-    window_size: Pair,
-    softcap: float,
-    return_attn_probs: bool,
-    score: str | None,
-    mask: str | None,
-    params: dict[str, Any],
-) -> Any: ...
 def explain(
     bf16: bool, sizes: tuple[int, ...], causal: bool, arch: str | None, ordinal: int | None
 ) -> dict[str, Any]: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _attune
-from ._arguments import Array, GradientWanted, Pair, differentiable, refuse_given
+from ._arguments import Array, GradientWanted, Pair, differentiable
 from ._functions import documented
 
 
@@ -34,7 +34,6 @@ def flash_attn_with_kvcache(
     cu_seqlens_q: Array | None = None,
     max_seqlen_q: int | None = None,
 ) -> Array | tuple[Array, Array]:
-    refuse_given(alibi_slopes=alibi_slopes)
     result: Array | tuple[Array, Array] = _attune.decode(
         q,
         k_cache,
@@ -52,6 +51,7 @@ def flash_attn_with_kvcache(
         window_size,
         softcap,
         rotary_interleaved,
+        alibi_slopes,
         num_splits,
         return_softmax_lse,
         out,

@@ -34,7 +34,15 @@ SOFTCAP = Argument(
     "Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.",
     0.0,
 )
-ALIBI_SLOPES = Argument("alibi_slopes", "Array | None", "Only None is served.", None, use="refused")
+ALIBI_SLOPES = Argument(
+    "alibi_slopes",
+    "Array | None",
+    """(heads_q,) or (batch, heads_q), float32, on the device of q: of each head, by what a
+score falls for each key of distance from the query's own position (ALiBi):
+-alibi_slopes[h] * abs(i + seqlen_k - seqlen_q - j) is added to it, after softcap. No gradient
+goes through it, and none with it. Not of JAX arrays.""",
+    None,
+)
 
 DETERMINISTIC = Argument(
     "deterministic",
@@ -147,11 +155,20 @@ JAX also what else it meets only when it runs the kernel: a GPU that is not serv
     ),
     closing="Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.",
     operators=(
-        Operator("flash_attn", ("q", "k", "v", *OPERATOR_OPTIONS), "Tensor"),
-        Operator("flash_attn_lse", ("q", "k", "v", *OPERATOR_OPTIONS)),
+        Operator("flash_attn", ("q", "k", "v", *OPERATOR_OPTIONS, "alibi_slopes"), "Tensor"),
+        Operator("flash_attn_lse", ("q", "k", "v", *OPERATOR_OPTIONS, "alibi_slopes")),
         Operator(
             "flash_attn_train",
-            ("q", "k", "v", *OPERATOR_OPTIONS, "deterministic", "dropout_p", "rng_state"),
+            (
+                "q",
+                "k",
+                "v",
+                *OPERATOR_OPTIONS,
+                "deterministic",
+                "dropout_p",
+                "rng_state",
+                "alibi_slopes",
+            ),
         ),
     ),
 )

@@ -29,8 +29,7 @@ class Argument(NamedTuple):
         type: Its annotation; Array is the array of any framework, in attune.torch a torch.Tensor.
         doc: Its lines in the documentation; empty where the function's closing words say whose they are.
         default: Its default, or REQUIRED.
-        use: "passed" to the binding, "refused" where it is not the default, or "gradients" where only
-            they depend on it.
+        use: "passed" to the binding, or "gradients" where only they depend on it.
         by_name: Whether it is taken by name alone.
         in_torch: Whether attune.torch has it.
         schema: Its types and names in an operator, where they do not follow; more than one where

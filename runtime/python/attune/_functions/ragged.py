@@ -118,7 +118,7 @@ still are, as flash_attn_with_kvcache has it.""",
             "flash_attn_varlen",
             (
                 *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
-                *("seqused_k", "block_table", *OPERATOR_OPTIONS, "seqused_q"),
+                *("seqused_k", "block_table", *OPERATOR_OPTIONS, "seqused_q", "alibi_slopes"),
             ),
         ),
         Operator(
@@ -126,7 +126,7 @@ still are, as flash_attn_with_kvcache has it.""",
             (
                 *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
                 *("seqused_q", "seqused_k", *OPERATOR_OPTIONS, "deterministic"),
-                *("dropout_p", "rng_state"),
+                *("dropout_p", "rng_state", "alibi_slopes"),
             ),
             required=("cu_seqlens_k",),
         ),

@@ -105,7 +105,7 @@ which is i + seqlen_k - seqlen_q, where seqlen_k counts the new keys; -1: all.""
         ),
         SOFTCAP._replace(doc="As in flash_attn_func."),
         ROTARY_INTERLEAVED,
-        ALIBI_SLOPES,
+        ALIBI_SLOPES._replace(doc="As in flash_attn_func."),
         Argument(
             "num_splits",
             "int",
@@ -182,7 +182,7 @@ https://arxiv.org/abs/2307.08691.""",
             (
                 *("q", "k_cache", "v_cache", "cache_seqlens", "cache_batch_idx", "block_table"),
                 *(*OPERATOR_OPTIONS, "num_splits", "check_tables"),
-                *("cu_seqlens_q", "max_seqlen_q", "cache_leftpad"),
+                *("cu_seqlens_q", "max_seqlen_q", "cache_leftpad", "alibi_slopes"),
             ),
         ),
         # An operator of its own: one that may write into its cache has torch.compile take it for one that does.
@@ -191,7 +191,13 @@ https://arxiv.org/abs/2307.08691.""",
             (
                 *("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin"),
                 *("cache_seqlens", "cache_batch_idx", "block_table", *OPERATOR_OPTIONS),
-                *("rotary_interleaved", "num_splits", "check_tables", "cache_leftpad"),
+                *(
+                    "rotary_interleaved",
+                    "num_splits",
+                    "check_tables",
+                    "cache_leftpad",
+                    "alibi_slopes",
+                ),
             ),
             required=("k", "v"),
             written=("k_cache", "v_cache"),

@@ -12,8 +12,8 @@ registered with torch.library:
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
 operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_train, flash_attn_varlen,
 flash_attn_varlen_train, flash_attn_backward, flash_attn_with_kvcache, flash_attn_with_kvcache_append,
-store_kvcache, merge_attn_states, merge_attn_states_train and apply_rotary; importing this module
-registers them and does nothing else. It needs PyTorch 2.4 or newer.
+store_kvcache, merge_attn_states, merge_attn_states_train, apply_rotary, attention and attention_append;
+importing this module registers them and does nothing else. It needs PyTorch 2.4 or newer.
 
 Of inputs that require a gradient flash_attn_func, flash_attn_varlen_func, their packed siblings and
 merge_attn_states have one, through the operators whose names end in train; gradients of attention have
@@ -39,11 +39,13 @@ from ._attention import (
     flash_attn_varlen_qkvpacked_func,
 )
 from ._backward import flash_attn_backward
+from ._expressions import attention
 from ._rotary import apply_rotary
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 
 __all__ = [
     "apply_rotary",
+    "attention",
     "flash_attn_backward",
     "flash_attn_func",
     "flash_attn_kvpacked_func",

@@ -20,6 +20,15 @@ def wants_gradient(*tensors: torch.Tensor) -> bool:
     return torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
 
 
+def refuse_gradients(what: str, *tensors: torch.Tensor) -> None:
+    """Throws where the gradient of a call with this argument is wanted, for which there is no kernel."""
+    if wants_gradient(*tensors):
+        raise NotImplementedError(
+            f"a tensor requires a gradient, which attention with {what} has not yet: "
+            "call it under torch.no_grad(), or detach q, k and v"
+        )
+
+
 def unpack(name: str, packed: torch.Tensor, parts: int, rows: str) -> tuple[torch.Tensor, ...]:
     """Views of the parts of (*rows, parts, heads, head_dim)."""
     require_tensor(name, packed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from .._arguments import Pair, dropout_state, refuse_given
+from .._arguments import Pair, dropout_state
 from .._functions import documented_for_torch
 from . import _ops
-from ._arguments import require_tensor, unpack, wants_gradient, window
+from ._arguments import refuse_gradients, require_tensor, unpack, wants_gradient, window
 
 
 @documented_for_torch
@@ -26,11 +26,12 @@ def flash_attn_func(
     *,
     rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     require_tensor("q", q)
     require_tensor("k", k)
     require_tensor("v", v)
     left, right = window(window_size)
+    if alibi_slopes is not None:
+        refuse_gradients("alibi_slopes", q, k, v)
     if dropout_p != 0 or wants_gradient(q, k, v):
         state = dropout_state(dropout_p, rng_state, q)
         out, softmax_lse = _ops.train(
@@ -45,12 +46,15 @@ def flash_attn_func(
             deterministic,
             dropout_p,
             state,
+            alibi_slopes,
         )
         return (out, softmax_lse, None) if return_attn_probs else out
     if return_attn_probs:
-        out, softmax_lse = _ops.flash_attn_lse(q, k, v, softmax_scale, causal, left, right, softcap)
+        out, softmax_lse = _ops.flash_attn_lse(
+            q, k, v, softmax_scale, causal, left, right, softcap, alibi_slopes
+        )
         return out, softmax_lse, None
-    return _ops.flash_attn(q, k, v, softmax_scale, causal, left, right, softcap)
+    return _ops.flash_attn(q, k, v, softmax_scale, causal, left, right, softcap, alibi_slopes)
 
 
 @documented_for_torch
@@ -139,7 +143,6 @@ def flash_attn_varlen_func(
     seqused_k: torch.Tensor | None = None,
     rng_state: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
-    refuse_given(alibi_slopes=alibi_slopes)
     require_tensor("q", q)
     require_tensor("k", k)
     require_tensor("v", v)
@@ -151,6 +154,8 @@ def flash_attn_varlen_func(
         raise NotImplementedError(
             "dropout_p is not 0, and keys in a cache are served without dropout"
         )
+    if alibi_slopes is not None:
+        refuse_gradients("alibi_slopes", q, k, v)
     if dropout_p != 0 or (block_table is None and wants_gradient(q, k, v)):
         out, softmax_lse = _ops.varlen_train(
             q,
@@ -170,6 +175,7 @@ def flash_attn_varlen_func(
             deterministic,
             dropout_p,
             dropout_state(dropout_p, rng_state, q),
+            alibi_slopes,
         )
         return (out, softmax_lse, None) if return_attn_probs else out
     out, softmax_lse = _ops.varlen(
@@ -188,6 +194,7 @@ def flash_attn_varlen_func(
         right,
         softcap,
         seqused_q,
+        alibi_slopes,
     )
     return (out, softmax_lse, None) if return_attn_probs else out
 

@@ -40,6 +40,7 @@ def _attention(
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> torch.Tensor:
     return flash_attn_func(
         q,
@@ -49,6 +50,7 @@ def _attention(
         causal=causal,
         window_size=(window_left, window_right),
         softcap=softcap,
+        alibi_slopes=alibi_slopes,
     )
 
 
@@ -61,6 +63,7 @@ def _attention_lse(
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_func(
         q,
@@ -70,6 +73,7 @@ def _attention_lse(
         causal=causal,
         window_size=(window_left, window_right),
         softcap=softcap,
+        alibi_slopes=alibi_slopes,
         return_attn_probs=True,
     )
     return result[0], result[1]
@@ -91,6 +95,7 @@ def _varlen(
     window_right: int = -1,
     softcap: float = 0.0,
     seqused_q: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_varlen_func(
         q,
@@ -104,6 +109,7 @@ def _varlen(
         causal=causal,
         window_size=(window_left, window_right),
         softcap=softcap,
+        alibi_slopes=alibi_slopes,
         return_attn_probs=True,
         block_table=block_table,
         seqused_q=seqused_q,
@@ -124,6 +130,7 @@ def _train(
     deterministic: bool | None = None,
     dropout_p: float = 0.0,
     rng_state: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_func(
         q,
@@ -134,6 +141,7 @@ def _train(
         causal=causal,
         window_size=(window_left, window_right),
         softcap=softcap,
+        alibi_slopes=alibi_slopes,
         return_attn_probs=True,
         rng_state=rng_state,
     )
@@ -158,6 +166,7 @@ def _varlen_train(
     deterministic: bool | None = None,
     dropout_p: float = 0.0,
     rng_state: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_varlen_func(
         q,
@@ -172,6 +181,7 @@ def _varlen_train(
         causal=causal,
         window_size=(window_left, window_right),
         softcap=softcap,
+        alibi_slopes=alibi_slopes,
         return_attn_probs=True,
         seqused_q=seqused_q,
         seqused_k=seqused_k,
@@ -237,7 +247,7 @@ def _readable(dout: torch.Tensor) -> torch.Tensor:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
     """Keeps what the gradients of _train take."""
-    q, k, v, *ctx.options, ctx.dropout_p, rng_state = inputs
+    q, k, v, *ctx.options, ctx.dropout_p, rng_state, _no_slopes = inputs
     ctx.save_for_backward(q, k, v, *output, rng_state)
     ctx.set_materialize_grads(False)
 
@@ -246,7 +256,7 @@ def _differentiate(
     ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
     q, k, v, out, softmax_lse, rng_state = ctx.saved_tensors
-    others = (None,) * (len(ctx.options) + 2)
+    others = (None,) * (len(ctx.options) + 3)
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
     _refuse_second_derivatives()
@@ -278,7 +288,7 @@ def _varlen_keep(
 ) -> None:
     """Keeps what the gradients of _varlen_train take."""
     q, k, v, cu_seqlens_q, cu_seqlens_k, *ctx.longest, seqused_q, seqused_k = inputs[:9]
-    *ctx.options, ctx.dropout_p, rng_state = inputs[9:]
+    *ctx.options, ctx.dropout_p, rng_state, _no_slopes = inputs[9:]
     lengths = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
     ctx.save_for_backward(q, k, v, *output, *lengths, rng_state)
     ctx.set_materialize_grads(False)
@@ -289,7 +299,7 @@ def _varlen_differentiate(
 ) -> tuple[torch.Tensor | None, ...]:
     q, k, v, out, softmax_lse, *lengths, rng_state = ctx.saved_tensors
     cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = lengths
-    others = (None,) * (8 + len(ctx.options))
+    others = (None,) * (9 + len(ctx.options))
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
     _refuse_second_derivatives()
@@ -331,6 +341,7 @@ def _cached(
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
     cache_leftpad: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -344,6 +355,7 @@ def _cached(
         causal=causal,
         window_size=(window_left, window_right),
         softcap=softcap,
+        alibi_slopes=alibi_slopes,
         num_splits=num_splits,
         return_softmax_lse=True,
         check_tables=check_tables,
@@ -374,6 +386,7 @@ def _appended(
     num_splits: int = 0,
     check_tables: bool = False,
     cache_leftpad: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -391,6 +404,7 @@ def _appended(
         causal=causal,
         window_size=(window_left, window_right),
         softcap=softcap,
+        alibi_slopes=alibi_slopes,
         rotary_interleaved=rotary_interleaved,
         num_splits=num_splits,
         return_softmax_lse=True,
@@ -502,10 +516,11 @@ def _refuse_transforms(*_: Any) -> NoReturn:
     )
 
 
-def _register(
-    name: str, attention: Any, fake: Any, differentiate: Any = None, keep: Any = None
+def register(
+    name: str, schema: str, attention: Any, fake: Any, differentiate: Any = None, keep: Any = None
 ) -> Any:
-    _library.define(SCHEMAS[name], tags=_tags)
+    """Defines an operator; returns what calls it."""
+    _library.define(schema, tags=_tags)
     # Every backend: what is no CUDA tensor is then refused by name.
     _library.impl(name, attention, "CompositeExplicitAutograd")
     if differentiate is None:
@@ -519,6 +534,13 @@ def _register(
     _library.impl(name, _refuse_transforms, "FuncTorchDynamicLayerFrontMode")
     torch.library.register_fake(f"attune::{name}", fake, lib=_library)
     return getattr(torch.ops.attune, name).default
+
+
+def _register(
+    name: str, attention: Any, fake: Any, differentiate: Any = None, keep: Any = None
+) -> Any:
+    """The same of an operator of the list of functions."""
+    return register(name, SCHEMAS[name], attention, fake, differentiate, keep)
 
 
 flash_attn = _register("flash_attn", _attention, _fakes.attention)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .._arguments import Pair, refuse_given
+from .._arguments import Pair
 from .._functions import documented_for_torch
 from . import _ops
 from ._arguments import require_tensor, wants_gradient, window
@@ -36,7 +36,6 @@ def flash_attn_with_kvcache(
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    refuse_given(alibi_slopes=alibi_slopes)
     require_tensor("q", q)
     require_tensor("k_cache", k_cache)
     require_tensor("v_cache", v_cache)
@@ -46,9 +45,8 @@ def flash_attn_with_kvcache(
     how = (softmax_scale, causal, *window(window_size), softcap)
     if k is None and v is None and rotary_cos is None and rotary_sin is None:
         queries = (cu_seqlens_q, max_seqlen_q)
-        out, softmax_lse = _ops.cached(
-            q, k_cache, v_cache, *where, *how, num_splits, check_tables, *queries, cache_leftpad
-        )
+        rest = (num_splits, check_tables, *queries, cache_leftpad, alibi_slopes)
+        out, softmax_lse = _ops.cached(q, k_cache, v_cache, *where, *how, *rest)
     elif cu_seqlens_q is not None or max_seqlen_q is not None:
         raise ValueError(
             "k is given with cu_seqlens_q; store_kvcache writes the new keys of a ragged batch"
@@ -57,7 +55,7 @@ def flash_attn_with_kvcache(
         require_tensor("k", k)
         require_tensor("v", v)
         new = (k, v, rotary_cos, rotary_sin)
-        rest = (rotary_interleaved, num_splits, check_tables, cache_leftpad)
+        rest = (rotary_interleaved, num_splits, check_tables, cache_leftpad, alibi_slopes)
         out, softmax_lse = _ops.appended(q, k_cache, v_cache, *new, *where, *how, *rest)
     return (out, softmax_lse) if return_softmax_lse else out
 

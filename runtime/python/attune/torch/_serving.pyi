@@ -81,7 +81,7 @@ def flash_attn_with_kvcache(
         softcap: As in flash_attn_func.
         rotary_interleaved: Whether the columns 2i and 2i + 1 make a pair (GPT-J), or i and
             i + rotary_dim / 2 (GPT-NeoX, Llama).
-        alibi_slopes: Only None is served.
+        alibi_slopes: As in flash_attn_func.
         num_splits: Parts into which the keys of each sequence are divided, up to 256, so that the
             result does not depend on the other sequences. 0: as many as keep the GPU busy.
         return_softmax_lse: Also return the log-sum-exp of each row.

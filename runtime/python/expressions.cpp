@@ -1,0 +1,102 @@
+#include "runtime/python/expressions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "runtime/python/errors.hpp"
+
+namespace nb = nanobind;
+
+namespace attune::python {
+namespace {
+
+constexpr int most_rank = 4;  // of an array that expressions look up
+
+/// Whether there is a text, and what it is.
+bool read_text(const char* name, nb::handle text, std::string& to) {
+  if (text.is_none()) return false;
+  if (!nb::isinstance<nb::str>(text)) raise(PyExc_TypeError, fmt::format("{} is no text of an expression", name));
+  to = nb::borrow<nb::str>(text).c_str();
+  return true;
+}
+
+/// What the framework says of an array before it is checked; nothing of what is none of its arrays.
+Array glanced_at(const First& first, const char* name, nb::handle array) {
+  if (!nb::isinstance(array, first.framework.array_type())) return {.rank = 1};
+  return first.framework.read(name, array);
+}
+
+attune_named_array read_array(const First& first, const char* name, nb::handle array) {
+  const Array like = glanced_at(first, name, array);
+  const bool is_real = like.element == Element::float32;
+  if (like.rank < 1 || like.rank > most_rank) {
+    raise(PyExc_ValueError, fmt::format("{} has shape {}; a parameter has 1 to {} dimensions", name,
+                                        shape_text({name, array, 1}), most_rank));
+  }
+  const std::array<std::int64_t, most_rank> any{-1, -1, -1, -1};
+  const Array read = read_plain(first, name, array, is_real ? Element::float32 : Element::int32,
+                                std::span(any).first(static_cast<std::size_t>(like.rank)), "");
+  require_contiguous(name, read);
+  attune_named_array result{.name = name,
+                            .data = pointer<const void>(read.address),
+                            .element = is_real ? ATTUNE_FP32 : ATTUNE_INT32,
+                            .rank = like.rank,
+                            .extents = {}};
+  std::copy_n(read.shape.begin(), read.rank, result.extents);
+  return result;
+}
+
+}  // namespace
+
+ExpressionArguments::ExpressionArguments(const First& first, nb::handle alibi_slopes, const ExpressionOptions* options,
+                                         const ExpressedSizes& sizes) {
+  if (alibi_slopes.is_none() && options == nullptr) return;
+  if (first.framework.addressed() == nullptr) {
+    raise(PyExc_NotImplementedError,
+          fmt::format("{} serves arrays that have an address, and those of JAX have none",
+                      options == nullptr ? "attention with alibi_slopes" : "attention with expressions"));
+  }
+  if (!alibi_slopes.is_none()) read_slopes(first, alibi_slopes, sizes);
+  if (options != nullptr) read_options(first, *options);
+}
+
+void ExpressionArguments::read_slopes(const First& first, nb::handle slopes, const ExpressedSizes& sizes) {
+  constexpr const char* name = "alibi_slopes";
+  const bool of_sequences = glanced_at(first, name, slopes).rank == 2;
+  const std::string demand =
+      fmt::format("it must be ({1},) or ({0}, {1}), (heads_q,) or (batch, heads_q)", sizes.batch, sizes.heads_q);
+  const std::array<std::int64_t, 2> shape{sizes.batch, sizes.heads_q};
+  const Array read =
+      read_plain(first, name, slopes, Element::float32, std::span(shape).last(of_sequences ? 2 : 1), demand);
+  require_contiguous(name, read);
+  attune_named_array array{.name = name,
+                           .data = pointer<const void>(read.address),
+                           .element = ATTUNE_FP32,
+                           .rank = read.rank,
+                           .extents = {}};
+  std::copy_n(read.shape.begin(), read.rank, array.extents);
+  arrays_.push_back(array);
+  has_score_ = true;
+  // Where no key after the query's position is seen, the distance has one sign.
+  score_ =
+      fmt::format("s {1} {0}[{2}h] * {3} where {0}: fp32[{4}head]", name, sizes.causal ? "+" : "-",
+                  of_sequences ? "b, " : "", sizes.causal ? "(k - p)" : "abs(p - k)", of_sequences ? "batch, " : "");
+}
+
+void ExpressionArguments::read_options(const First& first, const ExpressionOptions& options) {
+  has_score_ = read_text("score", options.score, score_);
+  has_mask_ = read_text("mask", options.mask, mask_);
+  if (!nb::isinstance<nb::dict>(options.params)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
+  const auto params = nb::borrow<nb::dict>(options.params);
+  names_.reserve(params.size());
+  for (const auto& [name, array] : params) {
+    if (!nb::isinstance<nb::str>(name)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
+    names_.emplace_back(nb::borrow<nb::str>(name).c_str());
+    arrays_.push_back(read_array(first, names_.back().c_str(), array));
+  }
+}
+
+}  // namespace attune::python

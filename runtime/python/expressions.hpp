@@ -1,0 +1,62 @@
+// What a call does to its scores beside scaling and capping them: from Python's arguments to those of the C ABI.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/python/operands.hpp"
+
+namespace attune::python {
+
+/// The expressions of a call, each as the caller passed it.
+struct ExpressionOptions {
+  nanobind::handle score;   ///< a text, or None
+  nanobind::handle mask;    ///< likewise
+  nanobind::handle params;  ///< a dict of arrays by their names
+
+  static constexpr std::array names{"score", "mask", "params"};
+};
+
+/// What of a call the arrays of its expressions follow.
+struct ExpressedSizes {
+  std::int32_t batch;
+  std::int32_t heads_q;
+  bool causal;  ///< no query sees a key after its own position
+};
+
+/// The expressions of a call and their arrays, for as long as it takes.
+class ExpressionArguments {
+ public:
+  /// `alibi_slopes`: an array, (heads_q,) or (batch, heads_q), or None; `options`: null where there are none. Throws
+  /// where one of them is wrong, and where arrays of the first one's framework have no address.
+  ExpressionArguments(const First& first, nanobind::handle alibi_slopes, const ExpressionOptions* options,
+                      const ExpressedSizes& sizes);
+  ExpressionArguments(const ExpressionArguments&) = delete;
+  ExpressionArguments& operator=(const ExpressionArguments&) = delete;
+
+  /// Enters them into the arguments of attention to keys of any kind, which point here from then on.
+  template <class Args>
+  void set(Args& args) const {
+    args.score = has_score_ ? score_.c_str() : nullptr;
+    args.mask = has_mask_ ? mask_.c_str() : nullptr;
+    args.params = arrays_.data();
+    args.param_count = static_cast<std::int32_t>(arrays_.size());
+  }
+
+ private:
+  void read_slopes(const First& first, nanobind::handle slopes, const ExpressedSizes& sizes);
+  void read_options(const First& first, const ExpressionOptions& options);
+
+  std::string score_;
+  std::string mask_;
+  bool has_score_ = false;
+  bool has_mask_ = false;
+  std::vector<std::string> names_;  ///< to which arrays_ points
+  std::vector<attune_named_array> arrays_;
+};
+
+}  // namespace attune::python

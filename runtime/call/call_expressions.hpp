@@ -12,6 +12,20 @@ struct CallExpressions {
   int mask = 0;
 
   auto operator<=>(const CallExpressions&) const = default;
+
+  /// What a variant is for, or a need asks for.
+  template <class Values>
+  static CallExpressions of(const Values& values) {
+    return {.score = values.score, .mask = values.mask};
+  }
+  /// Makes a need ask for it, a variant be for it.
+  template <class Values>
+  [[nodiscard]] Values given_to(Values values) const {
+    values.score = score;
+    values.mask = mask;
+    return values;
+  }
+
   [[nodiscard]] bool any() const { return score != 0 || mask != 0; }
 
   /// "", " score (s * 0.5) mask (k <= p)"

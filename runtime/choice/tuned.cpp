@@ -126,9 +126,9 @@ Device device_of(const TunedGpu& gpu) {
 
 Variant variant_for(const TunedRow& row, const Need& need) {
   Variant own = row.result.variant;
-  if (need.score != 0 || need.mask != 0) {  // a row's tile serves with them, as tables name none
-    own.score = need.score;
-    own.mask = need.mask;
+  const CallExpressions expressions = CallExpressions::of(need);
+  if (expressions.any()) {  // a row's tile serves with them, as tables name none
+    own = expressions.given_to(own);
     own.tile_list = own.stream_k = 0;
   }
   return meets(own, need) ? own : relaxed(own);

@@ -236,7 +236,7 @@ Trials small_decode_trials(const Variant& variant, std::uint64_t seed) {
     problem.window_right = shape.window_right;
     problem.ragged = variant.ragged != 0;
     if (problem.ragged) problem.total_q = usual_total(problem.batch, problem.seqlen_q) + 1;
-    problem.expressions = {variant.score, variant.mask};
+    problem.expressions = CallExpressions::of(variant);
     if (variant.softcap != 0) problem.softcap = trials.size() % 2 == 0 ? 20.0F : 2.0F;
     set_rotation(problem, variant);
     trials.push_back(std::make_unique<DecodeTrial>(problem, shape.lengths, seed));

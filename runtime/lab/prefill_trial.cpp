@@ -55,7 +55,7 @@ void add_features(Problem& problem, const Variant& variant, std::size_t i) {
     problem.total_k = problem.batch * problem.seqlen_k;
   }
   if (variant.paged != 0) make_paged(problem);
-  problem.expressions = {variant.score, variant.mask};
+  problem.expressions = CallExpressions::of(variant);
 }
 
 }  // namespace

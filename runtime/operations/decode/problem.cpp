@@ -43,19 +43,17 @@ Ask CombineProblem::ask() const {
 }
 
 Ask DecodeProblem::ask() const {
-  return {.need = {.operation = operation,
-                   .dtype = static_cast<int>(dtype),
-                   .head_dim = head_dim,
-                   .paged = paged() ? 1 : 0,
-                   .page_multiple = page_multiple(),
-                   .rotary = static_cast<int>(rotary),
-                   .softcap = softcap > 0 ? 1 : 0,
-                   .score = expressions.score,
-                   .mask = expressions.mask,
-                   .ragged = ragged ? 1 : 0,
-                   .cut_rows = is_cut(head_dim) ? 1 : 0,
-                   .gqa_ratio = heads_q / heads_kv,
-                   .one_query = seqlen_q == 1 ? 1 : 0},
+  return {.need = expressions.given_to(Need{.operation = operation,
+                                            .dtype = static_cast<int>(dtype),
+                                            .head_dim = head_dim,
+                                            .paged = paged() ? 1 : 0,
+                                            .page_multiple = page_multiple(),
+                                            .rotary = static_cast<int>(rotary),
+                                            .softcap = softcap > 0 ? 1 : 0,
+                                            .ragged = ragged ? 1 : 0,
+                                            .cut_rows = is_cut(head_dim) ? 1 : 0,
+                                            .gqa_ratio = heads_q / heads_kv,
+                                            .one_query = seqlen_q == 1 ? 1 : 0}),
           .preference = {.B_r = best_B_r()}};
 }
 

@@ -114,22 +114,20 @@ unsigned Problem::packing() const {
 }
 
 Ask Problem::ask() const {
-  return {.need = {.operation = operation,
-                   .dtype = static_cast<int>(dtype),
-                   .head_dim = head_dim,
-                   .head_dim_v = head_dim_of_v() == head_dim ? 0 : head_dim_v,
-                   .paged = paged ? 1 : 0,
-                   .page_multiple = page_multiple(),
-                   .causal = causal && !has_window() ? 1 : 0,
-                   .window = has_window() ? 1 : 0,
-                   .softcap = softcap > 0 ? 1 : 0,
-                   .score = expressions.score,
-                   .mask = expressions.mask,
-                   .ragged = ragged ? 1 : 0,
-                   .dropout = dropout ? 1 : 0,
-                   .cut_rows = is_cut(head_dim) || is_cut(head_dim_of_v()) ? 1 : 0,
-                   .gqa_ratio = std::min(heads_q / heads_kv, most_fixed_ratio + 1),
-                   .unmappable = static_cast<int>(unmappable())},
+  return {.need = expressions.given_to(Need{.operation = operation,
+                                            .dtype = static_cast<int>(dtype),
+                                            .head_dim = head_dim,
+                                            .head_dim_v = head_dim_of_v() == head_dim ? 0 : head_dim_v,
+                                            .paged = paged ? 1 : 0,
+                                            .page_multiple = page_multiple(),
+                                            .causal = causal && !has_window() ? 1 : 0,
+                                            .window = has_window() ? 1 : 0,
+                                            .softcap = softcap > 0 ? 1 : 0,
+                                            .ragged = ragged ? 1 : 0,
+                                            .dropout = dropout ? 1 : 0,
+                                            .cut_rows = is_cut(head_dim) || is_cut(head_dim_of_v()) ? 1 : 0,
+                                            .gqa_ratio = std::min(heads_q / heads_kv, most_fixed_ratio + 1),
+                                            .unmappable = static_cast<int>(unmappable())}),
           .preference = {.B_r = best_B_r(), .packing = packing(), .one_length = one_length()}};
 }
 

@@ -37,6 +37,7 @@ struct Need {
   int softcap = 0;
   int score = 0;  ///< the number of an expression; 0: none
   int mask = 0;   ///< likewise
+  int sink = 0;
   int ragged = 0;
   int dropout = 0;
   int cut_rows = 0;                                   ///< head_dim is no multiple of 8

@@ -105,6 +105,9 @@ constexpr std::array field_table{
              Relation::exact, &Need::score),
     contract(expressed("mask", &Variant::mask, "mask_", "which keys a query sees of those it would, as in k <= p"),
              Relation::exact, &Need::mask),
+    contract(boolean("sink", &Variant::sink, "sink",
+                     "a logit of each head is in the softmax of its rows, as a key's whose value is 0"),
+             Relation::exact, &Need::sink),
     contract(boolean("ragged", &Variant::ragged, "ragged",
                      "sequences of any lengths lie one after the other, where arrays say"),
              Relation::exact, &Need::ragged),
@@ -174,6 +177,7 @@ constexpr std::array prefill_sm80_keys{"dtype"sv,
                                        "softcap"sv,
                                        "score"sv,
                                        "mask"sv,
+                                       "sink"sv,
                                        "ragged"sv,
                                        "dropout"sv,
                                        "cut_rows"sv,
@@ -203,6 +207,7 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "softcap"sv,
                                        "score"sv,
                                        "mask"sv,
+                                       "sink"sv,
                                        "ragged"sv,
                                        "dropout"sv,
                                        "gqa_ratio"sv,
@@ -212,10 +217,10 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv,     "head_dim"sv, "B_r"sv,           "B_c"sv,      "warps"sv,
-                                      "stages"sv,    "paged"sv,    "page_multiple"sv, "rotary"sv,   "softcap"sv,
-                                      "score"sv,     "mask"sv,     "ragged"sv,        "cut_rows"sv, "gqa_ratio"sv,
-                                      "one_query"sv, "cluster"sv,  "interleave"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,     "head_dim"sv,  "B_r"sv,           "B_c"sv,       "warps"sv,
+                                      "stages"sv,    "paged"sv,     "page_multiple"sv, "rotary"sv,    "softcap"sv,
+                                      "score"sv,     "mask"sv,      "sink"sv,          "ragged"sv,    "cut_rows"sv,
+                                      "gqa_ratio"sv, "one_query"sv, "cluster"sv,       "interleave"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 

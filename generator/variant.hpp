@@ -62,6 +62,7 @@ struct Variant {
   int softcap = 0;
   int score = 0;  ///< the number of an expression (generator/expression/pool.hpp); 0: none
   int mask = 0;   ///< likewise
+  int sink = 0;
   int ragged = 0;
   int dropout = 0;
   int cut_rows = 0;

@@ -32,6 +32,7 @@ constexpr Rotary rotary = Rotary::none;
 constexpr bool softcap = false;
 constexpr bool score = false;
 constexpr bool mask = false;
+constexpr bool sink = false;
 constexpr bool ragged = false;
 constexpr bool cut_rows = false;
 constexpr int gqa_ratio = 0;
@@ -65,8 +66,10 @@ constexpr bool interleave = false;
 #include "blocks/expressions.cuh"
 #include "blocks/live_cursor.cuh"
 #include "blocks/score_place.cuh"
+#include "blocks/sink.cuh"
 
-using Params = Select<variant::score || variant::mask, AttuneExpressedDecodeParams, AttuneDecodeParams>;
+using Params = Select<variant::sink, AttuneExpressedDecodeParams,
+                      Select<variant::score || variant::mask, AttuneExpressedDecodeParams, AttuneDecodeParams>>;
 
 constexpr int threads = variant::warps * warp_size;
 constexpr int strip_keys = variant::B_c / variant::warps;
@@ -209,6 +212,39 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Me
   });
 }
 
+// The head of Q that a row of a tile is of.
+__device__ __forceinline__ int head_of(const AttuneDecodeParams& params, int kv_head, int row) {
+  return kv_head * params.gqa_ratio + row % params.gqa_ratio;
+}
+
+// Four normalised columns of a row, and its LSE, with its sink.
+__device__ __forceinline__ void join_sink(Float4& O, float& lse, float logit) {
+  const float factor = join_sink(lse, logit);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) O.value[e] *= factor;
+}
+
+// As store() of a tile, with sinks, which join the first of a sequence's parts: of several what combine.cu makes of
+// them has them then, too.
+__device__ __forceinline__ void store_with_sinks(const AttuneDecodeParams& params, const float* sinks,
+                                                 const Merge& merge, int batch, bool whole, int slot, int kv_head,
+                                                 int first_row, OnlineSoftmax<row_tiles>& softmax,
+                                                 const float (&O)[row_tiles][head_pairs * 2][4]) {
+  const int rows = params.seqlen_q * params.gqa_ratio;
+  const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
+  const bool is_first = params.splits > 0 ? block_index().y == 0 : slot % 2 == 1;  // blocks/parts.cuh
+  merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, Float4 o, float lse) {
+    if (column >= params.head_dim) return;
+    if (is_first) join_sink(o, lse, load_global_float(sinks + head_of(params, kv_head, first_row + row)));
+    if (whole) {
+      store(params, batch, kv_head, first_row + row, column, o, lse);
+    } else {
+      store_global(params.partial_o + (first_partial + row) * params.head_dim + column, o);
+      if (column == 0) store_global(params.partial_lse + first_partial + row, lse);
+    }
+  });
+}
+
 // Sequences of which no query sees a key are in no part: their rows are zeros, their LSE -inf.
 __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, int kv_head, int first_row) {
 #pragma unroll 1
@@ -221,6 +257,20 @@ __device__ __forceinline__ void store_empty(const AttuneDecodeParams& params, in
     for (int column = 0; column < params.head_dim; column += chunk)
       store_global(row.in(params.o) + column * 2, Chunk{});
     row.store_lse(params, minus_infinity());
+  }
+}
+
+// The LSE of such rows where they have sinks, whose softmax has nothing else.
+__device__ __forceinline__ void store_empty_sinks(const AttuneDecodeParams& params, const float* sinks, int kv_head,
+                                                  int first_row) {
+  constexpr float log2_e = 1.44269504f;
+#pragma unroll 1
+  for (int batch = static_cast<int>(block_index().z) * params.splits + static_cast<int>(block_index().y);
+       batch < params.batch; batch += params.parts) {
+    if (Stretch(visible_of(params, batch, first_row), variant::B_c).blocks > 0) continue;
+    const QueryRow row(params, batch, kv_head, first_row + static_cast<int>(thread_index()));
+    if (thread_index() >= variant::B_r || !row.exists) continue;
+    row.store_lse(params, load_global_float(sinks + row.head) * log2_e);
   }
 }
 
@@ -335,15 +385,27 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       merge.merge(softmax, O, params.scale_log2, own_rows,
                   [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
     } else {
-      store(params, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
+      if constexpr (variant::sink) {
+        store_with_sinks(params, sinks_of(given), merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
+      } else {
+        store(params, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
+      }
     }
   }
   if constexpr (variant::cluster) {
     if (!begun) parts.leave_nothing(own_rows);
     parts.merge(own_rows, params.head_dim, [&](int row, int column, const Float4& o, float lse) {
-      store(params, position.batch, kv_head, first_row + row, column, o, lse);
+      if constexpr (variant::sink) {
+        Float4 joined = o;
+        float joined_lse = lse;
+        join_sink(joined, joined_lse, load_global_float(sinks_of(given) + head_of(params, kv_head, first_row + row)));
+        store(params, position.batch, kv_head, first_row + row, column, joined, joined_lse);
+      } else {
+        store(params, position.batch, kv_head, first_row + row, column, o, lse);
+      }
     });
   } else {
     store_empty(params, kv_head, first_row);
+    if constexpr (variant::sink) store_empty_sinks(params, sinks_of(given), kv_head, first_row);
   }
 }

@@ -32,6 +32,7 @@ constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool score = false;
 constexpr bool mask = false;
+constexpr bool sink = false;
 constexpr bool ragged = false;
 constexpr bool dropout = false;
 constexpr bool cut_rows = false;
@@ -68,8 +69,10 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/live_blocks.cuh"
 #include "blocks/live_source.cuh"
 #include "blocks/score_place.cuh"
+#include "blocks/sink.cuh"
 
-using PlainParams = Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>;
+using PlainParams = Select<variant::sink, AttuneExpressedPrefillParams,
+                           Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>>;
 
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
@@ -220,6 +223,11 @@ extern "C" __global__ void __launch_bounds__(threads)
   float inverse_l[row_tiles][2];
   float lse[row_tiles][2];
   softmax.finish(inverse_l, lse, params.scale_log2);
+  if constexpr (variant::sink) {
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i)
+      join_sinks(inverse_l[i], lse[i], sinks_of(params), score_rows, first_row + i * 16);
+  }
   if constexpr (variant::dropout) grow(inverse_l, dropped.scale);
   store(params, O, inverse_l, lse);
 }

@@ -28,6 +28,7 @@ constexpr bool window = false;
 constexpr bool softcap = false;
 constexpr bool score = false;
 constexpr bool mask = false;
+constexpr bool sink = false;
 constexpr bool ragged = false;
 constexpr bool dropout = false;
 constexpr int gqa_ratio = 0;
@@ -73,8 +74,10 @@ constexpr bool stream_k = false;
 #include "blocks/page_gather.cuh"
 #include "blocks/paged_rows.cuh"
 #include "blocks/score_rows.cuh"
+#include "blocks/sink.cuh"
 
-using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams, AttuneTensorPrefillParams>;
+using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams,
+                          Select<variant::sink, AttuneExpressedTensorParams, AttuneTensorPrefillParams>>;
 using Params = Select<variant::dropout, WithDropout<Select<variant::paged, WithPages<SoleParams>, SoleParams>>,
                       Select<variant::stream_k, AttuneSharedPrefillParams,
                              Select<variant::tile_list, AttuneListedPrefillParams,
@@ -275,6 +278,10 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
     inverse_l[1] *= dropout_of(params).scale;
   }
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
+  if constexpr (variant::sink) {
+    join_sinks(inverse_l, lse, sinks_of(params), score_rows<Rows>(params, tile),
+               first_row + static_cast<int>(warp_index() % 4) * 16);
+  }
   output.store<variant::dtype>(O, inverse_l, params.o, Rows::queries(tile, first_row));
   if (params.lse == nullptr) return;
   store_lse(lse, first_row + static_cast<int>(warp_index() % 4) * 16, Rows::lse(params, tile));

@@ -108,6 +108,7 @@ std::string CallExpressions::text() const {
   std::string result;
   if (score != 0) result += fmt::format(" score ({})", expression::text_of_number(score));
   if (mask != 0) result += fmt::format(" mask ({})", expression::text_of_number(mask));
+  if (sink != 0) result += " sink";
   return result;
 }
 
@@ -115,12 +116,14 @@ CallExpressions read_expressions(const ExpressionTexts& texts) {
   CallExpressions result;
   if (texts.score != nullptr) result.score = remembered_number(texts.score, Use::score);
   if (texts.mask != nullptr) result.mask = remembered_number(texts.mask, Use::mask);
+  result.sink = texts.sink != nullptr ? 1 : 0;
   return result;
 }
 
 void check_expressions(std::vector<std::string>& found, const ExpressionTexts& texts,
                        const CallExpressions& expressions, const ExpressionExtents& extents) {
-  if (!expressions.any()) return;
+  if (expressions.sink != 0) check_alignment(found, "sink", texts.sink, sizeof(float));
+  if (expressions.score == 0 && expressions.mask == 0) return;
   const auto at_most = [&](const char* name, long long value, long long most) {
     if (value > most) add_line(found, "{} is {}; with expressions it must be at most {}", name, value, most);
   };
@@ -148,7 +151,7 @@ void check_expressions(std::vector<std::string>& found, const ExpressionTexts& t
 }
 
 void visit_expressions(const ExpressionTexts& texts, const CallExpressions& expressions, VisitOperand visit) {
-  if (!expressions.any()) return;
+  if (expressions.sink != 0) visit(array_operand("sink", texts.sink, {1, 1, 1, texts.heads_q}));
   for (const Parameter& parameter : parameters_of(expressions)) {
     const attune_named_array* array = find_array(texts, parameter.name);
     if (array == nullptr) continue;
@@ -163,6 +166,7 @@ AttuneExpressionParams expression_params(const ExpressionTexts& texts, const Cal
                                          float score_scale) {
   AttuneExpressionParams result{};
   result.score_scale = score_scale;
+  result.sink = texts.sink;
   std::size_t i = 0;
   for (const Parameter& parameter : parameters_of(expressions)) {
     const attune_named_array& array = *find_array(texts, parameter.name);

@@ -27,11 +27,19 @@ struct ExpressionTexts {
   const char* mask = nullptr;
   const attune_named_array* params = nullptr;
   int count = 0;
+  const float* sink = nullptr;
+  int heads_q = 0;  ///< logits of the sink
 };
 template <class Args>
 ExpressionTexts expression_texts(const Args& args) {
   if (args.struct_size < offsetof(Args, param_count) + sizeof(args.param_count)) return {};
-  return {.score = args.score, .mask = args.mask, .params = args.params, .count = args.param_count};
+  ExpressionTexts texts{.score = args.score, .mask = args.mask, .params = args.params, .count = args.param_count};
+  if constexpr (requires { args.sink; }) {
+    if (args.struct_size < offsetof(Args, sink) + sizeof(args.sink)) return texts;
+    texts.sink = args.sink;
+    texts.heads_q = args.heads_q;
+  }
+  return texts;
 }
 
 /// The expressions of these texts. Throws Error{ATTUNE_INVALID_ARGUMENT} with the place of a mistake in one.
@@ -41,7 +49,7 @@ CallExpressions read_expressions(const ExpressionTexts& texts);
 void check_expressions(std::vector<std::string>& found, const ExpressionTexts& texts,
                        const CallExpressions& expressions, const ExpressionExtents& extents);
 
-/// Visits the arrays that checked expressions look up.
+/// Visits the arrays that checked expressions look up, and the sink.
 void visit_expressions(const ExpressionTexts& texts, const CallExpressions& expressions, VisitOperand visit);
 
 /// What kernels are told. `score_scale`: what q.k, after a soft cap's map, is multiplied by for s.

@@ -128,11 +128,12 @@ class Attention {
       s.push_back(score(one, head, row, key, naive_));
       exact.push_back(naive_ ? score(one, head, row, key, false) : s.back());
     }
-    const double largest = s.empty() ? -infinity : *std::max_element(s.begin(), s.end());
+    const double sink = values_.sink.empty() ? -infinity : values_.sink[static_cast<std::size_t>(head)];
+    const double largest = s.empty() ? sink : std::max(sink, *std::max_element(s.begin(), s.end()));
     if (largest == -infinity) return;
-    const double largest_exact = *std::max_element(exact.begin(), exact.end());
-    double sum = 0;
-    double sum_exact = 0;
+    const double largest_exact = s.empty() ? sink : std::max(sink, *std::max_element(exact.begin(), exact.end()));
+    double sum = std::exp(sink - largest);
+    double sum_exact = std::exp(sink - largest_exact);
     for (std::size_t j = 0; j < s.size(); ++j) {
       sum_exact += std::exp(exact[j] - largest_exact);
       s[j] = std::exp(s[j] - largest);
@@ -199,7 +200,13 @@ ExpressionValues random_values(std::uint64_t seed, const Problem& problem) {
     }
     return arrays;
   };
-  return {.of_score = of(problem.expressions.score), .of_mask = of(problem.expressions.mask)};
+  ExpressionValues values{
+      .of_score = of(problem.expressions.score), .of_mask = of(problem.expressions.mask), .sink = {}};
+  Random random(seed);
+  for (int head = 0; head < problem.heads_q * problem.expressions.sink; ++head) {
+    values.sink.push_back(static_cast<float>(random.below(1 << 10)) / 128.0F - 4.0F);  // beside scores around 0
+  }
+  return values;
 }
 
 std::vector<std::uint32_t> stored(const expression::Parameter& parameter, const expression::Array& array) {

@@ -13,6 +13,7 @@ namespace attune {
 struct ExpressionValues {
   std::vector<expression::Array> of_score;  ///< in the order of the score's parameters
   std::vector<expression::Array> of_mask;
+  std::vector<float> sink;  ///< of each head; empty where the problem has none
 };
 
 /// Values for a parameter in a problem of these extents: numbers up to 1/2, or small integers of which neighbours are

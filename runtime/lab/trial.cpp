@@ -63,6 +63,7 @@ void Trial::add_parameters() {
     arrays_.push_back(named);
     array_places_.push_back(inputs_.add(stored(parameter, array)));
   });
+  if (!values_.sink.empty()) sink_ = inputs_.add(values_.sink);
 }
 
 void Trial::each_parameter(
@@ -96,6 +97,7 @@ Memory Trial::inputs() const {
   each_parameter([&](const expression::Parameter& parameter, const expression::Array& array) {
     put(memory, array_places_[i++], stored(parameter, array));
   });
+  put(memory, sink_, values_.sink);
   complete(memory);
   return memory;
 }

@@ -146,6 +146,7 @@ class Trial {
   ExpressionValues values_;                         ///< of the expressions' parameters
   mutable std::vector<attune_named_array> arrays_;  ///< the same as a call has them, their places apart
   std::vector<std::size_t> array_places_;
+  std::size_t sink_ = 0;
   InputPlaces in_;
   Places results_;  ///< but the workspace
   std::size_t o_;   ///< in the results
@@ -223,6 +224,7 @@ void Trial::place_expressions(Args& args, void* memory) const {
   for (std::size_t i = 0; i < arrays_.size(); ++i) arrays_[i].data = at<void>(memory, array_places_[i]);
   args.params = arrays_.data();
   args.param_count = static_cast<std::int32_t>(arrays_.size());
+  args.sink = array_at(memory, sink_, values_.sink);
 }
 
 }  // namespace attune

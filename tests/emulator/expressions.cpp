@@ -34,12 +34,14 @@ const Device h200 = device_of(*find_arch("sm_90"));
 struct Texts {
   std::string score;  ///< empty: none
   std::string mask;
+  bool sink = false;
 };
 
 CallExpressions numbers_of(const Texts& texts) {
   CallExpressions result;
   if (!texts.score.empty()) result.score = expression::number_of_text(texts.score, Use::score).value();
   if (!texts.mask.empty()) result.mask = expression::number_of_text(texts.mask, Use::mask).value();
+  result.sink = texts.sink ? 1 : 0;
   return result;
 }
 
@@ -57,11 +59,13 @@ class ExpressedCall {
     o_ = places_.add(output_elements(problem_) * sizeof(std::uint16_t));
     lse_ = places_.add(query_rows(problem_) * sizeof(float));
     for (const Stored& array : stored_) array_places_.push_back(places_.add(array.words));
+    sink_ = places_.add(values_.sink);
     memory_ = places_.memory();
     draw(q_, query_rows(problem_) * problem_.head_dim, 3 * seed);
     draw(k_, keys, 3 * seed + 1);
     draw(v_, keys, 3 * seed + 2);
     for (std::size_t i = 0; i < stored_.size(); ++i) put(memory_, array_places_[i], stored_[i].words);
+    put(memory_, sink_, values_.sink);
     before_ = memory_;
   }
 
@@ -192,6 +196,7 @@ class ExpressedCall {
     }
     args.params = arrays_.data();
     args.param_count = static_cast<std::int32_t>(arrays_.size());
+    args.sink = values_.sink.empty() ? nullptr : at<float>(first, sink_);
   }
 
   void check_results(Memory after, double scale) {
@@ -227,6 +232,7 @@ class ExpressedCall {
   std::size_t o_ = 0;
   std::size_t lse_ = 0;
   std::vector<std::size_t> array_places_;
+  std::size_t sink_ = 0;
   Memory memory_;
   Memory before_;  ///< without poisoned keys
 };
@@ -380,6 +386,60 @@ TEST_CASE("weights that expressions made are dropped as others are") {
       call.check_prefill(kernels[own.variant], seed);
     }
   }
+}
+
+TEST_CASE("sinks are in the softmax of every row, one that sees nothing too, once however its keys are divided") {
+  HostKernels kernels;
+  Random random(51);
+  const std::array<Texts, 3> texts{{{"", "", true},
+                                    {"s + slope[h] * (k - p) where slope: fp32[head]", "", true},
+                                    {"", "k % 97 < 80 and p - k < 300 + h", true}}};
+  std::uint64_t seed = 0;
+  for (const Texts& one : texts) {
+    for (const Kind kind : {Kind::dense, Kind::ragged, Kind::paged}) {
+      for (const Device& device : {emulator::device(), h200}) {
+        ++seed;
+        Drawn drawn = random_problem(random, kind, 150, 400);
+        drawn.problem.dropout = kind == Kind::dense && one.mask.empty();
+        ExpressedCall call(drawn.problem, drawn.sequences, one, seed);
+        const OwnChoice own = choose_own(call.problem(), device);
+        REQUIRE(own.refusals.empty());
+        REQUIRE(own.variant.sink == 1);
+        call.check_prefill(kernels[own.variant], seed);
+      }
+    }
+    for (int splits = 0; splits <= 3; ++splits) {
+      ++seed;
+      Drawn drawn = random_problem(random, Kind::paged, 4, 700);
+      drawn.problem.heads_q = 4 * drawn.problem.heads_kv;
+      drawn.sequences.seqused_k[0] = splits == 2 ? 0 : drawn.sequences.seqused_k[0];
+      ExpressedCall call(drawn.problem, drawn.sequences, one, seed);
+      call.check_decode(kernels, emulator::device(), splits, seed);
+      if (splits == 0) continue;
+      call.check_decode(kernels, h200, splits, seed, [&](Variant& variant) {
+        variant.cluster = 1;
+        variant.interleave = splits % 2;
+      });
+      call.check_decode(kernels, h200, splits, seed, [](Variant& variant) {
+        variant.interleave = 1;
+        variant.gqa_ratio = 4;
+      });
+    }
+  }
+}
+
+TEST_CASE("packed rows have the sinks of their own heads") {
+  HostKernels kernels;
+  Random random(52);
+  Drawn drawn = random_problem(random, Kind::dense, 60, 300);
+  drawn.problem.window_left = drawn.problem.window_right = -1;
+  drawn.problem.heads_q = 4 * drawn.problem.heads_kv;
+  ExpressedCall call(drawn.problem, {}, {"", "", true}, 3);
+  Variant packed = choose_own(call.problem(), h200).variant;
+  packed.gqa_ratio = 4;
+  packed.pack_gqa = 1;
+  REQUIRE(check(packed).empty());
+  call.check_prefill(kernels[packed], 3);
 }
 
 TEST_CASE("decode's schedules and fixed sizes change nothing about where a score stands") {

@@ -184,6 +184,9 @@ typedef struct attune_prefill_args {
   const char* mask;
   const attune_named_array* params; /* param_count arrays, of which those are used that the texts name */
   int32_t param_count;
+  /* Attention sinks: a logit of each head of q, which is in the softmax of each of its rows as one more key's score,
+   * scaled already, whose value is 0. lse has it, too: of a query that sees no key it is the logit. Null: none */
+  const float* sink; /* heads_q, contiguous, device memory */
 } attune_prefill_args;
 
 /* Rotary position embedding (arXiv 2104.09864): which columns of a key make a pair. */
@@ -270,6 +273,7 @@ typedef struct attune_decode_args {
   const char* mask;
   const attune_named_array* params;
   int32_t param_count;
+  const float* sink; /* likewise */
 } attune_decode_args;
 
 /* Writes new keys and values into a cache as attune_decode reads it, the keys rotated on their way. The new tensors and

@@ -50,9 +50,11 @@ std::string range_of(const OneProblem& problem, int most, const Change& change) 
   return fmt::format("{} to {}{}", served.front(), served.back(), step == 1 ? "" : fmt::format(" by {}", step));
 }
 
-/// ALiBi, for one of all the expressions that there are.
-CallExpressions slopes_of_heads() {
-  return read_expressions({.score = "s + slope[h] * (k - p) where slope: fp32[head]"});
+/// ALiBi, for one of all the expressions that there are, beside sinks.
+CallExpressions slopes_and_sinks() {
+  CallExpressions result = read_expressions({.score = "s + slope[h] * (k - p) where slope: fp32[head]"});
+  result.sink = 1;
+  return result;
 }
 
 Problem usual_prefill() {
@@ -77,8 +79,8 @@ void add_prefill(std::vector<FeatureRow>& rows) {
     problem.softcap = 30;
   };
   add("prefill, window, soft cap on scores", windowed, "left and right bound");
-  const auto expressed = [](Problem& problem) { problem.expressions = slopes_of_heads(); };
-  add("prefill, any score or mask as an expression; ALiBi", expressed, "no gradients");
+  const auto expressed = [](Problem& problem) { problem.expressions = slopes_and_sinks(); };
+  add("prefill, any score or mask as an expression; ALiBi; sinks", expressed, "no gradients");
   add(
       "prefill, grouped or multi-query heads", [](Problem& problem) { problem.heads_kv = 1; },
       "heads_kv divides heads_q");
@@ -145,8 +147,8 @@ void add_decode(std::vector<FeatureRow>& rows) {
     problem.softcap = 30;
   };
   add("decode, window, soft cap on scores", windowed, "left and right bound");
-  const auto expressed = [](DecodeProblem& problem) { problem.expressions = slopes_of_heads(); };
-  add("decode, any score or mask as an expression; ALiBi", expressed, "");
+  const auto expressed = [](DecodeProblem& problem) { problem.expressions = slopes_and_sinks(); };
+  add("decode, any score or mask as an expression; ALiBi; sinks", expressed, "");
   const auto ragged = [](DecodeProblem& problem) {
     problem.seqlen_q = 4;
     problem.ragged = true;
@@ -182,7 +184,7 @@ void add_backward(std::vector<FeatureRow>& rows) {
 /// What no template computes. tests/python/test_functions.py and tests/cli/spec_from_models.cpp hold the callers that
 /// ask for it to a refusal by name.
 constexpr std::array not_served{
-    std::pair{"fp8, fp32, attention sinks", ""},
+    std::pair{"fp8, fp32", ""},
 };
 
 }  // namespace

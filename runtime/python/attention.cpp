@@ -36,7 +36,7 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
 /// The same call of arrays that are padded with zeros, which add nothing to any score: its result without their
 /// columns.
 nb::object attend_padded(std::span<const Argument> arguments, const First& first, const Options& options,
-                         nb::handle rng_state, const ExpressionOptions* expressions, std::int64_t head_dim,
+                         const Additions& additions, const ExpressionOptions* expressions, std::int64_t head_dim,
                          std::int64_t head_dim_v) {
   const AddressedFramework* const addressed = first.framework.addressed();
   const Entered entered(addressed == nullptr ? nb::none() : addressed->on_device(first.array.device));
@@ -44,7 +44,7 @@ nb::object attend_padded(std::span<const Argument> arguments, const First& first
   const nb::object scale = nb::float_(scale_of(options.softmax_scale, head_dim));
   Options with_scale = options;
   with_scale.softmax_scale = scale;
-  return without_padding(attention(padded.arguments(), with_scale, rng_state, expressions), head_dim_v);
+  return without_padding(attention(padded.arguments(), with_scale, additions, expressions), head_dim_v);
 }
 
 /// The arguments of attention: q, k and v apart.
@@ -53,9 +53,9 @@ struct ApartArguments {
   nb::handle k;
   nb::handle v;
   Options options;
-  nb::handle rng_state;
+  Additions additions;
 
-  static constexpr auto names = joined(std::array{"q", "k", "v"}, Options::names, std::array{"rng_state"});
+  static constexpr auto names = joined(std::array{"q", "k", "v"}, Options::names, Additions::names);
 };
 
 /// Those of attention_kvpacked.
@@ -63,23 +63,23 @@ struct KvPackedArguments {
   nb::handle q;
   nb::handle kv;
   Options options;
-  nb::handle rng_state;
+  Additions additions;
 
-  static constexpr auto names = joined(std::array{"q", "kv"}, Options::names, std::array{"rng_state"});
+  static constexpr auto names = joined(std::array{"q", "kv"}, Options::names, Additions::names);
 };
 
 /// Those of attention_qkvpacked.
 struct QkvPackedArguments {
   nb::handle qkv;
   Options options;
-  nb::handle rng_state;
+  Additions additions;
 
-  static constexpr auto names = joined(std::array{"qkv"}, Options::names, std::array{"rng_state"});
+  static constexpr auto names = joined(std::array{"qkv"}, Options::names, Additions::names);
 };
 
 nb::object attention_apart(const ApartArguments& call, const ExpressionOptions* expressions) {
   return attention(std::array{Argument{"q", call.q, 1}, Argument{"k", call.k, 1}, Argument{"v", call.v, 1}},
-                   call.options, call.rng_state, expressions);
+                   call.options, call.additions, expressions);
 }
 
 nb::object attention_plain(const ApartArguments& call) { return attention_apart(call, nullptr); }
@@ -97,11 +97,11 @@ nb::object expressed_attention(const ExpressedArguments& call) {
 }
 
 nb::object attention_kvpacked(const KvPackedArguments& call) {
-  return attention(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.options, call.rng_state);
+  return attention(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.options, call.additions);
 }
 
 nb::object attention_qkvpacked(const QkvPackedArguments& call) {
-  return attention(std::array{Argument{"qkv", call.qkv, 3}}, call.options, call.rng_state);
+  return attention(std::array{Argument{"qkv", call.qkv, 3}}, call.options, call.additions);
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ nb::object without_padding(const nb::object& result, std::int64_t head_dim) {
   return nb::steal(PyList_AsTuple(parts.ptr()));
 }
 
-nb::object attention(std::span<const Argument> arguments, const Options& options, nb::handle rng_state,
+nb::object attention(std::span<const Argument> arguments, const Options& options, const Additions& additions,
                      const ExpressionOptions* expressions) {
   const Argument& first = arguments.front();
   const First like = read_first(first);
@@ -137,7 +137,7 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   const auto& [q, k, v] = operands;
   require_fit(q, k, v);
   if (q.shape[3] != padded_head_dim(q.shape[3]) || v.shape[3] != padded_head_dim(v.shape[3])) {
-    return attend_padded(arguments, like, options, rng_state, expressions, q.shape[3], v.shape[3]);
+    return attend_padded(arguments, like, options, additions, expressions, q.shape[3], v.shape[3]);
   }
 
   Call call{arguments, {}, like.array.device, is_true(options.return_lse)};
@@ -146,9 +146,9 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
   args.batch = count("batch", q.shape[0]);
   args.seqlen_q = count("seqlen_q", q.shape[1]);
   args.seqlen_k = count("seqlen_k", k.shape[1]);
-  set_scores(args, like, options, rng_state, q.shape[3]);
+  set_scores(args, like, options, additions.rng_state, q.shape[3]);
   const ExpressionArguments scores(
-      like, options.alibi_slopes, expressions,
+      like, options.alibi_slopes, additions.learnable_sink, expressions,
       {.batch = args.batch, .heads_q = args.heads_q, .causal = args.causal != 0 || args.window_right == 0});
   scores.set(args);
   return framework.run(call);

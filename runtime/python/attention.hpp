@@ -26,9 +26,17 @@ struct Options {
                                     "softcap",   "alibi_slopes",  "return_attn_probs"};
 };
 
-/// Attention over q, k and v, which lie in one to three arrays; rng_state is what dropout takes, or None. Returns the
+/// What attention takes by name alone, each as the caller passed it.
+struct Additions {
+  nanobind::handle rng_state;       ///< what dropout takes, or None
+  nanobind::handle learnable_sink;  ///< an array, or None
+
+  static constexpr std::array names{"rng_state", "learnable_sink"};
+};
+
+/// Attention over q, k and v, which lie in one to three arrays; `expressions`: null where there are none. Returns the
 /// output, or (output, LSE, None). Throws a Python exception or Error; then nothing was launched.
-nanobind::object attention(std::span<const Argument> arguments, const Options& options, nanobind::handle rng_state,
+nanobind::object attention(std::span<const Argument> arguments, const Options& options, const Additions& additions,
                            const ExpressionOptions* expressions = nullptr);
 
 /// Adds attention, attention_kvpacked, attention_qkvpacked and expressed_attention to the module.

@@ -159,7 +159,7 @@ nb::object decode(const DecodeArguments& arguments, const ExpressionOptions* exp
   const Entered entered(framework.on_device(first.array.device));
   Kept kept;
   attune_decode_args args = args_of(arguments, first, kept);
-  const ExpressionArguments scores(first, arguments.alibi_slopes, expressions,
+  const ExpressionArguments scores(first, arguments.alibi_slopes, arguments.learnable_sink, expressions,
                                    {.batch = args.batch, .heads_q = args.heads_q, .causal = args.window_right == 0});
   scores.set(args);
   const bool return_lse = is_true(arguments.return_lse);

@@ -33,8 +33,9 @@ struct DecodeArguments {
   nanobind::handle return_lse;
   nanobind::handle out;  ///< an array or None
   nanobind::handle check_tables;
-  nanobind::handle cu_seqlens_q;  ///< an array or None, with it max_seqlen_q
-  nanobind::handle max_seqlen_q;  ///< an integer or None
+  nanobind::handle cu_seqlens_q;    ///< an array or None, with it max_seqlen_q
+  nanobind::handle max_seqlen_q;    ///< an integer or None
+  nanobind::handle learnable_sink;  ///< an array or None
 
   static constexpr std::array names{"q",
                                     "k_cache",
@@ -58,7 +59,8 @@ struct DecodeArguments {
                                     "out",
                                     "check_tables",
                                     "cu_seqlens_q",
-                                    "max_seqlen_q"};
+                                    "max_seqlen_q",
+                                    "learnable_sink"};
 };
 
 /// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error; then nothing

@@ -51,14 +51,17 @@ attune_named_array read_array(const First& first, const char* name, nb::handle a
 
 }  // namespace
 
-ExpressionArguments::ExpressionArguments(const First& first, nb::handle alibi_slopes, const ExpressionOptions* options,
-                                         const ExpressedSizes& sizes) {
-  if (alibi_slopes.is_none() && options == nullptr) return;
+ExpressionArguments::ExpressionArguments(const First& first, nb::handle alibi_slopes, nb::handle sink,
+                                         const ExpressionOptions* options, const ExpressedSizes& sizes) {
+  if (alibi_slopes.is_none() && sink.is_none() && options == nullptr) return;
   if (first.framework.addressed() == nullptr) {
     raise(PyExc_NotImplementedError,
-          fmt::format("{} serves arrays that have an address, and those of JAX have none",
-                      options == nullptr ? "attention with alibi_slopes" : "attention with expressions"));
+          fmt::format("attention with {} serves arrays that have an address, and those of JAX have none",
+                      options != nullptr        ? "expressions"
+                      : !alibi_slopes.is_none() ? "alibi_slopes"
+                                                : "learnable_sink"));
   }
+  if (!sink.is_none()) read_sink(first, sink, sizes.heads_q);
   if (!alibi_slopes.is_none()) read_slopes(first, alibi_slopes, sizes);
   if (options != nullptr) read_options(first, *options);
 }
@@ -84,6 +87,23 @@ void ExpressionArguments::read_slopes(const First& first, nb::handle slopes, con
   score_ =
       fmt::format("s {1} {0}[{2}h] * {3} where {0}: fp32[{4}head]", name, sizes.causal ? "+" : "-",
                   of_sequences ? "b, " : "", sizes.causal ? "(k - p)" : "abs(p - k)", of_sequences ? "batch, " : "");
+}
+
+void ExpressionArguments::read_sink(const First& first, nb::handle sink, std::int32_t heads_q) {
+  constexpr const char* name = "learnable_sink";
+  const Element element = glanced_at(first, name, sink).element;
+  const bool is_short = element == Element::float16 || element == Element::bfloat16;
+  const Array given =
+      read_plain(first, name, sink, is_short ? element : Element::float32, std::array{std::int64_t{heads_q}},
+                 fmt::format("it must be ({},), (heads_q,)", heads_q));
+  require_contiguous(name, given);
+  if (!is_short) {
+    sink_ = pointer<const float>(given.address);
+    return;
+  }
+  const Entered entered(first.framework.addressed()->on_device(first.array.device));
+  made_ = first.framework.addressed()->as_float32(sink);
+  sink_ = pointer<const float>(first.framework.read(name, made_).address);
 }
 
 void ExpressionArguments::read_options(const First& first, const ExpressionOptions& options) {

@@ -31,10 +31,11 @@ struct ExpressedSizes {
 /// The expressions of a call and their arrays, for as long as it takes.
 class ExpressionArguments {
  public:
-  /// `alibi_slopes`: an array, (heads_q,) or (batch, heads_q), or None; `options`: null where there are none. Throws
-  /// where one of them is wrong, and where arrays of the first one's framework have no address.
-  ExpressionArguments(const First& first, nanobind::handle alibi_slopes, const ExpressionOptions* options,
-                      const ExpressedSizes& sizes);
+  /// `alibi_slopes`: an array, (heads_q,) or (batch, heads_q), or None; `sink`: (heads_q,), of any floating-point dtype
+  /// that kernels know, or None; `options`: null where there are none. Throws where one of them is wrong, and where
+  /// arrays of the first one's framework have no address.
+  ExpressionArguments(const First& first, nanobind::handle alibi_slopes, nanobind::handle sink,
+                      const ExpressionOptions* options, const ExpressedSizes& sizes);
   ExpressionArguments(const ExpressionArguments&) = delete;
   ExpressionArguments& operator=(const ExpressionArguments&) = delete;
 
@@ -45,10 +46,12 @@ class ExpressionArguments {
     args.mask = has_mask_ ? mask_.c_str() : nullptr;
     args.params = arrays_.data();
     args.param_count = static_cast<std::int32_t>(arrays_.size());
+    args.sink = sink_;
   }
 
  private:
   void read_slopes(const First& first, nanobind::handle slopes, const ExpressedSizes& sizes);
+  void read_sink(const First& first, nanobind::handle sink, std::int32_t heads_q);
   void read_options(const First& first, const ExpressionOptions& options);
 
   std::string score_;
@@ -57,6 +60,8 @@ class ExpressionArguments {
   bool has_mask_ = false;
   std::vector<std::string> names_;  ///< to which arrays_ points
   std::vector<attune_named_array> arrays_;
+  const float* sink_ = nullptr;
+  nanobind::object made_;  ///< the sink where it is no float32 array of the caller's
 };
 
 }  // namespace attune::python

@@ -57,6 +57,8 @@ class NdarrayFramework : public AddressedFramework {
     return result;
   }
 
+  [[nodiscard]] nb::object as_float32(nb::handle array) const final { return array.attr("astype")(float32_); }
+
   [[nodiscard]] nb::object as_int64(nb::handle array) const final { return array.attr("astype")(int64_); }
 
   [[nodiscard]] nb::object rows_of(nb::handle table, nb::handle index) const final {

@@ -76,6 +76,10 @@ class Torch final : public AddressedFramework {
     return pad_(array, nb::make_tuple(0, extent - columns));
   }
 
+  [[nodiscard]] nb::object as_float32(nb::handle array) const override {
+    return array.attr("detach")().attr("to")(float32_);
+  }
+
   [[nodiscard]] nb::object as_int64(nb::handle array) const override { return array.attr("to")(int64_); }
 
   [[nodiscard]] nb::object rows_of(nb::handle table, nb::handle index) const override {

@@ -113,7 +113,7 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
   if (!arguments.block_table.is_none() && args.block_table == nullptr) args.seqlen_k = 0;  // the table holds no pages
   require_queries(args.seqlen_q, q, args.batch);
   args.total_q = count("total_q", q.shape[1]);
-  set_scores(args, first, arguments.options, arguments.rng_state, q.shape[3]);
+  set_scores(args, first, arguments.options, arguments.additions.rng_state, q.shape[3]);
   if (!arguments.out.is_none()) {
     require_whole_output(q, v.shape[3]);
     Operand like = q;
@@ -145,7 +145,8 @@ bool is_served_by_decode(const attune_prefill_args& args) {
   constexpr std::int32_t most_sequences = 65535;  // with expressions
   return args.seqlen_q >= 1 && args.seqlen_q <= most_queries && args.head_dim_v == args.head_dim &&
          args.dropout.p == 0 && args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 &&
-         args.window_right >= -1 && (args.batch <= most_sequences || (args.score == nullptr && args.mask == nullptr));
+         args.window_right >= -1 &&
+         (args.batch <= most_sequences || (args.score == nullptr && args.mask == nullptr && args.sink == nullptr));
 }
 
 /// The same call for decode.
@@ -176,6 +177,7 @@ attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
   result.mask = args.mask;
   result.params = args.params;
   result.param_count = args.param_count;
+  result.sink = args.sink;
   if (paged) {
     result.block_table = args.block_table;
     result.table_width = args.table_width;
@@ -202,11 +204,11 @@ struct ApartArguments {
   nb::handle seqused_q;
   nb::handle seqused_k;
   nb::handle out;
-  nb::handle rng_state;
+  Additions additions;
 
   static constexpr auto names =
       joined(std::array{"q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names,
-             std::array{"block_table", "seqused_q", "seqused_k", "out", "rng_state"});
+             std::array{"block_table", "seqused_q", "seqused_k", "out"}, Additions::names);
 };
 
 /// Those of varlen_kvpacked.
@@ -218,11 +220,11 @@ struct KvPackedArguments {
   nb::handle max_seqlen_q;
   nb::handle max_seqlen_k;
   Options options;
-  nb::handle rng_state;
+  Additions additions;
 
   static constexpr auto names =
       joined(std::array{"q", "kv", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"}, Options::names,
-             std::array{"rng_state"});
+             Additions::names);
 };
 
 /// Those of varlen_qkvpacked.
@@ -231,10 +233,9 @@ struct QkvPackedArguments {
   nb::handle cu_seqlens;
   nb::handle max_seqlen;
   Options options;
-  nb::handle rng_state;
+  Additions additions;
 
-  static constexpr auto names =
-      joined(std::array{"qkv", "cu_seqlens", "max_seqlen"}, Options::names, std::array{"rng_state"});
+  static constexpr auto names = joined(std::array{"qkv", "cu_seqlens", "max_seqlen"}, Options::names, Additions::names);
 };
 
 nb::object varlen_apart(const ApartArguments& call, const ExpressionOptions* expressions) {
@@ -248,7 +249,7 @@ nb::object varlen_apart(const ApartArguments& call, const ExpressionOptions* exp
                  .seqused_q = call.seqused_q,
                  .seqused_k = call.seqused_k,
                  .out = call.out,
-                 .rng_state = call.rng_state,
+                 .additions = call.additions,
                  .expressions = expressions});
 }
 
@@ -267,7 +268,7 @@ nb::object expressed_varlen(const ExpressedArguments& call) { return varlen_apar
 /// Without pages and without `out`.
 nb::object varlen_packed(std::span<const Argument> arrays, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
                          nb::handle max_seqlen_q, nb::handle max_seqlen_k, const Options& options,
-                         nb::handle rng_state) {
+                         const Additions& additions) {
   return varlen({.arrays = arrays,
                  .cu_seqlens_q = cu_seqlens_q,
                  .cu_seqlens_k = cu_seqlens_k,
@@ -278,17 +279,17 @@ nb::object varlen_packed(std::span<const Argument> arrays, nb::handle cu_seqlens
                  .seqused_q = nb::none(),
                  .seqused_k = nb::none(),
                  .out = nb::none(),
-                 .rng_state = rng_state});
+                 .additions = additions});
 }
 
 nb::object varlen_kvpacked(const KvPackedArguments& call) {
   return varlen_packed(std::array{Argument{"q", call.q, 1}, Argument{"kv", call.kv, 2}}, call.cu_seqlens_q,
-                       call.cu_seqlens_k, call.max_seqlen_q, call.max_seqlen_k, call.options, call.rng_state);
+                       call.cu_seqlens_k, call.max_seqlen_q, call.max_seqlen_k, call.options, call.additions);
 }
 
 nb::object varlen_qkvpacked(const QkvPackedArguments& call) {
   return varlen_packed(std::array{Argument{"qkv", call.qkv, 3}}, call.cu_seqlens, call.cu_seqlens, call.max_seqlen,
-                       call.max_seqlen, call.options, call.rng_state);
+                       call.max_seqlen, call.options, call.additions);
 }
 
 }  // namespace
@@ -313,7 +314,7 @@ nb::object varlen(const VarlenArguments& arguments) {
   Kept kept;
   attune_prefill_args args = args_of(arguments, first, operands, kept);
   const ExpressionArguments scores(
-      first, arguments.options.alibi_slopes, arguments.expressions,
+      first, arguments.options.alibi_slopes, arguments.additions.learnable_sink, arguments.expressions,
       {.batch = args.batch, .heads_q = args.heads_q, .causal = args.causal != 0 || args.window_right == 0});
   scores.set(args);
   const bool return_lse = is_true(arguments.options.return_lse);

@@ -22,7 +22,7 @@ struct VarlenArguments {
   nanobind::handle seqused_q;
   nanobind::handle seqused_k;
   nanobind::handle out;
-  nanobind::handle rng_state;
+  Additions additions;
   const ExpressionOptions* expressions = nullptr;  ///< none where it is null
 };
 

@@ -9,6 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 library = pytest.importorskip("attune.torch")
 from test_alibi import check as check_slopes
+from test_sinks import SINKS
+from test_sinks import check as check_sinks
+from test_sinks import expected as with_sinks
 from test_expressions import (
     EVERYWHERE,
     LENGTHS_K,
@@ -157,6 +160,28 @@ def test_slopes_in_every_function(torch_device, backend):
         last = one[0][-4:], *one[1:]
         few = numpy(cached[b])[0], numpy(lse[b][:, -4:])[0]
         check_slopes(*few, b, *last, PARAMS["slope"], causal=True)
+
+
+def test_sinks_in_every_function(torch_device, backend):
+    sequences, (q, k, v) = dense(torch_device)
+    (sinks,) = tensors(torch_device, SINKS)
+    named = {"learnable_sink": sinks.half(), "causal": True, "return_attn_probs": True}
+
+    def attend(q, k, v):
+        return library.flash_attn_func(q, k, v, **named)
+
+    out, lse, _ = attend(q, k, v)
+    assert torch.equal(torch.compile(attend, backend=backend, fullgraph=True)(q, k, v)[0], out)
+    cached, cached_lse = library.flash_attn_with_kvcache(
+        q[:, -4:].contiguous(), k, v, causal=True, return_softmax_lse=True, learnable_sink=sinks
+    )
+    same = library.attention(q, k, v, mask="k <= p", learnable_sink=sinks)
+    for b, one in enumerate(sequences):
+        exact = with_sinks(*one, causal=True)
+        check_sinks(*numpy(out[b], lse[b]), exact)
+        check_sinks(*numpy(same[b], lse[b]), exact)
+        last = with_sinks(one[0][-4:], *one[1:], causal=True)
+        check_sinks(*numpy(cached[b], cached_lse[b]), last)
 
 
 def test_gradients_with_expressions_or_slopes_are_refused(torch_device):

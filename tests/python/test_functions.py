@@ -267,10 +267,10 @@ def test_the_options_of_the_xla_call_are_those_of_the_operator():
     tree = ast.parse((PACKAGE / "_jax.py").read_text())
     (options,) = (one for one in tree.body if getattr(one, "name", None) == "_Options")
     fields = [one.target.id for one in options.body if isinstance(one, ast.AnnAssign)]
-    # alibi_slopes are not for JAX.
-    expected = [name for _, name, _ in arguments_of_schema("flash_attn") if name != "alibi_slopes"][
-        3:
-    ]
+    names = [name for _, name, _ in arguments_of_schema("flash_attn")][3:]
+    expected = [
+        name for name in names if name not in ("alibi_slopes", "learnable_sink")
+    ]  # not JAX's
     assert fields == expected
     attend = [one.arg for one in definitions("_jax.py")["attend"].args.args]
     assert attend == ["arrays", *expected, "return_lse"]

@@ -22,6 +22,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
@@ -37,6 +38,7 @@ def flash_attn_func(
             alibi_slopes,
             return_attn_probs,
             rng_state,
+            learnable_sink,
         )
     except GradientWanted:
         return differentiable(
@@ -53,6 +55,7 @@ def flash_attn_func(
             deterministic,
             return_attn_probs,
             rng_state=rng_state,
+            learnable_sink=learnable_sink,
         )
     return result
 
@@ -71,6 +74,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
@@ -85,6 +89,7 @@ def flash_attn_kvpacked_func(
             alibi_slopes,
             return_attn_probs,
             rng_state,
+            learnable_sink,
         )
     except GradientWanted:
         return differentiable(
@@ -100,6 +105,7 @@ def flash_attn_kvpacked_func(
             deterministic,
             return_attn_probs,
             rng_state=rng_state,
+            learnable_sink=learnable_sink,
         )
     return result
 
@@ -117,6 +123,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
     rng_state = dropout_state(dropout_p, rng_state, qkv)
     try:
@@ -130,6 +137,7 @@ def flash_attn_qkvpacked_func(
             alibi_slopes,
             return_attn_probs,
             rng_state,
+            learnable_sink,
         )
     except GradientWanted:
         return differentiable(
@@ -144,6 +152,7 @@ def flash_attn_qkvpacked_func(
             deterministic,
             return_attn_probs,
             rng_state=rng_state,
+            learnable_sink=learnable_sink,
         )
     return result
 
@@ -171,6 +180,7 @@ def flash_attn_varlen_func(
     seqused_k: Array | None = None,
     out: Array | None = None,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
@@ -194,6 +204,7 @@ def flash_attn_varlen_func(
             seqused_k,
             out,
             rng_state,
+            learnable_sink,
         )
     except GradientWanted:
         if block_table is not None or out is not None:
@@ -218,6 +229,7 @@ def flash_attn_varlen_func(
             seqused_q=seqused_q,
             seqused_k=seqused_k,
             rng_state=rng_state,
+            learnable_sink=learnable_sink,
         )
     return result
 
@@ -240,6 +252,7 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
     rng_state = dropout_state(dropout_p, rng_state, q)
     try:
@@ -258,6 +271,7 @@ def flash_attn_varlen_kvpacked_func(
             alibi_slopes,
             return_attn_probs,
             rng_state,
+            learnable_sink,
         )
     except GradientWanted:
         return differentiable(
@@ -277,6 +291,7 @@ def flash_attn_varlen_kvpacked_func(
             deterministic,
             return_attn_probs,
             rng_state=rng_state,
+            learnable_sink=learnable_sink,
         )
     return result
 
@@ -296,6 +311,7 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]:
     rng_state = dropout_state(dropout_p, rng_state, qkv)
     try:
@@ -311,6 +327,7 @@ def flash_attn_varlen_qkvpacked_func(
             alibi_slopes,
             return_attn_probs,
             rng_state,
+            learnable_sink,
         )
     except GradientWanted:
         return differentiable(
@@ -327,5 +344,6 @@ def flash_attn_varlen_qkvpacked_func(
             deterministic,
             return_attn_probs,
             rng_state=rng_state,
+            learnable_sink=learnable_sink,
         )
     return result

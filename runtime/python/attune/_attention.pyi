@@ -18,6 +18,7 @@ def flash_attn_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array:
     """softmax(softmax_scale * q @ k.T + mask) @ v, for each batch and head.
 
@@ -58,6 +59,10 @@ def flash_attn_func(
         rng_state: (2,), int64, on the device of q: seed and offset, below 2^44, of dropout, which
             drops the same weights where they are the same. None: of PyTorch tensors two numbers that
             torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.
+        learnable_sink: (heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
+            (attention sink), in the softmax of each of its rows as one more key's score, whose value is
+            0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. No
+            gradient goes through it, and none with it. Not of JAX arrays.
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None)
@@ -90,6 +95,7 @@ def flash_attn_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_func(
@@ -106,6 +112,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -122,6 +129,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array:
     """flash_attn_func of keys and values in one array, without a copy.
 
@@ -145,6 +153,7 @@ def flash_attn_kvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_kvpacked_func(
@@ -160,6 +169,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -175,6 +185,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array:
     """flash_attn_func of queries, keys and values in one array, without a copy.
 
@@ -196,6 +207,7 @@ def flash_attn_qkvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_qkvpacked_func(
@@ -210,6 +222,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -235,6 +248,7 @@ def flash_attn_varlen_func(
     seqused_k: Array | None = None,
     out: Array | None = None,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array:
     """flash_attn_func of a ragged batch: sequences of any lengths, one after the other.
 
@@ -301,6 +315,7 @@ def flash_attn_varlen_func(
     seqused_k: Array | None = None,
     out: Array | None = None,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_varlen_func(
@@ -325,6 +340,7 @@ def flash_attn_varlen_func(
     seqused_k: Array | None = None,
     out: Array | None = None,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -345,6 +361,7 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array:
     """flash_attn_varlen_func of keys and values in one array, without a copy.
 
@@ -376,6 +393,7 @@ def flash_attn_varlen_kvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_varlen_kvpacked_func(
@@ -395,6 +413,7 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...
 
 @overload
@@ -412,6 +431,7 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array:
     """flash_attn_varlen_func of queries, keys and values in one array, without a copy.
 
@@ -438,6 +458,7 @@ def flash_attn_varlen_qkvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> tuple[Array, Array, None]: ...
 @overload
 def flash_attn_varlen_qkvpacked_func(
@@ -454,4 +475,5 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: Array | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array, None]: ...

@@ -17,6 +17,7 @@ def attention(
     alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
+    learnable_sink: Any,
 ) -> Any: ...
 def expressed_attention(
     q: Any,
@@ -30,6 +31,7 @@ def expressed_attention(
     alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
+    learnable_sink: Any,
     score: str | None,
     mask: str | None,
     params: dict[str, Any],
@@ -45,6 +47,7 @@ def attention_kvpacked(
     alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
+    learnable_sink: Any,
 ) -> Any: ...
 def attention_qkvpacked(
     qkv: Any,
@@ -56,6 +59,7 @@ def attention_qkvpacked(
     alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
+    learnable_sink: Any,
 ) -> Any: ...
 def varlen(
     q: Any,
@@ -77,6 +81,7 @@ def varlen(
     seqused_k: Any,
     out: Any,
     rng_state: Any,
+    learnable_sink: Any,
 ) -> Any: ...
 def expressed_varlen(
     q: Any,
@@ -98,6 +103,7 @@ def expressed_varlen(
     seqused_k: Any,
     out: Any,
     rng_state: Any,
+    learnable_sink: Any,
     score: str | None,
     mask: str | None,
     params: dict[str, Any],
@@ -117,6 +123,7 @@ def varlen_kvpacked(
     alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
+    learnable_sink: Any,
 ) -> Any: ...
 def varlen_qkvpacked(
     qkv: Any,
@@ -130,6 +137,7 @@ def varlen_qkvpacked(
     alibi_slopes: Any,
     return_attn_probs: bool,
     rng_state: Any,
+    learnable_sink: Any,
 ) -> Any: ...
 def backward(
     dout: Any,
@@ -177,6 +185,7 @@ def decode(
     check_tables: bool,
     cu_seqlens_q: Any,
     max_seqlen_q: int | None,
+    learnable_sink: Any,
 ) -> Any: ...
 def expressed_decode(
     q: Any,
@@ -202,6 +211,7 @@ def expressed_decode(
     check_tables: bool,
     cu_seqlens_q: Any,
     max_seqlen_q: int | None,
+    learnable_sink: Any,
     score: str | None,
     mask: str | None,
     params: dict[str, Any],

@@ -83,6 +83,7 @@ def attention(
     rotary_sin: Array | None = None,
     rotary_interleaved: bool = True,
     num_splits: int = 0,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array]:
     """Attention whose scores and masks are expressions: softmax(score(softmax_scale * q @ k.T), mask) @ v.
 
@@ -133,6 +134,7 @@ def attention(
         rotary_sin: As rotary_cos.
         rotary_interleaved: Which columns make a pair.
         num_splits: Parts of the keys of each sequence.
+        learnable_sink: As flash_attn_func takes it.
 
     Returns:
         An array like q, or a tuple (out, lse). A query that sees no key gives zeros, and an lse of -inf.
@@ -184,12 +186,13 @@ def attention(
                 False,
                 cu_seqlens_q,
                 max_seqlen_q,
+                learnable_sink,
                 *texts,
             )
         elif cu_seqlens_q is not None:
             refuse_together(of_cache, OF_CACHE)
             longest = (max_seqlen_q, max_seqlen_k)
-            used = (seqused_q, seqused_k, None, None)
+            used = (seqused_q, seqused_k, None, None, learnable_sink)
             result = _attune.expressed_varlen(
                 q, k, v, cu_seqlens_q, cu_seqlens_k, *longest, *options, block_table, *used, *texts
             )
@@ -197,7 +200,7 @@ def attention(
             refuse_together(of_cache, OF_CACHE)
             ragged = {"cu_seqlens_k": cu_seqlens_k, "max_seqlen_q": max_seqlen_q, **lengths}
             refuse_together({**ragged, "block_table": block_table}, OF_RAGGED)
-            result = _attune.expressed_attention(q, k, v, *options, None, *texts)
+            result = _attune.expressed_attention(q, k, v, *options, None, learnable_sink, *texts)
     except GradientWanted:
         raise NotImplementedError(
             "a tensor requires a gradient; attention with expressions has no backward pass yet: "

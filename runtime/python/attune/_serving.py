@@ -33,6 +33,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: Array | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array]:
     result: Array | tuple[Array, Array] = _attune.decode(
         q,
@@ -58,6 +59,7 @@ def flash_attn_with_kvcache(
         check_tables,
         cu_seqlens_q,
         max_seqlen_q,
+        learnable_sink,
     )
     return result
 

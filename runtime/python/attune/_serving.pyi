@@ -29,6 +29,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: Array | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array:
     """Attention of a few queries of each sequence to keys and values in a cache: decoding.
 
@@ -91,6 +92,7 @@ def flash_attn_with_kvcache(
             has as many queries.
         max_seqlen_q: With cu_seqlens_q: no sequence has more queries; at most 16, and at least 1
             where q has rows.
+        learnable_sink: As in flash_attn_func.
 
     Returns:
         An array like q; with return_softmax_lse a tuple (out, softmax_lse), where softmax_lse is
@@ -134,6 +136,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: Array | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: Array | None = None,
 ) -> tuple[Array, Array]: ...
 @overload
 def flash_attn_with_kvcache(
@@ -161,6 +164,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: Array | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: Array | None = None,
 ) -> Array | tuple[Array, Array]: ...
 
 def store_kvcache(

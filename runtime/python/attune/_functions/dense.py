@@ -64,6 +64,17 @@ torch.randint draws on their device, as torch.manual_seed has it; other arrays n
     by_name=True,
 )
 
+LEARNABLE_SINK = Argument(
+    "learnable_sink",
+    "Array | None",
+    """(heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
+(attention sink), in the softmax of each of its rows as one more key's score, whose value is
+0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. No
+gradient goes through it, and none with it. Not of JAX arrays.""",
+    None,
+    by_name=True,
+)
+
 OPTIONS = (
     Argument(
         "dropout_p",
@@ -82,7 +93,9 @@ are divided by 1 - dropout_p. It is rounded to a multiple of 1/256. Not of JAX a
 )
 #: The same where another function's documentation says what they are.
 OPTIONS_AS_THERE = tuple(one._replace(doc="") for one in OPTIONS)
-RNG_STATE_AS_THERE = RNG_STATE._replace(doc="")
+#: And of what is taken by name alone.
+ADDITIONS = (RNG_STATE, LEARNABLE_SINK)
+ADDITIONS_AS_THERE = tuple(one._replace(doc="") for one in ADDITIONS)
 
 #: Of those, what an operator takes.
 OPERATOR_OPTIONS = ("softmax_scale", "causal", "window_size", "softcap")
@@ -125,7 +138,7 @@ and dtype are those of q.""",
 have a kernel of their own, which serves what is smaller too.""",
         ),
         *OPTIONS,
-        RNG_STATE,
+        *ADDITIONS,
     ),
     result="Array",
     flag="return_attn_probs",
@@ -155,8 +168,14 @@ JAX also what else it meets only when it runs the kernel: a GPU that is not serv
     ),
     closing="Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.",
     operators=(
-        Operator("flash_attn", ("q", "k", "v", *OPERATOR_OPTIONS, "alibi_slopes"), "Tensor"),
-        Operator("flash_attn_lse", ("q", "k", "v", *OPERATOR_OPTIONS, "alibi_slopes")),
+        Operator(
+            "flash_attn",
+            ("q", "k", "v", *OPERATOR_OPTIONS, "alibi_slopes", "learnable_sink"),
+            "Tensor",
+        ),
+        Operator(
+            "flash_attn_lse", ("q", "k", "v", *OPERATOR_OPTIONS, "alibi_slopes", "learnable_sink")
+        ),
         Operator(
             "flash_attn_train",
             (
@@ -168,6 +187,7 @@ JAX also what else it meets only when it runs the kernel: a GPU that is not serv
                 "dropout_p",
                 "rng_state",
                 "alibi_slopes",
+                "learnable_sink",
             ),
         ),
     ),
@@ -182,7 +202,7 @@ KVPACKED = Function(
         Argument("q", "Array", "(batch, seqlen_q, heads_q, head_dim)."),
         Argument("kv", "Array", "(batch, seqlen_k, 2, heads_kv, head_dim): keys, then values."),
         *OPTIONS_AS_THERE,
-        RNG_STATE_AS_THERE,
+        *ADDITIONS_AS_THERE,
     ),
     result=ATTENTION.result,
     flag=ATTENTION.flag,
@@ -200,7 +220,7 @@ QKVPACKED = Function(
             "qkv", "Array", "(batch, seqlen, 3, heads, head_dim): queries, keys, then values."
         ),
         *OPTIONS_AS_THERE,
-        RNG_STATE_AS_THERE,
+        *ADDITIONS_AS_THERE,
     ),
     result=ATTENTION.result,
     flag=ATTENTION.flag,

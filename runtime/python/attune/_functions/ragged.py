@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .dense import OPERATOR_OPTIONS, OPTIONS_AS_THERE, RNG_STATE_AS_THERE
+from .dense import ADDITIONS_AS_THERE, OPERATOR_OPTIONS, OPTIONS_AS_THERE
 from .entry import Argument, Function, Operator
 
 CU_SEQLENS_Q = Argument(
@@ -100,7 +100,7 @@ array; new memory by default. Not where a head_dim is no multiple of 8.""",
             by_name=True,
             in_torch=False,
         ),
-        RNG_STATE_AS_THERE,
+        *ADDITIONS_AS_THERE,
     ),
     result="Array",
     flag="return_attn_probs",
@@ -118,7 +118,14 @@ still are, as flash_attn_with_kvcache has it.""",
             "flash_attn_varlen",
             (
                 *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
-                *("seqused_k", "block_table", *OPERATOR_OPTIONS, "seqused_q", "alibi_slopes"),
+                *(
+                    "seqused_k",
+                    "block_table",
+                    *OPERATOR_OPTIONS,
+                    "seqused_q",
+                    "alibi_slopes",
+                    "learnable_sink",
+                ),
             ),
         ),
         Operator(
@@ -126,7 +133,7 @@ still are, as flash_attn_with_kvcache has it.""",
             (
                 *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
                 *("seqused_q", "seqused_k", *OPERATOR_OPTIONS, "deterministic"),
-                *("dropout_p", "rng_state", "alibi_slopes"),
+                *("dropout_p", "rng_state", "alibi_slopes", "learnable_sink"),
             ),
             required=("cu_seqlens_k",),
         ),
@@ -146,7 +153,7 @@ VARLEN_KVPACKED = Function(
         MAX_SEQLEN_Q._replace(doc="Likewise."),
         MAX_SEQLEN_K._replace(doc="Likewise."),
         *OPTIONS_AS_THERE,
-        RNG_STATE_AS_THERE,
+        *ADDITIONS_AS_THERE,
     ),
     result=VARLEN.result,
     flag=VARLEN.flag,
@@ -173,7 +180,7 @@ the last where it ends.""",
             "The longest sequence's tokens; of a longer one only so many rows are written.",
         ),
         *OPTIONS_AS_THERE,
-        RNG_STATE_AS_THERE,
+        *ADDITIONS_AS_THERE,
     ),
     result=VARLEN.result,
     flag=VARLEN.flag,

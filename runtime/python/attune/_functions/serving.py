@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .dense import ALIBI_SLOPES, CAUSAL, OPERATOR_OPTIONS, SOFTCAP, SOFTMAX_SCALE, WINDOW_SIZE
+from .dense import (
+    ALIBI_SLOPES,
+    CAUSAL,
+    LEARNABLE_SINK,
+    OPERATOR_OPTIONS,
+    SOFTCAP,
+    SOFTMAX_SCALE,
+    WINDOW_SIZE,
+)
 from .entry import Argument, Function, Operator
 
 ROTARY_SIN = Argument("rotary_sin", "Array | None", "as rotary_cos.", None)
@@ -151,6 +159,7 @@ where q has rows.""",
             by_name=True,
             schema=("SymInt? max_seqlen_q",),
         ),
+        LEARNABLE_SINK._replace(doc="As in flash_attn_func."),
     ),
     result="Array",
     flag="return_softmax_lse",
@@ -182,7 +191,13 @@ https://arxiv.org/abs/2307.08691.""",
             (
                 *("q", "k_cache", "v_cache", "cache_seqlens", "cache_batch_idx", "block_table"),
                 *(*OPERATOR_OPTIONS, "num_splits", "check_tables"),
-                *("cu_seqlens_q", "max_seqlen_q", "cache_leftpad", "alibi_slopes"),
+                *(
+                    "cu_seqlens_q",
+                    "max_seqlen_q",
+                    "cache_leftpad",
+                    "alibi_slopes",
+                    "learnable_sink",
+                ),
             ),
         ),
         # An operator of its own: one that may write into its cache has torch.compile take it for one that does.
@@ -197,6 +212,7 @@ https://arxiv.org/abs/2307.08691.""",
                     "check_tables",
                     "cache_leftpad",
                     "alibi_slopes",
+                    "learnable_sink",
                 ),
             ),
             required=("k", "v"),

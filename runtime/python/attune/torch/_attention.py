@@ -25,6 +25,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     require_tensor("q", q)
     require_tensor("k", k)
@@ -32,6 +33,8 @@ def flash_attn_func(
     left, right = window(window_size)
     if alibi_slopes is not None:
         refuse_gradients("alibi_slopes", q, k, v)
+    if learnable_sink is not None:
+        refuse_gradients("learnable_sink", q, k, v, learnable_sink)
     if dropout_p != 0 or wants_gradient(q, k, v):
         state = dropout_state(dropout_p, rng_state, q)
         out, softmax_lse = _ops.train(
@@ -47,14 +50,17 @@ def flash_attn_func(
             dropout_p,
             state,
             alibi_slopes,
+            learnable_sink,
         )
         return (out, softmax_lse, None) if return_attn_probs else out
     if return_attn_probs:
         out, softmax_lse = _ops.flash_attn_lse(
-            q, k, v, softmax_scale, causal, left, right, softcap, alibi_slopes
+            q, k, v, softmax_scale, causal, left, right, softcap, alibi_slopes, learnable_sink
         )
         return out, softmax_lse, None
-    return _ops.flash_attn(q, k, v, softmax_scale, causal, left, right, softcap, alibi_slopes)
+    return _ops.flash_attn(
+        q, k, v, softmax_scale, causal, left, right, softcap, alibi_slopes, learnable_sink
+    )
 
 
 @documented_for_torch
@@ -71,6 +77,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     k, v = unpack("kv", kv, 2, "batch, seqlen")
     return flash_attn_func(
@@ -86,6 +93,7 @@ def flash_attn_kvpacked_func(
         deterministic,
         return_attn_probs,
         rng_state=rng_state,
+        learnable_sink=learnable_sink,
     )
 
 
@@ -102,6 +110,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     q, k, v = unpack("qkv", qkv, 3, "batch, seqlen")
     return flash_attn_func(
@@ -117,6 +126,7 @@ def flash_attn_qkvpacked_func(
         deterministic,
         return_attn_probs,
         rng_state=rng_state,
+        learnable_sink=learnable_sink,
     )
 
 
@@ -142,6 +152,7 @@ def flash_attn_varlen_func(
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     require_tensor("q", q)
     require_tensor("k", k)
@@ -156,6 +167,8 @@ def flash_attn_varlen_func(
         )
     if alibi_slopes is not None:
         refuse_gradients("alibi_slopes", q, k, v)
+    if learnable_sink is not None:
+        refuse_gradients("learnable_sink", q, k, v, learnable_sink)
     if dropout_p != 0 or (block_table is None and wants_gradient(q, k, v)):
         out, softmax_lse = _ops.varlen_train(
             q,
@@ -176,6 +189,7 @@ def flash_attn_varlen_func(
             dropout_p,
             dropout_state(dropout_p, rng_state, q),
             alibi_slopes,
+            learnable_sink,
         )
         return (out, softmax_lse, None) if return_attn_probs else out
     out, softmax_lse = _ops.varlen(
@@ -195,6 +209,7 @@ def flash_attn_varlen_func(
         softcap,
         seqused_q,
         alibi_slopes,
+        learnable_sink,
     )
     return (out, softmax_lse, None) if return_attn_probs else out
 
@@ -217,6 +232,7 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     k, v = unpack("kv", kv, 2, "total_k")
     return flash_attn_varlen_func(
@@ -236,6 +252,7 @@ def flash_attn_varlen_kvpacked_func(
         deterministic,
         return_attn_probs,
         rng_state=rng_state,
+        learnable_sink=learnable_sink,
     )
 
 
@@ -254,6 +271,7 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]:
     q, k, v = unpack("qkv", qkv, 3, "total")
     return flash_attn_varlen_func(
@@ -273,4 +291,5 @@ def flash_attn_varlen_qkvpacked_func(
         deterministic,
         return_attn_probs,
         rng_state=rng_state,
+        learnable_sink=learnable_sink,
     )

@@ -20,6 +20,7 @@ def flash_attn_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -65,6 +66,10 @@ def flash_attn_func(
         rng_state: (2,), int64, on the device of q: seed and offset, below 2^44, of dropout, which
             drops the same weights where they are the same. None: of PyTorch tensors two numbers that
             torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.
+        learnable_sink: (heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
+            (attention sink), in the softmax of each of its rows as one more key's score, whose value is
+            0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. No
+            gradient goes through it, and none with it. Not of JAX arrays.
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None)
@@ -97,6 +102,7 @@ def flash_attn_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_func(
@@ -113,6 +119,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -129,6 +136,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_kvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -156,6 +164,7 @@ def flash_attn_kvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_kvpacked_func(
@@ -171,6 +180,7 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -186,6 +196,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_qkvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -211,6 +222,7 @@ def flash_attn_qkvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_qkvpacked_func(
@@ -225,6 +237,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -249,6 +262,7 @@ def flash_attn_varlen_func(
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -316,6 +330,7 @@ def flash_attn_varlen_func(
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_varlen_func(
@@ -339,6 +354,7 @@ def flash_attn_varlen_func(
     seqused_q: torch.Tensor | None = None,
     seqused_k: torch.Tensor | None = None,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -359,6 +375,7 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_kvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -394,6 +411,7 @@ def flash_attn_varlen_kvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_varlen_kvpacked_func(
@@ -413,6 +431,7 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...
 
 @overload
@@ -430,6 +449,7 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: Literal[False] = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_varlen_qkvpacked_func of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -460,6 +480,7 @@ def flash_attn_varlen_qkvpacked_func(
     *,
     return_attn_probs: Literal[True],
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, None]: ...
 @overload
 def flash_attn_varlen_qkvpacked_func(
@@ -476,4 +497,5 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
     *,
     rng_state: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, None]: ...

@@ -15,7 +15,7 @@ _EXPRESSIONS = "str? score, str? mask, str[] names, Tensor[] params"
 _OPTIONS = "float? softmax_scale, bool causal, int window_left, int window_right, float softcap"
 _CACHE = (
     "Tensor? cache_seqlens=None, SymInt? seqlen_k=None, Tensor? cache_batch_idx=None, "
-    "Tensor? cache_leftpad=None, int num_splits=0"
+    "Tensor? cache_leftpad=None, int num_splits=0, Tensor? learnable_sink=None"
 )
 
 #: Exported programs hold calls by these: they only grow, at their ends.
@@ -60,6 +60,7 @@ def _attention(
     cache_batch_idx: torch.Tensor | None = None,
     cache_leftpad: torch.Tensor | None = None,
     num_splits: int = 0,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = attend(
         q,
@@ -84,6 +85,7 @@ def _attention(
         cache_batch_idx=cache_batch_idx,
         cache_leftpad=cache_leftpad,
         num_splits=num_splits,
+        learnable_sink=learnable_sink,
     )
     return result[0], result[1]
 
@@ -112,6 +114,7 @@ def _append(
     cache_batch_idx: torch.Tensor | None = None,
     cache_leftpad: torch.Tensor | None = None,
     num_splits: int = 0,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = attend(
         q,
@@ -135,6 +138,7 @@ def _append(
         rotary_sin=rotary_sin,
         rotary_interleaved=rotary_interleaved,
         num_splits=num_splits,
+        learnable_sink=learnable_sink,
     )
     return result[0], result[1]
 

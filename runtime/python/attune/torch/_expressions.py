@@ -53,6 +53,7 @@ def attention(
     rotary_sin: torch.Tensor | None = None,
     rotary_interleaved: bool = True,
     num_splits: int = 0,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """attune.attention of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -81,6 +82,7 @@ def attention(
         ragged = {"cu_seqlens_k": cu_seqlens_k, "max_seqlen_q": max_seqlen_q, **lengths}
         refuse_together({**ragged, "block_table": block_table}, OF_RAGGED)
     named: dict[str, Any] = {"block_table": block_table, "num_splits": num_splits, **places}
+    named["learnable_sink"] = learnable_sink
     if isinstance(cache_seqlens, torch.Tensor):
         named["cache_seqlens"] = cache_seqlens
     else:

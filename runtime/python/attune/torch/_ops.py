@@ -41,6 +41,7 @@ def _attention(
     window_right: int = -1,
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     return flash_attn_func(
         q,
@@ -51,6 +52,7 @@ def _attention(
         window_size=(window_left, window_right),
         softcap=softcap,
         alibi_slopes=alibi_slopes,
+        learnable_sink=learnable_sink,
     )
 
 
@@ -64,6 +66,7 @@ def _attention_lse(
     window_right: int = -1,
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_func(
         q,
@@ -74,6 +77,7 @@ def _attention_lse(
         window_size=(window_left, window_right),
         softcap=softcap,
         alibi_slopes=alibi_slopes,
+        learnable_sink=learnable_sink,
         return_attn_probs=True,
     )
     return result[0], result[1]
@@ -96,6 +100,7 @@ def _varlen(
     softcap: float = 0.0,
     seqused_q: torch.Tensor | None = None,
     alibi_slopes: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_varlen_func(
         q,
@@ -110,6 +115,7 @@ def _varlen(
         window_size=(window_left, window_right),
         softcap=softcap,
         alibi_slopes=alibi_slopes,
+        learnable_sink=learnable_sink,
         return_attn_probs=True,
         block_table=block_table,
         seqused_q=seqused_q,
@@ -131,6 +137,7 @@ def _train(
     dropout_p: float = 0.0,
     rng_state: torch.Tensor | None = None,
     alibi_slopes: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_func(
         q,
@@ -142,6 +149,7 @@ def _train(
         window_size=(window_left, window_right),
         softcap=softcap,
         alibi_slopes=alibi_slopes,
+        learnable_sink=learnable_sink,
         return_attn_probs=True,
         rng_state=rng_state,
     )
@@ -167,6 +175,7 @@ def _varlen_train(
     dropout_p: float = 0.0,
     rng_state: torch.Tensor | None = None,
     alibi_slopes: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_varlen_func(
         q,
@@ -182,6 +191,7 @@ def _varlen_train(
         window_size=(window_left, window_right),
         softcap=softcap,
         alibi_slopes=alibi_slopes,
+        learnable_sink=learnable_sink,
         return_attn_probs=True,
         seqused_q=seqused_q,
         seqused_k=seqused_k,
@@ -247,7 +257,7 @@ def _readable(dout: torch.Tensor) -> torch.Tensor:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
     """Keeps what the gradients of _train take."""
-    q, k, v, *ctx.options, ctx.dropout_p, rng_state, _no_slopes = inputs
+    q, k, v, *ctx.options, ctx.dropout_p, rng_state, _no_slopes, _no_sink = inputs
     ctx.save_for_backward(q, k, v, *output, rng_state)
     ctx.set_materialize_grads(False)
 
@@ -256,7 +266,7 @@ def _differentiate(
     ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
     q, k, v, out, softmax_lse, rng_state = ctx.saved_tensors
-    others = (None,) * (len(ctx.options) + 3)
+    others = (None,) * (len(ctx.options) + 4)
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
     _refuse_second_derivatives()
@@ -288,7 +298,7 @@ def _varlen_keep(
 ) -> None:
     """Keeps what the gradients of _varlen_train take."""
     q, k, v, cu_seqlens_q, cu_seqlens_k, *ctx.longest, seqused_q, seqused_k = inputs[:9]
-    *ctx.options, ctx.dropout_p, rng_state, _no_slopes = inputs[9:]
+    *ctx.options, ctx.dropout_p, rng_state, _no_slopes, _no_sink = inputs[9:]
     lengths = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
     ctx.save_for_backward(q, k, v, *output, *lengths, rng_state)
     ctx.set_materialize_grads(False)
@@ -299,7 +309,7 @@ def _varlen_differentiate(
 ) -> tuple[torch.Tensor | None, ...]:
     q, k, v, out, softmax_lse, *lengths, rng_state = ctx.saved_tensors
     cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = lengths
-    others = (None,) * (9 + len(ctx.options))
+    others = (None,) * (10 + len(ctx.options))
     if dout is None and dsoftmax_lse is None:
         return None, None, None, *others
     _refuse_second_derivatives()
@@ -342,6 +352,7 @@ def _cached(
     max_seqlen_q: int | None = None,
     cache_leftpad: torch.Tensor | None = None,
     alibi_slopes: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -356,6 +367,7 @@ def _cached(
         window_size=(window_left, window_right),
         softcap=softcap,
         alibi_slopes=alibi_slopes,
+        learnable_sink=learnable_sink,
         num_splits=num_splits,
         return_softmax_lse=True,
         check_tables=check_tables,
@@ -387,6 +399,7 @@ def _appended(
     check_tables: bool = False,
     cache_leftpad: torch.Tensor | None = None,
     alibi_slopes: torch.Tensor | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     result: Any = flash_attn_with_kvcache(
         q,
@@ -405,6 +418,7 @@ def _appended(
         window_size=(window_left, window_right),
         softcap=softcap,
         alibi_slopes=alibi_slopes,
+        learnable_sink=learnable_sink,
         rotary_interleaved=rotary_interleaved,
         num_splits=num_splits,
         return_softmax_lse=True,

@@ -35,6 +35,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     require_tensor("q", q)
     require_tensor("k_cache", k_cache)
@@ -45,7 +46,7 @@ def flash_attn_with_kvcache(
     how = (softmax_scale, causal, *window(window_size), softcap)
     if k is None and v is None and rotary_cos is None and rotary_sin is None:
         queries = (cu_seqlens_q, max_seqlen_q)
-        rest = (num_splits, check_tables, *queries, cache_leftpad, alibi_slopes)
+        rest = (num_splits, check_tables, *queries, cache_leftpad, alibi_slopes, learnable_sink)
         out, softmax_lse = _ops.cached(q, k_cache, v_cache, *where, *how, *rest)
     elif cu_seqlens_q is not None or max_seqlen_q is not None:
         raise ValueError(
@@ -55,7 +56,8 @@ def flash_attn_with_kvcache(
         require_tensor("k", k)
         require_tensor("v", v)
         new = (k, v, rotary_cos, rotary_sin)
-        rest = (rotary_interleaved, num_splits, check_tables, cache_leftpad, alibi_slopes)
+        rest = (rotary_interleaved, num_splits, check_tables, cache_leftpad)
+        rest += (alibi_slopes, learnable_sink)
         out, softmax_lse = _ops.appended(q, k_cache, v_cache, *new, *where, *how, *rest)
     return (out, softmax_lse) if return_softmax_lse else out
 

@@ -30,6 +30,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """attune.flash_attn_with_kvcache of PyTorch tensors, through an operator that torch.compile takes.
 
@@ -94,6 +95,7 @@ def flash_attn_with_kvcache(
             has as many queries.
         max_seqlen_q: With cu_seqlens_q: no sequence has more queries; at most 16, and at least 1
             where q has rows.
+        learnable_sink: As in flash_attn_func.
 
     Returns:
         An array like q; with return_softmax_lse a tuple (out, softmax_lse), where softmax_lse is
@@ -136,6 +138,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 @overload
 def flash_attn_with_kvcache(
@@ -162,6 +165,7 @@ def flash_attn_with_kvcache(
     check_tables: bool = False,
     cu_seqlens_q: torch.Tensor | None = None,
     max_seqlen_q: int | None = None,
+    learnable_sink: torch.Tensor | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]: ...
 
 def store_kvcache(

@@ -209,8 +209,95 @@ def test_sliding_windows(torch_device):
     assert torch.equal(
         greedy(model, tokens, max_new_tokens=3), greedy(sdpa, tokens, max_new_tokens=3)
     )
-    with pytest.raises(NotImplementedError, match=f"local to {PROMPT + 2} keys"):
-        greedy(model, tokens, max_new_tokens=4)
+    assert torch.equal(greedy(model, tokens), greedy(sdpa, tokens))  # beyond the window
+
+
+#: Models whose attention does more than Llama's, and what their small ones need beside `llama`'s options.
+MORE = {
+    "gpt-oss: sinks and windows": (
+        "GptOssConfig",
+        {"sliding_window": 13, "num_local_experts": 2, "num_experts_per_tok": 1},
+    ),
+    "Gemma 2: soft caps and windows": (
+        "Gemma2Config",
+        {"sliding_window": 13, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 64},
+    ),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("which", MORE)
+def test_greedy_tokens_are_those_of_eager_attention(which, torch_device):
+    name, options = MORE[which]
+    options = options | {"tie_word_embeddings": False}  # or the last token comes again and again
+    if not hasattr(transformers, name):
+        pytest.skip(f"this version of transformers has no {name}")
+    config = getattr(transformers, name)
+    models = [
+        llama(one, torch_device, torch.float32, config, **options) for one in ("eager", "attune")
+    ]
+    for model in models:
+        for parameter, value in model.named_parameters():
+            if parameter.endswith("sinks"):
+                value.copy_(torch.linspace(-1, 3, value.numel()))
+    exact = greedy(models[0], prompt(torch_device))
+    found = models[1].half()
+    tokens = greedy(found, prompt(torch_device))
+    assert len(exact[:, PROMPT:].unique()) > 3
+    assert torch.equal(tokens, exact)
+    without = llama(
+        "attune", torch_device, config=config, **options
+    )  # of other sinks, and soft caps
+    without.load_state_dict(found.state_dict())
+    for layer in without.modules():
+        for lacking in ("sinks", "attn_logit_softcapping"):
+            if hasattr(layer, lacking):
+                setattr(layer, lacking, None)
+    assert not torch.allclose(without(exact).logits, found(exact).logits, atol=1e-2)
+
+
+def attend_with_slopes(self, hidden_states, position_bias, cache=None, past_key_values=None, **_):
+    """MptAttention.forward on attune.torch, whose slopes the model's own bias holds."""
+    batch, rows = hidden_states.shape[:2]
+    q, k, v = self.Wqkv(hidden_states).chunk(3, 2)
+    q, k, v = (
+        x.reshape(batch, rows, self.n_heads, self.head_dim).transpose(1, 2) for x in (q, k, v)
+    )
+    cache = past_key_values if cache is None else cache  # by its name before transformers 5.24
+    if cache is not None:
+        k, v = cache.update(k, v, self.layer_idx)
+    slopes = -position_bias[:, 0, -2].float().contiguous()  # of the key before the last
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    out = attune.torch.flash_attn_func(
+        q, k, v, softmax_scale=self.softmax_scale, causal=True, alibi_slopes=slopes
+    )
+    return self.out_proj(out.flatten(2)), None
+
+
+@torch.no_grad()
+def test_greedy_tokens_of_slopes_are_those_of_eager_attention(torch_device, monkeypatch):
+    """MPT asks no attention implementation: its attention is replaced as a program would."""
+    torch.manual_seed(4)
+    config = transformers.MptConfig(
+        vocab_size=VOCABULARY,
+        d_model=256,
+        n_heads=4,
+        n_layers=2,
+        max_seq_len=128,
+        initializer_range=0.2,
+        tie_word_embeddings=False,
+    )
+    model = transformers.MptForCausalLM(config).to(torch_device).eval()
+    exact = greedy(model, prompt(torch_device))
+    logits = model(exact).logits
+    monkeypatch.setattr(
+        transformers.models.mpt.modeling_mpt.MptAttention, "forward", attend_with_slopes
+    )
+    model.half()
+    assert len(exact[:, PROMPT:].unique()) > 3
+    assert torch.equal(greedy(model, prompt(torch_device)), exact)
+    error = (model(exact).logits.float() - logits).abs().max()
+    assert error <= 0.02 * logits.abs().max()
 
 
 @torch.no_grad()
@@ -231,12 +318,10 @@ def test_dropout_follows_the_generator(torch_device):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"softcap": 50.0}, "no attention with softcap yet"),
-        ({"s_aux": torch.zeros(2)}, "no attention with s_aux yet"),
         ({"position_bias": torch.zeros(1, 2, 8, 8)}, "no attention with position_bias yet"),
         ({"output_attentions": True}, "no attention with output_attentions yet"),
         ({"an_argument_of_a_later_version": 1}, "with an_argument_of_a_later_version yet"),
-        ({"sliding_window": 7}, "sliding_window is 7, and there are 8 keys"),
+        ({"sliding_window": 7, "is_causal": False}, "sliding_window is 7, and there are 8 keys"),
     ],
 )
 def test_arguments_that_are_not_served(option, message):

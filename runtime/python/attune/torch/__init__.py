@@ -69,11 +69,11 @@ def register_transformers() -> None:
     (Before 4.56 `dtype` is `torch_dtype`.)
 
     Served are causal and full attention without padding, with grouped heads and without copies of
-    them: prefill, prefill in chunks, and decoding with a cache that grows (DynamicCache). What is not
+    them, with sliding windows, soft caps (Gemma 2) and sinks (gpt-oss): prefill, prefill in chunks, and
+    decoding with a cache that grows (DynamicCache). What is not
     served raises NotImplementedError where the mask is made or where attention is called, and names
-    it: padding, packed sequences, masks of the caller's own, a StaticCache with room left, a sliding
-    window shorter than the keys, soft caps, sinks, position biases, attention weights as a
-    result. float32 queries, keys and values are cast inside torch.autocast, as sdpa casts them.
+    it: padding, packed sequences, masks of the caller's own, a StaticCache with room left, chunks, sinks
+    under gradients, position biases, attention weights as a result. float32 queries, keys and values are cast inside torch.autocast, as sdpa casts them.
 
     Models train, too. With torch.compile(fullgraph=True), leave attention_mask out and use a cache:
     whether a mask hides anything, or position_ids mark packed sequences, is read from their data.

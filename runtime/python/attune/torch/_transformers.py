@@ -28,6 +28,10 @@ _WITHOUT_EFFECT = frozenset(
 )
 
 
+#: The shape of what stands for a sliding window's mask, which the model itself names to attention.
+_WINDOW = (0,)
+
+
 def register() -> None:
     AttentionInterface.register("attune", attend)
     AttentionMaskInterface.register("attune", require_no_mask)
@@ -43,6 +47,8 @@ def attend(
     scaling: float | None = None,
     is_causal: bool | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """An attention function as transformers defines it.
@@ -52,11 +58,13 @@ def attend(
         query: (batch, heads_q, seqlen_q, head_dim).
         key: (batch, heads_kv, seqlen_k, head_dim).
         value: as key, or with another head_dim.
-        attention_mask: None, as require_no_mask returns it.
+        attention_mask: None, or a window's mark, as require_no_mask returns them.
         dropout: The probability with which a weight is dropped.
         scaling: Of the scores. By default 1 / sqrt(head_dim).
         is_causal: Whether the mask is causal, aligned to the bottom right.
-        sliding_window: The keys that a query sees; only as many as there are, or more, are served.
+        sliding_window: The keys that a query sees, its own and those before it.
+        softcap: Of the scores; None: none.
+        s_aux: A logit of each head (attention sink), (heads_q,).
         kwargs: None or False, or what changes nothing.
 
     Returns:
@@ -66,27 +74,45 @@ def attend(
         NotImplementedError: What is not served. The other errors are those of flash_attn_func.
     """
     if attention_mask is not None:
-        raise NotImplementedError(
-            f"attention_mask has shape {tuple(attention_mask.shape)}; "
-            "attune serves only masks that it made from 2-dimensional ones without padding"
-        )
-    if sliding_window is not None and key.shape[2] > sliding_window:
-        raise NotImplementedError(
-            f"sliding_window is {sliding_window}, and there are {key.shape[2]} keys; "
-            "attune serves no shorter window than the keys yet"
-        )
+        if attention_mask.shape != _WINDOW:
+            raise NotImplementedError(
+                f"attention_mask has shape {tuple(attention_mask.shape)}; "
+                "attune serves only masks that it made from 2-dimensional ones without padding"
+            )
+        if sliding_window is None:
+            raise NotImplementedError(
+                "the mask is a sliding window's, which the model does not name where it calls attention"
+            )
     for name, argument in kwargs.items():
         if argument is not None and argument is not False and name not in _WITHOUT_EFFECT:
             raise NotImplementedError(f"attune serves no attention with {name} yet")
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
+    left = -1
+    if sliding_window is not None and key.shape[2] > sliding_window:
+        if not is_causal:
+            raise NotImplementedError(
+                f"sliding_window is {sliding_window}, and there are {key.shape[2]} keys; "
+                "attune serves windows with the causal mask alone"
+            )
+        left = sliding_window - 1
 
     q, k, v = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
     device = query.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    out = flash_attn_func(q, k, v, dropout_p=dropout, softmax_scale=scaling, causal=is_causal)
+    out = flash_attn_func(
+        q,
+        k,
+        v,
+        dropout_p=dropout,
+        softmax_scale=scaling,
+        causal=is_causal,
+        window_size=(left, -1),
+        softcap=softcap or 0.0,
+        learnable_sink=s_aux,
+    )
     return out.contiguous(), None
 
 
@@ -102,8 +128,9 @@ def require_no_mask(
     local_size: int | None = None,
     allow_is_causal_skip: bool = True,
     allow_is_bidirectional_skip: bool = False,
+    config: Any = None,
     **kwargs: Any,
-) -> None:
+) -> torch.Tensor | None:
     """A mask function as transformers defines it, where `attend` needs no mask.
 
     Args:
@@ -117,19 +144,24 @@ def require_no_mask(
         local_size: Of a sliding window or a chunk.
         allow_is_causal_skip: Whether the mask is the causal one, without additions.
         allow_is_bidirectional_skip: Whether the mask is the full one, without additions.
+        config: The model's, whose sliding_window tells windows from chunks.
         kwargs: Nothing that matters where there is no mask.
 
     Returns:
-        None: there is nothing to mask, or what `attend` masks.
+        None: there is nothing to mask, or what `attend` masks; an empty tensor where that is a window.
 
     Raises:
         NotImplementedError: A mask is needed.
     """
     keys = kv_offset + kv_length
-    if local_size is not None and keys > local_size:
+    is_local = local_size is not None and keys > local_size
+    window, chunk = (
+        getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")
+    )
+    if is_local and (window != local_size or chunk == local_size or not allow_is_causal_skip):
         raise NotImplementedError(
             f"the attention is local to {local_size} keys, and there are {keys}; "
-            "attune serves no shorter windows or chunks than the keys yet"
+            "attune serves the causal sliding windows that a model's config names, and no chunks yet"
         )
     causal = allow_is_causal_skip and (
         local_size is not None or mask_function is causal_mask_function
@@ -146,6 +178,7 @@ def require_no_mask(
         )
     if causal:
         _require_last_queries(keys, q_length, q_offset, cache_position)
+    return torch.empty(_WINDOW) if is_local else None
 
 
 def _require_last_queries(

@@ -68,6 +68,8 @@ def test_suites_have_their_cases():
         "splits": 12,
         "lengths": 1,
         "read": 11,
+        "masks": 28,
+        "tree_decode": 3,
         "backward": 16,
         "backward_varlen": 12,
         "determinism": 12,

@@ -18,11 +18,13 @@ _EPILOG = """\
 Suites, with the number of their cases:
 {suites}
 
-The suites varlen, among, backward_varlen, pages, paged_prefill, splits and lengths put Attune
-beside other calls of its own instead of peers, and read beside a plain read of as many bytes. The
-suites errors and gradient_errors take no times: they show the root mean square of how far answers
-are from attention in float64 of the same inputs, and Attune's divided by each peer's; outliers are
-one element in a thousand, ten times as far spread.
+The suites varlen, among, backward_varlen, pages, any_pages, paged_prefill, splits, lengths and
+tree_decode put Attune beside other calls of its own instead of peers, read beside a plain read of
+as many bytes, and masks beside calls of its own and FlexAttention: a ragged batch for documents,
+the window alone for windows with first tokens, the kernel's own soft cap, and else the causal mask.
+The suites errors and gradient_errors take no times: they show the root mean square of how far
+answers are from attention in float64 of the same inputs, and Attune's divided by each peer's;
+outliers are one element in a thousand, ten times as far spread.
 
 Peers, timed where they can be imported:
 {peers}

@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import attune
 
+from . import masks
 from .inputs import Inputs
 from .runner import Call
 from .suites import CONTENDERS
@@ -61,7 +62,7 @@ def prepare(name: str, inputs: Inputs) -> Call:
     Everything that a user does once for a shape is done here. The contender's refusal of the case
     is a NotImplementedError, from here or from the call.
     """
-    forward = _FORWARD[name](inputs)
+    forward = masks.prepare(name, inputs) if inputs.case.rule else _FORWARD[name](inputs)
     if inputs.dout is None:
         return forward
     out = forward()

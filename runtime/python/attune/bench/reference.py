@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from . import masks
 from .inputs import Inputs
 from .runner import Call, Verdict
 
@@ -103,7 +104,10 @@ def attention(
                 part = (batch, slice(first, first + rows), heads)
                 q = inputs.q[part].to(arithmetic).transpose(0, 1)  # (group, rows, head_dim)
                 scores = rounded(scale * (q @ k.T))
-                if case.causal:
+                if case.rule is not None:
+                    head = head_kv * group
+                    scores = rounded(masks.applied(case, scores, batch, head, first))
+                elif case.causal:
                     position = first + case.seqlen_k - case.seqlen_q
                     query = torch.arange(position, position + q.shape[1], device=q.device)
                     key = torch.arange(case.seqlen_k, device=q.device)

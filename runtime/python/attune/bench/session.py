@@ -26,7 +26,9 @@ def begin(suites: Collection[str], peers: Collection[str] | None) -> tuple[Repor
     try:
         import torch
     except ImportError as error:
-        raise Unavailable(f"PyTorch is needed ({error}): pip install 'attune-kernels[bench]'") from error
+        raise Unavailable(
+            f"PyTorch is needed ({error}): pip install 'attune-kernels[bench]'"
+        ) from error
     if not torch.cuda.is_available():
         raise Unavailable(f"PyTorch {torch.__version__} finds no GPU that it can use")
     from . import contenders, gpu
@@ -52,13 +54,15 @@ def measured(
 ) -> Iterator[tuple[str, dict[str, Result]]]:
     """The name and the results of each of these cases of a suite; `tell` is told the name first.
 
-    A suite that puts Attune beside itself has no use for other contenders.
+    A suite that puts Attune beside itself has no use for contenders that it does not name.
     """
     from .gpu import EventClock
 
     # Products draw all the power that a card may have, and its clock goes on falling for seconds.
     clock = EventClock(rounds, heating=2.0 if suite.figure == "TFLOP/s" else 0.5)
-    chosen = contenders if suite.beside is None else ("attune", suite.beside)
+    chosen = contenders
+    if suite.beside is not None:
+        chosen = ("attune", *(who for who in suite.peers if who in contenders), suite.beside)
     for case in cases:
         tell(case.name)
         with warnings.catch_warnings():

@@ -41,6 +41,7 @@ OWN_CALLS = {
     "attune_alone": "alone",  # the same sequences without the short ones
     "attune_contiguous": "contiguous",  # the same keys and values in the order of the sequences
     "attune_one_split": "one split",
+    "attune_plain": "no expression",  # without the rule, or by a kernel of its own for it
     "attune_same_bits": "deterministic",  # gradients with the same bits every time
     "attune_even": "even lengths",  # as many keys, the same number in each sequence
     "read": "a read",  # of as many bytes as the keys and values have
@@ -49,7 +50,8 @@ OWN_CALLS = {
 _NAME = re.compile(
     r"d(?P<d>\d+) b(?P<b>\d+) (?:h(?P<h>\d+)|hq(?P<hq>\d+) hk(?P<hk>\d+)) "
     r"(?:q(?P<q>\d+) )?L(?:(?P<shortest>\d+)-)?(?P<l>\d+)(?:\+(?P<others>\d+)x(?P<other>\d+))?"
-    r"(?: (?P<mask>full|causal))?(?: page(?P<page>\d+))?(?P<outliers> outliers)?"
+    r"(?: (?P<mask>full|causal))?(?: (?P<rule>triangle|alibi|documents|prefix|window|first|softcap))?"
+    r"(?: page(?P<page>\d+))?(?: tree(?P<tree>\d+))?(?P<outliers> outliers)?"
     r"(?: (?P<gradient>dq|dk|dv))?"
 )
 
@@ -74,13 +76,14 @@ class Case:
     outliers: bool = False  #: in q, k and v, a thousandth of their elements
     others: int = 0  #: short sequences beside the `batch` long ones, which flop leaves out
     other_length: int = 0  #: of each of those
+    rule: str | None = None  #: of expressions, one of masks.RULES
     gradient: str | None = None  #: the one that is looked at, where not all are: dq, dk or dv
 
     @classmethod
     def parse(cls, operation: Operation, name: str) -> Case:
-        """The case of this name; decoding has one query token, 'q2048' says how many a prefill has.
+        """The case of this name; decoding has one query token, or those of a tree.
 
-        Raises ValueError.
+        'q2048' says how many a prefill has. Raises ValueError.
         """
         found = _NAME.fullmatch(name)
         if found is None:
@@ -93,7 +96,7 @@ class Case:
             batch=int(found["b"]),
             heads_q=int(found["h"] or found["hq"]),
             heads_kv=int(found["h"] or found["hk"]),
-            seqlen_q=1 if operation == "decode" else int(found["q"] or length),
+            seqlen_q=int(found["tree"] or 1) if operation == "decode" else int(found["q"] or length),
             seqlen_k=length,
             causal=found["mask"] == "causal",
             page_size=int(found["page"]) if found["page"] else None,
@@ -101,6 +104,7 @@ class Case:
             outliers=found["outliers"] is not None,
             others=int(found["others"] or 0),
             other_length=int(found["other"] or 0),
+            rule="tree" if found["tree"] else found["rule"],
             gradient=found["gradient"],
         )
 
@@ -148,7 +152,7 @@ class Case:
 class Suite:
     """Cases that are shown together; with `by_length` plots have a panel per head_dim and mask.
 
-    `beside` is the one of OWN_CALLS that takes the place of peers.
+    `beside` is the one of OWN_CALLS that takes the place of peers, but for those of `peers`.
     """
 
     name: str
@@ -158,6 +162,7 @@ class Suite:
     cases: tuple[Case, ...]
     by_length: bool = False
     beside: str | None = None
+    peers: tuple[str, ...] = ()
 
     @property
     def on_gpu(self) -> bool:
@@ -173,9 +178,10 @@ def _suite(
     cases: list[str],
     by_length: bool = False,
     beside: str | None = None,
+    peers: tuple[str, ...] = (),
 ) -> Suite:
     parsed = tuple(Case.parse(operation, case) for case in cases)
-    return Suite(name, about, operation, figure, parsed, by_length, beside)
+    return Suite(name, about, operation, figure, parsed, by_length, beside, peers)
 
 
 def _tokens_16k(head_dims: tuple[int, ...], lengths: tuple[int, ...]) -> list[str]:
@@ -297,6 +303,28 @@ _ALL = (
         "µs",
         _DECODE,
         beside="read",
+    ),
+    _suite(
+        "masks",
+        "masks and scores as expressions, beside kernels without them and FlexAttention",
+        "prefill",
+        "µs",
+        [
+            f"d{d} b1 h{2048 // d} L{kilo * 1024} {rule}"
+            for d in (64, 128)
+            for kilo in (8, 32)
+            for rule in ("triangle", "alibi", "documents", "prefix", "window", "first", "softcap")
+        ],
+        beside="attune_plain",
+        peers=("flex",),
+    ),
+    _suite(
+        "tree_decode",
+        "16 tokens of a tree to keys in pages, beside the causal mask",
+        "decode",
+        "µs",
+        [f"d128 b{batch} hq32 hk8 L8192 page64 tree16" for batch in (1, 8, 64)],
+        beside="attune_plain",
     ),
     _suite(
         "backward",

@@ -5,10 +5,13 @@
 namespace attune::cli {
 namespace {
 
-constexpr std::string_view alibi = "ALiBi (a bias of each head that grows with the distance) is in no kernel";
+constexpr std::string_view alibi =
+    "ALiBi (a bias of each head that grows with the distance) is in no spec that is made of a model; specs of your own "
+    "have it as score: s + alibi_slopes[h] * (k - p)";
 constexpr std::string_view sinks =
-    "attention sinks (a logit of each head in the softmax's sum) are in no kernel: scale the output by "
-    "1 / (1 + exp(sink - lse)), with the lse that kernels return";
+    "attention sinks (a logit of each head in the softmax's sum) are in no spec that is made of a model: add sink: "
+    "true "
+    "to its specs";
 constexpr std::string_view no_attention = "its layers have a state in place of attention";
 
 constexpr std::string_view some_states =

@@ -302,6 +302,21 @@ TEST_CASE("dropout leaves no place for packed heads, lists of tiles and shared t
   CHECK(refusals_of(variant).starts_with("pack_gqa: dropout has the random bits of rows 8 apart in one word"));
 }
 
+TEST_CASE("sinks go with packed heads, and leave no place for lists of tiles and shared tiles") {
+  Variant variant = defaults;
+  variant.sink = 1;
+  CHECK(refusals_of(variant).empty());
+  variant.stream_k = 1;
+  CHECK(refusals_of(variant).starts_with("stream_k: parameters with sinks have nothing about shared tiles"));
+  variant.stream_k = 0;
+  variant.causal = variant.tile_list = 1;
+  CHECK(refusals_of(variant).starts_with("tile_list: parameters with sinks have nothing about a list of tiles"));
+  variant.tile_list = 0;
+  variant.gqa_ratio = 4;
+  variant.pack_gqa = 1;
+  CHECK(refusals_of(variant).empty());
+}
+
 TEST_CASE("shared memory is refused with both numbers and what to give up") {
   CHECK(refusals_of(tile(128, 128, 128, 4)) ==
         "stages: Q, K and V take 328847 bytes of shared memory, over the 232448 a block may have on sm_90; nearest "

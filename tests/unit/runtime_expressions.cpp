@@ -66,6 +66,26 @@ TEST_CASE("a call's expressions are part of its problem and of what it asks of a
   CHECK(!check_arguments(call.args).expressions.any());
 }
 
+TEST_CASE("a sink is part of a call's problem and of what it asks of a kernel, where the caller knows of it") {
+  Call call;
+  call.args.score = call.args.mask = nullptr;
+  CHECK(!check_arguments(call.args).expressions.any());
+  call.args.sink = call.array.data();
+  const Problem problem = check_arguments(call.args);
+  CHECK(problem.text() == "bf16 d64 b2 hq4 hk4 lq3 lk8 sink");
+  CHECK(problem.ask().need.sink == 1);
+  for (const char* arch : {"sm_80", "sm_90"}) {
+    const OwnChoice own = choose_own(problem, device_of(*find_arch(arch)));
+    CHECK(own.refusals.empty());
+    CHECK(own.variant.sink == 1);
+    CHECK(own.variant.name().ends_with("_sink"));
+  }
+  call.args.sink = reinterpret_cast<const float*>(reinterpret_cast<const char*>(call.array.data()) + 2);
+  CHECK(call.error().starts_with("sink is "));
+  call.args.struct_size = offsetof(attune_prefill_args, sink);
+  CHECK(!check_arguments(call.args).expressions.any());
+}
+
 TEST_CASE("what is wrong with a call's expressions and arrays is named") {
   Call call;
   CHECK(call.error().empty());

@@ -40,7 +40,9 @@ def load(name):
 
 
 def run(command, **environment):
-    path = os.pathsep.join([str(Path(attune.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(Path(attune.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
     environment = os.environ | {"PYTHONPATH": path} | environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -57,6 +59,11 @@ def test_every_example_is_run_here():
 def test_prefill_and_decode_of_numpy_arrays():
     output = run([sys.executable, EXAMPLES / "python" / "prefill.py"])
     assert output.splitlines() == ["(2, 128, 4, 64) float16", "(2, 1, 8, 64) True"]
+
+
+def test_masks_of_numpy_arrays():
+    output = run([sys.executable, EXAMPLES / "python" / "masks.py"])
+    assert output.splitlines() == ["the last document as if alone: True", "(2, 4, 4, 64) float16"]
 
 
 def test_a_module_compiles_whole(torch_device, backend):

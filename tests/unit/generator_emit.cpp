@@ -243,13 +243,13 @@ TEST_CASE("the variant block holds exactly the family's knobs, with their types"
   CHECK(problems_after("constexpr int warps = 1;  // a comment\n", "")
             .starts_with("templates/prefill_sm80.cu:4:1: the variant block lacks warps; constexpr int warps = 4;\n"));
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nconstexpr int warp = 1;") ==
-        "templates/prefill_sm80.cu:25:1: prefill_sm80 has no knob warp; did you mean warps?\n");
+        "templates/prefill_sm80.cu:24:1: prefill_sm80 has no knob warp; did you mean warps?\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nconstexpr int warps = 1;") ==
-        "templates/prefill_sm80.cu:25:1: warps is given again; line 24 has it\n");
+        "templates/prefill_sm80.cu:24:1: warps is given again; line 23 has it\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr bool warps = true;") ==
-        "templates/prefill_sm80.cu:24:1: warps is of type bool; its type is int\n");
+        "templates/prefill_sm80.cu:23:1: warps is of type bool; its type is int\n");
   CHECK(problems_after("constexpr int warps = 1;", "constexpr int warps = 1;\nint x;") ==
-        "templates/prefill_sm80.cu:25:1: only constants may stand in the variant block; `constexpr int head_dim = "
+        "templates/prefill_sm80.cu:24:1: only constants may stand in the variant block; `constexpr int head_dim = "
         "128;`\n");
   CHECK(problems_after("namespace variant {", "namespace other {")
             .starts_with("templates/prefill_sm80.cu:1:1: there is no variant block; "));

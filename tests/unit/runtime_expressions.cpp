@@ -78,7 +78,7 @@ TEST_CASE("a sink is part of a call's problem and of what it asks of a kernel, w
     const OwnChoice own = choose_own(problem, device_of(*find_arch(arch)));
     CHECK(own.refusals.empty());
     CHECK(own.variant.sink == 1);
-    CHECK(own.variant.name().ends_with("_sink"));
+    CHECK(own.variant.name().find("_sink") != std::string::npos);
   }
   call.args.sink = reinterpret_cast<const float*>(reinterpret_cast<const char*>(call.array.data()) + 2);
   CHECK(call.error().starts_with("sink is "));

@@ -90,7 +90,6 @@ constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
 constexpr int loaders = variant::page_multiple == 1 ? 3 : 1;  // warps that fetch keys from pages
-constexpr u32 page_registers = 32;                            // of a producer whose lanes look up pages
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
 // Where lanes look up pages, and where they also fetch what is there.
 constexpr u32 page_producer_registers = variant::page_multiple == 1 ? 56 : consumers == 3 ? 32 : 40;
@@ -383,7 +382,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     if constexpr (variant::mask && !variant::ragged && !variant::paged)
       keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
-      if (tile.first_row + static_cast<int>(warpgroup) * rows >= tile.queries.count) {
+      if (ends_before(tile, tile.first_row + static_cast<int>(warpgroup) * rows)) {
         skip_tile();
         continue;
       }

@@ -55,6 +55,12 @@ struct PagedTile : SequenceTile {
   }
 };
 
+// Whether the tile's sequence has no queries from this row on.
+template <class Tile>
+__device__ __forceinline__ bool ends_before(const Tile& tile, int row) {
+  return row >= tile.queries.count;
+}
+
 // Rows are the queries of one head of a sequence; verbs as in tensor_rows.cuh.
 template <class QueryMask>
 struct RaggedRows {

@@ -1010,6 +1010,8 @@ __device__ __forceinline__ void store_rows(const float (&O)[row_tiles][columns][
   }
 }
 // --- backward_dq_sm80.cu ---------------------------------------------------------------------------------------------
+using PlainParams = AttuneBackwardParams;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
 constexpr int key_pieces = variant::B_c / 16;                    // 16-key pieces of a block
@@ -1018,7 +1020,9 @@ constexpr int head_pieces = variant::head_dim / 16;              // 16-wide piec
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QCopy = TileCopy<QTile, threads, true>;
 using KVTile = Tile<variant::B_c, variant::head_dim, true>;
-using Pipeline = KVPipeline<MatrixSource<KVTile, threads, true, false>, variant::stages, true, true>;
+using AllBlocks = MatrixSource<KVTile, threads, true, false>;
+using Source = AllBlocks;
+using Pipeline = KVPipeline<Source, variant::stages, true, true>;
 
 static_assert(variant::B_r == 16 * row_tiles * variant::warps && variant::B_c % 16 == 0);
 static_assert(ATTUNE_BACKWARD_ROWS % variant::B_r == 0);
@@ -1041,8 +1045,8 @@ struct LaneStatistics {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80_bf16_d128_r128_c64_w8_s2_causal(
-    const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads)
+    backward_dq_sm80_bf16_d128_r128_c64_w8_s2_causal(const __grid_constant__ PlainParams params) {
   const TileIndex tile = tile_index<variant::causal>(static_cast<u32>(params.heads_q), static_cast<u32>(params.batch));
   if (!tile.exists) return;
   const BackwardSequence<variant::ragged> sequence(params, tile.batch);
@@ -1052,12 +1056,12 @@ extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80_bf16_d128
   const int first_block = mask.first_key(first_query) / variant::B_c;
   const int end_key = mask.key_limit(first_query + variant::B_r - 1);
   const int end_block = end_key > 0 ? (end_key + variant::B_c - 1) / variant::B_c : 0;
-  const int blocks = end_block > first_block ? end_block - first_block : 0;
+  int blocks = end_block > first_block ? end_block - first_block : 0;
 
   const QTile Q{shared_memory()};
   const QTile dO{Q.base + QTile::bytes};
   const int kv_head = tile.head / params.gqa_ratio;
-  const int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
+  int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
   const Matrix V_rows = sequence.key_rows(params.v, kv_head, params.head_dim_v);
   const Matrix K_rows = sequence.key_rows(params.k, kv_head, params.head_dim);
   // V is its first operand and K its second, as K is needed to the end of a step.

@@ -922,6 +922,8 @@ __device__ __forceinline__ void store_tile(const TileType& tile, const Matrix& m
   }
 }
 // --- backward_sm80.cu ------------------------------------------------------------------------------------------------
+using PlainParams = AttuneBackwardParams;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int key_tiles = variant::B_c > 16 * variant::warps ? variant::B_c / (16 * variant::warps) : 1;  // of a warp
 constexpr int key_warps = variant::B_c / (16 * key_tiles);
@@ -934,7 +936,9 @@ using KTile = Tile<variant::B_c, variant::head_dim, true>;
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using KCopy = TileCopy<KTile, threads, true>;
 using ScoreTile = Tile<variant::B_c, variant::B_r, true>;  // transposed
-using Pipeline = QueryPipeline<QTile, BackwardSequence<variant::ragged>, threads, variant::stages>;
+using Sequence =
+    BackwardSequence<variant::ragged>;
+using Pipeline = QueryPipeline<QTile, Sequence, threads, variant::stages>;
 
 constexpr int query_tiles = variant::B_r / 16;       // 16-row tiles of dQ
 constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces
@@ -982,18 +986,18 @@ __device__ __forceinline__ void store(const AttuneBackwardParams& params, const 
   block_barrier();
   const TileIndex tile =
       tile_index<false>(static_cast<u32>(params.heads_q / params.gqa_ratio), static_cast<u32>(params.batch));
-  const BackwardSequence<variant::ragged> sequence(params, tile.batch);
+  const Sequence sequence(params, tile.batch);
   const int first_key = tile.q_block * variant::B_c;
   store_tile<threads>(K, sequence.key_rows(params.dk, tile.head, params.head_dim), first_key);
   store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
 }
 
-extern "C" __global__ void __launch_bounds__(threads) backward_sm80_bf16_d128_r64_c128_w8_s2_causal(
-    const __grid_constant__ AttuneBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads)
+    backward_sm80_bf16_d128_r64_c128_w8_s2_causal(const __grid_constant__ PlainParams params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<false>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;
-  const BackwardSequence<variant::ragged> sequence(params, tile.batch);
+  Sequence sequence(params, tile.batch);
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
   if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
   const PairMask<variant::causal, variant::window> mask(params, sequence);

@@ -415,6 +415,11 @@ __device__ __forceinline__ void await_word(const u64* place, u64 word) {
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(found) : "l"(__cvta_generic_to_global(place)) : "memory");
   } while (__any_sync(~0u, found != word));
 }
+// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
+// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
+
+// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
+__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 // --- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
 // Barriers in shared memory that count bytes too (PTX ISA, "mbarrier"). A phase is over when every expected arrival has
 // come and every expected byte has landed; the next one begins at once. Who waits names the phase by its parity: a
@@ -853,6 +858,26 @@ struct GradientTurn {
     is_last = key_block == 0 || mask.query_limit(key_block * B_c - 1) <= first_query;
   }
 
+  // Counts those alone that a mask's expression leaves these queries (blocks/live_queries.cuh): all lanes of the warp,
+  // each its share of them.
+  template <class Mask, class Queries>
+  __device__ __forceinline__ void count(const Mask& mask, const Queries& live, int head, int query_block,
+                                        int key_block) {
+    const int last = key_block + before;
+    int later = 0;
+    int earlier = 0;
+    for (int block = static_cast<int>(lane_index()); block <= last; block += warp_size) {
+      if (block == key_block || !live.shows(head, query_block, block * B_c)) continue;
+      if (block > key_block) {
+        ++later;
+      } else if (mask.query_limit(block * B_c + B_c - 1) > query_block * B_r) {
+        ++earlier;
+      }
+    }
+    before = sum_of_lanes(later);
+    is_last = sum_of_lanes(earlier) == 0;
+  }
+
   // All lanes of the warp.
   __device__ __forceinline__ void wait() const {
     if (before > 0) await_word(place, launch + static_cast<u64>(before));
@@ -1008,6 +1033,8 @@ __device__ __forceinline__ void weights_to_gradients(const float (&P)[columns][4
                          [&](u32 n, u32 e, const RowStatistics& row) { dP[n][e] = P[n][e] * (dP[n][e] - row.D); });
 }
 // --- backward_sm90.cu ------------------------------------------------------------------------------------------------
+using Params = AttuneTensorBackwardParams;
+
 constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = variant::B_c / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
@@ -1037,6 +1064,7 @@ using Scores = float[variant::B_r / 8][4];
 using Weights = u32[variant::B_r / 16][4];
 using KGradient = float[variant::head_dim / 8][4];
 using QGradient = float[dq_columns / 8][4];
+using Walk = QueryWalk;
 using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>;
 using Turn = GradientTurn<variant::B_r, variant::B_c>;
 
@@ -1059,8 +1087,8 @@ struct Shared {
 };
 
 // One thread: fetches what the consumers read, in their order.
-__device__ __forceinline__ void produce(const AttuneTensorBackwardParams& params, Shared shared,
-                                        const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+__device__ __forceinline__ void produce(const Params& params, Shared shared, const Sequence& sequence,
+                                        const TileIndex& tile, Walk walk) {
   const int first_key = tile.q_block * variant::B_c;
   if (!walk.goes_on()) return;
   shared.k.begin_load();
@@ -1108,13 +1136,13 @@ __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTi
 }
 
 // One warp: adds what the warpgroups put into the stage to the workspace, one step after the other.
-__device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params, Shared shared,
-                                       const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+__device__ __forceinline__ void add_dq(const Params& params, Shared shared, const Sequence& sequence,
+                                       const TileIndex& tile, Walk walk) {
   const SumStage stage{shared.sums};
   while (walk.goes_on()) {
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
     stage.wait_full();
-    const Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+    Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
     turn.wait();
     if (elect_lane()) {
       stage.add(params.dq_sums + row * params.dq_columns);
@@ -1127,8 +1155,8 @@ __device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params,
 }
 
 // A warpgroup: its keys.
-__device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params, Shared shared,
-                                        const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+__device__ __forceinline__ void consume(const Params& params, Shared shared, const Sequence& sequence,
+                                        const TileIndex& tile, Walk walk) {
   const u32 warpgroup = warp_index() / 4 - 1;
   const u32 warp_key = warpgroup * rows + warp_index() % 4 * 16;
   const int own_key = tile.q_block * variant::B_c + static_cast<int>(warp_key);
@@ -1211,8 +1239,7 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
   output.finish();
 }
 
-extern "C" __global__ void __launch_bounds__(threads, 1)
-    backward_sm90_bf16_d128_r64_c128_s2_causal(const __grid_constant__ AttuneTensorBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90_bf16_d128_r64_c128_s2_causal(const __grid_constant__ Params params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<shortest_first>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;
@@ -1220,8 +1247,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
   if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
   const Mask mask(params, sequence);
-  const QueryWalk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
-                       (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
+  Walk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
+            (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
 
   const Shared shared((shared_memory() + 1023) / 1024 * 1024);
   if (thread_index() == 0) {

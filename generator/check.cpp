@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "generator/expression/cuda.hpp"
+#include "generator/expression/derivative.hpp"
 #include "generator/expression/pool.hpp"
 #include "generator/family_checks.hpp"
 
@@ -82,6 +83,19 @@ std::optional<Refusal> expressions_rule(const Variant& variant) {
       expression::conflict_of(&expression::expression_of(variant.score), &expression::expression_of(variant.mask));
   if (conflict.empty()) return std::nullopt;
   return Refusal{"mask", conflict};
+}
+
+std::optional<Refusal> gradients_rule(const Variant& variant) {
+  if (variant.score == 0) return std::nullopt;
+  const expression::Expression& score = expression::expression_of(variant.score);
+  if (!expression::has_unit_slope(score)) {
+    return Refusal{"score",
+                   fmt::format("score is {}, whose derivative by s is not one; gradients pass what only adds to "
+                               "s, as s + slope[h] * (k - p)",
+                               score.formula())};
+  }
+  if (variant.softcap == 0) return std::nullopt;
+  return Refusal{"softcap", "the slope of a soft cap is not known behind a score's expression; softcap: false"};
 }
 
 Resources resources(const Variant& variant) { return checks_of(variant).resources(variant); }

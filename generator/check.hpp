@@ -1,6 +1,7 @@
 // Which variants make sense, decided before any compiler runs. Each rule is stated here once.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct Refusal {
 /// Every rule that the variant breaks whatever the GPU, and on those of its own set; without a set it must
 /// fit the largest one. Empty when it can be built.
 std::vector<Refusal> check(const Variant& variant);
+
+/// Of kernels of the backward pass: why gradients do not pass the variant's score as they are, if they do not.
+std::optional<Refusal> gradients_rule(const Variant& variant);
 
 /// Whether the variant's shared memory fits this GPU and the GPU is new enough; empty when it does.
 std::vector<Refusal> check_arch(const Variant& variant, const Arch& arch);

@@ -117,8 +117,8 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
 }
 
-constexpr auto rules =
-    std::to_array<Rule>({warps_rule, columns_rule, dq_rule, padding_rule, registers_rule, window_rule});
+constexpr auto rules = std::to_array<Rule>(
+    {warps_rule, columns_rule, dq_rule, padding_rule, registers_rule, window_rule, expressions_rule, gradients_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_r", "B_c"};
 
@@ -227,7 +227,8 @@ std::optional<Refusal> dq_registers_rule(const Variant& v) {
                 passes);
 }
 
-constexpr auto dq_rules = std::to_array<Rule>({dq_rows_rule, padding_rule, dq_registers_rule, window_rule});
+constexpr auto dq_rules =
+    std::to_array<Rule>({dq_rows_rule, padding_rule, dq_registers_rule, window_rule, expressions_rule, gradients_rule});
 
 constexpr std::array<std::string_view, 3> dq_shared_memory_keys{"stages", "B_c", "B_r"};
 

@@ -101,8 +101,8 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
 }
 
-constexpr auto rules =
-    std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, panels_rule, stages_rule, registers_rule, window_rule});
+constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, panels_rule, stages_rule,
+                                            registers_rule, window_rule, expressions_rule, gradients_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_r"};
 

@@ -232,17 +232,18 @@ constexpr std::array merge_states_keys{"dtype"sv, "warps"sv};
 
 constexpr std::array check_tables_keys{"warps"sv};
 
-constexpr std::array backward_sm80_keys{"dtype"sv,   "head_dim"sv, "B_r"sv,     "B_c"sv,
-                                        "warps"sv,   "stages"sv,   "causal"sv,  "window"sv,
-                                        "softcap"sv, "ragged"sv,   "dropout"sv, "deterministic"sv};
+constexpr std::array backward_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,          "warps"sv,
+                                        "stages"sv, "causal"sv,   "window"sv,  "softcap"sv,      "score"sv,
+                                        "mask"sv,   "ragged"sv,   "dropout"sv, "deterministic"sv};
 
-constexpr std::array backward_sm90_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "stages"sv,
-                                        "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "deterministic"sv};
+constexpr std::array backward_sm90_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,   "B_c"sv,  "stages"sv, "causal"sv,
+                                        "window"sv, "softcap"sv,  "score"sv, "mask"sv, "ragged"sv, "deterministic"sv};
 
 constexpr std::array backward_rows_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 
-constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "B_c"sv,    "warps"sv,  "stages"sv,
-                                           "causal"sv, "window"sv,   "softcap"sv, "ragged"sv, "dropout"sv};
+constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,    "B_c"sv,     "warps"sv,
+                                           "stages"sv, "causal"sv,   "window"sv, "softcap"sv, "score"sv,
+                                           "mask"sv,   "ragged"sv,   "dropout"sv};
 
 constexpr std::array prefill_fa1_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv,    "B_c"sv,
                                            "warps"sv, "causal"sv,   "softcap"sv};

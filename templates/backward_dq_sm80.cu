@@ -10,6 +10,7 @@
 // fragment with one row tile (each of K and V serves 16 queries, those of Q and dO are read again for each step) and
 // half as much with two: shared memory limits beside the tensor cores.
 #include "backward_params.h"
+#include "expressed_backward_params.h"
 #include "types.h"
 
 namespace variant {
@@ -22,6 +23,8 @@ constexpr int stages = 2;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool dropout = false;
 }  // namespace variant
@@ -43,6 +46,15 @@ constexpr bool dropout = false;
 #include "ptx/memory_words.cuh"
 #include "ptx/thread.cuh"
 
+#include "blocks/express_pairs.cuh"
+#include "blocks/express_scores.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_blocks.cuh"
+#include "blocks/live_source.cuh"
+#include "blocks/score_place.cuh"
+
+using PlainParams = Select<variant::score || variant::mask, AttuneExpressedBackwardParams, AttuneBackwardParams>;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int row_tiles = variant::B_r / (16 * variant::warps);  // 16-row tiles of a warp
 constexpr int key_pieces = variant::B_c / 16;                    // 16-key pieces of a block
@@ -51,7 +63,10 @@ constexpr int head_pieces = variant::head_dim / 16;              // 16-wide piec
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QCopy = TileCopy<QTile, threads, true>;
 using KVTile = Tile<variant::B_c, variant::head_dim, true>;
-using Pipeline = KVPipeline<MatrixSource<KVTile, threads, true, false>, variant::stages, true, true>;
+using AllBlocks = MatrixSource<KVTile, threads, true, false>;
+using Live = LiveBlocks<variant::B_r, variant::B_c>;
+using Source = Select<variant::mask, LiveSource<false, AllBlocks, Live>, AllBlocks>;
+using Pipeline = KVPipeline<Source, variant::stages, true, true>;
 
 static_assert(variant::B_r == 16 * row_tiles * variant::warps && variant::B_c % 16 == 0);
 static_assert(ATTUNE_BACKWARD_ROWS % variant::B_r == 0);
@@ -74,8 +89,8 @@ struct LaneStatistics {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80(
-    const __grid_constant__ Select<variant::dropout, WithDropout<AttuneBackwardParams>, AttuneBackwardParams> params) {
+extern "C" __global__ void __launch_bounds__(threads)
+    backward_dq_sm80(const __grid_constant__ Select<variant::dropout, WithDropout<PlainParams>, PlainParams> params) {
   const TileIndex tile = tile_index<variant::causal>(static_cast<u32>(params.heads_q), static_cast<u32>(params.batch));
   if (!tile.exists) return;
   const BackwardSequence<variant::ragged> sequence(params, tile.batch);
@@ -85,17 +100,26 @@ extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80(
   const int first_block = mask.first_key(first_query) / variant::B_c;
   const int end_key = mask.key_limit(first_query + variant::B_r - 1);
   const int end_block = end_key > 0 ? (end_key + variant::B_c - 1) / variant::B_c : 0;
-  const int blocks = end_block > first_block ? end_block - first_block : 0;
+  int blocks = end_block > first_block ? end_block - first_block : 0;
 
   const QTile Q{shared_memory()};
   const QTile dO{Q.base + QTile::bytes};
   const int kv_head = tile.head / params.gqa_ratio;
-  const int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
+  int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
+  const ScoreRows score_rows = rows_of_head(sequence, tile.batch, tile.head, kv_head);
+  const Live live{score_rows, first_query};
+  int block = first_block + blocks - 1;  // the one of S
+  if constexpr (variant::mask) {
+    block = live.last(block, first_block - 1);
+    blocks = live.count(first_block, block);
+    outside = (block + 1 - blocks) * variant::B_c;
+  }
   const Matrix V_rows = sequence.key_rows(params.v, kv_head, params.head_dim_v);
   const Matrix K_rows = sequence.key_rows(params.k, kv_head, params.head_dim);
   // V is its first operand and K its second, as K is needed to the end of a step.
   Pipeline pipeline(dO.base + QTile::bytes, {V_rows, K_rows, outside + (blocks > 0 ? blocks - 1 : 0) * variant::B_c},
                     blocks);
+  if constexpr (variant::mask) follow_live(pipeline.source, live, first_block, block);
   const QCopy Q_rows(sequence.query_rows(params.q, tile.head, params.head_dim), first_query);
   const QCopy dO_rows(sequence.query_rows(params.dout, tile.head, params.head_dim_v), first_query);
   Q_rows.copy<false>(Q);
@@ -123,11 +147,17 @@ extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80(
       TileOperand<Side::B, Inner::columns, KVTile, key_pieces> b(K, 0);
       multiply<variant::dtype, head_pieces>(S, a, b);
     }
-    if constexpr (variant::softcap) {
+    if constexpr (variant::softcap && !variant::score && !variant::mask) {
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) cap_scores(S[i], params.cap_scale);
     }
     const int first_key = outside + j * variant::B_c;
+    if constexpr (variant::score || variant::mask) {
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) {
+        apply_expressions(S[i], expressions_of(params), score_rows, {own_query + i * 16, first_key}, params.cap_scale);
+      }
+    }
     if (!mask.is_full(own_query, 16 * row_tiles, first_key, variant::B_c)) {
       mask_pairs<false>(mask, S, own_query, first_key);
     }
@@ -150,6 +180,11 @@ extern "C" __global__ void __launch_bounds__(threads) backward_dq_sm80(
       multiply<variant::dtype, key_pieces>(dQ, dS, b);
     }
     pipeline.done_with_V(j);
+    if constexpr (variant::mask) {  // so that outside + (j - 1) * B_c is where the next one begins
+      const int next = live.last(block - 1, first_block);
+      outside -= (block - 1 - next) * variant::B_c;
+      block = next;
+    }
   }
 
   pipeline.end();

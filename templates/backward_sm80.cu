@@ -22,6 +22,7 @@
 // products where backward_dq_sm80 makes it seven, and B_r * D additions in L2 for each B_r * B_c scores. dS then goes
 // through shared memory, as dQ sums over the keys of all warps.
 #include "backward_params.h"
+#include "expressed_backward_params.h"
 #include "types.h"
 
 namespace variant {
@@ -34,6 +35,8 @@ constexpr int stages = 2;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool dropout = false;
 constexpr bool deterministic = true;
@@ -56,6 +59,13 @@ constexpr bool deterministic = true;
 #include "ptx/reduce.cuh"
 #include "ptx/thread.cuh"
 
+#include "blocks/express_pairs.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_queries.cuh"
+#include "blocks/score_place.cuh"
+
+using PlainParams = Select<variant::score || variant::mask, AttuneExpressedBackwardParams, AttuneBackwardParams>;
+
 constexpr int threads = variant::warps * warp_size;
 constexpr int key_tiles = variant::B_c > 16 * variant::warps ? variant::B_c / (16 * variant::warps) : 1;  // of a warp
 constexpr int key_warps = variant::B_c / (16 * key_tiles);
@@ -68,7 +78,10 @@ using KTile = Tile<variant::B_c, variant::head_dim, true>;
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using KCopy = TileCopy<KTile, threads, true>;
 using ScoreTile = Tile<variant::B_c, variant::B_r, true>;  // transposed
-using Pipeline = QueryPipeline<QTile, BackwardSequence<variant::ragged>, threads, variant::stages>;
+using Live = LiveQueries<variant::B_r, variant::B_c>;
+using Sequence =
+    Select<variant::mask, LiveSequence<BackwardSequence<variant::ragged>, Live>, BackwardSequence<variant::ragged>>;
+using Pipeline = QueryPipeline<QTile, Sequence, threads, variant::stages>;
 
 constexpr int query_tiles = variant::B_r / 16;       // 16-row tiles of dQ
 constexpr int head_pieces = variant::head_dim / 16;  // and its 16-wide pieces
@@ -139,20 +152,22 @@ __device__ __forceinline__ void store(const AttuneBackwardParams& params, const 
   block_barrier();
   const TileIndex tile =
       tile_index<false>(static_cast<u32>(params.heads_q / params.gqa_ratio), static_cast<u32>(params.batch));
-  const BackwardSequence<variant::ragged> sequence(params, tile.batch);
+  const Sequence sequence(params, tile.batch);
   const int first_key = tile.q_block * variant::B_c;
   store_tile<threads>(K, sequence.key_rows(params.dk, tile.head, params.head_dim), first_key);
   store_tile<threads>(V, sequence.key_rows(params.dv, tile.head, params.head_dim_v), first_key);
 }
 
-extern "C" __global__ void __launch_bounds__(threads) backward_sm80(
-    const __grid_constant__ Select<variant::dropout, WithDropout<AttuneBackwardParams>, AttuneBackwardParams> params) {
+extern "C" __global__ void __launch_bounds__(threads)
+    backward_sm80(const __grid_constant__ Select<variant::dropout, WithDropout<PlainParams>, PlainParams> params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<false>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;
-  const BackwardSequence<variant::ragged> sequence(params, tile.batch);
+  Sequence sequence(params, tile.batch);
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
   if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
+  const ScoreRows score_rows = rows_of_head(sequence, tile.batch, tile.head * params.gqa_ratio, tile.head);
+  if constexpr (variant::mask) sequence.live = {score_rows, first_key};
   const PairMask<variant::causal, variant::window> mask(params, sequence);
   const int first_block = mask.first_query(first_key) / variant::B_r;
   const int end_block = (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r;
@@ -180,6 +195,9 @@ extern "C" __global__ void __launch_bounds__(threads) backward_sm80(
   for (int head = 0; head < params.gqa_ratio; ++head) {
     const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head * params.gqa_ratio + head};
     for (int block = end_block - 1; block >= first_block; --block) {
+      if constexpr (variant::mask) {
+        if (!sequence.live.has(tile.head * params.gqa_ratio + head, block)) continue;
+      }
       const QueryBlock<QTile> at = pipeline.wait();
       Scores S = {};
       Scores dP = {};
@@ -198,6 +216,11 @@ extern "C" __global__ void __launch_bounds__(threads) backward_sm80(
         for (int i = 0; i < key_tiles; ++i) cap_scores(S[i], params.cap_scale);
       }
       const int own_query = block * variant::B_r + static_cast<int>(warp_query);
+      if constexpr (variant::score || variant::mask) {
+        ScoreRows of_head = score_rows;
+        of_head.head += head;
+        express_transposed(S, expressions_of(params), of_head, own_key, own_query);
+      }
       if (!mask.is_full(own_query, 16 * query_pieces, own_key, 16 * key_tiles)) {
         mask_pairs<true>(mask, S, own_key, own_query);
       }

@@ -11,6 +11,7 @@
 // additions to memory, and dP before the exponentials of S. For 64 keys and 64 queries the five products take 10 * D
 // clocks of the tensor cores and the exponentials 256 of the special-function units. Shared memory is nearly as busy:
 // S, dP and dQ have both operands there, and 64 x 64 x 16 reads in as many clocks as it multiplies.
+#include "expressed_tensor_backward_params.h"
 #include "tensor_backward_params.h"
 #include "types.h"
 
@@ -23,6 +24,8 @@ constexpr int stages = 2;
 constexpr bool causal = false;
 constexpr bool window = false;
 constexpr bool softcap = false;
+constexpr bool score = false;
+constexpr bool mask = false;
 constexpr bool ragged = false;
 constexpr bool deterministic = false;
 }  // namespace variant
@@ -46,6 +49,13 @@ constexpr bool deterministic = false;
 #include "ptx/thread.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
+
+#include "blocks/express_pairs.cuh"
+#include "blocks/expressions.cuh"
+#include "blocks/live_queries.cuh"
+#include "blocks/score_place.cuh"
+
+using Params = Select<variant::score || variant::mask, AttuneExpressedTensorBackwardParams, AttuneTensorBackwardParams>;
 
 constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = variant::B_c / rows;
@@ -76,6 +86,8 @@ using Scores = float[variant::B_r / 8][4];
 using Weights = u32[variant::B_r / 16][4];
 using KGradient = float[variant::head_dim / 8][4];
 using QGradient = float[dq_columns / 8][4];
+using Live = LiveQueries<variant::B_r, variant::B_c>;
+using Walk = Select<variant::mask, LiveWalk<Live>, QueryWalk>;
 using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>;
 using Turn = Select<variant::deterministic, GradientTurn<variant::B_r, variant::B_c>, AnyTurn>;
 
@@ -98,8 +110,8 @@ struct Shared {
 };
 
 // One thread: fetches what the consumers read, in their order.
-__device__ __forceinline__ void produce(const AttuneTensorBackwardParams& params, Shared shared,
-                                        const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+__device__ __forceinline__ void produce(const Params& params, Shared shared, const Sequence& sequence,
+                                        const TileIndex& tile, Walk walk) {
   const int first_key = tile.q_block * variant::B_c;
   if (!walk.goes_on()) return;
   shared.k.begin_load();
@@ -147,13 +159,16 @@ __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTi
 }
 
 // One warp: adds what the warpgroups put into the stage to the workspace, one step after the other.
-__device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params, Shared shared,
-                                       const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+__device__ __forceinline__ void add_dq(const Params& params, Shared shared, const Sequence& sequence,
+                                       const TileIndex& tile, Walk walk) {
   const SumStage stage{shared.sums};
   while (walk.goes_on()) {
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
     stage.wait_full();
-    const Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+    Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+    if constexpr (variant::mask && variant::deterministic) {
+      turn.count_live(Mask(params, sequence), walk.live, walk.head, walk.block, tile.q_block);
+    }
     turn.wait();
     if (elect_lane()) {
       stage.add(params.dq_sums + row * params.dq_columns);
@@ -166,8 +181,8 @@ __device__ __forceinline__ void add_dq(const AttuneTensorBackwardParams& params,
 }
 
 // A warpgroup: its keys.
-__device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params, Shared shared,
-                                        const Sequence& sequence, const TileIndex& tile, QueryWalk walk) {
+__device__ __forceinline__ void consume(const Params& params, Shared shared, const Sequence& sequence,
+                                        const TileIndex& tile, Walk walk) {
   const u32 warpgroup = warp_index() / 4 - 1;
   const u32 warp_key = warpgroup * rows + warp_index() % 4 * 16;
   const int own_key = tile.q_block * variant::B_c + static_cast<int>(warp_key);
@@ -196,6 +211,10 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
     settle(S[0]);
     const int first_query = walk.block * variant::B_r;
     if constexpr (variant::softcap) cap_scores(S[0], params.cap_scale);
+    if constexpr (variant::score || variant::mask) {
+      express_transposed(S, expressions_of(params), rows_of_head(sequence, tile.batch, walk.head, tile.head), own_key,
+                         first_query);
+    }
     if (!mask.is_full(first_query, variant::B_r, own_key, 16)) mask_pairs<true>(mask, S, own_key, first_query);
     if constexpr (!variant::softcap) scores_to_weights(S[0], statistics, params.scale_log2);
     wgmma_wait<0>();
@@ -255,8 +274,7 @@ __device__ __forceinline__ void consume(const AttuneTensorBackwardParams& params
   output.finish();
 }
 
-extern "C" __global__ void __launch_bounds__(threads, 1)
-    backward_sm90(const __grid_constant__ AttuneTensorBackwardParams params) {
+extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90(const __grid_constant__ Params params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
   const TileIndex tile = tile_index<shortest_first>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
   if (!tile.exists) return;
@@ -264,8 +282,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
   if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
   const Mask mask(params, sequence);
-  const QueryWalk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
-                       (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
+  Walk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
+            (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
+  if constexpr (variant::mask) {
+    walk.follow({rows_of_head(sequence, tile.batch, tile.head * params.gqa_ratio, tile.head), first_key});
+  }
 
   const Shared shared((shared_memory() + 1023) / 1024 * 1024);
   if (thread_index() == 0) {

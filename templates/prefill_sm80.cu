@@ -95,7 +95,7 @@ using KeyMask = Select<variant::window, Window, Select<variant::causal, CausalMa
 using AllBlocks = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>,
                          MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>>;
 using Live = LiveBlocks<variant::B_r, variant::B_c>;
-using Source = Select<variant::mask, LiveSource<AllBlocks, Live>, AllBlocks>;
+using Source = Select<variant::mask, LiveSource<variant::paged, AllBlocks, Live>, AllBlocks>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
 static_assert(variant::B_r % (16 * variant::warps) == 0 && variant::B_c % 16 == 0 && variant::head_dim % 16 == 0);

@@ -49,9 +49,9 @@ constexpr std::string_view function_of(Op op) {
     case Op::remainder:
       return "remainder";
     case Op::minimum:
-      return "smaller_of";
+      return "minimum_of";
     case Op::maximum:
-      return "larger_of";
+      return "maximum_of";
     case Op::absolute:
       return "absolute_of";
     case Op::exp2:

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "generator/expression/pool.hpp"
 #include "generator/parallel.hpp"
 
 namespace attune {
@@ -75,7 +76,8 @@ class HeadGradients {
       if (keys.end <= keys.first) continue;
       const std::size_t lse = (static_cast<std::size_t>(batch_) * problem_.heads_q + head) * problem_.seqlen_q + row;
       const auto keeps = [&](int key) { return inputs_.dropout.keeps(batch_ * problem_.heads_q + head, row, key); };
-      add_row(q.of(row), dout.of(row), inputs_.dlse.empty() ? T(0) : T(inputs_.dlse[lse]), keys, keeps, dq.of(row));
+      add_row(head, row, q.of(row), dout.of(row), inputs_.dlse.empty() ? T(0) : T(inputs_.dlse[lse]), keys, keeps,
+              dq.of(row));
     }
     write(dq, problem_.heads_q, head, problem_.seqlen_q, all_dq);
   }
@@ -83,7 +85,8 @@ class HeadGradients {
   /// S = scale Q K^T, capped; P = softmax(S); dP = dO V^T; dS = P (dP - D + dLSE) with D the row's sum of P dP. With
   /// dropout dP is 0 or grows as weights do, and dV gets those.
   template <class Keeps>
-  void add_row(const T* q, const T* dout, T dlse, const Problem::Keys& keys, const Keeps& keeps, T* dq) {
+  void add_row(int head, int row, const T* q, const T* dout, T dlse, const Problem::Keys& keys, const Keeps& keeps,
+               T* dq) {
     const T grown(inputs_.dropout.scale());
     const auto count = static_cast<std::size_t>(keys.end - keys.first);
     const T scale(inputs_.scale);
@@ -99,9 +102,11 @@ class HeadGradients {
         slope[j] = round_(T(1) - tanh * tanh);
         p[j] = round_(tanh * softcap);
       }
+      p[j] = expressed(p[j], head, row, key);
       dp[j] = keeps(key) ? round_(round_(product(dout, v_.of(key), problem_.head_dim_of_v())) * grown) : T(0);
     }
     const T largest = *std::ranges::max_element(p);
+    if (largest == -std::numeric_limits<T>::infinity()) return;
     T sum = 0;
     for (T& x : p) sum += x = std::exp(x - largest);
     for (T& x : p) x = round_(x / sum);
@@ -116,6 +121,24 @@ class HeadGradients {
       add(dk_.of(key), ds, q, problem_.head_dim);
       if (keeps(key)) add(dv_.of(key), round_(p[j] * grown), dout, problem_.head_dim_of_v());
     }
+  }
+
+  /// A score as expressions leave it: -infinity where the mask hides it.
+  T expressed(T s, int head, int row, int key) const {
+    const CallExpressions& own = problem_.expressions;
+    if (!own.any()) return s;
+    const expression::Place place{.s = s,
+                                  .q = row,
+                                  .p = row + problem_.seqlen_k - problem_.seqlen_q,
+                                  .k = key,
+                                  .h = head,
+                                  .hk = kv_head_,
+                                  .b = inputs_.first_sequence + batch_};
+    if (own.mask != 0 && value_of(expression::expression_of(own.mask), inputs_.values->of_mask, place) == 0) {
+      return -std::numeric_limits<T>::infinity();
+    }
+    if (own.score == 0) return s;
+    return round_(T(value_of(expression::expression_of(own.score), inputs_.values->of_score, place)));
   }
 
   static T product(const T* x, const T* y, int count) {
@@ -229,7 +252,9 @@ Gradients ragged_gradients(GradientFunction& gradients, const Problem& problem, 
                                      .dout = from_row(inputs.dout, first),
                                      .dlse = dlse,
                                      .scale = inputs.scale,
-                                     .dropout = inputs.dropout.from(static_cast<int>(i), problem.heads_q)},
+                                     .dropout = inputs.dropout.from(static_cast<int>(i), problem.heads_q),
+                                     .values = inputs.values,
+                                     .first_sequence = static_cast<int>(i)},
                                     0);
     const auto place = [](const std::vector<double>& from, std::vector<double>& to, int row, int heads, int columns) {
       std::ranges::copy(from, to.begin() + static_cast<std::ptrdiff_t>(row) * heads * columns);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/lab/expressed_attention.hpp"
 #include "runtime/lab/reference.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
@@ -19,6 +20,8 @@ struct GradientInputs {
   std::span<const float> dlse;  ///< of LSE, laid out as ReferenceOutput::lse; empty: zeros
   double scale = 1;
   DropoutMask dropout = {};
+  const ExpressionValues* values = nullptr;  ///< what the problem's expressions look up, whose score has the slope one
+  int first_sequence = 0;                    ///< as expressions count it
 };
 
 /// Contiguous: dQ as batch x seqlen_q x heads_q x head_dim, dK as batch x seqlen_k x heads_kv x head_dim, dV likewise

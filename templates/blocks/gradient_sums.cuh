@@ -6,6 +6,7 @@
 #include "ptx/bulk_copy.cuh"
 #include "ptx/floats.cuh"
 #include "ptx/handover.cuh"
+#include "ptx/lanes.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "ptx/thread.cuh"
 #include "ptx/warpgroup.cuh"
@@ -61,6 +62,26 @@ struct GradientTurn {
     const int first_query = query_block * B_r;
     before = (mask.key_limit(first_query + B_r - 1) - 1) / B_c - key_block;
     is_last = key_block == 0 || mask.query_limit(key_block * B_c - 1) <= first_query;
+  }
+
+  // Counts those alone that a mask's expression leaves these queries (blocks/live_queries.cuh): all lanes of the warp,
+  // each its share of them.
+  template <class Mask, class Queries>
+  __device__ __forceinline__ void count_live(const Mask& mask, const Queries& live, int head, int query_block,
+                                             int key_block) {
+    const int last = key_block + before;
+    int later = 0;
+    int earlier = 0;
+    for (int block = static_cast<int>(lane_index()); block <= last; block += warp_size) {
+      if (block == key_block || !live.shows(head, query_block, block * B_c)) continue;
+      if (block > key_block) {
+        ++later;
+      } else if (mask.query_limit(block * B_c + B_c - 1) > query_block * B_r) {
+        ++earlier;
+      }
+    }
+    before = sum_of_lanes(later);
+    is_last = sum_of_lanes(earlier) == 0;
   }
 
   // All lanes of the warp.

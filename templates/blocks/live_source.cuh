@@ -6,7 +6,7 @@
 #include "types.h"
 
 // As `Source`, from one live block to the next.
-template <class Source, class Live>
+template <bool paged, class Source, class Live>
 struct LiveSource : Source {
   using Source::Source;
 
@@ -27,7 +27,7 @@ struct LiveSource : Source {
     int& block = operand == Operand::K ? K_block : V_block;
     const int next = live.last(block - 1, lowest);
     const int hidden = block - 1 - next;
-    if constexpr (variant::paged) {
+    if constexpr (paged) {
       if constexpr (operand == Operand::V) this->key -= hidden * Source::TileType::rows;  // where it then looks up
       Source::template copy<operand, whole>(tile);
     } else {

@@ -65,6 +65,10 @@ struct PairMask {
 
   // Whether every one of these queries sees every one of these keys.
   __device__ __forceinline__ bool is_full(int query, int query_count, int key, int key_count) const {
+    // What an expression makes of queries that do not exist may be anything.
+    if constexpr (variant::score) {
+      if (query + query_count > queries) return false;
+    }
     return first_key(query + query_count - 1) <= key && key_limit(query) >= key + key_count;
   }
 

@@ -81,6 +81,7 @@ struct QueryPipeline {
 
   // The next block, if there is one, which is used as one of this number; a group of copies in any case.
   __device__ __forceinline__ void request(u32 number) {
+    if constexpr (variant::mask) skip_hidden();
     if (left > 0) {
       --left;
       const QueryBlock<QTile> to = at(number);
@@ -96,6 +97,17 @@ struct QueryPipeline {
       }
     }
     cp_async_commit();
+  }
+
+  // Those that a mask's expression hides are not requested (blocks/live_queries.cuh).
+  __device__ __forceinline__ void skip_hidden() {
+    while (left > 0 && !sequence.live.has(head, block)) {
+      --left;
+      if (--block < first_block) {
+        block = end_block - 1;
+        ++head;
+      }
+    }
   }
 
   // Rows that do not exist have statistics too.

@@ -16,8 +16,8 @@ struct Truth {
   bool maybe;
 };
 
-__device__ __forceinline__ int smaller_of(int x, int y) { return x < y ? x : y; }
-__device__ __forceinline__ int larger_of(int x, int y) { return x > y ? x : y; }
+__device__ __forceinline__ int minimum_of(int x, int y) { return x < y ? x : y; }
+__device__ __forceinline__ int maximum_of(int x, int y) { return x > y ? x : y; }
 
 // x / y rounded down, ...
 __device__ __forceinline__ int floor_divide(int x, int y) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ Truth unknown() { return {false, true}; }
 __device__ __forceinline__ Range only(int value) { return {value, value}; }
 // The smallest that has these.
 __device__ __forceinline__ Range hull(int a, int b, int c, int d) {
-  return {smaller_of(smaller_of(a, b), smaller_of(c, d)), larger_of(larger_of(a, b), larger_of(c, d))};
+  return {minimum_of(minimum_of(a, b), minimum_of(c, d)), maximum_of(maximum_of(a, b), maximum_of(c, d))};
 }
 
 __device__ __forceinline__ Truth opposite_of(const Truth& x) { return {!x.maybe, !x.surely}; }
@@ -55,15 +55,15 @@ __device__ __forceinline__ Range negative_of(const Range& x) { return {-x.high, 
 __device__ __forceinline__ Range product(const Range& x, const Range& y) {
   return hull(x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high);
 }
-__device__ __forceinline__ Range smaller_of(const Range& x, const Range& y) {
-  return {smaller_of(x.low, y.low), smaller_of(x.high, y.high)};
+__device__ __forceinline__ Range minimum_of(const Range& x, const Range& y) {
+  return {minimum_of(x.low, y.low), minimum_of(x.high, y.high)};
 }
-__device__ __forceinline__ Range larger_of(const Range& x, const Range& y) {
-  return {larger_of(x.low, y.low), larger_of(x.high, y.high)};
+__device__ __forceinline__ Range maximum_of(const Range& x, const Range& y) {
+  return {maximum_of(x.low, y.low), maximum_of(x.high, y.high)};
 }
 __device__ __forceinline__ Range absolute_of(const Range& x) {
   const int least = x.low > 0 ? x.low : x.high < 0 ? -x.high : 0;
-  return {least, larger_of(-x.low, x.high)};
+  return {least, maximum_of(-x.low, x.high)};
 }
 // Divisors are never 0.
 __device__ __forceinline__ Range floor_divide(const Range& x, const Range& y) {

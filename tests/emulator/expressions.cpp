@@ -20,6 +20,7 @@
 #include "runtime/lab/trial.hpp"
 #include "tests/harness/random_choice.hpp"
 #include "tests/harness/random_expression.hpp"
+#include "tests/harness/stored_arrays.hpp"
 
 namespace attune::emulator_tests {
 namespace {
@@ -51,20 +52,19 @@ class ExpressedCall {
   ExpressedCall(const Problem& problem, Sequences sequences, Texts texts, std::uint64_t seed)
       : problem_(problem), sequences_(std::move(sequences)), texts_(std::move(texts)) {
     problem_.expressions = numbers_of(texts_);
-    draw_arrays(seed);
     const std::size_t keys = key_rows() * problem_.head_dim;
     q_ = places_.add(query_rows(problem_) * problem_.head_dim * sizeof(std::uint16_t));
     k_ = places_.add(keys * sizeof(std::uint16_t));
     v_ = places_.add(keys * sizeof(std::uint16_t));
     o_ = places_.add(output_elements(problem_) * sizeof(std::uint16_t));
     lse_ = places_.add(query_rows(problem_) * sizeof(float));
-    for (const Stored& array : stored_) array_places_.push_back(places_.add(array.words));
+    stored_ = testing::StoredArrays(problem_, seed, places_);
     sink_ = places_.add(values_.sink);
     memory_ = places_.memory();
     draw(q_, query_rows(problem_) * problem_.head_dim, 3 * seed);
     draw(k_, keys, 3 * seed + 1);
     draw(v_, keys, 3 * seed + 2);
-    for (std::size_t i = 0; i < stored_.size(); ++i) put(memory_, array_places_[i], stored_[i].words);
+    stored_.put(memory_);
     put(memory_, sink_, values_.sink);
     before_ = memory_;
   }
@@ -138,33 +138,12 @@ class ExpressedCall {
   }
 
  private:
-  struct Stored {
-    std::string name;
-    std::vector<std::uint32_t> words;
-    std::vector<int> extents;
-    bool is_real;
-  };
-
   [[nodiscard]] std::size_t key_rows() const {
     return static_cast<std::size_t>(problem_.stored_key_sequences()) * problem_.stored_keys() * problem_.heads_kv;
   }
 
   void draw(std::size_t place, std::size_t elements, std::uint64_t seed) {
     draw_values(problem_.dtype, seed, std::span(at<std::uint16_t>(memory_.data(), place), elements));
-  }
-
-  void draw_arrays(std::uint64_t seed) {
-    values_ = random_values(seed, problem_);
-    const auto store = [&](int number, const std::vector<expression::Array>& values) {
-      if (number == 0) return;
-      const std::vector<expression::Parameter>& parameters = expression::expression_of(number).parameters;
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
-        stored_.push_back({parameters[i].name, stored(parameters[i], values[i]), values[i].extents,
-                           parameters[i].type == expression::Type::real});
-      }
-    };
-    store(problem_.expressions.score, values_.of_score);
-    store(problem_.expressions.mask, values_.of_mask);
   }
 
   template <class Args>
@@ -184,16 +163,7 @@ class ExpressedCall {
     if (problem_.paged) args.block_table = sequences_.block_table.data();
     args.score = texts_.score.empty() ? nullptr : texts_.score.c_str();
     args.mask = texts_.mask.empty() ? nullptr : texts_.mask.c_str();
-    arrays_.clear();
-    for (std::size_t i = 0; i < stored_.size(); ++i) {
-      attune_named_array array{.name = stored_[i].name.c_str(),
-                               .data = at<void>(first, array_places_[i]),
-                               .element = stored_[i].is_real ? ATTUNE_FP32 : ATTUNE_INT32,
-                               .rank = static_cast<std::int32_t>(stored_[i].extents.size()),
-                               .extents = {}};
-      std::ranges::copy(stored_[i].extents, array.extents);
-      arrays_.push_back(array);
-    }
+    arrays_ = stored_.named(first);
     args.params = arrays_.data();
     args.param_count = static_cast<std::int32_t>(arrays_.size());
     args.sink = values_.sink.empty() ? nullptr : at<float>(first, sink_);
@@ -203,7 +173,7 @@ class ExpressedCall {
     const auto operand = [&](std::size_t place, int seqlen, int heads) {
       return contiguous(at<std::uint16_t>(before_.data(), place), seqlen, heads, problem_.head_dim);
     };
-    const ExpressedOutput expected = expressed_attention(problem_, sequences_, values_,
+    const ExpressedOutput expected = expressed_attention(problem_, sequences_, stored_.values(),
                                                          {.q = operand(q_, problem_.stored_rows(), problem_.heads_q),
                                                           .k = operand(k_, problem_.stored_keys(), problem_.heads_kv),
                                                           .v = operand(v_, problem_.stored_keys(), problem_.heads_kv)},
@@ -222,8 +192,7 @@ class ExpressedCall {
   Problem problem_;
   Sequences sequences_;
   Texts texts_;
-  ExpressionValues values_;
-  std::vector<Stored> stored_;
+  testing::StoredArrays stored_;
   std::vector<attune_named_array> arrays_;
   Places places_;
   std::size_t q_ = 0;
@@ -231,7 +200,6 @@ class ExpressedCall {
   std::size_t v_ = 0;
   std::size_t o_ = 0;
   std::size_t lse_ = 0;
-  std::vector<std::size_t> array_places_;
   std::size_t sink_ = 0;
   Memory memory_;
   Memory before_;  ///< without poisoned keys

@@ -7,16 +7,17 @@
 #include <cmath>
 #include <limits>
 
+#include "generator/expression/pool.hpp"
 #include "runtime/lab/arguments.hpp"
 #include "runtime/lab/random_values.hpp"
 #include "tests/harness/random_choice.hpp"
+#include "tests/harness/random_expression.hpp"
 
 namespace attune::testing {
 namespace {
 
-Problem with_head_dim_v(Problem problem, int head_dim_v) {
-  problem.head_dim_v = head_dim_v;
-  return problem;
+int number_of(const std::string& text, expression::Use use) {
+  return text.empty() ? 0 : expression::number_of_text(text, use).value();
 }
 
 }  // namespace
@@ -39,8 +40,13 @@ BackwardProblem BackwardCase::problem() const {
                          .total_q = of.total_q,
                          .total_k = of.total_k,
                          .dropout = of.dropout,
+                         .expressions = expressions(),
                          .any_order = any_order};
   return result;
+}
+
+CallExpressions BackwardCase::expressions() const {
+  return {.score = number_of(score, expression::Use::score), .mask = number_of(mask, expression::Use::mask)};
 }
 
 std::string BackwardCase::text() const {
@@ -61,6 +67,25 @@ BackwardCase random_backward_case(Random& random, int most_rows) {
     if (one.head_dim_v == one.prefill.problem.head_dim) one.head_dim_v = 0;
   }
   return one;
+}
+
+BackwardCase random_expressed_backward_case(Random& random, int most_rows) {
+  BackwardCase one = random_backward_case(random, most_rows);
+  one.prefill.poisoned = -1;
+  const auto which = random.below(4);
+  if (which != 0) one.mask = random_expression(random, expression::Use::mask);
+  if (which != 1) {
+    one.score = random_additive_score(random);
+    one.prefill.problem.softcap = 0;
+  }
+  return one;
+}
+
+Problem BackwardImage::whole() const {
+  Problem problem = case_.prefill.problem;
+  problem.head_dim_v = case_.head_dim_v;
+  problem.expressions = case_.expressions();
+  return problem;
 }
 
 BackwardImage::Placement BackwardImage::place(int seqlen, int heads, int head_dim, int gap) {
@@ -141,7 +166,9 @@ BackwardImage::BackwardImage(const BackwardCase& one, std::uint64_t seed) : case
   constexpr std::size_t row_bytes = 8 + 4 * 256 + 8 / 8;
   workspace_bytes_ = static_cast<std::size_t>(case_.problem().padded_rows()) * problem.heads_q * row_bytes;
   workspace_ = places_.add(workspace_bytes_);
+  arrays_ = StoredArrays(whole(), seed, places_);
   memory_ = places_.memory();
+  arrays_.put(memory_);
   put(memory_, cu_seqlens_q_, sequences.cu_seqlens_q);
   put(memory_, cu_seqlens_k_, sequences.cu_seqlens_k);
   put(memory_, seqused_q_, sequences.seqused_q);
@@ -152,17 +179,21 @@ BackwardImage::BackwardImage(const BackwardCase& one, std::uint64_t seed) : case
   Random random(seed);
   for (std::size_t i = 0; i < rows; ++i) dlse_values_.push_back(static_cast<float>(random.uniform() * 2 - 1));
   put_forward();
-  const Problem whole = with_head_dim_v(problem, case_.head_dim_v);
-  reference_ = gradients_of(reference_gradients, whole, sequences, inputs());
-  naive_ = gradients_of(naive_gradients, whole, sequences, inputs());
+  reference_ = gradients_of(reference_gradients, whole(), sequences, inputs());
+  naive_ = gradients_of(naive_gradients, whole(), sequences, inputs());
   poison_unused_rows();
 }
 
 /// O and LSE of the reference; NaN in rows that no sequence has.
 void BackwardImage::put_forward() {
-  const Problem problem = with_head_dim_v(case_.prefill.problem, case_.head_dim_v);
+  const Problem problem = whole();
+  const Sequences& sequences = case_.prefill.sequences;
   const ReferenceOutput forward =
-      attention_of(reference_attention, problem, case_.prefill.sequences, host(q), host(k), host(v), scale());
+      problem.expressions.any()
+          ? expressed_attention(problem, sequences, arrays_.values(), {.q = host(q), .k = host(k), .v = host(v)},
+                                scale())
+                .reference
+          : attention_of(reference_attention, problem, sequences, host(q), host(k), host(v), scale());
   std::vector<std::uint16_t> out;
   for (const double x : forward.o) out.push_back(to_storage(problem.dtype, static_cast<float>(x)));
   fill(o, out);
@@ -233,7 +264,8 @@ GradientInputs BackwardImage::inputs() const {
           .dout = host(dout),
           .dlse = case_.has_dlse ? std::span<const float>(dlse_values_) : std::span<const float>(),
           .scale = static_cast<float>(scale()),
-          .dropout = usual_mask(case_.prefill.problem.dropout)};
+          .dropout = usual_mask(case_.prefill.problem.dropout),
+          .values = &arrays_.values()};
 }
 
 attune_backward_args BackwardImage::args(void* memory) const {
@@ -263,6 +295,11 @@ attune_backward_args BackwardImage::args(void* memory) const {
   args.cu_seqlens_k = array_at(memory, cu_seqlens_k_, sequences.cu_seqlens_k);
   args.seqused_q = array_at(memory, seqused_q_, sequences.seqused_q);
   args.seqused_k = array_at(memory, seqused_k_, sequences.seqused_k);
+  args.score = case_.score.empty() ? nullptr : case_.score.c_str();
+  args.mask = case_.mask.empty() ? nullptr : case_.mask.c_str();
+  named_arrays_ = arrays_.named(memory);
+  args.params = named_arrays_.data();
+  args.param_count = static_cast<std::int32_t>(named_arrays_.size());
   return args;
 }
 
@@ -288,8 +325,7 @@ std::string BackwardImage::wrong(Memory after) const {
     };
     GradientComparison comparison = compare();
     if (!comparison.agrees && terms.dq.empty()) {  // seldom, and they take as long as the reference
-      const Problem whole = with_head_dim_v(case_.prefill.problem, case_.head_dim_v);
-      terms = gradients_of(gradient_terms, whole, case_.prefill.sequences, inputs());
+      terms = gradients_of(gradient_terms, whole(), case_.prefill.sequences, inputs());
       comparison = compare();
     }
     if (!comparison.agrees) {

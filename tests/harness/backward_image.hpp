@@ -12,6 +12,7 @@
 #include "runtime/lab/reference_gradient.hpp"
 #include "runtime/operations/backward/problem.hpp"
 #include "tests/harness/random_prefill.hpp"
+#include "tests/harness/stored_arrays.hpp"
 
 namespace attune::testing {
 
@@ -21,14 +22,20 @@ struct BackwardCase {
   int head_dim_v = 0;      ///< 0: as head_dim
   bool has_dlse = false;   ///< LSE has a gradient
   bool any_order = false;  ///< as BackwardProblem has it
+  std::string score = {};  ///< an expression; empty: none
+  std::string mask = {};   ///< likewise
   float sharpness = 1;     ///< by which the usual scale of the scores is multiplied
 
   [[nodiscard]] BackwardProblem problem() const;
+  [[nodiscard]] CallExpressions expressions() const;
   [[nodiscard]] std::string text() const;
 };
 
 /// A case of any kind that the backward pass serves, with at most so many rows and keys a sequence.
 BackwardCase random_backward_case(Random& random, int most_rows);
+
+/// The same with a score, a mask or both, which gradients pass.
+BackwardCase random_expressed_backward_case(Random& random, int most_rows);
 
 /// Every element that is not an input is NaN, gradients and workspace included; so are keys and rows of inputs that do
 /// not count. O and LSE are the reference's.
@@ -83,6 +90,7 @@ class BackwardImage {
   void poison_rows(Tensor tensor, int first, int end);
   void poison_unused_rows();
   void put_forward();
+  [[nodiscard]] Problem whole() const;
   template <class Function>
   static void for_each_element(const Placement& at, const Function& visit);
   [[nodiscard]] HostTensor host(Tensor tensor) const;
@@ -101,6 +109,8 @@ class BackwardImage {
   std::size_t workspace_ = 0;
   std::size_t workspace_bytes_ = 0;
   std::vector<float> dlse_values_;
+  StoredArrays arrays_;
+  mutable std::vector<attune_named_array> named_arrays_;  ///< of the last args()
   Memory memory_;
   Gradients reference_;
   Gradients naive_;

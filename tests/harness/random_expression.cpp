@@ -84,6 +84,28 @@ class Writer {
     }
   }
 
+  /// A sum with s in it once.
+  std::string additive(int depth) {
+    if (depth == 0) return "s";
+    const std::string x = additive(depth - 1);
+    switch (random_.below(7)) {
+      case 0:
+        return fmt::format("({} + bias[h, max(p - k, 0) // 8])", x);
+      case 1:
+        return fmt::format("({} + slope[h] * (k - p))", x);
+      case 2:
+        return fmt::format("({} - 0.02 * {})", x, quoted(integer(1)));
+      case 3:
+        return fmt::format("-(slope[h] * abs(p - k) - {})", x);
+      case 4:
+        return fmt::format("select({}, {}, {})", boolean(1), x, additive(depth - 1));
+      case 5:
+        return fmt::format("(exp2(min(real(k) / 16, 1.0)) + {})", x);
+      default:
+        return fmt::format("({} - max(tanh(0.1 * {}), -0.5))", x, quoted(integer(1)));
+    }
+  }
+
  private:
   static std::string quoted(const std::string& x) { return fmt::format("({})", x); }
 
@@ -105,11 +127,7 @@ class Writer {
 constexpr std::array declarations{"slope: fp32[head]"sv, "bias: fp32[head, 9]"sv, "document: int32[batch, position]"sv,
                                   "prefix: int32[batch]"sv};
 
-}  // namespace
-
-std::string random_expression(Random& random, Use use) {
-  Writer writer(random);
-  std::string text = use == Use::score ? writer.real(3) : writer.boolean(3);
+std::string with_declarations(std::string text) {
   std::string_view separator = " where ";
   for (const std::string_view declaration : declarations) {
     if (text.find(fmt::format("{}[", declaration.substr(0, declaration.find(':')))) == std::string::npos) continue;
@@ -118,5 +136,14 @@ std::string random_expression(Random& random, Use use) {
   }
   return text;
 }
+
+}  // namespace
+
+std::string random_expression(Random& random, Use use) {
+  Writer writer(random);
+  return with_declarations(use == Use::score ? writer.real(3) : writer.boolean(3));
+}
+
+std::string random_additive_score(Random& random) { return with_declarations(Writer(random).additive(3)); }
 
 }  // namespace attune::testing

@@ -12,4 +12,7 @@ namespace attune::testing {
 /// integers alone, on which hosts and kernels never differ.
 std::string random_expression(Random& random, expression::Use use);
 
+/// The same of a score that gradients pass as they are: s plus what does not depend on it.
+std::string random_additive_score(Random& random);
+
 }  // namespace attune::testing

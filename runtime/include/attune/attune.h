@@ -397,6 +397,12 @@ typedef struct attune_backward_args {
   int32_t any_order; /* 1: the fastest kernels, which may add to dq in any order, so that it differs in its last bits
                         from call to call; 0: the same bits every time */
   attune_dropout dropout; /* as attune_prefill had it */
+  /* As attune_prefill had them: what scores become and which keys a query sees. The score only adds to s, as
+   * "s + slope[h] * (k - p)", and has no softcap beside it: gradients pass it as they are. Parameters have none */
+  const char* score;
+  const char* mask;
+  const attune_named_array* params;
+  int32_t param_count;
 } attune_backward_args;
 
 /* What a registry has done since it was made. */

@@ -28,7 +28,8 @@ struct Backward {
   bool any_order = false;     ///< the fastest kernels, which may add to dq in any order; else the same bits every time
   void* workspace = nullptr;  ///< Attention::workspace() bytes, 16-byte aligned
   std::size_t workspace_bytes = 0;
-  Dropout dropout = {};  ///< as the Prefill had it
+  Dropout dropout = {};          ///< as the Prefill had it
+  Expressions expressions = {};  ///< likewise; the score only adds to s, and has no softcap beside it
 
   /// The same for the C ABI.
   [[nodiscard]] attune_backward_args args() const {
@@ -51,6 +52,7 @@ struct Backward {
     if (ragged) ragged->set(result);
     result.any_order = any_order ? 1 : 0;
     result.dropout = dropout;
+    expressions.set(result);
     return result;
   }
 };

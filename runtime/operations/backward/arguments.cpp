@@ -9,6 +9,7 @@
 #include "runtime/base/add_line.hpp"
 #include "runtime/call/arguments.hpp"
 #include "runtime/call/dropout.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/call/tensor_maps.hpp"
 
 namespace attune {
@@ -33,8 +34,12 @@ struct Shapes {
   }
 };
 
+/// Of attune_backward_args before it had expressions.
+constexpr std::size_t oldest_args_size =
+    offsetof(attune_backward_args, dropout) + sizeof(attune_backward_args::dropout);
+
 BackwardProblem read_problem(const attune_backward_args& args) {
-  check_struct_size("attune_backward_args", args.struct_size, sizeof(args));
+  check_struct_size("attune_backward_args", args.struct_size, oldest_args_size);
   BackwardProblem problem{.dtype = static_cast<Dtype>(raw(args.dtype)),
                           .batch = args.batch,
                           .heads_q = args.heads_q,
@@ -46,6 +51,7 @@ BackwardProblem read_problem(const attune_backward_args& args) {
                           .causal = args.causal != 0,
                           .softcap = args.softcap,
                           .dropout = kept_values(args.dropout.p) < 256,
+                          .expressions = read_expressions(expression_texts(args)),
                           .any_order = args.any_order != 0};
   if (args.window != 0) {
     problem.window_left = args.window_left;
@@ -112,12 +118,21 @@ bool has_mappable_tensors(const attune_backward_args& args, const BackwardProble
          is_mappable(args.dout, shapes.o) && is_mappable(args.dk, shapes.k) && is_mappable(args.dv, shapes.v);
 }
 
+ExpressionExtents extents_of(const BackwardProblem& problem) {
+  return {.heads_q = problem.heads_q,
+          .heads_kv = problem.heads_kv,
+          .batch = problem.batch,
+          .queries = problem.seqlen_q,
+          .positions = problem.seqlen_k};
+}
+
 Operand lse_operand(const char* name, const float* data, const Extents& q) {
   return array_operand(name, data, {1, q.batch, q.heads, q.seq});
 }
 
 void visit_arrays(const attune_backward_args& args, const BackwardProblem& problem, VisitOperand visit) {
   if (problem.dropout) visit(dropout_operand(args.dropout));
+  visit_expressions(expression_texts(args), problem.expressions, visit);
   if (!problem.ragged) return;
   const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
     visit(array_operand(name, array, {1, 1, 1, entries}));
@@ -170,6 +185,7 @@ BackwardProblem check_arguments(const attune_backward_args& args) {
   if (shapes_ok && !is_empty(problem)) {
     visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
     check_apart(found, args, Shapes(problem));
+    check_expressions(found, expression_texts(args), problem.expressions, extents_of(problem));
   }
   throw_if_any(found);
   problem.set_window(problem.window_left, problem.window_right);
@@ -188,7 +204,10 @@ void check_workspace(const attune_backward_args& args, const BackwardWorkspace& 
 AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
                                  const BackwardWorkspace& workspace, std::uint64_t launch) {
   const Shapes shapes(problem);
-  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap);
+  float score_scale = 0;
+  const ScoreScales scales = problem.expressions.score != 0
+                                 ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
+                                 : scales_of(args.softmax_scale, problem.softcap);
   auto* const statistics = static_cast<std::byte*>(args.workspace);
   return {
       .q = kernel_tensor(args.q, shapes.q),
@@ -229,6 +248,12 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .cu_seqlens_k = args.cu_seqlens_k,
       .seqused_q = args.seqused_q,
       .seqused_k = args.seqused_k};
+}
+
+AttuneExpressionParams make_expression_params(const attune_backward_args& args, const BackwardProblem& problem) {
+  float score_scale = 0;
+  scales_of_expressed(args.softmax_scale, problem.softcap, score_scale);
+  return expression_params(expression_texts(args), problem.expressions, score_scale);
 }
 
 AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,

@@ -5,6 +5,8 @@
 #include "runtime/call/dropout.hpp"
 #include "runtime/operations/backward/arguments.hpp"
 #include "runtime/operations/backward/plan.hpp"
+#include "templates/expressed_backward_params.h"
+#include "templates/expressed_tensor_backward_params.h"
 
 namespace attune {
 namespace {
@@ -39,26 +41,32 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem);
   check_workspace(args, workspace);
   if (problem.dropout) require_replayable(args.dropout, backend);
-  // Kernels without dropout take what is before it.
+  // Kernels without dropout take what is before it, and those without expressions what is before these.
   const WithDropout<AttuneBackwardParams> params{
       make_params(args, problem, workspace, backend.executor.launch_number()), kernel_dropout(args.dropout)};
+  std::optional<WithDropout<AttuneExpressedBackwardParams>> expressed;
+  if (problem.expressions.any()) {
+    expressed = {{params, make_expression_params(args, problem)}, kernel_dropout(args.dropout)};
+  }
+  const void* const plain_params = expressed ? static_cast<const void*>(&*expressed) : &params;
   Plan planned;
 
   const auto row_operands = [&](VisitOperand visit) { visit_rows(args, problem, params, visit); };
   planned.add(step_of(rows, plan(rows.variant, problem.rows()), &params, row_operands));
 
   const auto key_operands = [&](VisitOperand visit) { visit_keys(args, problem, params, keys.variant, visit); };
-  std::optional<AttuneTensorBackwardParams> tensors;
+  std::optional<AttuneExpressedTensorBackwardParams> tensors;
   if (family_of(keys.variant).tensor_maps) {
-    tensors = make_tensor_params(params, keys.variant, problem, backend.executor);
+    tensors.emplace(make_tensor_params(params, keys.variant, problem, backend.executor));
+    if (expressed) tensors->expressions = expressed->expressions;
   }
-  const void* const key_params = tensors ? static_cast<const void*>(&*tensors) : &params;
+  const void* const key_params = tensors ? static_cast<const void*>(&*tensors) : plain_params;
   planned.add(step_of(keys, plan(keys.variant, problem, keys.device), key_params, key_operands));
 
   const auto query_operands = [&](VisitOperand visit) { visit_queries(args, problem, params, visit); };
   const BackwardLaunch last = workspace.dq_bytes == 0 ? plan(queries.variant, problem.queries(), queries.device)
                                                       : plan(queries.variant, problem.conversion());
-  planned.add(step_of(queries, last, &params, query_operands));
+  planned.add(step_of(queries, last, plain_params, query_operands));
   backend.executor.run(planned, backend.stream);
 }
 

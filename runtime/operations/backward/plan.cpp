@@ -92,7 +92,10 @@ Grid row_grid(const BackwardProblem& problem, long long rows, int block_rows) {
 const ProblemFacts BackwardProblem::facts = usual_facts<BackwardProblem>(refusals_of_whole);
 std::vector<std::string> part_refusals(Operation part, const BackwardProblem& whole, const Variant& variant) {
   std::vector<std::string> found = common_refusals(whole);
-  if (part == Operation::backward) check_tiles(found, "seqlen_k", whole.longest_keys(), "B_c", variant.B_c);
+  if (part == Operation::backward) {
+    check_tiles(found, "seqlen_k", whole.longest_keys(), "B_c", variant.B_c);
+    if (const std::optional<Refusal> refusal = gradients_rule(variant)) found.push_back(refusal->message);
+  }
   if (part == Operation::backward_queries) check_tiles(found, "seqlen_q", whole.longest_queries(), "B_r", variant.B_r);
   return found;
 }

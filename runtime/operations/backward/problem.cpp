@@ -14,7 +14,7 @@ long long padded(long long rows) { return (rows + padding - 1) / padding * paddi
 
 }  // namespace
 
-std::string BackwardProblem::text() const { return attune::text_of(*this); }
+std::string BackwardProblem::text() const { return attune::text_of(*this) + expressions.text(); }
 
 long long BackwardProblem::padded_seqlen_q() const { return padded(seqlen_q); }
 
@@ -49,6 +49,8 @@ Ask BackwardProblem::ask_of(Operation part) const {
                    .causal = causal && !has_window() ? 1 : 0,
                    .window = has_window() ? 1 : 0,
                    .softcap = softcap > 0 ? 1 : 0,
+                   .score = expressions.score,
+                   .mask = expressions.mask,
                    .ragged = ragged ? 1 : 0,
                    .dropout = dropout ? 1 : 0,
                    .deterministic = any_order && part == Operation::backward ? 0 : 1,

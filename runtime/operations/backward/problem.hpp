@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generator/variant.hpp"
+#include "runtime/call/call_expressions.hpp"
 #include "runtime/call/problem_view.hpp"
 
 namespace attune {
@@ -38,6 +39,7 @@ struct BackwardProblem {
   int total_k = 0;               ///< and of K and V
   bool mappable_strides = true;  ///< as Problem has them
   bool dropout = false;          ///< of weights
+  CallExpressions expressions{};  ///< as Problem has them
   bool any_order = false;  ///< sums may have any order, so that results differ in their last bits from call to call
 
   static const ProblemFacts facts;

@@ -415,11 +415,6 @@ __device__ __forceinline__ void await_word(const u64* place, u64 word) {
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(found) : "l"(__cvta_generic_to_global(place)) : "memory");
   } while (__any_sync(~0u, found != word));
 }
-// --- ptx/lanes.cuh ---------------------------------------------------------------------------------------------------
-// Values of one lane for others (PTX ISA, "shfl.sync"). All 32 lanes take part.
-
-// The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
-__device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 // --- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
 // Barriers in shared memory that count bytes too (PTX ISA, "mbarrier"). A phase is over when every expected arrival has
 // come and every expected byte has landed; the next one begins at once. Who waits names the phase by its parity: a
@@ -856,26 +851,6 @@ struct GradientTurn {
     const int first_query = query_block * B_r;
     before = (mask.key_limit(first_query + B_r - 1) - 1) / B_c - key_block;
     is_last = key_block == 0 || mask.query_limit(key_block * B_c - 1) <= first_query;
-  }
-
-  // Counts those alone that a mask's expression leaves these queries (blocks/live_queries.cuh): all lanes of the warp,
-  // each its share of them.
-  template <class Mask, class Queries>
-  __device__ __forceinline__ void count(const Mask& mask, const Queries& live, int head, int query_block,
-                                        int key_block) {
-    const int last = key_block + before;
-    int later = 0;
-    int earlier = 0;
-    for (int block = static_cast<int>(lane_index()); block <= last; block += warp_size) {
-      if (block == key_block || !live.shows(head, query_block, block * B_c)) continue;
-      if (block > key_block) {
-        ++later;
-      } else if (mask.query_limit(block * B_c + B_c - 1) > query_block * B_r) {
-        ++earlier;
-      }
-    }
-    before = sum_of_lanes(later);
-    is_last = sum_of_lanes(earlier) == 0;
   }
 
   // All lanes of the warp.

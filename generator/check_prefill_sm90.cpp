@@ -272,11 +272,15 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.B_c = tile.B_c;
   variant.stages = 2;
   variant.Q_columns_in_registers = tile.Q_columns_in_registers;
+  // A mask's look-ups need registers, too.
+  if (variant.mask != 0 && variant.head_dim == 128) variant.Q_columns_in_registers = 64;
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
-  // Words of random bits need the registers that a third warpgroup takes, and so do warps that gather rows.
-  if ((variant.dropout != 0 || gathers(variant)) && variant.B_r == most_consumers * warpgroup_rows)
+  // Words of random bits, and a mask's look-ups, need the registers that a third warpgroup takes, and so do warps that
+  // gather rows.
+  if ((variant.dropout != 0 || variant.mask != 0 || gathers(variant)) &&
+      variant.B_r == most_consumers * warpgroup_rows)
     variant.B_r -= warpgroup_rows;
   variant.stream_k = 1;
   if (stream_k_rule(variant) || tiles_of_expressions_rule(variant)) variant.stream_k = 0;

@@ -83,7 +83,12 @@ struct Part {
   std::vector<bool> used_lines;  ///< of it
 };
 
-/// The text of the expressions of a variant that has some.
+/// The text of the expressions of a variant that has some, of blocks.
+std::string block_expressions_text(const Variant& variant) {
+  return variant.mask == 0 ? std::string{} : expression::block_cuda_text(expression::expression_of(variant.mask));
+}
+
+/// The same of where scores are finished.
 std::string expressions_text(const Variant& variant) {
   const auto of = [](int number) { return number == 0 ? nullptr : &expression::expression_of(number); };
   if (variant.score == 0 && variant.mask == 0) return {};
@@ -98,7 +103,8 @@ class Emitter {
         spec_(spec),
         family_(family_of(variant)),
         wgmma_text_(wgmma_text(variant)),
-        expressions_text_(expressions_text(variant)) {}
+        expressions_text_(expressions_text(variant)),
+        block_expressions_text_(block_expressions_text(variant)) {}
 
   Result<Source> run() && {
     const std::string path = fmt::format("{}.cu", family_.name);
@@ -130,6 +136,7 @@ class Emitter {
   [[nodiscard]] const std::string* text_of(std::string_view path) const {
     if (path == wgmma_path) return &wgmma_text_;
     if (path == expression::cuda_path && !expressions_text_.empty()) return &expressions_text_;
+    if (path == expression::block_cuda_path && !block_expressions_text_.empty()) return &block_expressions_text_;
     const auto found = templates_.find(path);
     return found == templates_.end() ? nullptr : &found->second;
   }
@@ -380,6 +387,7 @@ class Emitter {
   const Family& family_;
   const std::string wgmma_text_;  ///< files_ has views of it, and of
   const std::string expressions_text_;
+  const std::string block_expressions_text_;
   Result<Source> result_;
   std::size_t block_begin_ = 0;
   std::size_t block_end_ = 0;

@@ -140,7 +140,7 @@ class SpecReader {
     for (std::size_t i = 0; i + 1 < root.children.size(); i += 2) {
       if (root.children[i].kind != YamlNode::Kind::scalar || root.children[i].text != "params") continue;
       const YamlNode& value = root.children[i + 1];
-      if (!family().has_key("score")) {
+      if (!family().has_key("mask")) {
         problem(root.children[i].where, fmt::format("{} has no expressions", family().name), "leave out params");
         return;
       }

@@ -245,6 +245,8 @@ constexpr std::array backward_dq_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,   
                                            "stages"sv, "causal"sv,   "window"sv, "softcap"sv, "score"sv,
                                            "mask"sv,   "ragged"sv,   "dropout"sv};
 
+constexpr std::array mask_blocks_keys{"warps"sv, "mask"sv};
+
 constexpr std::array prefill_fa1_sm80_keys{"dtype"sv, "head_dim"sv, "B_r"sv,    "B_c"sv,
                                            "warps"sv, "causal"sv,   "softcap"sv};
 
@@ -383,6 +385,15 @@ constexpr std::array family_table = numbered(std::array{
            .defaults = {.B_r = 64, .B_c = 128},
            .checks = backward_sm90_checks,
            .doc = "FlashAttention-3 backward on wgmma and bulk tensor copies: gradients of keys, values and queries"},
+    Family{.name = "mask_blocks",
+           .operation = Operation::mask_blocks,
+           .minimum_capability = 80,
+           .architecture_specific = false,
+           .tensor_maps = false,
+           .keys = mask_blocks_keys,
+           .defaults = {.warps = 8},
+           .checks = chunk_checks,
+           .doc = "which blocks of keys a mask leaves, where what it looks up says so"},
 });
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");
 static_assert(family_table[decode_sm80].name == "decode_sm80" && family_table[combine].name == "combine");

@@ -192,8 +192,9 @@ enum class Operation : int {
   backward_rows = 8,      ///< what a row's gradients begin with
   backward_queries = 9,   ///< the gradients of queries
   backward_convert = 10,  ///< of sums that have become them
+  mask_blocks = 11,       ///< which blocks of keys a mask leaves
 };
-inline constexpr int operation_count = 11;
+inline constexpr int operation_count = 12;
 
 struct FamilyChecks;
 

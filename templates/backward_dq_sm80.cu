@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   const int kv_head = tile.head / params.gqa_ratio;
   int outside = first_block * variant::B_c;  // keys before the first block, which no row of the tile sees
   const ScoreRows score_rows = rows_of_head(sequence, tile.batch, tile.head, kv_head);
-  const Live live{score_rows, first_query};
+  const Live live{params, score_rows, tile.head, first_query};
   int block = first_block + blocks - 1;  // the one of S
   if constexpr (variant::mask) {
     block = live.last(block, first_block - 1);

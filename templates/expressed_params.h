@@ -2,8 +2,10 @@
 #pragma once
 
 #include "expression_params.h"
+#include "mask_blocks_params.h"
 #include "params.h"
 
 struct AttuneExpressedPrefillParams : AttunePrefillParams {
   AttuneExpressionParams expressions;
+  AttuneMaskBlocks blocks;
 };

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "expression_params.h"
+#include "mask_blocks_params.h"
 #include "tensor_params.h"
 
 struct AttuneExpressedTensorParams : AttuneTensorPrefillParams {
   AttuneExpressionParams expressions;
+  AttuneMaskBlocks blocks;
 };

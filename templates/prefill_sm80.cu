@@ -70,6 +70,7 @@ constexpr Rescale rescale = Rescale::on_new_max;
 #include "blocks/live_source.cuh"
 #include "blocks/score_place.cuh"
 #include "blocks/sink.cuh"
+#include "blocks/told_blocks.cuh"
 
 using PlainParams = Select<variant::sink, AttuneExpressedPrefillParams,
                            Select<variant::score || variant::mask, AttuneExpressedPrefillParams, AttunePrefillParams>>;
@@ -94,7 +95,7 @@ using Sequence = Select<variant::ragged, RaggedSequence, DenseSequence>;
 using KeyMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
 using AllBlocks = Select<variant::paged, PageSource<KVTile, threads, variant::async_copy, variant::cut_rows>,
                          MatrixSource<KVTile, threads, variant::async_copy, variant::cut_rows>>;
-using Live = LiveBlocks<variant::B_r, variant::B_c>;
+using Live = Select<Expressions::told, ToldBlocks<variant::B_r>, LiveBlocks<variant::B_r, variant::B_c>>;
 using Source = Select<variant::mask, LiveSource<variant::paged, AllBlocks, Live>, AllBlocks>;
 using Pipeline = KVPipeline<Source, variant::stages, variant::async_copy, variant::eager_load>;
 
@@ -148,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     first_key = first_block * variant::B_c;
   }
   const ScoreRows score_rows{tile.batch, tile.head, kv_head, 1, keys - Q_rows.rows, 0};
-  const Live live{score_rows, first_query};
+  const Live live{params, score_rows, tile.head, first_query};
   const int lowest = first_key / variant::B_c;
   int block = lowest + blocks - 1;  // the one of S
   if constexpr (variant::mask) {
@@ -187,7 +188,10 @@ extern "C" __global__ void __launch_bounds__(threads)
       K.advance(k_tile, k_lane, d);
       multiply_step<variant::dtype>(S, Q, K, d);
     }
-    if constexpr (variant::score || variant::mask) {
+    if constexpr (variant::mask) {
+      express_scores(S, expressions_of(params), score_rows, mask, {first_row, first_key + j * variant::B_c},
+                     params.cap_scale, live.is_full(block));
+    } else if constexpr (variant::score) {
       express_scores(S, expressions_of(params), score_rows, mask, {first_row, first_key + j * variant::B_c},
                      params.cap_scale);
     } else {

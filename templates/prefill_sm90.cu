@@ -356,7 +356,11 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     if constexpr (variant::Q_columns_in_registers != variant::head_dim) shared.q.release(j == tile.first_block);
   };
   const auto finish_S = [&](float(&S)[variant::B_c / 8][4], int j) {
-    if constexpr (variant::score || variant::mask) {
+    if constexpr (variant::mask) {
+      express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
+                     {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale,
+                     live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).is_full(j));
+    } else if constexpr (variant::score) {
       express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
                      {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
     } else {

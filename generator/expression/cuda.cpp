@@ -153,15 +153,18 @@ class Writer {
   }
 
   /// The same of ranges.
-  [[nodiscard]] std::string range(const Node& node) const {
-    if (node.type == Type::boolean && !is_bounded(node)) return "unknown()";
+  [[nodiscard]] std::string range(const Node& node, bool looks_up) const {
+    if (node.type == Type::boolean && !is_bounded(node, looks_up)) return "unknown()";
     if (node.op == Op::number) return fmt::format("only({})", number_text(node));
     if (node.op == Op::name) return fmt::format("in.{}", word_of(node));
     std::vector<std::string> parts;
-    for (const Node& part : node.parts) parts.push_back(range(part));
+    for (const Node& part : node.parts) parts.push_back(range(part, looks_up));
     const auto call = [](std::string_view function, const std::vector<std::string>& operands) {
       return fmt::format("{}({})", function, fmt::join(operands, ", "));
     };
+    if (node.op == Op::lookup) {
+      return call(fmt::format("{}_in", expression_.parameters[static_cast<std::size_t>(node.index)].name), parts);
+    }
     if (node.op == Op::unequal) return call("opposite_of", {call("equal", parts)});
     if (node.op == Op::greater || node.op == Op::greater_equal) {
       std::ranges::reverse(parts);
@@ -244,6 +247,22 @@ std::string accessor_of(const Parameter& parameter, std::size_t number) {
       parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, steps, type, type);
 }
 
+/// The same of ranges, by all lanes of a warp.
+std::string range_accessor_of(const Parameter& parameter, std::size_t number) {
+  std::vector<std::string> declared;
+  std::vector<std::string> indices;
+  for (std::size_t i = 0; i < parameter.per.size(); ++i) {
+    declared.push_back(fmt::format("const Range& i{}", i));
+    indices.push_back(fmt::format("i{}", i));
+  }
+  return fmt::format(
+      "\n  // {}\n"
+      "  __device__ __forceinline__ Range {}_in({}) const {{\n"
+      "    return looked_up(params.arrays[{}], {{{}}});\n"
+      "  }}\n",
+      parameter.text(), parameter.name, fmt::join(declared, ", "), number, fmt::join(indices, ", "));
+}
+
 /// Whether a value reads the score, a word of its own.
 bool reads_s(std::string_view value) {
   const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; };
@@ -289,6 +308,7 @@ constexpr std::string_view head = R"(// What the spec says of scores and of whic
 #pragma once
 
 #include "blocks/ranges.cuh"
+#include "blocks/score_functions.cuh"
 #include "blocks/score_place.cuh"
 #include "expression_params.h"
 #include "ptx/math.cuh"
@@ -296,6 +316,19 @@ constexpr std::string_view head = R"(// What the spec says of scores and of whic
 #include "types.h"
 
 struct Expressions {
+  const AttuneExpressionParams& params;
+)";
+
+constexpr std::string_view block_head = R"(// What the spec says of which keys queries see, of blocks of them.
+#pragma once
+
+#include "blocks/looked_up.cuh"
+#include "blocks/ranges.cuh"
+#include "blocks/score_place.cuh"
+#include "expression_params.h"
+#include "types.h"
+
+struct BlockExpressions {
   const AttuneExpressionParams& params;
 )";
 
@@ -342,12 +375,28 @@ std::string cuda_text(const Expression* score, const Expression* mask) {
   if (mask != nullptr) {
     const std::string value = Writer(*mask, of_rows).value(mask->root);
     text += function_text(commented(mask->formula()), "bool sees(", value);
-    const std::string range = Writer(*mask, of_rows).range(mask->root);
+    const std::string range = Writer(*mask, of_rows).range(mask->root, false);
     text += fmt::format(
         "\n  // The same of all places in a box.\n"
         "  __device__ __forceinline__ static Truth shows(const ScoreBox& {}) {{\n{}  }}\n",
         named_if("in", range), returned(range));
   }
+  const bool told = mask != nullptr && bounds_by_lookups(*mask);
+  text += fmt::format(
+      "\n  // Whether a kernel before this one tells which blocks the mask leaves (blocks/told_blocks.cuh).\n"
+      "  static constexpr bool told = {};\n",
+      told);
+  return text + "};\n";
+}
+
+std::string block_cuda_text(const Expression& mask) {
+  std::string text{block_head};
+  for (std::size_t i = 0; i < mask.parameters.size(); ++i) text += range_accessor_of(mask.parameters[i], i);
+  const std::string range = Writer(mask, {}).range(mask.root, true);
+  text += fmt::format(
+      "\n  // {}\n"
+      "  __device__ __forceinline__ Truth shows(const ScoreBox& {}) const {{\n{}  }}\n",
+      commented(mask.formula()), named_if("in", range), returned(range));
   return text + "};\n";
 }
 

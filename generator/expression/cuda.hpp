@@ -19,7 +19,13 @@ std::vector<Parameter> parameters_of(const Expression* score, const Expression* 
 /// Why the two cannot go together in one kernel; empty where they can.
 std::string conflict_of(const Expression* score, const Expression* mask);
 
+/// The same of the kernel that tells which blocks a mask leaves.
+inline constexpr std::string_view block_cuda_path = "blocks/block_expressions.cuh";
+
 /// The struct `Expressions` of a score and a mask, each of which may be null.
 std::string cuda_text(const Expression* score, const Expression* mask);
+
+/// The struct `BlockExpressions` of a mask.
+std::string block_cuda_text(const Expression& mask);
 
 }  // namespace attune::expression

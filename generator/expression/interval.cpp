@@ -101,12 +101,28 @@ Visibility visibility_of(const Node& mask, const Ranges& ranges) {
   return seen.low == 1 ? Visibility::all : seen.high == 0 ? Visibility::none : Visibility::some;
 }
 
-bool is_bounded(const Node& node) {
-  if (node.op == Op::lookup || node.type == Type::real) return false;
-  if (node.op == Op::both || node.op == Op::either) return std::ranges::any_of(node.parts, is_bounded);
+bool is_bounded(const Node& node, bool looks_up) {
+  if (node.type == Type::real || (node.op == Op::lookup && !looks_up)) return false;
+  const auto is_known = [&](const Node& part) { return is_bounded(part, looks_up); };
+  if (node.op == Op::both || node.op == Op::either) return std::ranges::any_of(node.parts, is_known);
   // What a condition leaves open has the values of both.
-  if (node.op == Op::select) return is_bounded(node.parts[1]) && is_bounded(node.parts[2]);
-  return std::ranges::all_of(node.parts, is_bounded);
+  if (node.op == Op::select) return is_known(node.parts[1]) && is_known(node.parts[2]);
+  return std::ranges::all_of(node.parts, is_known);
+}
+
+bool bounds_by_lookups(const Expression& mask) {
+  const auto says_more = [](const auto& self, const Node& node) -> bool {
+    if (is_bounded(node, true) && !is_bounded(node)) return true;
+    return (node.op == Op::both || node.op == Op::either) &&
+           std::ranges::any_of(node.parts, [&](const Node& part) { return self(self, part); });
+  };
+  return mask.use == Use::mask && says_more(says_more, mask.root);
+}
+
+bool depends_on_head(const Node& node) {
+  const bool is_head =
+      node.op == Op::name && (node.index == static_cast<int>(Name::h) || node.index == static_cast<int>(Name::hk));
+  return is_head || std::ranges::any_of(node.parts, depends_on_head);
 }
 
 }  // namespace attune::expression

@@ -32,7 +32,15 @@ Interval interval_of(const Node& node, const Ranges& ranges);
 enum class Visibility { none, some, all };
 Visibility visibility_of(const Node& mask, const Ranges& ranges);
 
-/// Whether ranges of names can say more of a boolean or an integer than its type does.
-bool is_bounded(const Node& node);
+/// Whether ranges of names, and of what is looked up where `looks_up`, can say more of a boolean or an integer than its
+/// type does.
+bool is_bounded(const Node& node, bool looks_up = false);
+
+/// Whether it takes what is looked up to say what there is to be said of a mask: a kernel of its own then decides which
+/// blocks are dead, and which full (templates/mask_blocks.cu).
+bool bounds_by_lookups(const Expression& mask);
+
+/// Whether the value depends on the head.
+bool depends_on_head(const Node& node);
 
 }  // namespace attune::expression

@@ -15,14 +15,16 @@ __device__ __forceinline__ Expressions expressions_of(const KernelParams& params
   return {params.expressions};
 }
 
-// The cap and the spec's expressions, in the accumulators of 16 rows.
+// The cap and the spec's expressions, in the accumulators of 16 rows. `full`: it is known already that the mask hides
+// nothing of them.
 template <int columns>
 __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const Expressions& expressions,
-                                                  const ScoreRows& rows, const ScoreCorner& at, float cap_scale) {
+                                                  const ScoreRows& rows, const ScoreCorner& at, float cap_scale,
+                                                  [[maybe_unused]] bool full = false) {
   if constexpr (variant::softcap) cap_scores(S, cap_scale);
   const int lane = static_cast<int>(lane_index());
   [[maybe_unused]] bool masks = false;
-  if constexpr (variant::mask) masks = !Expressions::shows(rows.box(at.row, 16, at.key, columns * 8)).surely;
+  if constexpr (variant::mask) masks = !full && !Expressions::shows(rows.box(at.row, 16, at.key, columns * 8)).surely;
   if constexpr (!variant::score) {
     if (!masks) return;
   }
@@ -51,8 +53,8 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
 template <class KeyMask, int columns>
 __device__ __forceinline__ void express_scores(float (&S)[columns][4], const Expressions& expressions,
                                                const ScoreRows& rows, const KeyMask& mask, const ScoreCorner& at,
-                                               float cap_scale) {
-  apply_expressions(S, expressions, rows, at, cap_scale);
+                                               float cap_scale, bool full = false) {
+  apply_expressions(S, expressions, rows, at, cap_scale, full);
   if (!mask.sees_all(at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
 }
 
@@ -60,9 +62,11 @@ __device__ __forceinline__ void express_scores(float (&S)[columns][4], const Exp
 template <class KeyMask, int row_tiles, int columns>
 __device__ __forceinline__ void express_scores(float (&S)[row_tiles][columns][4], const Expressions& expressions,
                                                const ScoreRows& rows, const KeyMask& mask, const ScoreCorner& at,
-                                               float cap_scale) {
+                                               float cap_scale, bool full = false) {
 #pragma unroll
-  for (int i = 0; i < row_tiles; ++i) apply_expressions(S[i], expressions, rows, {at.row + i * 16, at.key}, cap_scale);
+  for (int i = 0; i < row_tiles; ++i) {
+    apply_expressions(S[i], expressions, rows, {at.row + i * 16, at.key}, cap_scale, full);
+  }
   if (mask.sees_all(at.row, row_tiles * 16, at.key, columns * 8)) return;
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) mask_scores(mask, S[i], {at.row + i * 16, at.key});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blocks/ranges.cuh"
+#include "blocks/score_functions.cuh"
 #include "blocks/score_place.cuh"
 #include "expression_params.h"
 #include "ptx/math.cuh"
@@ -20,4 +21,7 @@ struct Expressions {
 
   // The same of all places in a box.
   __device__ __forceinline__ static Truth shows(const ScoreBox& /*in*/) { return {true, true}; }
+
+  // Whether a kernel before this one tells which blocks the mask leaves (blocks/told_blocks.cuh).
+  static constexpr bool told = false;
 };

@@ -10,10 +10,18 @@ struct LiveBlocks {
   ScoreRows rows;
   int first_row;
 
+  LiveBlocks() = default;
+  template <class KernelParams>
+  __device__ __forceinline__ LiveBlocks(const KernelParams& /*params*/, const ScoreRows& rows, int /*head*/,
+                                        int first_row)
+      : rows(rows), first_row(first_row) {}
+
   // Whether a row may see a key of this block.
   __device__ __forceinline__ bool has(int block) const {
     return Expressions::shows(rows.box(first_row, B_r, block * B_c, B_c)).maybe;
   }
+  // Whether it is known that every row sees every key of this block: ranges say so of a warp's rows.
+  __device__ __forceinline__ static bool is_full(int /*block*/) { return false; }
   // The last of them from `block` down to `first`; `first` where there is none.
   __device__ __forceinline__ int last(int block, int first) const {
     while (block > first && !has(block)) --block;

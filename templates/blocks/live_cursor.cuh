@@ -47,6 +47,6 @@ struct LiveCursor : Cursor<B_c, interleave, false> {
   __device__ __forceinline__ LiveBlocks<B_r, B_c> live_blocks(const AttuneDecodeParams& params) const {
     const int q_tiles = (params.seqlen_q * params.gqa_ratio + B_r - 1) / B_r;
     const int kv_head = static_cast<int>(block_index().x) / q_tiles;
-    return {decode_rows(params, this->visible, this->batch, kv_head), this->first_row};
+    return {params, decode_rows(params, this->visible, this->batch, kv_head), kv_head, this->first_row};
   }
 };

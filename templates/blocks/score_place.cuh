@@ -2,7 +2,6 @@
 #pragma once
 
 #include "blocks/ranges.cuh"
-#include "blocks/softcap.cuh"
 #include "expression_params.h"
 #include "types.h"
 
@@ -54,12 +53,6 @@ struct ScoreRows {
             only(batch)};
   }
 };
-
-__device__ __forceinline__ float minimum_of(float x, float y) { return x < y ? x : y; }
-__device__ __forceinline__ float maximum_of(float x, float y) { return x > y ? x : y; }
-__device__ __forceinline__ int absolute_of(int x) { return x < 0 ? -x : x; }
-__device__ __forceinline__ float absolute_of(float x) { return x < 0.0f ? -x : x; }
-__device__ __forceinline__ float tanh_of(float x) { return tanh_base_2(x * 2.88539008f); }  // 2 / ln 2
 
 // An index of an array's dimension, or the nearest one inside.
 __device__ __forceinline__ i64 nearest_index(const AttuneArray& array, int dimension, int index) {

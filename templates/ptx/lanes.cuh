@@ -22,6 +22,10 @@ __device__ __forceinline__ int shuffle_among(int value, u32 source) {
 // The sum of all lanes' values, in each (PTX ISA, "redux.sync"; compute capability 8.0 and newer).
 __device__ __forceinline__ int sum_of_lanes(int value) { return __reduce_add_sync(0xffffffffu, value); }
 
+// The smallest and the largest of them, likewise.
+__device__ __forceinline__ int least_of_lanes(int value) { return __reduce_min_sync(0xffffffffu, value); }
+__device__ __forceinline__ int greatest_of_lanes(int value) { return __reduce_max_sync(0xffffffffu, value); }
+
 // A value that is the same in all lanes, and known to the compiler to be so.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 

@@ -33,5 +33,8 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   return word;
 }
 
+// The place of the highest bit that is set, of which there is one.
+__device__ __forceinline__ int highest_bit(u32 x) { return 31 - __clz(static_cast<int>(x)); }
+
 // The upper half of the 64-bit product.
 __device__ __forceinline__ u32 multiply_high(u32 x, u32 y) { return __umulhi(x, y); }

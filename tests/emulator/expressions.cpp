@@ -81,9 +81,27 @@ class ExpressedCall {
     if (!sequences_.seqused_k.empty()) args.seqused_k = sequences_.seqused_k.data();
     const Problem checked = check_arguments(args);
     CHECK(checked.expressions == problem_.expressions);
-    const emulator::Report report = run_emulated(FixedKernels{&kernel}, args, checked, {.seed = seed});
+    const std::size_t bytes = plan(kernel.variant, checked, kernel.device).workspace_bytes;
+    std::vector<float> workspace(bytes / sizeof(float) + 4);
+    FixedKernels found{&kernel};
+    if (kernels_ != nullptr && bytes > 0) {
+      args.workspace = workspace.data();
+      args.workspace_bytes = bytes;
+      found.add((*kernels_)[choose_own(MaskBlocksProblem{problem_.expressions.mask}, kernel.device).variant]);
+    }
+    const emulator::Report report = run_emulated(found, args, checked, {.seed = seed});
     REQUIRE_MESSAGE(report.ok(), report.fault);
     check_results(std::move(memory), args.softmax_scale);
+  }
+
+  /// Has a kernel tell which blocks a mask leaves, where what it looks up says so.
+  void tell_blocks(HostKernels& kernels) { kernels_ = &kernels; }
+
+  /// Gives an array of integers these values.
+  void set_array(std::string_view name, const std::function<int(int)>& value) {
+    stored_.set(name, value);
+    stored_.put(memory_);
+    stored_.put(before_);
   }
 
   /// The same as decode, whose cache is in pages.
@@ -203,6 +221,7 @@ class ExpressedCall {
   std::size_t sink_ = 0;
   Memory memory_;
   Memory before_;  ///< without poisoned keys
+  HostKernels* kernels_ = nullptr;
 };
 
 enum class Kind { dense, ragged, paged };
@@ -281,6 +300,7 @@ void try_prefill(HostKernels& kernels, Random& random, const Device& device, Kin
   ExpressedCall call(drawn.problem, drawn.sequences, texts, seed);
   const OwnChoice own = choose_own(call.problem(), device);
   REQUIRE(own.refusals.empty());
+  if (once_in(random, 2)) call.tell_blocks(kernels);
   call.check_prefill(kernels[own.variant], seed);
 }
 
@@ -310,6 +330,8 @@ TEST_CASE("what models use agrees with the reference: slopes, documents, prefixe
         ExpressedCall call(drawn.problem, drawn.sequences, texts, seed);
         const OwnChoice own = choose_own(call.problem(), device);
         REQUIRE(own.refusals.empty());
+        call.check_prefill(kernels[own.variant], seed);
+        call.tell_blocks(kernels);
         call.check_prefill(kernels[own.variant], seed);
         if (kind != Kind::paged) continue;
         drawn.problem.seqlen_q = 1 + up_to(random, 5);
@@ -428,6 +450,39 @@ TEST_CASE("decode's schedules and fixed sizes change nothing about where a score
       variant.gqa_ratio = 4;
     });
   }
+}
+
+TEST_CASE("blocks that belong to other documents are not read, whichever kernel is told so") {
+  HostKernels kernels;
+  const Texts texts{"", "document[b, p] == document[b, k] and k <= p where document: int32[batch, position]"};
+  // Two documents: the first has 256 keys, and queries are all of the second.
+  const Problem problem{.batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 90, .seqlen_k = 700, .head_dim = 64};
+  for (const Device& device : {emulator::device(), h200}) {
+    ExpressedCall call(problem, {}, texts, 5);
+    call.set_array("document", [](int i) { return i % 700 < 256 ? 3 : 4; });
+    call.tell_blocks(kernels);
+    call.poison_keys(0, 256);
+    Variant variant = choose_own(call.problem(), device).variant;
+    call.check_prefill(kernels[variant], 5);
+    if (!family_of(variant).tensor_maps) continue;
+    variant.pack_gqa = 1;
+    variant.gqa_ratio = 2;
+    call.check_prefill(kernels[variant], 6);
+  }
+}
+
+TEST_CASE("words of a mask's blocks are as many as its tiles, of heads where it depends on them") {
+  Problem problem{.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 300, .seqlen_k = 5000, .head_dim = 64};
+  problem.expressions = numbers_of({"", "flag[h, k // 1000] <= p where flag: int32[head, 5]"});
+  const Variant variant = choose_own(problem, h200).variant;
+  const MaskBlocksPlan planned = plan_mask_blocks(variant, problem);
+  CHECK(planned.heads == 2);
+  CHECK(planned.tile_words == (5000 / variant.B_c + 32) / 32);
+  CHECK(planned.bytes() == static_cast<std::size_t>(planned.tiles) * planned.tile_words * 2 * 8);
+  problem.expressions = numbers_of({"", "flag[k // 1000] <= p where flag: int32[5]"});
+  CHECK(plan_mask_blocks(variant, problem).heads == 1);
+  problem.expressions = numbers_of({"", "k <= p"});
+  CHECK(plan_mask_blocks(variant, problem).bytes() == 0);
 }
 
 TEST_CASE("blocks that a mask hides from all rows of a tile are not read") {

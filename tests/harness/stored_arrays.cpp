@@ -7,7 +7,7 @@
 namespace attune::testing {
 
 StoredArrays::StoredArrays(const Problem& problem, std::uint64_t seed, Places& places)
-    : values_(random_values(seed, problem)) {
+    : expressions_(problem.expressions), values_(random_values(seed, problem)) {
   const auto store = [&](int number, const std::vector<expression::Array>& values) {
     if (number == 0) return;
     const std::vector<expression::Parameter>& parameters = expression::expression_of(number).parameters;
@@ -20,6 +20,20 @@ StoredArrays::StoredArrays(const Problem& problem, std::uint64_t seed, Places& p
   };
   store(problem.expressions.score, values_.of_score);
   store(problem.expressions.mask, values_.of_mask);
+}
+
+void StoredArrays::set(std::string_view name, const std::function<int(int)>& value) {
+  const auto change = [&](int number, std::vector<expression::Array>& values) {
+    if (number == 0) return;
+    const std::vector<expression::Parameter>& parameters = expression::expression_of(number).parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].name != name) continue;
+      for (std::size_t j = 0; j < values[i].values.size(); ++j) values[i].values[j] = value(static_cast<int>(j));
+      std::ranges::find(stored_, name, &Stored::name)->words = stored(parameters[i], values[i]);
+    }
+  };
+  change(expressions_.score, values_.of_score);
+  change(expressions_.mask, values_.of_mask);
 }
 
 void StoredArrays::put(Memory& memory) const {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attune/attune.h"
@@ -20,6 +22,9 @@ class StoredArrays {
 
   [[nodiscard]] const ExpressionValues& values() const { return values_; }
 
+  /// Gives an array of integers these values, element by element.
+  void set(std::string_view name, const std::function<int(int)>& value);
+
   /// Writes them.
   void put(Memory& memory) const;
 
@@ -35,6 +40,7 @@ class StoredArrays {
     std::size_t place;
   };
 
+  CallExpressions expressions_;
   ExpressionValues values_;
   std::vector<Stored> stored_;
 };

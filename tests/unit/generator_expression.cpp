@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generator/expression/cuda.hpp"
+#include "generator/expression/derivative.hpp"
 #include "generator/expression/evaluate.hpp"
 #include "generator/expression/interval.hpp"
 #include "generator/expression/parse.hpp"
@@ -162,6 +163,34 @@ TEST_CASE("intervals have every value, and a box that all or none sees is seen s
     }
   }
   CHECK(decided > 500);
+}
+
+TEST_CASE("gradients pass scores that only add to s, and no others") {
+  const auto passes = [](std::string_view text) {
+    const Result<Expression> parsed = parse(text, Use::score);
+    REQUIRE_MESSAGE(parsed.ok(), parsed.problems.front().text());
+    return has_unit_slope(parsed.value);
+  };
+  for (const std::string_view text : {"s", "s + 0.5", "0.5 - (1.0 - s)", "-(-s)", "s + real(k)", "s + s - s",
+                                      "select(k <= p, s, s - 1)", "s + x[h] * (k - p) where x: fp32[head]"}) {
+    CAPTURE(text);
+    CHECK(passes(text));
+  }
+  for (const std::string_view text : {"0.5", "-s", "s + s", "2 * s", "s * 1.0", "s / 2", "abs(s)", "min(s, 1.0)",
+                                      "tanh(s)", "select(s > 0, s, s + 1)", "select(k <= p, s, 0.5)", "s - s"}) {
+    CAPTURE(text);
+    CHECK_FALSE(passes(text));
+  }
+}
+
+TEST_CASE("a mask is told which blocks it leaves where integers that it looks up decide, and nowhere else") {
+  const auto asks = [](std::string_view text) { return bounds_by_lookups(parse(text, Use::mask).value); };
+  CHECK(asks("d[p] == d[k] where d: int32[position]"));
+  CHECK(asks("k <= p and not (d[p] != d[k]) where d: int32[position]"));
+  CHECK(asks("k < n[b] where n: int32[batch]"));
+  CHECK_FALSE(asks("k <= p"));
+  CHECK_FALSE(asks("x[k] > 0.5 where x: fp32[position]"));
+  CHECK_FALSE(asks("k <= p and x[k] > 0.5 where x: fp32[position]"));
 }
 
 TEST_CASE("no text makes the parser do anything but answer") {

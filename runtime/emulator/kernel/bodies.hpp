@@ -172,6 +172,14 @@ inline int sum_of_lanes(int value, int line) {
   }
   return value;
 }
+inline int least_of_lanes(int value, int line) {
+  for (unsigned distance = 1; distance < warp_size; distance *= 2) {
+    const int other = shuffle_from(value, lane_index() ^ distance, line);
+    value = other < value ? other : value;
+  }
+  return value;
+}
+inline int greatest_of_lanes(int value, int line) { return ~least_of_lanes(~value, line); }
 
 inline unsigned warp_index(int line) { return machine().shuffle_from(machine().thread_index() / warp_size, 0, line); }
 inline int uniform(int value, int line) { return shuffle_from(value, 0, line); }
@@ -300,6 +308,7 @@ inline unsigned multiply_high(unsigned x, unsigned y) {
 
 inline float reciprocal_approx(float x) { return flushed(1 / flushed(x)); }
 inline float log2_approx(float x) { return __builtin_log2f(flushed(x)); }
+inline int highest_bit(unsigned x) { return 31 - __builtin_clz(x); }
 inline float larger(float x, float y) { return __builtin_fmaxf(x, y); }
 template <Dtype dtype>
 unsigned pack(float low, float high) {

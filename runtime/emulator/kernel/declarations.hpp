@@ -30,6 +30,8 @@ inline float shuffle_from(float value, unsigned source, int line = __builtin_LIN
 template <unsigned lanes>
 int shuffle_among(int value, unsigned source, int line = __builtin_LINE());
 inline int sum_of_lanes(int value, int line = __builtin_LINE());
+inline int least_of_lanes(int value, int line = __builtin_LINE());
+inline int greatest_of_lanes(int value, int line = __builtin_LINE());
 inline int uniform(int value, int line = __builtin_LINE());
 inline unsigned thread_index();
 inline unsigned lane_index();
@@ -187,6 +189,7 @@ inline float log2_approx(float x);
 inline float reciprocal_approx(float x);
 inline unsigned multiply_high(unsigned x, unsigned y);
 inline float larger(float x, float y);
+inline int highest_bit(unsigned x);
 template <Dtype dtype>
 unsigned pack(float low, float high);
 

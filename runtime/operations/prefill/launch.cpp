@@ -1,5 +1,8 @@
 #include "runtime/operations/prefill/launch.hpp"
 
+#include <optional>
+
+#include "generator/check.hpp"
 #include "runtime/base/result_of.hpp"
 #include "runtime/call/dropout.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
@@ -7,7 +10,7 @@
 namespace attune {
 
 PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const Problem& problem,
-                                         const PrefillPlan& plan, Executor& executor) {
+                                         const PrefillPlan& plan, Executor& executor, unsigned* words) {
   // What these functions return is constructed in the block.
   const auto block = []<class Params>(std::in_place_type_t<Params> type, const auto& make) {
     return Block(type, ResultOf(make));
@@ -40,11 +43,11 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
     const auto expressions = [&] { return make_expression_params(args, problem); };
     if (!maps) {
       return block_of(std::in_place_type<AttuneExpressedPrefillParams>, [&] {
-        return AttuneExpressedPrefillParams{plain(), expressions()};
+        return AttuneExpressedPrefillParams{plain(), expressions(), told(plan.mask_blocks, words)};
       });
     }
     return tensor_block_of(std::in_place_type<AttuneExpressedTensorParams>, [&] {
-      return AttuneExpressedTensorParams{tensors(), expressions()};
+      return AttuneExpressedTensorParams{tensors(), expressions(), told(plan.mask_blocks, words)};
     });
   }
   if (!maps) return block_of(std::in_place_type<AttunePrefillParams>, plain);
@@ -60,16 +63,19 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
 }
 
 PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
-                             Executor& executor)
-    : signals_(plan.variant.stream_k != 0 ? plan.sharing_warps() : 0),
+                             Executor& executor, unsigned* words)
+    : mask_blocks_(plan.mask_blocks),
+      words_(words),
+      signals_(plan.variant.stream_k != 0 ? plan.sharing_warps() : 0),
       carried_floats_(static_cast<long long>(plan.workspace_bytes / sizeof(float))),
-      block_(made(args, problem, plan, executor)) {}
+      block_(made(args, problem, plan, executor, words)) {}
 
 const void* PrefillParams::get() const {
   return std::visit([](const auto& block) { return static_cast<const void*>(&block); }, block_);
 }
 
 void PrefillParams::visit_workspace(VisitOperand visit) const {
+  if (words_ != nullptr) visit(words_operand(mask_blocks_, words_, Access::read));
   if (const auto* const carrying = std::get_if<AttuneCarriedPrefillParams>(&block_)) {
     visit(array_operand("carried", carrying->carried, {1, 1, 1, carried_floats_}, Access::write));
     return;
@@ -81,14 +87,37 @@ void PrefillParams::visit_workspace(VisitOperand visit) const {
   visit(array_operand("signals", shared->signals, {1, 1, 1, signals_}, Access::write));
 }
 
+void prepare(const Problem& problem, FindKernel prepare_kernel) {
+  const ServingKernel& kernel = prepare_kernel(problem);
+  if (plan_mask_blocks(kernel.variant, problem).bytes() > 0) {
+    prepare_kernel(MaskBlocksProblem{problem.expressions.mask});
+  }
+}
+
 void run(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
-         const PrefillPlan& launch, Executor& executor, void* stream) {
-  const PrefillParams params(args, problem, launch, executor);
+         const PrefillPlan& launch, Executor& executor, void* stream, const ServingKernel* mask_kernel) {
+  unsigned* const words = mask_kernel == nullptr ? nullptr : static_cast<unsigned*>(workspace_of(args, 0).data);
+  const PrefillParams params(args, problem, launch, executor, words);
+  Plan planned;
+
+  std::optional<AttuneMaskBlocksParams> mask_params;
+  const auto mask_operands = [&](VisitOperand visit) {
+    visit_operands(args, problem, *mask_params, launch.mask_blocks, visit);
+  };
+  if (words != nullptr && launch.grid.blocks() > 0) {
+    mask_params = make_params(args, problem, launch.variant, launch.mask_blocks, make_params(args, problem), words);
+    planned.add({.kernel = mask_kernel,
+                 .grid = {.x = static_cast<unsigned>(launch.mask_blocks.all_tiles()), .y = 1, .z = 1},
+                 .threads = resources(mask_kernel->variant).threads,
+                 .shared_bytes = 0,
+                 .params = &*mask_params,
+                 .operands = mask_operands});
+  }
+
   const auto operands = [&](VisitOperand visit) {
     visit_operands(args, problem, visit);
     params.visit_workspace(visit);
   };
-  Plan planned;
   planned.add({.kernel = &kernel,
                .grid = launch.grid,
                .threads = launch.threads,
@@ -101,7 +130,13 @@ void run(const attune_prefill_args& args, const Problem& problem, const ServingK
 void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend) {
   if (problem.dropout) require_replayable(args.dropout, backend);
   const ServingKernel& kernel = backend.kernels.kernel_for(problem);
-  run(args, problem, kernel, plan(kernel.variant, problem, kernel.device), backend.executor, backend.stream);
+  const PrefillPlan launch = plan(kernel.variant, problem, kernel.device);
+  // Without a place for it, or where all is in the mask itself, no kernel tells which blocks it leaves.
+  const std::size_t bytes = launch.mask_blocks.bytes();
+  const bool asks = bytes > 0 && workspace_of(args, 0).bytes >= bytes;
+  const ServingKernel* const mask_kernel =
+      asks ? &backend.kernels.kernel_for(MaskBlocksProblem{problem.expressions.mask}) : nullptr;
+  run(args, problem, kernel, launch, backend.executor, backend.stream, mask_kernel);
 }
 
 std::size_t workspace_bytes(const Problem& problem, MostBytes most) {

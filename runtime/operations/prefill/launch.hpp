@@ -22,8 +22,9 @@ namespace attune {
 /// The block of one of the kinds that prefill's families have.
 class PrefillParams {
  public:
-  /// Of a planned, checked call.
-  PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan, Executor& executor);
+  /// Of a planned, checked call. `words`: where a launch before it leaves which blocks a mask leaves; null: nowhere.
+  PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan, Executor& executor,
+                unsigned* words);
 
   /// What Step::params is.
   [[nodiscard]] const void* get() const;
@@ -40,16 +41,22 @@ class PrefillParams {
                    WithPages<AttuneExpressedTensorParams>, WithDropout<WithPages<AttuneTensorPrefillParams>>,
                    WithDropout<WithPages<AttuneExpressedTensorParams>>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
-                    Executor& executor);
+                    Executor& executor, unsigned* words);
 
+  MaskBlocksPlan mask_blocks_;
+  const unsigned* words_;
   long long signals_;         ///< how many the workspace has
   long long carried_floats_;  ///< likewise
   Block block_;
 };
 
-/// Runs a checked call with a kernel as it was planned for it.
+/// Prepares all kernels that calls of this problem need.
+void prepare(const Problem& problem, FindKernel prepare_kernel);
+
+/// Runs a checked call with a kernel as it was planned for it, behind the one that tells which blocks a mask leaves:
+/// null where there is none.
 void run(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
-         const PrefillPlan& launch, Executor& executor, void* stream);
+         const PrefillPlan& launch, Executor& executor, void* stream, const ServingKernel* mask_kernel = nullptr);
 
 /// Runs a checked call.
 void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend);

@@ -275,6 +275,9 @@ PrefillPlan plan(const Variant& variant, const Problem& problem, const Device& d
                      .shared_bytes = needs.shared_bytes,
                      .head_dim_v = problem.head_dim_of_v()};
   lay_out(result, problem, device);
+  result.mask_blocks = plan_mask_blocks(variant, problem);
+  // Neither of what else takes a workspace has expressions.
+  if (problem.expressions.any()) result.workspace_bytes = result.mask_blocks.bytes();
   return result;
 }
 

@@ -10,6 +10,7 @@
 
 #include "runtime/call/device.hpp"
 #include "runtime/call/fit.hpp"
+#include "runtime/operations/blocks/mask_blocks.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 #include "templates/tile_list.h"
 
@@ -33,7 +34,9 @@ struct PrefillPlan {
   int group_heads = 0;  ///< (batch, head) pairs whose tiles run together, so that their keys and values share L2
   std::shared_ptr<const AttuneTileList> tiles = {};  ///< of each block, where the variant has a tile_list
   TileShares shares = {};                            ///< where the variant has stream_k
-  std::size_t workspace_bytes = 0;  ///< for tiles that thread blocks share, or rows that they carry; 0: there are none
+  MaskBlocksPlan mask_blocks = {};                   ///< where a launch before this one finds them
+  std::size_t workspace_bytes = 0;  ///< for tiles that thread blocks share, rows that they carry, or which blocks a
+                                    ///< mask leaves; 0: there are none
   int threads = 0;
   int shared_bytes = 0;
   int head_dim_v = 0;  ///< the problem's, of V and O

@@ -1,0 +1,57 @@
+// Which blocks of keys a mask's expression leaves to a tile of rows, as mask_blocks has found.
+#pragma once
+
+#include "blocks/score_place.cuh"
+#include "mask_blocks_params.h"
+#include "ptx/math.cuh"
+#include "ptx/memory_words.cuh"
+#include "types.h"
+
+// As LiveBlocks.
+template <int B_r>
+struct ToldBlocks {
+  const u32* words;  // of the tile; null: all blocks are alive, and none is full
+
+  ToldBlocks() = default;
+
+  // `head` counts those that have tiles of their own.
+  template <class KernelParams>
+  __device__ __forceinline__ ToldBlocks(const KernelParams& params, const ScoreRows& rows, int head, int first_row) {
+    const AttuneMaskBlocks& blocks = params.blocks;
+    const i64 place =
+        (static_cast<i64>(rows.batch) * blocks.heads + (blocks.heads > 1 ? head : 0)) * blocks.tiles + first_row / B_r;
+    words = blocks.words == nullptr ? nullptr : blocks.words + 2 * place * blocks.tile_words;
+  }
+
+  __device__ __forceinline__ bool has(int block) const { return (live(block / 32) >> block % 32 & 1) != 0; }
+  __device__ __forceinline__ bool is_full(int block) const {
+    if (words == nullptr) return false;
+    return (load_global_word(words + block / 32 * 2 + 1) >> block % 32 & 1) != 0;
+  }
+  __device__ __forceinline__ int last(int block, int first) const {
+    if (block <= first) return block;
+    int word = block / 32;
+    u32 bits = live(word) & 0xffffffffu >> (31 - block % 32);
+    while (bits == 0 && word > 0 && word * 32 > first) bits = live(--word);
+    const int found = bits == 0 ? first : word * 32 + highest_bit(bits);
+    return found > first ? found : first;
+  }
+  __device__ __forceinline__ int count(int first, int last) const {
+    int blocks = 0;
+    for (int block = first; block <= last; ++block) blocks += has(block) ? 1 : 0;
+    return blocks;
+  }
+  __device__ __forceinline__ int first(int block, int last) const {
+    if (block >= last) return block;
+    int word = block / 32;
+    u32 bits = live(word) & 0xffffffffu << block % 32;
+    while (bits == 0 && (word + 1) * 32 < last) bits = live(++word);
+    const int found = bits == 0 ? last : word * 32 + highest_bit(bits & (0u - bits));
+    return found < last ? found : last;
+  }
+
+ private:
+  __device__ __forceinline__ u32 live(int word) const {
+    return words == nullptr ? 0xffffffffu : load_global_word(words + word * 2);
+  }
+};

@@ -1,0 +1,68 @@
+// Which blocks of keys a mask leaves to tiles of rows, where what the mask looks up says so: before a kernel of
+// attention, which then neither loads dead blocks nor looks at the mask in full ones.
+//
+// A block has a tile of rows, and each of its warps every `warps`-th 32 blocks of keys. Of each look-up all lanes find
+// the smallest and the largest value among the indices that the rows and keys have, and from these follows what the
+// mask shows, as it does from the ranges of names. What is read is, for each tile, an element of each array for each
+// key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 * head_dim operations on
+// it. More than `most_elements` indices at once are not looked at: of such a block nothing is known.
+#include "mask_blocks_params.h"
+#include "types.h"
+
+namespace variant {
+constexpr int warps = 8;
+constexpr bool mask = false;
+}  // namespace variant
+
+#include "blocks/block_expressions.cuh"
+#include "blocks/ranges.cuh"
+#include "blocks/score_place.cuh"
+#include "blocks/sequence_rows.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/memory_words.cuh"
+#include "ptx/thread.cuh"
+
+constexpr int threads = variant::warps * warp_size;
+
+// How many rows a sequence has: all as many, or as arrays say.
+__device__ __forceinline__ int rows_of(const int* cu_seqlens, const int* used, int batch, int total, int most) {
+  SequenceRows rows{};
+  rows.count = most;
+  if (cu_seqlens != nullptr) rows = SequenceRows(cu_seqlens, batch, total, most);
+  rows.keep(used, batch);
+  return rows.count;
+}
+
+extern "C" __global__ void __launch_bounds__(threads)
+    mask_blocks(const __grid_constant__ AttuneMaskBlocksParams params) {
+  const AttuneMaskBlocks& blocks = params.blocks;
+  const int place = static_cast<int>(block_index().x);
+  const int tile = place % blocks.tiles;
+  const int head = place / blocks.tiles % blocks.heads * params.ratio;
+  const int batch = place / blocks.tiles / blocks.heads;
+  const int queries = rows_of(params.cu_seqlens_q, params.seqused_q, batch, params.total_q, params.seqlen_q);
+  const int keys = rows_of(params.cu_seqlens_k, params.seqused_k, batch, params.total_k, params.seqlen_k);
+  const int first_row = tile * params.tile_rows;
+  const int rows = minimum_of(params.tile_rows, queries * params.ratio - first_row);
+  if (rows <= 0) return;
+  const ScoreRows score_rows{batch, head, head / params.gqa_ratio, params.ratio, keys - queries, 0};
+  const BlockExpressions expressions{params.expressions};
+  const int own = score_rows.query(first_row + rows - 1) + keys - queries;  // the last row's position
+  const int end = minimum_of(keys, own + params.window_right + 1);
+  for (int word = static_cast<int>(warp_index()); word < blocks.tile_words; word += variant::warps) {
+    u32 live = 0;
+    u32 full = 0;
+    for (int i = 0; i < 32; ++i) {
+      const int key = (word * 32 + i) * params.block_keys;
+      if (key >= end) break;
+      const ScoreBox box = score_rows.box(first_row, rows, key, minimum_of(params.block_keys, keys - key));
+      Truth seen = unknown();
+      if constexpr (variant::mask) seen = expressions.shows(box);
+      if (seen.maybe) live |= 1u << i;
+      if (seen.surely) full |= 1u << i;
+    }
+    if (lane_index() == 0) {
+      store_global(blocks.words + 2 * (static_cast<i64>(place) * blocks.tile_words + word), live, full);
+    }
+  }
+}

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attune/attune.h"
+#include "attune/expressions.hpp"
 #include "attune/tensors.hpp"
 
 namespace attune::api {

@@ -59,13 +59,13 @@ class ExpressedCall {
     o_ = places_.add(output_elements(problem_) * sizeof(std::uint16_t));
     lse_ = places_.add(query_rows(problem_) * sizeof(float));
     stored_ = testing::StoredArrays(problem_, seed, places_);
-    sink_ = places_.add(values_.sink);
+    sink_ = places_.add(stored_.values().sink);
     memory_ = places_.memory();
     draw(q_, query_rows(problem_) * problem_.head_dim, 3 * seed);
     draw(k_, keys, 3 * seed + 1);
     draw(v_, keys, 3 * seed + 2);
     stored_.put(memory_);
-    put(memory_, sink_, values_.sink);
+    put(memory_, sink_, stored_.values().sink);
     before_ = memory_;
   }
 
@@ -184,7 +184,7 @@ class ExpressedCall {
     arrays_ = stored_.named(first);
     args.params = arrays_.data();
     args.param_count = static_cast<std::int32_t>(arrays_.size());
-    args.sink = values_.sink.empty() ? nullptr : at<float>(first, sink_);
+    args.sink = stored_.values().sink.empty() ? nullptr : at<float>(first, sink_);
   }
 
   void check_results(Memory after, double scale) {

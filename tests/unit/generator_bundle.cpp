@@ -125,7 +125,7 @@ TEST_CASE("a kernel that this version would not make is refused by its name") {
       {R"("stages":"2")", R"("stagee":"2")", "has no key stagee here"},
       {R"("stages":"2")", R"("stages":"7")", "stages is 7; a whole number from 1 to 4"},
       {R"("stages":"2")", R"("stages":2)", "stages is no word"},
-      {R"("stages":"2",)", "", "of the 25 keys of template prefill_sm80"},
+      {R"("stages":"2",)", "", "of the 26 keys of template prefill_sm80"},
       {R"("head_dim":"128")", R"("head_dim":"64")", "these values are called prefill_sm80_bf16_d64"},
       {R"("template":"prefill_sm80")", R"("template":"prefill_sm79")", "template \"prefill_sm79\" is not known here"},
       {R"("archs":[])", R"("archs":0)", "GPUs that are not known here"},

@@ -84,6 +84,7 @@ struct Prefill {
   std::size_t workspace_bytes = 0;
   Dropout dropout = {};  ///< p 0: none
   Expressions expressions = {};
+  const float* sink = nullptr;  ///< heads_q, device memory: a logit of each head of q in the softmax of its rows
 
   /// The same for the C ABI.
   [[nodiscard]] attune_prefill_args args() const {
@@ -108,6 +109,7 @@ struct Prefill {
     result.workspace = workspace;
     result.workspace_bytes = workspace_bytes;
     expressions.set(result);
+    result.sink = sink;
     return result;
   }
 };
@@ -174,6 +176,7 @@ struct Decode {
   const std::int32_t* seqused_q = nullptr;  ///< batch, device memory, with cu_seqlens_q: how many of a sequence's
                                             ///< queries count, and no row of o and LSE after them is written; null: all
   Expressions expressions = {};
+  const float* sink = nullptr;  ///< heads_q, device memory: a logit of each head of q in the softmax of its rows
 
   /// The same for the C ABI.
   [[nodiscard]] attune_decode_args args() const {
@@ -219,6 +222,7 @@ struct Decode {
     result.leftpad_k = leftpad_k;
     result.seqused_q = seqused_q;
     expressions.set(result);
+    result.sink = sink;
     return result;
   }
 };

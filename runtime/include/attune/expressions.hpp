@@ -20,8 +20,6 @@ struct Expressions {
   std::string score = {};  ///< empty: scores stay
   std::string mask = {};   ///< empty: none
   std::vector<NamedArray> params = {};
-  /// heads_q, device memory: a logit of each head of q in the softmax of its rows; or null.
-  const float* sink = nullptr;
 
   /// Sets the arguments of a call.
   template <class Args>
@@ -30,7 +28,6 @@ struct Expressions {
     args.mask = mask.empty() ? nullptr : mask.c_str();
     args.params = params.data();
     args.param_count = static_cast<std::int32_t>(params.size());
-    args.sink = sink;
   }
 };
 

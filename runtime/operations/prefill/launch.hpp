@@ -24,7 +24,7 @@ class PrefillParams {
  public:
   /// Of a planned, checked call. `words`: where a launch before it leaves which blocks a mask leaves; null: nowhere.
   PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan, Executor& executor,
-                unsigned* words);
+                unsigned* words = nullptr);
 
   /// What Step::params is.
   [[nodiscard]] const void* get() const;

@@ -279,8 +279,7 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.ping_pong = tile.ping_pong ? 1 : 0;
   // Words of random bits, and a mask's look-ups, need the registers that a third warpgroup takes, and so do warps that
   // gather rows.
-  if ((variant.dropout != 0 || variant.mask != 0 || gathers(variant)) &&
-      variant.B_r == most_consumers * warpgroup_rows)
+  if ((variant.dropout != 0 || variant.mask != 0 || gathers(variant)) && variant.B_r == most_consumers * warpgroup_rows)
     variant.B_r -= warpgroup_rows;
   variant.stream_k = 1;
   if (stream_k_rule(variant) || tiles_of_expressions_rule(variant)) variant.stream_k = 0;

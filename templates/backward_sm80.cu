@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
   if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
   const ScoreRows score_rows = rows_of_head(sequence, tile.batch, tile.head * params.gqa_ratio, tile.head);
-  if constexpr (variant::mask) sequence.live = {score_rows, first_key};
+  if constexpr (variant::mask) keep_live_queries(sequence, score_rows, first_key);
   const PairMask<variant::causal, variant::window> mask(params, sequence);
   const int first_block = mask.first_query(first_key) / variant::B_r;
   const int end_block = (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r;
@@ -196,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head * params.gqa_ratio + head};
     for (int block = end_block - 1; block >= first_block; --block) {
       if constexpr (variant::mask) {
-        if (!sequence.live.has(tile.head * params.gqa_ratio + head, block)) continue;
+        if (!has_live_query(sequence, tile.head * params.gqa_ratio + head, block)) continue;
       }
       const QueryBlock<QTile> at = pipeline.wait();
       Scores S = {};

@@ -167,7 +167,7 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
     stage.wait_full();
     Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
     if constexpr (variant::mask && variant::deterministic) {
-      turn.count_live(Mask(params, sequence), walk.live, walk.head, walk.block, tile.q_block);
+      count_live_blocks(turn, Mask(params, sequence), walk, tile.q_block);
     }
     turn.wait();
     if (elect_lane()) {
@@ -285,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90(const __g
   Walk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
             (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
   if constexpr (variant::mask) {
-    walk.follow({rows_of_head(sequence, tile.batch, tile.head * params.gqa_ratio, tile.head), first_key});
+    walk_live(walk, rows_of_head(sequence, tile.batch, tile.head * params.gqa_ratio, tile.head), first_key);
   }
 
   const Shared shared((shared_memory() + 1023) / 1024 * 1024);

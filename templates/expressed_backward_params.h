@@ -1,4 +1,5 @@
-// The parameters of backward_sm80's and backward_dq_sm80's kernels with expressions, under params.h's ATTUNE_PARAMS_ABI.
+// The parameters of backward_sm80's and backward_dq_sm80's kernels with expressions, under params.h's
+// ATTUNE_PARAMS_ABI.
 #pragma once
 
 #include "backward_params.h"

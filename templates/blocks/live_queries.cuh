@@ -51,3 +51,21 @@ struct LiveWalk : QueryWalk {
     while (goes_on() && !live.has(head, block)) QueryWalk::next();
   }
 };
+
+// What kernels ask of types that have live blocks where the variant has a mask, and no such member elsewhere.
+template <class Sequence>
+__device__ __forceinline__ void keep_live_queries(Sequence& sequence, const ScoreRows& rows, int first_key) {
+  sequence.live = {rows, first_key};
+}
+template <class Sequence>
+__device__ __forceinline__ bool has_live_query(const Sequence& sequence, int head, int block) {
+  return sequence.live.has(head, block);
+}
+template <class Walk>
+__device__ __forceinline__ void walk_live(Walk& walk, const ScoreRows& rows, int first_key) {
+  walk.follow({rows, first_key});
+}
+template <class Turn, class Mask, class Walk>
+__device__ __forceinline__ void count_live_blocks(Turn& turn, const Mask& mask, const Walk& walk, int key_block) {
+  turn.count_live(mask, walk.live, walk.head, walk.block, key_block);
+}

@@ -31,14 +31,14 @@ struct BackwardProblem {
   int head_dim = 128;
   int head_dim_v = 0;  ///< of V and O; 0: as head_dim
   bool causal = false;
-  int window_left = -1;          ///< as Problem has them
-  int window_right = -1;         ///< likewise
-  float softcap = 0;             ///< likewise
-  bool ragged = false;           ///< likewise
-  int total_q = 0;               ///< rows of a ragged Q and O
-  int total_k = 0;               ///< and of K and V
-  bool mappable_strides = true;  ///< as Problem has them
-  bool dropout = false;          ///< of weights
+  int window_left = -1;           ///< as Problem has them
+  int window_right = -1;          ///< likewise
+  float softcap = 0;              ///< likewise
+  bool ragged = false;            ///< likewise
+  int total_q = 0;                ///< rows of a ragged Q and O
+  int total_k = 0;                ///< and of K and V
+  bool mappable_strides = true;   ///< as Problem has them
+  bool dropout = false;           ///< of weights
   CallExpressions expressions{};  ///< as Problem has them
   bool any_order = false;  ///< sums may have any order, so that results differ in their last bits from call to call
 

@@ -113,6 +113,11 @@ class Case:
         return "causal" if self.causal else "full"
 
     @property
+    def is_unlike_plain(self) -> bool:
+        """Whether a call without its expressions has another answer."""
+        return self.rule in ("alibi", "prefix", "first", "tree")
+
+    @property
     def has_gradients(self) -> bool:
         """Whether the answer is (dq, dk, dv)."""
         return self.operation in ("backward", "backward_varlen")

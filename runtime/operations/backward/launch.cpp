@@ -46,7 +46,8 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
       make_params(args, problem, workspace, backend.executor.launch_number()), kernel_dropout(args.dropout)};
   std::optional<WithDropout<AttuneExpressedBackwardParams>> expressed;
   if (problem.expressions.any()) {
-    expressed = {{params, make_expression_params(args, problem)}, kernel_dropout(args.dropout)};
+    const AttuneBackwardParams& plain = params;
+    expressed = {{plain, make_expression_params(args, problem)}, kernel_dropout(args.dropout)};
   }
   const void* const plain_params = expressed ? static_cast<const void*>(&*expressed) : &params;
   Plan planned;

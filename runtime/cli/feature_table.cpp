@@ -80,7 +80,8 @@ void add_prefill(std::vector<FeatureRow>& rows) {
   };
   add("prefill, window, soft cap on scores", windowed, "left and right bound");
   const auto expressed = [](Problem& problem) { problem.expressions = slopes_and_sinks(); };
-  add("prefill, any score or mask as an expression; ALiBi; sinks", expressed, "no gradients");
+  add("prefill, any score or mask as an expression; ALiBi; sinks", expressed,
+      "gradients from C and C++ alone, none of sinks");
   add(
       "prefill, grouped or multi-query heads", [](Problem& problem) { problem.heads_kv = 1; },
       "heads_kv divides heads_q");

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,10 @@ def load(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def numbers(line):
+    return [float(one) for one in re.findall(r"[0-9.]+", line)]
 
 
 def run(command, **environment):
@@ -85,6 +90,40 @@ def test_a_graph_serves_every_step_of_decoding():
     if torch is None or not torch.cuda.is_available():
         pytest.skip("PyTorch finds no GPU")
     assert load("paged_decode_graph").main() < 0.02
+
+
+def test_an_engine_gives_the_tokens_of_eager_attention():
+    output = run([sys.executable, EXAMPLES / "python" / "serve.py", "--small"])
+    lines = dict(line.split(": ", 1) for line in output.splitlines())
+    generated, equal = map(int, lines["tokens generated"].split(", equal to eager attention's: "))
+    assert equal == generated > 50
+    found, steps, requests = (
+        numbers(lines[name]) for name in ("prefix cache", "steps", "requests")
+    )
+    assert min(*found, *steps, *requests) > 0
+    _, compiled = numbers(lines["first token with an empty cache of kernels"])
+    assert (
+        compiled > 0 or torch is not None and torch.cuda.is_available()
+    )  # which has kernels ready
+    _, compiled = numbers(lines["first token with a warm cache of kernels"])
+    assert compiled == 0
+
+
+def test_an_engine_serves_a_table_of_tokens(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES / "python"))
+    result = load("serve").main(["--no-cold-start", "--page-size", "1"])
+    assert result.equal == result.generated > 50
+
+
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_an_engine_of_tensors_gives_the_tokens_of_eager_attention(
+    page_size, torch_device, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(EXAMPLES / "python"))
+    arguments = ["--small", "--no-cold-start", "--page-size", str(page_size)]
+    result = load("serve").main(arguments, torch_device)
+    assert result.generated > 50
+    assert result.short < 0.01  # of logits whose standard deviation is 1
 
 
 def test_a_small_gpt_learns_as_with_attention_of_pytorch(torch_device, backend, tmp_path):

@@ -58,8 +58,8 @@ class Sizes(NamedTuple):
 ON_GPU = Sizes(
     Config(4096, 1024, 3072, 4, 16, 8, 128, 2048),
     requests=64,
-    new_tokens=64,
-    cache=16384,
+    new_tokens=128,
+    cache=8192,
     max_requests=32,
     max_tokens=1024,
 )

@@ -88,15 +88,15 @@ class Engine:
         self.counts = Counts()
         heads = (config.num_key_value_heads, config.head_dim)
         shape = (config.num_hidden_layers, pages, page_size, *heads)
-        self.keys, self.values = (model.put(np.zeros(shape, np.float16)) for _ in range(2))
-        self.width = min(pages, -(-config.max_position_embeddings // page_size))
+        self._keys, self._values = (model.put(np.zeros(shape, np.float16)) for _ in range(2))
+        self._width = min(pages, -(-config.max_position_embeddings // page_size))
         # The same functions; those of attune.torch are operators of PyTorch.
-        self.ops = import_module("attune" if model.xp is np else "attune.torch")
-        self.decode: Callable[[Batch], Array] = self.next_tokens
+        self._ops = import_module("attune" if model.xp is np else "attune.torch")
+        self._decode: Callable[[Batch], Array] = self.next_tokens
         if graphs:
             from .graphs import Graphs
 
-            self.decode = Graphs(self.next_tokens)
+            self._decode = Graphs(self.next_tokens)
 
     @property
     def busy(self) -> bool:
@@ -104,10 +104,8 @@ class Engine:
 
     def add(self, request: Request) -> None:
         """Raises ValueError for a request that the cache or the model is too small for."""
-        length, most = (
-            len(request.tokens) + request.new_tokens,
-            self.model.config.max_position_embeddings,
-        )
+        length = request.prompt + request.new_tokens
+        most = self.model.config.max_position_embeddings
         if length > most:
             raise ValueError(f"the request takes {length} tokens; the model has {most} positions")
         self.scheduler.add(request)
@@ -119,7 +117,7 @@ class Engine:
             return
         batch = self._batch(chunks)
         self._count(chunks)
-        serve = self.decode if batch.most == 1 else self.next_tokens
+        serve = self._decode if batch.most == 1 else self.next_tokens
         for chunk, token in zip(chunks, serve(batch).tolist()):
             if chunk.gives_token:
                 chunk.request.tokens.append(token)
@@ -128,11 +126,11 @@ class Engine:
 
     def next_tokens(self, batch: Batch) -> Array:
         """The likeliest token after each sequence's last."""
-        model, ops = self.model, self.ops
+        model, ops = self.model, self._ops
         rotation = {"rotary_interleaved": False, "positions": batch.positions}
 
         def attend(layer: int, q: Array, k: Array, v: Array) -> Array:
-            cache = self.keys[layer], self.values[layer]
+            cache = self._keys[layer], self._values[layer]
             ops.store_kvcache(
                 *(k, v, *cache),
                 slot_mapping=batch.slots,
@@ -163,7 +161,7 @@ class Engine:
 
     def _batch(self, chunks: list[Chunk]) -> Batch:
         size = self.scheduler.pages.size
-        table = np.zeros((len(chunks), self.width), np.int32)
+        table = np.zeros((len(chunks), self._width), np.int32)
         tokens, positions, slots = [], [], []
         for row, (request, start, end) in zip(table, chunks):
             row[: len(request.pages)] = request.pages

@@ -172,7 +172,8 @@ def test_what_nobody_holds_is_forgotten_in_the_order_of_its_release(parts):
 
 def test_a_request_that_could_never_run_is_refused(parts):
     scheduler = started(parts, pages=4)
-    with pytest.raises(ValueError, match="needs a prompt and 5 pages; the cache has 4"):
+    with pytest.raises(ValueError, match="needs 5 pages; the cache has 4"):
         scheduler.add(parts[1].Request([1] * 10, 7))
-    with pytest.raises(ValueError, match="needs a prompt"):
-        scheduler.add(parts[1].Request([], 7))
+    for tokens, new_tokens in (([], 7), ([1], 0)):
+        with pytest.raises(ValueError, match="at least one"):
+            scheduler.add(parts[1].Request(tokens, new_tokens))

@@ -70,12 +70,12 @@ class Scheduler:
         self.preemptions = 0
 
     def add(self, request: Request) -> None:
-        """Raises ValueError for one that could never run, even alone."""
+        """Raises ValueError for one that could never run, even alone, or has nothing to begin with or to give."""
+        if min(request.prompt, request.new_tokens) < 1:
+            raise ValueError("a request has at least one token and asks for at least one")
         needed = self.pages.needed(request.prompt + request.new_tokens)
-        if request.prompt == 0 or needed > self.pages.count:
-            raise ValueError(
-                f"the request needs a prompt and {needed} pages; the cache has {self.pages.count}"
-            )
+        if needed > self.pages.count:
+            raise ValueError(f"the request needs {needed} pages; the cache has {self.pages.count}")
         self.waiting.append(request)
 
     def schedule(self) -> list[Chunk]:

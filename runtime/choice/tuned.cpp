@@ -24,7 +24,7 @@ namespace {
 /// What the rows of one operation are sorted by: first what a kernel must have, then sizes from the model's to the
 /// batch's.
 auto order_of(const Problem& problem) {
-  return std::tuple(problem.dtype, problem.head_dim, problem.head_dim_v, problem.causal, problem.has_window(),
+  return std::tuple(problem.dtype, problem.head_dim, problem.head_dim_v, problem.causal, has_window(problem),
                     problem.softcap, problem.ragged, problem.paged, problem.heads_q, problem.heads_kv, problem.seqlen_q,
                     problem.seqlen_k, problem.batch, problem);
 }
@@ -84,7 +84,7 @@ P in_table(const P& problem) {
 
 Problem tuned_problem(const Problem& problem) {
   Problem bounded = problem;
-  bounded.set_window(problem.window_left, problem.window_right);
+  set_window(bounded, problem.window_left, problem.window_right);
   return in_table(bounded);
 }
 

@@ -49,9 +49,9 @@ constexpr std::size_t index_of(Operation operation) { return static_cast<std::si
 TunedShape tuned_shape(const Problem& problem) {
   const std::uint64_t kind =
       numbered(Problem::operation, problem.dtype, problem.head_dim, problem.head_dim_of_v(), problem.causal,
-               problem.has_window(), problem.softcap > 0, problem.ragged, problem.paged);
+               has_window(problem), problem.softcap > 0, problem.ragged, problem.paged);
   const Problem typical = problem.typical();
-  const int left = problem.has_window() ? problem.window_left : -1;
+  const int left = has_window(problem) ? problem.window_left : -1;
   return {kind,
           sizes_of(typical.seqlen_q, problem.heads_q / problem.heads_kv,
                    seen(typical.seqlen_k, left, problem.causal ? 0 : problem.window_right),

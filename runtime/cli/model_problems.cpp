@@ -29,7 +29,7 @@ Problem prefill_of(const LayerShape& shape, Dtype dtype, int seqlen_q, int seqle
                   .head_dim_v = shape.head_dim_v == shape.head_dim ? 0 : shape.head_dim_v,
                   .causal = true,
                   .softcap = shape.softcap};
-  if (window > 0) problem.set_window(window - 1, 0);
+  if (window > 0) set_window(problem, window - 1, 0);
   return problem;
 }
 

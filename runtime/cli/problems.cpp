@@ -48,7 +48,7 @@ bool ProblemOptions::choices_given(const CLI::App& app) { return any_given(app, 
 Problem ProblemOptions::problem() const {
   Problem result = named;
   result.complete();
-  result.set_window(named.window_left, named.window_right);
+  set_window(result, named.window_left, named.window_right);
   return result;
 }
 
@@ -58,7 +58,7 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   result.head_dim = variant.head_dim;
   result.head_dim_v = variant.head_dim_v;
   result.causal = variant.causal != 0;
-  if (variant.window != 0) result.set_window(result.seqlen_k / 4, 0);
+  if (variant.window != 0) set_window(result, result.seqlen_k / 4, 0);
   if (variant.softcap != 0) result.softcap = 30;
   if (variant.ragged != 0) make_ragged(result);
   if (variant.paged != 0) make_paged(result);

@@ -35,7 +35,7 @@ Problem prefill_of(const DecodeProblem& problem) {
                  .pages = problem.pages,
                  .table_width = problem.table_width};
   result.expressions = problem.expressions;
-  result.set_window(problem.window_left, problem.window_right);
+  set_window(result, problem.window_left, problem.window_right);
   return result;
 }
 

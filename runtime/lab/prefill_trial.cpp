@@ -46,7 +46,7 @@ class PrefillTrial final : public Trial {
 void add_features(Problem& problem, const Variant& variant, std::size_t i) {
   // Narrow and wide, one side alone, both, and one that most rows see nothing through.
   constexpr std::array<std::pair<int, int>, 5> windows{{{20, 0}, {-1, 5}, {130, 70}, {3, -1}, {0, 0}}};
-  if (variant.window != 0) problem.set_window(windows[i % windows.size()].first, windows[i % windows.size()].second);
+  if (variant.window != 0) set_window(problem, windows[i % windows.size()].first, windows[i % windows.size()].second);
   if (variant.softcap != 0) problem.softcap = i % 2 == 0 ? 20.0F : 2.0F;
   problem.dropout = variant.dropout != 0;
   if (variant.ragged != 0) make_ragged(problem);

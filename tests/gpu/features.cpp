@@ -23,7 +23,7 @@ void compile_ahead(const std::vector<PrefillCase>& cases) {
   std::set<Variant> distinct;
   for (const PrefillCase& one : cases) {
     const Problem& problem = one.problem;
-    if (problem.has_window() || problem.softcap > 0 || problem.ragged) {
+    if (has_window(problem) || problem.softcap > 0 || problem.ragged) {
       distinct.insert(choose_own(problem, gpu().device).variant);
     }
   }
@@ -57,7 +57,7 @@ TEST_CASE("ten runs on the same ragged batch give the same bits") {
   const TestRegistry registry;
   Random random(22);
   PrefillCase one;
-  while (!one.problem.ragged || !one.problem.has_window() || one.problem.total_q < 300) {
+  while (!one.problem.ragged || !has_window(one.problem) || one.problem.total_q < 300) {
     one = random_prefill_case(random, 700);
   }
   const TestCall call(one.image(3));

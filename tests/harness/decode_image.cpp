@@ -438,7 +438,7 @@ ReferenceOutput DecodeImage::expected(AttentionFunction& attention) const {
                 .seqlen_k = case_.length(sequence) - first_key,
                 .head_dim = problem.head_dim,
                 .softcap = problem.softcap};
-    one.set_window(problem.window_left, problem.window_right);
+    set_window(one, problem.window_left, problem.window_right);
     std::vector<std::uint16_t> k;
     std::vector<std::uint16_t> v;
     for (int key = 0; key < one.seqlen_k; ++key) {

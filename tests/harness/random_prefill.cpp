@@ -159,7 +159,7 @@ PrefillCase random_prefill_case(Random& random, int most_rows) {
   one.layout = one_of(random, std::array{Layout::bshd, Layout::bhsd, Layout::gaps});
   if (random.below(2) == 0) make_ragged(random, one);
   if (random.below(3) != 0) {
-    problem.set_window(random_bound(random, problem.seqlen_k), random_bound(random, problem.seqlen_q));
+    set_window(problem, random_bound(random, problem.seqlen_k), random_bound(random, problem.seqlen_q));
   }
   if (random.below(3) == 0) problem.softcap = one_of(random, std::array{0.5F, 5.0F, 30.0F, 1000.0F});
   return one;

@@ -206,7 +206,7 @@ TEST_CASE("a window leaves a row the keys around its position") {
   const Operand q = operand(problem, 5, 1, repeated(40, 0));
   const Operand k = operand(problem, 8, 1, repeated(64, 1));
   const Operand v = operand(problem, 8, 1, values);
-  problem.set_window(2, 1);  // row i, at i + 3, sees i + 1 to i + 4
+  set_window(problem, 2, 1);  // row i, at i + 3, sees i + 1 to i + 4
   for (const ReferenceOutput& out : {reference_attention(problem, q.tensor, k.tensor, v.tensor, 1.0),
                                      naive_attention(problem, q.tensor, k.tensor, v.tensor, 1.0)}) {
     for (int i = 0; i < 4; ++i) {
@@ -215,7 +215,7 @@ TEST_CASE("a window leaves a row the keys around its position") {
     }
     CHECK(out.o[4 * 8] == doctest::Approx(6));  // 5, 6 and 7
   }
-  problem.set_window(0, 0);
+  set_window(problem, 0, 0);
   const ReferenceOutput own = reference_attention(problem, q.tensor, k.tensor, v.tensor, 1.0);
   for (int i = 0; i < 5; ++i) CHECK(own.o[i * 8] == doctest::Approx(i + 3));
 }

@@ -109,7 +109,7 @@ TEST_CASE("the reference's gradients are those of finite differences, for every 
   check_problem(problem);
   problem.causal = false;
   problem.seqlen_k = 6;
-  problem.set_window(1, 1);
+  set_window(problem, 1, 1);
   check_problem(problem);
   problem.softcap = 0.8F;
   check_problem(problem);
@@ -141,7 +141,7 @@ TEST_CASE("the terms of gradients bound them, and are what a gradient that cance
     for (std::size_t i = 0; i < bound->size(); ++i) CHECK((*bound)[i] >= std::abs((*gradient)[i]));
   }
 
-  problem.set_window(0, 0);  // of one key, whose weight is 1 whatever the scores are
+  set_window(problem, 0, 0);  // of one key, whose weight is 1 whatever the scores are
   GradientInputs without_dlse = inputs.gradients(scale);
   without_dlse.dlse = {};
   const Gradients zeros = reference_gradients(problem, without_dlse);

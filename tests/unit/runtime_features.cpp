@@ -87,7 +87,7 @@ attune_prefill_args with_window(int left, int right) {
 
 Problem windowed(int left, int right, bool causal = false) {
   Problem problem{.heads_q = 8, .heads_kv = 2, .seqlen_q = 1000, .seqlen_k = 2000, .causal = causal};
-  problem.set_window(left, right);
+  set_window(problem, left, right);
   return problem;
 }
 
@@ -140,19 +140,19 @@ std::vector<emulator::Buffer> buffers_of(const attune_prefill_args& args, const 
 }  // namespace
 
 TEST_CASE("a window's bounds that hide no key are dropped, and a right one of 0 is the causal mask") {
-  CHECK(!windowed(-1, -1).has_window());
-  CHECK(!windowed(1999, 999).has_window());
+  CHECK(!has_window(windowed(-1, -1)));
+  CHECK(!has_window(windowed(1999, 999)));
   CHECK(windowed(1998, 999).window_left == 1998);
   CHECK(windowed(-1, 998).window_right == 998);
-  CHECK(windowed(-1, 998).has_window());
+  CHECK(has_window(windowed(-1, 998)));
   CHECK(!windowed(-1, 998).causal);
 
   CHECK(windowed(-1, 0).causal);
-  CHECK(!windowed(-1, 0).has_window());
+  CHECK(!has_window(windowed(-1, 0)));
   CHECK(windowed(-1, 0) == windowed(-1, -1, true));
   CHECK(windowed(-1, 5, true) == windowed(-1, -1, true));  // causal leaves none behind a query
   CHECK(windowed(7, 0) == windowed(7, 3, true));
-  CHECK(windowed(7, 0).has_window());
+  CHECK(has_window(windowed(7, 0)));
 }
 
 TEST_CASE("a row sees the keys around its own position, aligned bottom right") {
@@ -162,13 +162,13 @@ TEST_CASE("a row sees the keys around its own position, aligned bottom right") {
     return std::pair(seen.first, seen.end);
   };
   CHECK(keys(0) == std::pair(0, 10));
-  problem.set_window(3, 1);
+  set_window(problem, 3, 1);
   CHECK(keys(0) == std::pair(3, 8));
   CHECK(keys(3) == std::pair(6, 10));
-  problem.set_window(-1, 0);
+  set_window(problem, -1, 0);
   CHECK(keys(1) == std::pair(0, 8));
   problem = {.seqlen_q = 10, .seqlen_k = 4};
-  problem.set_window(1, 2);
+  set_window(problem, 1, 2);
   CHECK(keys(0).first >= keys(0).second);
   CHECK(keys(4) == std::pair(0, 1));
   CHECK(keys(9) == std::pair(2, 4));
@@ -196,7 +196,7 @@ TEST_CASE("arguments become a problem and the parameter block of a window") {
 
   attune_prefill_args unused = with_window(0, 0);
   unused.window = 0;
-  CHECK(!check_arguments(unused).has_window());
+  CHECK(!has_window(check_arguments(unused)));
   CHECK(!check_arguments(unused).causal);
 }
 
@@ -399,7 +399,7 @@ TEST_CASE("a caller that is older than windows has none, whatever lies behind it
               sizeof(args) - offsetof(attune_prefill_args, cu_seqlens_q));
   args.struct_size = offsetof(attune_prefill_args, cu_seqlens_q);
   const Problem problem = check_arguments(args);
-  CHECK(!problem.has_window());
+  CHECK(!has_window(problem));
   CHECK(!problem.ragged);
   CHECK(problem.softcap == 0);
   CHECK(make_params(args, problem).cu_seqlens_q == nullptr);

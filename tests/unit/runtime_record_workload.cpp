@@ -86,7 +86,7 @@ std::vector<Recorded> random_workload(unsigned seed, std::size_t count) {
                         .softcap = one_of(0.0F, 50.0F),
                         .ragged = one_of(false, true),
                         .mappable_strides = one_of(true, true, false)};
-        if (one_of(false, false, true)) prefill.set_window(one_of(10, 4000), one_of(0, -1, 3));
+        if (one_of(false, false, true)) set_window(prefill, one_of(10, 4000), one_of(0, -1, 3));
         if (prefill.ragged) prefill.total_q = prefill.total_k = 6000;
         prefill.paged = one_of(false, false, true);
         if (prefill.paged) {

@@ -60,7 +60,7 @@ std::vector<TunedProblem> all_kinds() {
   prefills[1].head_dim = 192;
   prefills[1].head_dim_v = 128;
   prefills[2].softcap = 1;
-  prefills[2].set_window(100, 50);
+  set_window(prefills[2], 100, 50);
   prefills[3].ragged = true;
   prefills[3].total_q = 1000;
   prefills[3].total_k = 1500;

@@ -59,11 +59,11 @@ TEST_CASE(
     "with a window keys are those that a query sees, and a ragged batch is as many sequences of its longest as its "
     "tokens make") {
   Problem near = prefill(1, 4096);
-  near.set_window(127, 0);
+  set_window(near, 127, 0);
   Problem far = prefill(1, 32768);
-  far.set_window(127, 0);
+  set_window(far, 127, 0);
   CHECK(between(near, far) == doctest::Approx(3));  // that of seqlen_q
-  far.set_window(255, 0);
+  set_window(far, 255, 0);
   CHECK(between(near, far) == doctest::Approx(3.5));
   Problem ragged = prefill(4, 4096);
   ragged.ragged = true;
@@ -96,7 +96,7 @@ TEST_CASE("element type, head dimensions, mask and features are never other ones
   others[1].head_dim = 64;
   others[2].head_dim_v = 64;
   others[3].causal = false;
-  others[4].set_window(100, 0);
+  set_window(others[4], 100, 0);
   others[5].softcap = 30;
   others[6].ragged = true;
   others[7].paged = true;

@@ -67,7 +67,7 @@ inline TunedTable table_of(const TunedGpu& gpu = h200) {
   table.put({prefill(4, 4096), result_of(sm80(128, 64))});
   table.put({prefill(1, 16384), result_of(sm80(128, 32))});
   Problem window = prefill(2, 2048);
-  window.set_window(255, 0);
+  set_window(window, 255, 0);
   Variant windowed = sm80(64, 64);
   windowed.causal = 0;
   windowed.window = 1;

@@ -172,7 +172,7 @@ void visit_inputs(const attune_backward_args& args, const Shapes& shapes, VisitO
 BackwardProblem check_shapes(const attune_backward_args& args) {
   BackwardProblem problem = read_problem(args);
   throw_if_any(problems_of(problem));
-  problem.set_window(problem.window_left, problem.window_right);
+  set_window(problem, problem.window_left, problem.window_right);
   return problem;
 }
 
@@ -188,7 +188,7 @@ BackwardProblem check_arguments(const attune_backward_args& args) {
     check_expressions(found, expression_texts(args), problem.expressions, extents_of(problem));
   }
   throw_if_any(found);
-  problem.set_window(problem.window_left, problem.window_right);
+  set_window(problem, problem.window_left, problem.window_right);
   problem.mappable_strides = has_mappable_tensors(args, problem);
   return problem;
 }

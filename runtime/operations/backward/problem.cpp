@@ -22,12 +22,6 @@ long long BackwardProblem::padded_rows() const {
   return ragged ? padded(total_q + batch * padding) : batch * padded_seqlen_q();
 }
 
-void BackwardProblem::set_window(int left, int right) {
-  window_left = left < seqlen_k - 1 ? left : -1;
-  if (right == 0) causal = true;
-  window_right = causal || right >= seqlen_q - 1 ? -1 : right;
-}
-
 Unmappable BackwardProblem::unmappable() const {
   if (stored_rows() == 0) return Unmappable::queries;
   if (stored_keys() == 0) return ragged ? Unmappable::total_k : Unmappable::seqlen_k;
@@ -46,8 +40,8 @@ Ask BackwardProblem::ask_of(Operation part) const {
   return {.need = {.operation = part,
                    .dtype = static_cast<int>(dtype),
                    .head_dim = std::max(head_dim, head_dim_of_v()),
-                   .causal = causal && !has_window() ? 1 : 0,
-                   .window = has_window() ? 1 : 0,
+                   .causal = causal && !has_window(*this) ? 1 : 0,
+                   .window = has_window(*this) ? 1 : 0,
                    .softcap = softcap > 0 ? 1 : 0,
                    .score = expressions.score,
                    .mask = expressions.mask,

@@ -8,6 +8,7 @@
 #include "generator/variant.hpp"
 #include "runtime/call/call_expressions.hpp"
 #include "runtime/call/problem_view.hpp"
+#include "runtime/call/window.hpp"
 
 namespace attune {
 
@@ -61,10 +62,6 @@ struct BackwardProblem {
   /// Rows of the workspace that a sequence has in each head, and all sequences.
   [[nodiscard]] long long padded_seqlen_q() const;
   [[nodiscard]] long long padded_rows() const;
-
-  /// As Problem has them.
-  [[nodiscard]] bool has_window() const { return window_left >= 0 || (!causal && window_right >= 0); }
-  void set_window(int left, int right);
 
   /// Why tensor maps cannot describe its tensors.
   [[nodiscard]] Unmappable unmappable() const;

@@ -196,7 +196,7 @@ void visit_operands(const attune_prefill_args& args, const Problem& problem, Vis
 Problem check_shapes(const attune_prefill_args& args) {
   Problem problem = read_problem(args);
   throw_if_any(problems_of(problem));
-  problem.set_window(problem.window_left, problem.window_right);
+  set_window(problem, problem.window_left, problem.window_right);
   return problem;
 }
 
@@ -209,7 +209,7 @@ Problem check_arguments(const attune_prefill_args& args) {
   if (shapes_ok) check_memory(found, args, problem);
   if (shapes_ok) check_expressions(found, expression_texts(args), problem.expressions, extents_of(problem));
   throw_if_any(found);
-  problem.set_window(problem.window_left, problem.window_right);
+  set_window(problem, problem.window_left, problem.window_right);
   const Extents queries = queries_of(problem);
   const Extents keys = keys_of(problem);
   const Extents values = values_of(problem, keys);

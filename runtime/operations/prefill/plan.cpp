@@ -182,7 +182,7 @@ void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
 /// What comes before the size of tiles, the smaller the better.
 auto rank_of(const Variant& variant, const Problem& problem) {
   const int newness = wastes_padding(variant, problem.ask().need) ? -1 : family_of(variant).minimum_capability;
-  const bool spare_window = variant.window != 0 && !problem.has_window();
+  const bool spare_window = variant.window != 0 && !has_window(problem);
   return std::tuple(family_of(variant).named_only, -newness, variant.columns(), spare_window);
 }
 

@@ -45,12 +45,6 @@ void Problem::complete() {
   pages = all_pages(batch, table_width);
 }
 
-void Problem::set_window(int left, int right) {
-  window_left = left < seqlen_k - 1 ? left : -1;
-  if (right == 0) causal = true;
-  window_right = causal || right >= seqlen_q - 1 ? -1 : right;
-}
-
 Problem::Keys Problem::visible_keys(int row) const {
   const long long position = static_cast<long long>(row) + seqlen_k - seqlen_q;
   const int right = causal ? 0 : window_right;
@@ -120,8 +114,8 @@ Ask Problem::ask() const {
                                             .head_dim_v = head_dim_of_v() == head_dim ? 0 : head_dim_v,
                                             .paged = paged ? 1 : 0,
                                             .page_multiple = page_multiple(),
-                                            .causal = causal && !has_window() ? 1 : 0,
-                                            .window = has_window() ? 1 : 0,
+                                            .causal = causal && !has_window(*this) ? 1 : 0,
+                                            .window = has_window(*this) ? 1 : 0,
                                             .softcap = softcap > 0 ? 1 : 0,
                                             .ragged = ragged ? 1 : 0,
                                             .dropout = dropout ? 1 : 0,

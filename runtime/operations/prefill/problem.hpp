@@ -9,6 +9,7 @@
 #include "generator/variant.hpp"
 #include "runtime/call/call_expressions.hpp"
 #include "runtime/call/problem_view.hpp"
+#include "runtime/call/window.hpp"
 
 namespace attune {
 
@@ -68,13 +69,6 @@ struct Problem {
   /// And of K and V, where a page is as a sequence.
   [[nodiscard]] int stored_key_sequences() const { return paged ? pages : stored_sequences(); }
   [[nodiscard]] int stored_keys() const { return paged ? page_size : ragged ? total_k : seqlen_k; }
-
-  /// Whether a window says which keys a query sees, and not just the causal mask or none.
-  [[nodiscard]] bool has_window() const { return window_left >= 0 || (!causal && window_right >= 0); }
-
-  /// Sets the window as a caller gives it, -1 for unlimited: a bound that hides no key is dropped, and a right one of 0
-  /// is the causal mask.
-  void set_window(int left, int right);
 
   /// The keys [first, end) that query `row` sees, whose position is row + seqlen_k - seqlen_q; none where end <= first.
   struct Keys {

@@ -1,6 +1,7 @@
 // The backward pass on the GPU through the C ABI, against its float64 reference.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "tests/gpu/harness.hpp"
@@ -68,6 +69,14 @@ TEST_CASE("gradients of random problems agree with the reference on the GPU, twi
   const TestRegistry registry;
   Random random(67);
   for (int i = 0; i < 300; ++i) check(registry, testing::random_backward_case(random, 400), random());
+}
+
+TEST_CASE("gradients of random additive scores and masks agree with the reference on the GPU, to the same bits") {
+  const TestRegistry registry;
+  Random random(68);
+  const char* const asked = std::getenv("ATTUNE_TEST_EXPRESSIONS");
+  const int count = asked == nullptr ? 24 : std::atoi(asked);
+  for (int i = 0; i < count; ++i) check(registry, testing::random_expressed_backward_case(random, 400), random());
 }
 
 TEST_CASE("gradients of every head_dim agree with the reference on the GPU") {

@@ -1,0 +1,103 @@
+// Calls whose scores and masks expressions say on the GPU through the C ABI, against the float64 reference that
+// evaluates the same text.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "tests/gpu/harness.hpp"
+#include "tests/harness/expressed_image.hpp"
+#include "tests/harness/random_choice.hpp"
+
+namespace attune::gpu_tests {
+namespace {
+
+using testing::ExpressedCase;
+using testing::ExpressedImage;
+using testing::KeyStorage;
+using testing::up_to;
+
+/// Device memory for a call, full of NaN, with nothing known to be after it.
+DeviceBuffer workspace_of(std::size_t bytes) {
+  DeviceBuffer buffer(gpu().driver, bytes + 16);
+  buffer.upload(std::vector<std::uint8_t>(bytes + 16, 0xff));
+  return buffer;
+}
+
+/// Runs prefill twice, each time on memory full of poison: the second call finds its kernel, and what it is told of
+/// blocks is not the first one's.
+void check_prefill(const TestRegistry& registry, const ExpressedImage& image) {
+  CAPTURE(image.problem().text());
+  const DeviceBuffer memory = on_device(image.memory());
+  attune_prefill_args args = image.prefill_args(memory.data());
+  REQUIRE_MESSAGE(attune_prefill_workspace(registry.get(), &args, &args.workspace_bytes) == ATTUNE_OK,
+                  attune_last_error());
+  const DeviceBuffer workspace = workspace_of(args.workspace_bytes);
+  // Without one nothing tells which blocks there are.
+  for (const bool has_workspace : {true, true, false}) {
+    args.workspace = has_workspace ? workspace.data() : nullptr;
+    memory.upload(image.memory());
+    REQUIRE_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
+    CHECK(image.wrong(fetched(memory, image.memory())) == "");
+  }
+}
+
+void check_decode(const TestRegistry& registry, const ExpressedImage& image, int splits) {
+  CAPTURE(image.decode_problem(splits).text());
+  const DeviceBuffer memory = on_device(image.memory());
+  attune_decode_args args = image.decode_args(memory.data(), splits);
+  REQUIRE_MESSAGE(attune_decode_workspace(registry.get(), &args, &args.workspace_bytes) == ATTUNE_OK,
+                  attune_last_error());
+  const DeviceBuffer workspace = workspace_of(args.workspace_bytes);
+  args.workspace = workspace.data();
+  for (int call = 0; call < 2; ++call) {
+    memory.upload(image.memory());
+    REQUIRE_MESSAGE(attune_decode(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
+    CHECK(image.wrong(fetched(memory, image.memory())) == "");
+  }
+}
+
+/// How many random expressions are tried: each takes a compilation or two.
+int expression_count() {
+  const char* const asked = std::getenv("ATTUNE_TEST_EXPRESSIONS");
+  return asked == nullptr ? 24 : std::atoi(asked);
+}
+
+}  // namespace
+
+TEST_CASE("random expressions agree with the reference on the GPU, dense, ragged, paged and in decode") {
+  const TestRegistry registry;
+  Random random(71);
+  for (int i = 0; i < expression_count(); ++i) {
+    CAPTURE(i);
+    const bool decodes = i % 4 == 3;
+    const KeyStorage storage = decodes ? KeyStorage::paged : static_cast<KeyStorage>(i % 4);
+    ExpressedCase one = testing::random_expressed_case(random, storage, decodes ? 4 : 300, 700);
+    one.texts = testing::random_texts(random);
+    one.texts.sink = testing::once_in(random, 4);
+    CAPTURE(one.texts.score);
+    CAPTURE(one.texts.mask);
+    const ExpressedImage image(one, random());
+    if (decodes) {
+      check_decode(registry, image, up_to(random, 3));
+    } else {
+      check_prefill(registry, image);
+    }
+  }
+}
+
+TEST_CASE("blocks that a mask hides, by itself or by what it looks up, are not read on the GPU") {
+  const TestRegistry registry;
+  ExpressedCase one;
+  one.problem = {.batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 90, .seqlen_k = 1000, .head_dim = 64};
+  one.texts.mask = "document[b, p] == document[b, k] and k <= p where document: int32[batch, position]";
+  ExpressedImage documents(one, 5);
+  documents.set_array("document", [](int i) { return i % 1000 < 512 ? 3 : 4; });
+  check_prefill(registry, documents);
+  one.texts.mask = "k < 16 or p - k < 100";
+  ExpressedImage window(one, 5);
+  window.poison_keys(256, 512);
+  check_prefill(registry, window);
+}
+
+}  // namespace attune::gpu_tests

@@ -1,0 +1,103 @@
+// Calls whose scores and masks expressions say, as host memory, for prefill and decode, and what a correct one leaves
+// there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attune/attune.h"
+#include "runtime/base/random.hpp"
+#include "runtime/lab/expressed_attention.hpp"
+#include "runtime/lab/memory.hpp"
+#include "runtime/lab/trial.hpp"
+#include "runtime/operations/decode/problem.hpp"
+#include "runtime/operations/prefill/problem.hpp"
+#include "tests/harness/stored_arrays.hpp"
+
+namespace attune::testing {
+
+/// What is said of scores; empty: nothing.
+struct ExpressedTexts {
+  std::string score;
+  std::string mask;
+  bool sink = false;  ///< heads have one
+
+  [[nodiscard]] CallExpressions numbers() const;
+};
+
+/// How keys are stored.
+enum class KeyStorage { dense, ragged, paged };
+
+/// A problem, where its sequences are, and what is said of its scores; the problem's own expressions are those.
+struct ExpressedCase {
+  Problem problem;
+  Sequences sequences;
+  ExpressedTexts texts;
+};
+
+/// Heads, lengths, masks and soft caps of any kind, without expressions, at head_dim 64.
+ExpressedCase random_expressed_case(Random& random, KeyStorage storage, int most_queries, int most_keys);
+
+/// A score, a mask or both.
+ExpressedTexts random_texts(Random& random);
+
+/// Every element that is not Q, K, V or an array is NaN, O and LSE included.
+class ExpressedImage {
+ public:
+  ExpressedImage(const ExpressedCase& one, std::uint64_t seed);
+
+  [[nodiscard]] const Problem& problem() const { return problem_; }
+
+  /// The same queries and keys as a problem of decode, whose cache is in pages. `splits`: 0 lets the plan choose.
+  [[nodiscard]] DecodeProblem decode_problem(int splits) const;
+
+  /// What the call finds.
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+  /// The call on a copy of that, wherever it is, without a workspace. Named arrays are the image's, of the last call
+  /// that was made.
+  [[nodiscard]] attune_prefill_args prefill_args(void* memory) const;
+  [[nodiscard]] attune_decode_args decode_args(void* memory, int splits) const;
+
+  /// Gives an array of integers these values.
+  void set_array(std::string_view name, const std::function<int(int)>& value);
+
+  /// Makes K and V of these keys of every sequence NaN in what the kernel reads, where a page is a sequence or none is.
+  void poison_keys(int first, int end);
+
+  /// Whether O and LSE agree with the reference and nothing else was written; "" or what is wrong, with figures.
+  [[nodiscard]] std::string wrong(Memory after) const;
+
+ private:
+  [[nodiscard]] std::size_t key_elements() const;
+  void draw(std::size_t place, std::size_t elements, std::uint64_t seed);
+  template <class Args>
+  void place(Args& args, void* memory) const;
+  [[nodiscard]] const ExpressedOutput& expected() const;
+
+  Problem problem_;
+  Sequences sequences_;
+  ExpressedTexts texts_;
+  StoredArrays stored_;
+  mutable std::vector<attune_named_array> arrays_;
+  Places places_;
+  std::size_t q_ = 0;  ///< places of arrays, in bytes
+  std::size_t k_ = 0;
+  std::size_t v_ = 0;
+  std::size_t o_ = 0;
+  std::size_t lse_ = 0;
+  std::size_t sink_ = 0;
+  std::size_t cu_seqlens_q_ = 0;
+  std::size_t cu_seqlens_k_ = 0;
+  std::size_t seqused_k_ = 0;
+  std::size_t block_table_ = 0;
+  Memory memory_;
+  Memory whole_;  ///< without poisoned keys
+  mutable std::optional<ExpressedOutput> expected_;
+};
+
+}  // namespace attune::testing

@@ -5,11 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "generator/check.hpp"
-#include "runtime/lab/fixed_kernels.hpp"
-#include "runtime/lab/host_kernels.hpp"
-#include "tests/emulator/experiment.hpp"
-#include "tests/emulator/mutate.hpp"
+#include "runtime/operations/backward/launch.hpp"
+#include "tests/emulator/plan_experiment.hpp"
 #include "tests/harness/backward_image.hpp"
 
 namespace attune::mutation_tests {
@@ -26,104 +23,45 @@ struct Setup {
   bool count_banks = false;  ///< and compare them with the unmutated run
 };
 
-/// Runs the launches of a call, that of the variant with the kernel that it is given.
-class BackwardExperiment : public Experiment, private EmulatorExecutor {
+/// A call of the backward pass.
+class BackwardExperiment : public PlanExperiment {
  public:
-  BackwardExperiment(const Variant& variant, Setup setup, std::shared_ptr<HostKernels> others)
-      : EmulatorExecutor({.jobs = 1}),
-        setup_(std::move(setup)),
-        image_(setup_.one, 23),
-        memory_(image_.memory()),
-        args_(image_.args(memory_.data())),
-        own_{variant, emulator::device()},
-        others_(std::move(others)) {
-    if (!setup_.told.cu_seqlens_q.empty()) {
-      args_.cu_seqlens_q = setup_.told.cu_seqlens_q.data();
-      args_.cu_seqlens_k = setup_.told.cu_seqlens_k.data();
-      args_.seqused_q = setup_.told.seqused_q.empty() ? nullptr : setup_.told.seqused_q.data();
-      args_.seqused_k = setup_.told.seqused_k.empty() ? nullptr : setup_.told.seqused_k.data();
-    }
+  BackwardExperiment(const Variant& variant, const Setup& setup, std::shared_ptr<HostKernels> others)
+      : BackwardExperiment(variant, setup, BackwardImage(setup.one, 23), std::move(others)) {}
+
+ private:
+  BackwardExperiment(const Variant& variant, const Setup& setup, BackwardImage image,
+                     std::shared_ptr<HostKernels> others)
+      : PlanExperiment(variant, emulator::device(), image.memory(),
+                       {.group = setup.group, .count_banks = setup.count_banks}, std::move(others)),
+        told_(setup.told),
+        image_(std::move(image)) {
     const BackwardProblem problem = image_.problem();
     for (const ProblemView& part :
          {ProblemView(problem), ProblemView(rows_), ProblemView(queries_), ProblemView(conversion_)}) {
-      const auto family = std::ranges::find(families(), part.operation(), &Family::operation);
-      if (family->operation == family_of(variant).operation) {
-        kernels_.add(own_);
-      } else {
-        kernels_.add((*others_)[default_variant(family->defaults.family, part.need(), own_.device.shared_per_block)]);
-      }
+      serve(part);
     }
   }
 
-  std::string run_unmutated(const emulator::Kernel& kernel) override {
-    const Notice notice = run(kernel);
-    wavefronts_ = setup_.count_banks ? found_wavefronts_ : -1;
-    if (notice == Notice::none) return "";
-    return fmt::format("{}: {}", setup_.one.text(), notice == Notice::fault ? fault_ : image_.wrong(memory_));
-  }
-
-  Notice run(const emulator::Kernel& kernel) override {
-    kernel_ = &kernel;
-    std::ranges::copy(before_.empty() ? image_.memory() : before_, memory_.begin());
-    *static_cast<long long*>(kernel.symbol(steps_symbol)) = 0;
-    fault_.clear();
-    attune::run(args_, image_.problem(), Backend{kernels_, *this, nullptr});
-    if (!fault_.empty()) return Notice::fault;
-    if (!image_.wrong(memory_).empty()) return Notice::numbers;
-    return wavefronts_ >= 0 && found_wavefronts_ > wavefronts_ ? Notice::banks : Notice::none;
-  }
-
- private:
-  void run(const Plan& plan, void* /*stream*/) override {
-    bool is_behind = before_.empty();  // what comes before the kernel with the bug has left its results
-    for (std::size_t i = 0; i < plan.size() && fault_.empty(); ++i) {
-      const bool is_own = plan[i].kernel == &own_;
-      if (is_own && before_.empty()) before_ = memory_;
-      is_behind = is_behind || is_own;
-      if (is_behind) launch_step(plan[i], is_own);
+  void call(const Backend& backend) override {
+    attune_backward_args args = image_.args(memory().data());
+    if (!told_.cu_seqlens_q.empty()) {
+      args.cu_seqlens_q = told_.cu_seqlens_q.data();
+      args.cu_seqlens_k = told_.cu_seqlens_k.data();
+      args.seqused_q = told_.seqused_q.empty() ? nullptr : told_.seqused_q.data();
+      args.seqused_k = told_.seqused_k.empty() ? nullptr : told_.seqused_k.data();
     }
+    attune::run(args, image_.problem(), backend);
   }
 
-  void launch_step(const Step& step, bool is_own) {
-    emulator::Launch launch{.grid = step.grid,
-                            .threads = step.threads,
-                            .shared_bytes = step.shared_bytes,
-                            .params = step.params,
-                            .memory = buffers_of(step.operands),
-                            .jobs = 1,
-                            .count_banks = is_own && setup_.count_banks};
-    const Operation operation = family_of(own_.variant).operation;
-    const bool has_groups = operation == Operation::backward || operation == Operation::backward_queries;
-    const bool grouped = is_own && has_groups && setup_.group > 0;
-    if (grouped) {
-      const unsigned heads = launch.grid.x * launch.grid.z;
-      launch.grid.x = setup_.group;
-      launch.grid.z = (heads + setup_.group - 1) / setup_.group;
-    }
-    const emulator::Kernel& kernel = is_own ? *kernel_ : static_cast<const EmulatedKernel&>(*step.kernel).kernel;
-    const emulator::Report report = kernel.run(launch);
-    // A launch behind the one with the bug may meet anything.
-    fault_ = report.fault;
-    if (!is_own) return;
-    found_wavefronts_ = 0;
-    for (const emulator::BankSite& site : report.sites) found_wavefronts_ += site.wavefronts;
-  }
+  [[nodiscard]] std::string wrong(const Memory& after) const override { return image_.wrong(after); }
+  [[nodiscard]] std::string text() const override { return image_.origin().text(); }
 
-  Setup setup_;
+  Sequences told_;
   BackwardImage image_;
   BackwardPart<Operation::backward_rows> rows_{image_.problem()};
   BackwardPart<Operation::backward_queries> queries_{image_.problem()};
   BackwardPart<Operation::backward_convert> conversion_{image_.problem()};
-  Memory memory_;
-  attune_backward_args args_;
-  ServingKernel own_;
-  std::shared_ptr<HostKernels> others_;
-  FixedKernels kernels_;
-  const emulator::Kernel* kernel_ = nullptr;
-  Memory before_;
-  std::string fault_;
-  long long wavefronts_ = -1;
-  long long found_wavefronts_ = 0;
 };
 
 /// Sequences one after the other, with gaps around them.
@@ -248,7 +186,8 @@ std::vector<std::unique_ptr<Experiment>> backward_experiments(const Variant& var
   for (Setup& setup : setups) {
     // Rows begin with sums in every other problem.
     if (operation == Operation::backward_rows) setup.one.any_order = result.size() % 2 == 0;
-    result.push_back(std::make_unique<BackwardExperiment>(variant, std::move(setup), others));
+    if (operation != Operation::backward && operation != Operation::backward_queries) setup.group = 0;
+    result.push_back(std::make_unique<BackwardExperiment>(variant, setup, others));
   }
   return result;
 }

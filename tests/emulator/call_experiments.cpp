@@ -13,7 +13,6 @@
 #include "runtime/operations/rotary/arguments.hpp"
 #include "runtime/operations/store/arguments.hpp"
 #include "tests/emulator/experiment.hpp"
-#include "tests/emulator/mutate.hpp"
 #include "tests/harness/rotary_call.hpp"
 #include "tests/harness/store_image.hpp"
 
@@ -42,22 +41,19 @@ class CallExperiment : public Experiment {
     launch_.jobs = 1;
   }
 
-  std::string run_unmutated(const emulator::Kernel& kernel) override {
-    const Notice notice = run(kernel);
-    if (notice == Notice::none) return "";
-    return fmt::format("{}: {}", call_.problem().text(), notice == Notice::fault ? fault_ : "numbers disagree");
-  }
-
-  Notice run(const emulator::Kernel& kernel) override {
+ private:
+  Seen launch(const emulator::Kernel& kernel) override {
     std::ranges::copy(call_.memory(), memory_.begin());  // the launch knows where it is
-    *static_cast<long long*>(kernel.symbol(steps_symbol)) = 0;
     const emulator::Report report = kernel.run(launch_);
     fault_ = report.fault;
-    if (!report.ok()) return Notice::fault;
-    return agrees(call_, memory_) ? Notice::none : Notice::numbers;
+    if (!report.ok()) return {Notice::fault};
+    return {agrees(call_, memory_) ? Notice::none : Notice::numbers};
   }
 
- private:
+  [[nodiscard]] std::string complaint() const override {
+    return fmt::format("{}: {}", call_.problem().text(), fault_.empty() ? "numbers disagree" : fault_);
+  }
+
   Call call_;
   Memory memory_;
   decltype(make_params(std::declval<Call>().args(nullptr), std::declval<Call>().problem())) params_{};

@@ -11,8 +11,9 @@
 
 namespace attune::mutation_tests {
 
-/// How a bug showed.
-enum class Notice { none, fault, numbers, banks };
+/// How a bug showed. `work`: the result is right, but more sites were evaluated than without the bug, as when a block
+/// is loaded that no query sees, or a full one masked.
+enum class Notice { none, fault, numbers, banks, work };
 
 /// One launch of a kernel.
 class Experiment {
@@ -22,10 +23,25 @@ class Experiment {
   Experiment(const Experiment&) = delete;
   Experiment& operator=(const Experiment&) = delete;
 
-  /// What is wrong with the kernel as it was emitted, or nothing. Sets the measure for bank conflicts.
-  virtual std::string run_unmutated(const emulator::Kernel& kernel) = 0;
+  /// What is wrong with the kernel as it was emitted, or nothing. Sets the measure for bank conflicts and work.
+  std::string run_unmutated(const emulator::Kernel& kernel);
 
-  virtual Notice run(const emulator::Kernel& kernel) = 0;
+  Notice run(const emulator::Kernel& kernel);
+
+ protected:
+  /// Launches the kernel: what shows without a measure, and how many wavefronts shared memory took, if that counts.
+  struct Seen {
+    Notice notice = Notice::none;
+    long long wavefronts = 0;
+  };
+  virtual Seen launch(const emulator::Kernel& kernel) = 0;
+
+  /// What the launch was about and what was wrong with it.
+  [[nodiscard]] virtual std::string complaint() const = 0;
+
+ private:
+  long long most_wavefronts_ = 0;  // without a bug, ...
+  long long most_steps_ = 0;       // ... and sites evaluated
 };
 
 /// Of a kernel that stores, cheap ones first.

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <map>
 #include <optional>
+#include <regex>
 #include <set>
 
 #include "tests/emulator/wrong_arguments.hpp"
@@ -489,6 +490,17 @@ class Reader {
     return op.kind != Kind::arithmetic || bounds_arithmetic(at);
   }
 
+  /// Whether what the comparison at `at` decides is the same for equal operands, so that it cannot be off by one: the
+  /// smaller or larger of two, or their difference where that is positive.
+  [[nodiscard]] bool same_for_equals(std::size_t at) const {
+    static const std::regex choice(
+        R"(([\w.]+) [<>]=? ([\w.]+)(?: \? (?:\1 : \2|\2 : \1|\1 - \2 : 0|\2 - \1 : 0)(?![\w.(]| [<>])|\) (?:\1 = \2|\2 = \1);).*)");
+    std::size_t begin = at - 1;
+    while (begin > line_begin(at) && (is_word(text_[begin - 1]) || text_[begin - 1] == '.')) --begin;
+    const string_view line = line_at(at);
+    return std::regex_match(line.begin() + (begin - line_begin(at)), line.end(), choice);
+  }
+
   void find_operators() {
     std::vector<std::pair<std::size_t, Operator>> found;  // all of them before any edit closes a piece of the text
     std::vector<std::size_t> divisions;                   // that are only checked
@@ -512,7 +524,8 @@ class Reader {
       std::vector<std::string> mutations;
       if (op.kind == Kind::relation) {
         mutations = {name + " always true", name + " always false"};
-        if (!op.neighbour.empty()) mutations.push_back(fmt::format("{} becomes '{}'", name, op.neighbour));
+        const bool tells_equals = !op.neighbour.empty() && !same_for_equals(at);
+        if (tells_equals) mutations.push_back(fmt::format("{} becomes '{}'", name, op.neighbour));
       } else {
         mutations = {name + " left operand only"};
         if (op.kind == Kind::logic) mutations.push_back(name + " right operand only");

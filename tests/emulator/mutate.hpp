@@ -38,10 +38,10 @@ constexpr const char* steps_symbol = "attune_steps";
 ///     settling or registers: deleted; waits also let one more group be pending; barriers also lose thread 0 or lane 0,
 ///     and a block's become a warp's; early returns deleted;
 ///   arguments of instructions: those of wrong_arguments.hpp;
-///   comparisons: off by one, always true, always false; && and ||: either operand only; flags: true, false;
-///   a vote about a row: the first row's;
-///   copies of tiles that reach beyond the matrix: no row is missing;
-///   the swizzle's ^: +, left operand only; its / and %, and the arithmetic of masks and bounds: left operand only.
+///   comparisons: off by one, unless equals have one result (a minimum), always true, always false; && and ||: either
+///   operand only; flags: true, false; a vote about a row: the first row's; copies of tiles that reach beyond the
+///   matrix: no row is missing; the swizzle's ^: +, left operand only; its / and %, and the arithmetic of masks and
+///   bounds: left operand only.
 Instrumented instrument(std::string_view text);
 
 }  // namespace attune::mutation_tests

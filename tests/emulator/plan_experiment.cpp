@@ -1,0 +1,75 @@
+#include "tests/emulator/plan_experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "generator/check.hpp"
+
+namespace attune::mutation_tests {
+
+PlanExperiment::PlanExperiment(const Variant& variant, const Device& device, Memory before, const Options& options,
+                               std::shared_ptr<HostKernels> others)
+    : EmulatorExecutor({.jobs = 1}),
+      options_(options),
+      own_{variant, device},
+      others_(std::move(others)),
+      memory_(before),
+      first_(std::move(before)) {}
+
+void PlanExperiment::serve(const ProblemView& part) {
+  if (part.operation() == family_of(own_.variant).operation) {
+    kernels_.add(own_);
+    return;
+  }
+  const auto family = std::ranges::find(families(), part.operation(), &Family::operation);
+  kernels_.add((*others_)[default_variant(family->defaults.family, part.need(), own_.device.shared_per_block)]);
+}
+
+Experiment::Seen PlanExperiment::launch(const emulator::Kernel& kernel) {
+  kernel_ = &kernel;
+  std::ranges::copy(before_.empty() ? first_ : before_, memory_.begin());
+  fault_.clear();
+  call(Backend{kernels_, *this, nullptr});
+  if (!fault_.empty()) return {Notice::fault};
+  if (!wrong(memory_).empty()) return {Notice::numbers};
+  return {Notice::none, wavefronts_};
+}
+
+std::string PlanExperiment::complaint() const {
+  return fmt::format("{}: {}", text(), fault_.empty() ? wrong(memory_) : fault_);
+}
+
+void PlanExperiment::run(const Plan& plan, void* /*stream*/) {
+  bool is_after = before_.empty();  // what comes before the kernel with the bug has left its results
+  for (std::size_t i = 0; i < plan.size() && fault_.empty(); ++i) {
+    const bool is_own = plan[i].kernel == &own_;
+    if (is_own && before_.empty()) before_ = memory_;
+    is_after = is_after || is_own;
+    if (is_after) launch_step(plan[i], is_own);
+  }
+}
+
+void PlanExperiment::launch_step(const Step& step, bool is_own) {
+  emulator::Launch launch{.grid = step.grid,
+                          .threads = step.threads,
+                          .shared_bytes = step.shared_bytes,
+                          .params = step.params,
+                          .memory = buffers_of(step.operands),
+                          .jobs = 1,
+                          .count_banks = is_own && options_.count_banks};
+  if (is_own && options_.group > 0) {
+    const unsigned heads = launch.grid.x * launch.grid.z;
+    launch.grid.x = options_.group;
+    launch.grid.z = (heads + options_.group - 1) / options_.group;
+  }
+  const emulator::Kernel& kernel = is_own ? *kernel_ : static_cast<const EmulatedKernel&>(*step.kernel).kernel;
+  const emulator::Report report = kernel.run(launch);
+  fault_ = report.fault;  // a launch after the one with the bug may meet anything
+  if (!is_own) return;
+  wavefronts_ = 0;
+  for (const emulator::BankSite& site : report.sites) wavefronts_ += site.wavefronts;
+}
+
+}  // namespace attune::mutation_tests

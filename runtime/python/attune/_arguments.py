@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 Array = TypeVar("Array")  # torch.Tensor, cupy.ndarray, jax.Array or numpy.ndarray
@@ -17,6 +18,19 @@ class Pair(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+def refuse_together(given: Mapping[str, Any], without: str) -> None:
+    """Throws where one of these arguments is given, of a call that `without` says."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is given {without}")
+
+
+#: What arguments belong to calls of another kind.
+OF_RAGGED = "without cu_seqlens_q, which makes a batch ragged"
+OF_CACHE = "without cache_seqlens, which makes k and v a cache"
+NOT_OF_CACHE = "with cache_seqlens, which says how many keys a cache has"
 
 
 def differentiable(name: str, *arguments: Any, **options: Any) -> Any:

@@ -20,17 +20,31 @@ class Pair(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-def refuse_together(given: Mapping[str, Any], without: str) -> None:
-    """Throws where one of these arguments is given, of a call that `without` says."""
+def require_one_kind(
+    cache_seqlens: Any,
+    cu_seqlens_q: Any,
+    *,
+    of_cache: Mapping[str, Any],
+    of_keys: Mapping[str, Any],
+    of_ragged: Mapping[str, Any],
+) -> None:
+    """Throws where arguments are given that belong to calls of different kinds: dense, ragged, to a cache.
+
+    `of_cache` are those of a cache alone, `of_keys` those of a ragged batch whose keys are in none, `of_ragged` the
+    others that a dense batch has not.
+    """
+    if cache_seqlens is not None:
+        _refuse(of_keys, "with cache_seqlens, which says how many keys a cache has")
+        return
+    _refuse(of_cache, "without cache_seqlens, which makes k and v a cache")
+    if cu_seqlens_q is None:
+        _refuse({**of_keys, **of_ragged}, "without cu_seqlens_q, which makes a batch ragged")
+
+
+def _refuse(given: Mapping[str, Any], where: str) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} is given {without}")
-
-
-#: What arguments belong to calls of another kind.
-OF_RAGGED = "without cu_seqlens_q, which makes a batch ragged"
-OF_CACHE = "without cache_seqlens, which makes k and v a cache"
-NOT_OF_CACHE = "with cache_seqlens, which says how many keys a cache has"
+            raise ValueError(f"{name} is given {where}")
 
 
 def differentiable(name: str, *arguments: Any, **options: Any) -> Any:

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import _attune
-from ._arguments import (
-    NOT_OF_CACHE,
-    OF_CACHE,
-    OF_RAGGED,
-    Array,
-    GradientWanted,
-    Pair,
-    differentiable,
-    refuse_together,
-)
+from ._arguments import Array, GradientWanted, Pair, differentiable, require_one_kind
 from ._functions import documented
 from ._texts import Expression, complete
 
@@ -54,20 +45,29 @@ def attention(
 ) -> Array | tuple[Array, Array]:
     arrays = dict(params or {})
     texts = (complete(score, arrays), complete(mask, arrays), arrays)
-    lengths = {"max_seqlen_k": max_seqlen_k, "seqused_q": seqused_q, "seqused_k": seqused_k}
-    of_cache = {
-        "cache_batch_idx": cache_batch_idx,
-        "cache_leftpad": cache_leftpad,
-        "k_new": k_new,
-        "v_new": v_new,
-        "rotary_cos": rotary_cos,
-        "rotary_sin": rotary_sin,
-        "num_splits": num_splits or None,
-    }
+    require_one_kind(
+        cache_seqlens,
+        cu_seqlens_q,
+        of_cache={
+            "cache_batch_idx": cache_batch_idx,
+            "cache_leftpad": cache_leftpad,
+            "k_new": k_new,
+            "v_new": v_new,
+            "rotary_cos": rotary_cos,
+            "rotary_sin": rotary_sin,
+            "num_splits": num_splits or None,
+        },
+        of_keys={
+            "cu_seqlens_k": cu_seqlens_k,
+            "max_seqlen_k": max_seqlen_k,
+            "seqused_q": seqused_q,
+            "seqused_k": seqused_k,
+        },
+        of_ragged={"max_seqlen_q": max_seqlen_q, "block_table": block_table},
+    )
     options = (0.0, softmax_scale, causal, window_size, softcap, None, return_lse)
     try:
         if cache_seqlens is not None:
-            refuse_together({"cu_seqlens_k": cu_seqlens_k, **lengths}, NOT_OF_CACHE)
             result = _attune.expressed_decode(
                 q,
                 k,
@@ -96,16 +96,12 @@ def attention(
                 *texts,
             )
         elif cu_seqlens_q is not None:
-            refuse_together(of_cache, OF_CACHE)
             longest = (max_seqlen_q, max_seqlen_k)
             used = (seqused_q, seqused_k, None, None, learnable_sink)
             result = _attune.expressed_varlen(
                 q, k, v, cu_seqlens_q, cu_seqlens_k, *longest, *options, block_table, *used, *texts
             )
         else:
-            refuse_together(of_cache, OF_CACHE)
-            ragged = {"cu_seqlens_k": cu_seqlens_k, "max_seqlen_q": max_seqlen_q, **lengths}
-            refuse_together({**ragged, "block_table": block_table}, OF_RAGGED)
             result = _attune.expressed_attention(q, k, v, *options, None, learnable_sink, *texts)
     except GradientWanted:
         if cache_seqlens is not None or block_table is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .._arguments import NOT_OF_CACHE, OF_CACHE, OF_RAGGED, Pair, refuse_together
+from .._arguments import Pair, require_one_kind
 from .._functions import documented_for_torch
 from .._texts import Expression
 from . import _ops
@@ -54,31 +54,32 @@ def attention(
         require_tensor("learnable_sink", learnable_sink)
     common = (*texts_and_arrays(score, mask, params), softmax_scale, causal, *window(window_size))
     common += (softcap,)
-    lengths = {"max_seqlen_k": max_seqlen_k, "seqused_q": seqused_q, "seqused_k": seqused_k}
-    rotation = {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
-    new = {"k_new": k_new, "v_new": v_new}
+    of_keys = {
+        "cu_seqlens_k": cu_seqlens_k,
+        "max_seqlen_k": max_seqlen_k,
+        "seqused_q": seqused_q,
+        "seqused_k": seqused_k,
+    }
     places = {"cache_batch_idx": cache_batch_idx, "cache_leftpad": cache_leftpad}
-    if cache_seqlens is None:
-        refuse_together({**places, **new, **rotation, "num_splits": num_splits or None}, OF_CACHE)
-    else:
-        refuse_together({"cu_seqlens_k": cu_seqlens_k, **lengths}, NOT_OF_CACHE)
-    if cache_seqlens is None and cu_seqlens_q is None:
-        ragged = {"cu_seqlens_k": cu_seqlens_k, "max_seqlen_q": max_seqlen_q, **lengths}
-        refuse_together({**ragged, "block_table": block_table}, OF_RAGGED)
-    starts = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
-    ragged = {**starts, "max_seqlen_q": max_seqlen_q, **lengths}
+    new = {"k_new": k_new, "v_new": v_new, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
+    require_one_kind(
+        cache_seqlens,
+        cu_seqlens_q,
+        of_cache={**places, **new, "num_splits": num_splits or None},
+        of_keys=of_keys,
+        of_ragged={"max_seqlen_q": max_seqlen_q, "block_table": block_table},
+    )
+    ragged = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, **of_keys}
     named: dict[str, Any] = {"block_table": block_table, "num_splits": num_splits, **places}
     named["learnable_sink"] = learnable_sink
-    if isinstance(cache_seqlens, torch.Tensor):
-        named["cache_seqlens"] = cache_seqlens
-    else:
-        named["seqlen_k"] = cache_seqlens
+    keys = "cache_seqlens" if isinstance(cache_seqlens, torch.Tensor) else "seqlen_k"
+    named[keys] = cache_seqlens
     if wants_gradient(q, k, v, learnable_sink):
         if cache_seqlens is not None or block_table is not None:
             refuse_gradients("keys in a cache")
         how = {"deterministic": deterministic, "learnable_sink": learnable_sink}
         out, lse = _ops.expressed_train(q, k, v, *common, **ragged, **how)
-    elif k_new is None and v_new is None and rotary_cos is None and rotary_sin is None:
+    elif all(one is None for one in new.values()):
         out, lse = _ops.expressed(q, k, v, *common, **ragged, **named)
     elif cu_seqlens_q is not None or max_seqlen_q is not None:
         raise ValueError(
@@ -87,6 +88,7 @@ def attention(
     else:
         require_tensor("k_new", k_new)
         require_tensor("v_new", v_new)
-        named.update(rotary_interleaved=rotary_interleaved, **rotation)
+        named.update(rotary_cos=rotary_cos, rotary_sin=rotary_sin)
+        named.update(rotary_interleaved=rotary_interleaved)
         out, lse = _ops.expressed_append(q, k, v, k_new, v_new, *common, **named)
     return (out, lse) if return_lse else out

@@ -32,7 +32,7 @@ functions = {name: getattr(attune, name) for name, one in FUNCTIONS.items() if o
 # The gradient of an operator: from its context and the gradients of its results to those of its arguments.
 _Differentiate = Callable[..., tuple[Any, ...]]
 # What keeps in the context what this takes: ctx, inputs, output.
-_Keep = Callable[[Any, tuple[Any, ...], tuple[torch.Tensor, ...]], None]
+_Keep = Callable[..., None]
 _Prepare = Callable[[dict[str, Any]], None]
 
 

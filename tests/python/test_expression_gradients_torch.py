@@ -296,6 +296,16 @@ def test_compiled_in_one_graph(torch_device, backend):
         torch.testing.assert_close(one, right, rtol=1e-3, atol=1e-3)
 
 
+def test_ragged_batches_with_sinks_compiled_with_dynamic_shapes(torch_device, backend):
+    tensors, lengths, sequences = ragged(torch_device)
+    ours = of_sequences(with_sinks(library.flash_attn_varlen_func, **lengths), sequences)
+    compiled = torch.compile(ours, fullgraph=True, backend=backend, dynamic=True)
+    tensors = (*tensors, SINKS.to(torch_device))
+    found, expected = (used(gradients(one, tensors), sequences) for one in (compiled, ours))
+    for one, right in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, right, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("named", "message"),
     [

@@ -1,4 +1,4 @@
-"""Masks and scores of one's own: documents in a batch, and a tree of tokens that a model speculates on."""
+"""Masks and scores of one's own: documents in a batch, with gradients, and a tree of speculated tokens."""
 
 import numpy as np
 
@@ -12,14 +12,13 @@ q, k, v = random.standard_normal((3, 1, 96, 4, 64)).astype(
 )  # (batch, seqlen, heads, head_dim)
 documents = np.repeat(np.arange(3, dtype="int32"), 32)[None]  # (batch, seqlen): 3 of 32 tokens
 slopes = np.array([0.5, 0.25, 0.125, 0.0625], "float32")
-out = attune.attention(
-    q,
-    k,
-    v,
-    score=lambda s, slope, h, k, p: s + slope[h] * (k - p),
-    mask=lambda doc, b, k, p: (k <= p) & (doc[b, p] == doc[b, k]),
-    params={"slope": slopes, "doc": documents},
-    learnable_sink=np.zeros(4, "float32"),
+options = {
+    "score": lambda s, slope, h, k, p: s + slope[h] * (k - p),
+    "mask": lambda doc, b, k, p: (k <= p) & (doc[b, p] == doc[b, k]),
+    "params": {"slope": slopes, "doc": documents},
+}
+out, lse = attune.attention(
+    q, k, v, return_lse=True, learnable_sink=np.zeros(4, "float32"), **options
 )
 alone = attune.flash_attn_func(
     q[:, 64:],
@@ -30,6 +29,13 @@ alone = attune.flash_attn_func(
     learnable_sink=np.zeros(4, "float32"),
 )
 print("the last document as if alone:", np.abs(out[:, 64:] - alone).max() < 1e-3)
+
+# A training step has the gradients of the same call: of PyTorch tensors by themselves, of others by this function, to
+# which the LSE brings the sinks. What is lost in the last document is no other's fault.
+dout = np.zeros_like(out)
+dout[:, 64:] = random.standard_normal((1, 32, 4, 64))
+dq, dk, dv = attune.flash_attn_backward(dout, q, k, v, out, lse, **options)
+print("gradients of the last document alone:", dk[:, 64:].any() and not dk[:, :64].any())
 
 # Four tokens, of which 1 and 2 both follow 0, and 3 follows 2; all of them see the cache's other keys.
 tree = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]], "int32")

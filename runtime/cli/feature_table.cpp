@@ -50,9 +50,12 @@ std::string range_of(const OneProblem& problem, int most, const Change& change) 
   return fmt::format("{} to {}{}", served.front(), served.back(), step == 1 ? "" : fmt::format(" by {}", step));
 }
 
-/// ALiBi, for one of all the expressions that there are, beside sinks.
+/// ALiBi, for one of all the expressions that there are.
+CallExpressions slopes() { return read_expressions({.score = "s + slope[h] * (k - p) where slope: fp32[head]"}); }
+
+/// The same beside sinks.
 CallExpressions slopes_and_sinks() {
-  CallExpressions result = read_expressions({.score = "s + slope[h] * (k - p) where slope: fp32[head]"});
+  CallExpressions result = slopes();
   result.sink = 1;
   return result;
 }
@@ -80,8 +83,7 @@ void add_prefill(std::vector<FeatureRow>& rows) {
   };
   add("prefill, window, soft cap on scores", windowed, "left and right bound");
   const auto expressed = [](Problem& problem) { problem.expressions = slopes_and_sinks(); };
-  add("prefill, any score or mask as an expression; ALiBi; sinks", expressed,
-      "gradients from C and C++ alone, none of sinks");
+  add("prefill, any score or mask as an expression; ALiBi; sinks", expressed, "");
   add(
       "prefill, grouped or multi-query heads", [](Problem& problem) { problem.heads_kv = 1; },
       "heads_kv divides heads_q");
@@ -171,8 +173,12 @@ void add_backward(std::vector<FeatureRow>& rows) {
     change(problem);
     rows.push_back(row_of(feature, problem, limits));
   };
-  const auto masked = [](BackwardProblem& problem) { problem.causal = true; };
-  add("gradients, with any of prefill's masks", masked, "the same bits each time, or faster; no pages");
+  const auto masked = [](BackwardProblem& problem) {
+    problem.causal = true;
+    problem.expressions = slopes();
+  };
+  add("gradients, with any of prefill's masks; scores that add, ALiBi; sinks", masked,
+      "the same bits each time, or faster; no pages");
   add(
       "gradients, dropout of weights", [](BackwardProblem& problem) { problem.dropout = true; }, "prefill's mask");
   const auto ragged = [](BackwardProblem& problem) {

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <optional>
 
+#include "generator/check.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/errors.hpp"
@@ -27,6 +30,12 @@ struct Tensors {
 };
 
 bool is_ragged(const BackwardArguments& arguments) { return !arguments.cu_seqlens_q.is_none(); }
+
+/// The expressions of a call; null where it has none.
+const ExpressionOptions* expressions_of(const BackwardArguments& arguments) {
+  const auto& [score, mask, params] = arguments.expressions;
+  return score.is_none() && mask.is_none() && params.is_none() ? nullptr : &arguments.expressions;
+}
 
 void require_shape(const Operand& found, const Shape& wanted, const Operand& of) {
   if (found.shape == wanted) return;
@@ -123,7 +132,23 @@ nb::object padded_backward(const BackwardArguments& arguments, const First& firs
 
 }  // namespace
 
-void bind_backward(nb::module_& module) { bind_call<&backward>(module, "backward", "The gradients (dq, dk, dv)."); }
+void bind_backward(nb::module_& module) {
+  bind_call<&backward>(module, "backward", "The gradients (dq, dk, dv).");
+  module.def("require_gradients", &require_gradients, nb::arg("score").none(), nb::arg("softcap"),
+             "Raises NotImplementedError where gradients do not pass such a score.");
+}
+
+void require_gradients(nb::handle score, nb::handle softcap) {
+  if (score.is_none()) return;
+  if (!nb::isinstance<nb::str>(score)) raise(PyExc_TypeError, "score is no text of an expression");
+  const nb::str text = nb::borrow<nb::str>(score);
+  const CallExpressions expressions = read_expressions({.score = text.c_str()});
+  Variant variant = expressions.given_to(Variant{});
+  variant.softcap = number("softcap", softcap) != 0 ? 1 : 0;
+  if (const std::optional<Refusal> refusal = gradients_rule(variant)) {
+    raise(PyExc_NotImplementedError, "a tensor requires a gradient; " + refusal->message);
+  }
+}
 
 nb::object backward(const BackwardArguments& arguments) {
   const First first = read_first({"q", arguments.q, 1});
@@ -131,6 +156,10 @@ nb::object backward(const BackwardArguments& arguments) {
   const Tensors tensors = tensors_of(arguments, first);
   if (!tensors.has_whole_chunks()) return padded_backward(arguments, first, tensors);
   attune_backward_args args = args_of(arguments, first, tensors);
+  const ExpressionArguments scores(
+      first, arguments.alibi_slopes, nb::none(), expressions_of(arguments),
+      {.batch = args.batch, .heads_q = args.heads_q, .causal = args.causal != 0 || args.window_right == 0});
+  scores.set(args);
 
   const Entered entered(framework.on_device(first.array.device));
   const int rank = tensors.q.rank;

@@ -5,6 +5,9 @@
 
 #include <array>
 
+#include "runtime/python/binding.hpp"
+#include "runtime/python/expressions.hpp"
+
 namespace attune::python {
 
 /// Each as the caller passed it; those of a ragged batch are None where there is none.
@@ -29,33 +32,41 @@ struct BackwardArguments {
   nanobind::handle seqused_k;
   nanobind::handle dropout_p;
   nanobind::handle rng_state;
+  nanobind::handle alibi_slopes;
+  ExpressionOptions expressions;
 
-  static constexpr std::array names{"dout",
-                                    "q",
-                                    "k",
-                                    "v",
-                                    "out",
-                                    "softmax_lse",
-                                    "dsoftmax_lse",
-                                    "softmax_scale",
-                                    "causal",
-                                    "window_size",
-                                    "softcap",
-                                    "deterministic",
-                                    "cu_seqlens_q",
-                                    "cu_seqlens_k",
-                                    "max_seqlen_q",
-                                    "max_seqlen_k",
-                                    "seqused_q",
-                                    "seqused_k",
-                                    "dropout_p",
-                                    "rng_state"};
+  static constexpr std::array plain_names{"dout",
+                                          "q",
+                                          "k",
+                                          "v",
+                                          "out",
+                                          "softmax_lse",
+                                          "dsoftmax_lse",
+                                          "softmax_scale",
+                                          "causal",
+                                          "window_size",
+                                          "softcap",
+                                          "deterministic",
+                                          "cu_seqlens_q",
+                                          "cu_seqlens_k",
+                                          "max_seqlen_q",
+                                          "max_seqlen_k",
+                                          "seqused_q",
+                                          "seqused_k",
+                                          "dropout_p",
+                                          "rng_state",
+                                          "alibi_slopes"};
+  static constexpr auto names = joined(plain_names, ExpressionOptions::names);
 };
 
 /// (dq, dk, dv). Throws a Python exception or Error; then nothing was launched.
 nanobind::object backward(const BackwardArguments& arguments);
 
-/// Adds backward to the module.
+/// Throws a NotImplementedError where gradients do not pass the scores of such a call: `score` is a text or None,
+/// `softcap` a number.
+void require_gradients(nanobind::handle score, nanobind::handle softcap);
+
+/// Adds backward and require_gradients to the module.
 void bind_backward(nanobind::module_& module);
 
 }  // namespace attune::python

@@ -107,8 +107,12 @@ void ExpressionArguments::read_sink(const First& first, nb::handle sink, std::in
 }
 
 void ExpressionArguments::read_options(const First& first, const ExpressionOptions& options) {
-  has_score_ = read_text("score", options.score, score_);
+  if (has_score_ && !options.score.is_none()) {
+    raise(PyExc_ValueError, "alibi_slopes are given with a score, which can add them itself");
+  }
+  if (!has_score_) has_score_ = read_text("score", options.score, score_);
   has_mask_ = read_text("mask", options.mask, mask_);
+  if (options.params.is_none()) return;
   if (!nb::isinstance<nb::dict>(options.params)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
   const auto params = nb::borrow<nb::dict>(options.params);
   names_.reserve(params.size());

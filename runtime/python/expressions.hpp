@@ -16,7 +16,7 @@ namespace attune::python {
 struct ExpressionOptions {
   nanobind::handle score;   ///< a text, or None
   nanobind::handle mask;    ///< likewise
-  nanobind::handle params;  ///< a dict of arrays by their names
+  nanobind::handle params;  ///< a dict of arrays by their names, or None
 
   static constexpr std::array names{"score", "mask", "params"};
 };
@@ -39,14 +39,15 @@ class ExpressionArguments {
   ExpressionArguments(const ExpressionArguments&) = delete;
   ExpressionArguments& operator=(const ExpressionArguments&) = delete;
 
-  /// Enters them into the arguments of attention to keys of any kind, which point here from then on.
+  /// Enters them into the arguments of attention to keys of any kind, or of its gradients, which point here from then
+  /// on.
   template <class Args>
   void set(Args& args) const {
     args.score = has_score_ ? score_.c_str() : nullptr;
     args.mask = has_mask_ ? mask_.c_str() : nullptr;
     args.params = arrays_.data();
     args.param_count = static_cast<std::int32_t>(arrays_.size());
-    args.sink = sink_;
+    if constexpr (requires { args.sink; }) args.sink = sink_;
   }
 
  private:

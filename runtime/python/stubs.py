@@ -28,6 +28,7 @@ EXPRESSIONS = ("score: str | None", "mask: str | None", "params: dict[str, Any]"
 
 #: What else attune._attune has: the attune tool's functions, behind attune/_tools.py.
 TOOLS = """
+def require_gradients(score: str | None, softcap: float) -> None: ...
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
 def explain(
@@ -69,15 +70,24 @@ def _module(functions: Iterable[Function], torch: bool = False) -> str:
 
 def _imports(functions: Iterable[Function], torch: bool) -> Iterator[str]:
     """What the annotations of these functions take, section after section."""
-    if any(one.flag for one in functions):
-        yield "from typing import Literal, overload\n"
-    pair = ["Pair"] if any(two.type == "Pair" for one in functions for two in one.arguments) else []
+    types = " ".join(two.type for one in functions for two in one.arguments)
+    mapping = ["from collections.abc import Mapping"] if "Mapping" in types else []
+    overloads = (
+        ["from typing import Literal, overload"] if any(one.flag for one in functions) else []
+    )
+    if mapping or overloads:
+        yield "\n".join([*mapping, *overloads]) + "\n"
+    pair = ["Pair"] if "Pair" in types else []
+    texts = "Expression" in types
     if torch:
         yield "import torch\n"
-        if pair:
-            yield "from .._arguments import Pair\n"
-    else:
-        yield f"from ._arguments import {', '.join(['Array', *pair])}\n"
+    own = pair if torch else ["Array", *pair]
+    package = ".." if torch else "."
+    imported = [f"from {package}_arguments import {', '.join(own)}"] if own else []
+    if texts:
+        imported.append(f"from {package}_texts import Expression")
+    if imported:
+        yield "\n".join(imported) + "\n"
 
 
 def _declarations(function: Function, torch: bool) -> Iterator[str]:
@@ -122,14 +132,24 @@ def _bindings() -> str:
     """What attune._attune takes: what a function passes on, in its order, by position."""
     text = HEADER + "from typing import Any\n\nfrom ._arguments import Pair\n\nversion: str\n\n"
     for function in FUNCTIONS.values():
+        if not function.binding:
+            continue
         passed = (one for one in function.arguments if one.use == "passed")
-        parameters = [f"{one.name}: {'Any' if 'Array' in one.type else one.type}" for one in passed]
+        parameters = [f"{one.name}: {_passed_type(one)}" for one in passed]
         result = "None" if function.result == "None" else "Any"
         text += _declaration(function.binding, parameters, result) + " ...\n"
         if function.binding in ("attention", "varlen", "decode"):
             expressed = [*parameters, *EXPRESSIONS]
             text += _declaration(f"expressed_{function.binding}", expressed, result) + " ...\n"
     return text + TOOLS
+
+
+def _passed_type(argument: Argument) -> str:
+    if "Mapping" in argument.type:
+        return "dict[str, Any] | None"
+    if "Expression" in argument.type:
+        return argument.type.replace("Expression", "str")
+    return "Any" if "Array" in argument.type else argument.type
 
 
 if __name__ == "__main__":

@@ -9,8 +9,24 @@ from conftest import random_array
 import attune
 
 
-def gradients(dout, q, k, v, dlse=None, scale=None, causal=False, storage=np.float64):
-    """dq, dk and dv in float64; every intermediate result is rounded to `storage`."""
+def gradients(
+    dout,
+    q,
+    k,
+    v,
+    dlse=None,
+    scale=None,
+    causal=False,
+    bias=0,
+    seen=True,
+    sink=None,
+    storage=np.float64,
+):
+    """dq, dk and dv in float64; every intermediate result is rounded to `storage`.
+
+    `bias` is added to the scores, of which those that are not `seen` are hidden. With a sink, a logit of each head, also
+    its gradient.
+    """
     dout, q, k, v = (x.astype(np.float64).transpose(0, 2, 1, 3) for x in (dout, q, k, v))
     heads_kv, group = k.shape[1], q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, group, axis=1) for x in (k, v))
@@ -19,14 +35,18 @@ def gradients(dout, q, k, v, dlse=None, scale=None, causal=False, storage=np.flo
     def rounded(x):
         return x.astype(storage).astype(np.float64)
 
-    scores = rounded(scale * rounded(q @ k.swapaxes(2, 3)))
+    scores = rounded(scale * rounded(q @ k.swapaxes(2, 3)) + bias)
     position = np.arange(scores.shape[2])[:, None] + scores.shape[3] - scores.shape[2]
     hidden = causal & (np.arange(scores.shape[3]) > position)
-    scores = np.where(hidden, -np.inf, scores)
-    top = scores.max(axis=3, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
-    total = weights.sum(axis=3, keepdims=True)
-    weights = rounded(weights / np.where(total > 0, total, 1))
+    scores = np.where(hidden | ~np.asarray(seen), -np.inf, scores)
+    logits = np.full((1, 1, 1), -np.inf) if sink is None else sink.astype(np.float64)[:, None, None]
+    top = np.maximum(scores.max(axis=3, keepdims=True, initial=-np.inf), logits)
+    top = np.where(np.isfinite(top), top, 0)
+    weights = np.exp(scores - top)
+    of_sink = np.exp(logits - top)
+    total = weights.sum(axis=3, keepdims=True) + of_sink
+    total = np.where(total > 0, total, 1)
+    weights = rounded(weights / total)
     dweights = rounded(dout @ v.swapaxes(2, 3))
     D = (weights * dweights).sum(axis=3, keepdims=True)
     if dlse is not None:
@@ -39,7 +59,10 @@ def gradients(dout, q, k, v, dlse=None, scale=None, causal=False, storage=np.flo
     dq = dscores @ k
     dk = of_group(dscores.swapaxes(2, 3) @ q)
     dv = of_group(weights.swapaxes(2, 3) @ dout)
-    return [rounded(x.transpose(0, 2, 1, 3)) for x in (dq, dk, dv)]
+    results = [rounded(x.transpose(0, 2, 1, 3)) for x in (dq, dk, dv)]
+    if sink is not None:
+        results.append(-(of_sink / total * D).sum(axis=(0, 2, 3)))
+    return results
 
 
 def inputs(dtype="float16", batch=2, seqlen_q=40, seqlen_k=50, heads_q=4, heads_kv=2, head_dim=64):

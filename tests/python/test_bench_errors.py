@@ -261,16 +261,11 @@ def test_each_gradient_is_measured_by_itself(monkeypatch, gradient):
 def test_attune_and_pytorch_are_nearly_as_exact(monkeypatch):
     pytest.importorskip("torch")
     pytest.importorskip("ml_dtypes")
-    from torch_device import as_numpy, like
+    from torch_device import emulated
 
     from attune.bench import errors
 
-    function = attune.flash_attn_func
-
-    def emulated(q, k, v, **options):
-        return like(q, function(*(as_numpy(x) for x in (q, k, v)), **options))
-
-    monkeypatch.setattr(attune, "flash_attn_func", emulated)
+    monkeypatch.setattr(attune, "flash_attn_func", emulated(attune.flash_attn_func))
     case = Case.parse("prefill", "d64 b1 h2 L130 causal outliers")
     results = errors.measure(case, ["attune", "fa2"], "cpu")
     assert [result.status for result in results.values()] == ["right", "right"]

@@ -8,7 +8,7 @@ from attune.bench.suites import SUITES, Case
 torch = pytest.importorskip("torch")
 pytest.importorskip("ml_dtypes")
 
-from torch_device import as_numpy, emulated_expressions, in_numpy, like
+from torch_device import emulated
 
 from attune.bench import masks
 from attune.bench.contenders import prepare
@@ -20,23 +20,13 @@ from attune.bench.reference import Judge
 def emulator(monkeypatch):
     """attune's functions take CPU tensors, by way of NumPy."""
 
-    def on_cpu(function):
-        def emulated(first, *rest, **options):
-            arrays, named = in_numpy(rest, options)
-            return like(first, function(as_numpy(first), *arrays, **named))
-
-        return emulated
-
-    in_emulator = attune.attention
-
-    def expressed(*tensors, **options):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(attune, "attention", in_emulator)
-            return emulated_expressions(*tensors, return_lse=True, **options)[0]
-
-    for name in ("flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"):
-        monkeypatch.setattr(attune, name, on_cpu(getattr(attune, name)))
-    monkeypatch.setattr(attune, "attention", expressed)
+    for name in (
+        "flash_attn_func",
+        "flash_attn_varlen_func",
+        "flash_attn_with_kvcache",
+        "attention",
+    ):
+        monkeypatch.setattr(attune, name, emulated(getattr(attune, name)))
 
 
 @pytest.mark.parametrize("rule", masks.RULES)

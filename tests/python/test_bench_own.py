@@ -10,7 +10,7 @@ from attune.bench.suites import OWN_CALLS, SUITES, Case
 torch = pytest.importorskip("torch")
 pytest.importorskip("ml_dtypes")
 
-from torch_device import as_numpy, in_numpy, like
+from torch_device import emulated
 
 from attune.bench import lengths, reading
 from attune.bench.contenders import prepare
@@ -22,15 +22,8 @@ from attune.bench.reference import Judge
 def emulator(monkeypatch):
     """attune's functions take CPU tensors, by way of NumPy."""
 
-    def on_cpu(function):
-        def emulated(first, *rest, **options):
-            arrays, named = in_numpy(rest, options)
-            return like(first, function(as_numpy(first), *arrays, **named))
-
-        return emulated
-
     for name in ("flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"):
-        monkeypatch.setattr(attune, name, on_cpu(getattr(attune, name)))
+        monkeypatch.setattr(attune, name, emulated(getattr(attune, name)))
 
 
 def one_clock(calls):

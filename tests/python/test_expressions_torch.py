@@ -182,15 +182,3 @@ def test_sinks_in_every_function(torch_device, backend):
         check_sinks(*numpy(same[b], lse[b]), exact)
         last = with_sinks(one[0][-4:], *one[1:], causal=True)
         check_sinks(*numpy(cached[b], cached_lse[b]), last)
-
-
-def test_gradients_with_expressions_or_slopes_are_refused(torch_device):
-    _, (q, k, v) = dense(torch_device)
-    (slopes,) = tensors(torch_device, PARAMS["slope"])
-    q.requires_grad_()
-    with pytest.raises(NotImplementedError, match="gradient.* alibi_slopes"):
-        library.flash_attn_func(q, k, v, alibi_slopes=slopes)
-    with pytest.raises(NotImplementedError, match="gradient"):
-        library.attention(q, k, v, mask="k <= p")
-    with torch.no_grad():
-        library.flash_attn_func(q, k, v, alibi_slopes=slopes)

@@ -16,12 +16,12 @@ from flash_attn_2_8 import SIGNATURES
 
 import attune
 from attune import _attune
-from attune._functions import FUNCTIONS, REQUIRED, SCHEMAS, for_torch
+from attune._functions import FUNCTIONS, OPERATORS, REQUIRED, SCHEMAS, binder, for_torch
 
 PACKAGE = files("attune")
 STUBS = Path(__file__).parents[2] / "runtime" / "python" / "stubs.py"
-#: attention, which no flash-attn has, and what its traced functions may call.
-EXPRESSIONS = {"attention", "exp2", "log2", "maximum", "minimum", "select", "tanh"}
+#: What the functions that attention traces may call.
+EXPRESSIONS = {"exp2", "log2", "maximum", "minimum", "select", "tanh"}
 #: What attune has beside: the tool's functions, and their results.
 TOOLS = {
     "CacheEntry",
@@ -35,6 +35,11 @@ TOOLS = {
 }
 
 each_function = pytest.mark.parametrize("name", FUNCTIONS)
+each_with_a_binding = pytest.mark.parametrize(
+    "name", [name for name, one in FUNCTIONS.items() if one.binding]
+)
+#: Of what values are looked at on their way: others are anything.
+TEXTS = {"score": "s", "mask": "k <= p", "params": {}}
 
 
 def definitions(path):
@@ -88,7 +93,7 @@ def all_of(path):
 
 def test_the_list_holds_every_function():
     assert set(attune.__all__) - TOOLS - EXPRESSIONS - {"__version__"} == set(FUNCTIONS)
-    assert all_of("torch/__init__.py") - {"attention", "register_transformers"} == set(FUNCTIONS)
+    assert all_of("torch/__init__.py") - {"register_transformers"} == set(FUNCTIONS)
     modules = {one.module for one in FUNCTIONS.values()}
     for folder in ("", "torch/"):
         defined = [name for one in modules for name in definitions(f"{folder}{one}.py")]
@@ -133,7 +138,7 @@ def test_a_function_is_documented_by_the_list(name):
     assert max(map(len, text.splitlines())) <= 108
 
 
-@each_function
+@each_with_a_binding
 def test_a_binding_takes_what_its_function_passes_on(name):
     function = FUNCTIONS[name]
     passed = [one.name for one in function.arguments if one.use == "passed"]
@@ -186,12 +191,12 @@ def test_result_types_follow_from_what_is_asked_for(name, folder):
     ]
 
 
-@each_function
+@each_with_a_binding
 def test_a_function_hands_each_argument_to_its_binding(name, monkeypatch):
     function = FUNCTIONS[name]
     calls = []
     monkeypatch.setattr(f"attune._attune.{function.binding}", lambda *passed: calls.append(passed))
-    given = {one.name: object() for one in function.arguments}
+    given = {one.name: TEXTS.get(one.name, object()) for one in function.arguments}
     getattr(attune, name)(**given)
     passed = [given[one.name] for one in function.arguments if one.use == "passed"]
     required = [one for one in function.arguments if one.default is REQUIRED]
@@ -204,12 +209,11 @@ def test_a_function_hands_each_argument_to_its_binding(name, monkeypatch):
     assert calls == [tuple(passed), tuple(defaults)]
 
 
-def operators():
-    """(operator, the names of its implementation and its fake), as attune.torch registers them."""
+def fakes():
+    """(operator, the name of its fake), as attune.torch registers them."""
     for one in ast.walk(ast.parse((PACKAGE / "torch/_ops.py").read_text())):
         if isinstance(one, ast.Call) and ast.unparse(one.func) == "_register":
-            name, implementation, fake = one.args
-            yield ast.literal_eval(name), ast.unparse(implementation), ast.unparse(fake)
+            yield ast.literal_eval(one.args[0]), ast.unparse(one.args[1])
 
 
 def arguments_of_schema(name):
@@ -221,27 +225,19 @@ def arguments_of_schema(name):
 
 
 def test_every_operator_of_the_list_is_registered():
-    registered = [name for name, _, _ in operators()]
+    registered = [name for name, _ in fakes()]
     assert sorted(registered) == sorted(SCHEMAS)
     text = ast.get_docstring(ast.parse((PACKAGE / "torch/__init__.py").read_text()))
     assert all(re.search(rf"\b{name}\b", text) for name in SCHEMAS)
 
 
-@pytest.mark.parametrize(("name", "implementation", "fake"), list(operators()))
-def test_an_operator_and_its_fake_have_the_arguments_of_its_schema(name, implementation, fake):
-    in_python = {"SymInt": "int", "Tensor": "torch.Tensor"}
-    expected = []
-    for type_, argument, default in arguments_of_schema(name):
-        kind = re.sub(r"\(.*\)|\?", "", type_)
-        kind = in_python.get(kind, kind) + (" | None" if "?" in type_ else "")
-        expected.append((argument, default, False, kind))
-    found = definitions("torch/_ops.py")[implementation]
-    assert signature_in(found) == expected
-
+@pytest.mark.parametrize(("name", "fake"), list(fakes()))
+def test_a_fake_has_the_arguments_of_its_operators_schema(name, fake):
+    expected = [argument for _, argument, _ in arguments_of_schema(name)]
     module, function = fake.split(".")
     definition = definitions(f"torch/{module}.py")[function]
     leading = [one.arg for one in definition.args.args]
-    assert leading == [argument for argument, *_ in expected][: len(leading)]
+    assert leading == expected[: len(leading)]
     takes_the_rest = definition.args.vararg is not None and definition.args.kwarg is not None
     assert takes_the_rest or len(leading) == len(expected)
     results = SCHEMAS[name].split(" -> ")[1].strip("()")
@@ -249,7 +245,19 @@ def test_an_operator_and_its_fake_have_the_arguments_of_its_schema(name, impleme
     returned = {0: "None", 1: "torch.Tensor"}.get(
         count, f"tuple[{', '.join(['torch.Tensor'] * count)}]"
     )
-    assert ast.unparse(definition.returns) == ast.unparse(found.returns) == returned
+    assert ast.unparse(definition.returns) == returned
+
+
+def test_an_operators_values_become_the_arguments_of_its_function():
+    values = ("s", None, ["a", "b"], [1, 2], 0.5, True, 3)
+    named = binder(*OPERATORS["attention"])("q", "k", "v", *values)
+    assert list(named) == list(OPERATORS["attention"][1].arguments)
+    found = [named[one] for one in ("score", "params", "causal", "window_size", "cache_seqlens")]
+    assert found == ["s", {"a": 1, "b": 2}, True, (3, -1), None]
+    assert binder(*OPERATORS["attention"])("q", "k", "v")["params"] is None
+    cached = binder(*OPERATORS["flash_attn_with_kvcache"])
+    pairs = {(): None, (7,): 7, (None, 9): 9, (7, 9): 7}
+    assert {one: cached(*"qkv", *one)["cache_seqlens"] for one in pairs} == pairs
 
 
 @each_function

@@ -9,6 +9,7 @@ from attune._functions import FUNCTIONS, REQUIRED, SCHEMAS, for_torch
 
 torch = pytest.importorskip("torch")
 library = pytest.importorskip("attune.torch")
+from attune.torch import _ops
 
 #: The function of attune that serves one of attune.torch, where that is another one.
 SERVED_BY = {
@@ -19,21 +20,27 @@ SERVED_BY = {
 }
 PACKED = {"kv": 2, "qkv": 3}
 
+RAGGED = {
+    *("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "seqused_q", "seqused_k"),
+    "block_table",
+}
+APPENDED = {"k_new", "v_new", "rotary_cos", "rotary_sin", "rotary_interleaved"}
+CACHE = {"cache_seqlens", "cache_batch_idx", "cache_leftpad", "num_splits"}
 #: Arguments that do not go together: each call leaves some of them out.
-CALLS = [
-    (name, without)
-    for name in FUNCTIONS
-    for without in (
-        (
-            {"k", "v", "rotary_cos", "rotary_sin", "rotary_interleaved"},
-            {"cu_seqlens_q", "max_seqlen_q"},
-        )
-        if name == "flash_attn_with_kvcache"
-        else ({"block_table"}, {"dropout_p", "rng_state"})
-        if name == "flash_attn_varlen_func"
-        else (set(),)
-    )
-]
+LEFT_OUT = {
+    "flash_attn_with_kvcache": (
+        {"k", "v", "rotary_cos", "rotary_sin", "rotary_interleaved"},
+        {"cu_seqlens_q", "max_seqlen_q"},
+    ),
+    "flash_attn_varlen_func": ({"block_table"}, {"dropout_p", "rng_state"}),
+    "attention": (
+        RAGGED | APPENDED | CACHE,
+        APPENDED | CACHE,
+        RAGGED - {"block_table"},
+        (RAGGED | APPENDED) - {"cu_seqlens_q", "max_seqlen_q"},
+    ),
+}
+CALLS = [(name, without) for name in FUNCTIONS for without in LEFT_OUT.get(name, (set(),))]
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -61,6 +68,10 @@ def values_for(function, names):
         if one.name in PACKED:
             rows = (number,) if "varlen" in function.name else (1, number)
             values[one.name] = torch.zeros(*rows, PACKED[one.name], 1, 1, dtype=torch.int32)
+        elif kind == "Expression":
+            values[one.name] = f"k == {number}"
+        elif kind.startswith("Mapping"):
+            values[one.name] = {"one": torch.full((1, 1), number, dtype=torch.int32)}
         elif kind == "Pair":
             values[one.name] = (number, number + 100)
         elif "Array" in kind:
@@ -71,6 +82,8 @@ def values_for(function, names):
 
 
 def same(one, other):
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(same(one[name], other[name]) for name in one)
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
@@ -85,12 +98,14 @@ def received(name, monkeypatch, given):
         bound.apply_defaults()
         calls.append(bound.arguments)
         out = torch.zeros(1)
+        if FUNCTIONS[server].result == "None":
+            return None
         if FUNCTIONS[server].result.startswith("tuple"):
             return tuple(torch.zeros(1) for _ in range(FUNCTIONS[server].result.count("Array")))
         asked = bound.arguments.get(FUNCTIONS[server].flag)
         return (out, torch.zeros(1), None) if asked else out
 
-    monkeypatch.setattr(f"attune.torch._ops.{server}", serve)
+    monkeypatch.setitem(_ops.functions, server, serve)
     getattr(library, name)(**given)
     (call,) = calls
     return call

@@ -225,6 +225,24 @@ MORE = {
 }
 
 
+def test_gradients_of_sinks_and_beside_them(torch_device):
+    if not hasattr(transformers, "GptOssConfig"):
+        pytest.skip("this version of transformers has no gpt-oss")
+    _, options = MORE["gpt-oss: sinks and windows"]
+    tokens, found = prompt(torch_device), {}
+    for name in ("eager", "attune"):
+        model = llama(name, torch_device, config=transformers.GptOssConfig, **options)
+        with torch.no_grad():
+            for layer in model.model.layers:
+                layer.self_attn.sinks.copy_(torch.linspace(-1, 3, layer.self_attn.sinks.numel()))
+        model(tokens, labels=tokens).loss.backward()
+        attention = model.model.layers[0].self_attn
+        found[name] = attention.sinks.grad.float(), attention.k_proj.weight.grad.float()
+    for ours, right in zip(found["attune"], found["eager"]):
+        assert right.any()
+        assert (ours - right).abs().max() <= 0.03 * right.abs().max()
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("which", MORE)
 def test_greedy_tokens_are_those_of_eager_attention(which, torch_device):

@@ -398,7 +398,7 @@ typedef struct attune_backward_args {
                         from call to call; 0: the same bits every time */
   attune_dropout dropout; /* as attune_prefill had it */
   /* As attune_prefill had them: what scores become and which keys a query sees. The score only adds to s, as
-   * "s + slope[h] * (k - p)", and has no softcap beside it: gradients pass it as they are. Parameters have none */
+   * "s + slope[h] * (k - p)", without softcap: gradients pass it as they are. Parameters have none; a sink is in lse */
   const char* score;
   const char* mask;
   const attune_named_array* params;

@@ -30,7 +30,7 @@ struct Backward {
   void* workspace = nullptr;  ///< Attention::workspace() bytes, 16-byte aligned
   std::size_t workspace_bytes = 0;
   Dropout dropout = {};          ///< as the Prefill had it
-  Expressions expressions = {};  ///< likewise; the score only adds to s, and has no softcap beside it
+  Expressions expressions = {};  ///< likewise; the score only adds to s, and has no softcap beside it; lse has the sink
 
   /// The same for the C ABI.
   [[nodiscard]] attune_backward_args args() const {

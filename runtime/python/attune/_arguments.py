@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 Array = TypeVar("Array")  # torch.Tensor, cupy.ndarray, jax.Array or numpy.ndarray
@@ -17,6 +18,33 @@ class Pair(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+def require_one_kind(
+    cache_seqlens: Any,
+    cu_seqlens_q: Any,
+    *,
+    of_cache: Mapping[str, Any],
+    of_keys: Mapping[str, Any],
+    of_ragged: Mapping[str, Any],
+) -> None:
+    """Throws where arguments are given that belong to calls of different kinds: dense, ragged, to a cache.
+
+    `of_cache` are those of a cache alone, `of_keys` those of a ragged batch whose keys are in none, `of_ragged` the
+    others that a dense batch has not.
+    """
+    if cache_seqlens is not None:
+        _refuse(of_keys, "with cache_seqlens, which says how many keys a cache has")
+        return
+    _refuse(of_cache, "without cache_seqlens, which makes k and v a cache")
+    if cu_seqlens_q is None:
+        _refuse({**of_keys, **of_ragged}, "without cu_seqlens_q, which makes a batch ragged")
+
+
+def _refuse(given: Mapping[str, Any], where: str) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is given {where}")
 
 
 def differentiable(name: str, *arguments: Any, **options: Any) -> Any:

@@ -25,8 +25,9 @@ def flash_attn_func(
     Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
     head i // (heads_q / heads_kv) of them.
 
-    The result has gradients, and so has softmax_lse: those of PyTorch tensors that require one (2.4 or
-    newer, through attune.torch), and of JAX arrays in reverse mode. There are no second ones.
+    The result has gradients by q, k, v and learnable_sink, and so has softmax_lse: those of PyTorch
+    tensors that require one (2.4 or newer, through attune.torch), and of JAX arrays in reverse mode.
+    There are no second ones.
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16. head_dim is up to 256 and
@@ -50,8 +51,8 @@ def flash_attn_func(
         softcap: Scores x, scaled, become softcap * tanh(x / softcap); 0: they stay.
         alibi_slopes: (heads_q,) or (batch, heads_q), float32, on the device of q: of each head, by what a
             score falls for each key of distance from the query's own position (ALiBi):
-            -alibi_slopes[h] * abs(i + seqlen_k - seqlen_q - j) is added to it, after softcap. No gradient
-            goes through it, and none with it. Not of JAX arrays.
+            -alibi_slopes[h] * abs(i + seqlen_k - seqlen_q - j) is added to it, after softcap. It has no
+            gradient itself, and beside a softcap nothing has one. Not of JAX arrays.
         deterministic: Of gradients. None or True: the same inputs on the same device give the same bits;
             False: the fastest kernels, which may sum in any order, but of JAX arrays. The output has the
             same bits either way.
@@ -61,8 +62,8 @@ def flash_attn_func(
             torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.
         learnable_sink: (heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
             (attention sink), in the softmax of each of its rows as one more key's score, whose value is
-            0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. No
-            gradient goes through it, and none with it. Not of JAX arrays.
+            0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. It
+            has a gradient like q. Not of JAX arrays.
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None)

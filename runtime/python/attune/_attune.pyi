@@ -160,6 +160,10 @@ def backward(
     seqused_k: Any,
     dropout_p: float,
     rng_state: Any,
+    alibi_slopes: Any,
+    score: str | None,
+    mask: str | None,
+    params: dict[str, Any] | None,
 ) -> Any: ...
 def decode(
     q: Any,
@@ -249,6 +253,7 @@ def rotary(
     rotary_interleaved: bool,
 ) -> None: ...
 
+def require_gradients(score: str | None, softcap: float) -> None: ...
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
 def explain(

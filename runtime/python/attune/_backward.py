@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from . import _attune
 from ._arguments import Array, Pair
 from ._functions import documented
+from ._texts import Expression, complete
 
 
 @documented
@@ -30,7 +33,12 @@ def flash_attn_backward(
     seqused_k: Array | None = None,
     dropout_p: float = 0.0,
     rng_state: Array | None = None,
+    alibi_slopes: Array | None = None,
+    score: Expression | None = None,
+    mask: Expression | None = None,
+    params: Mapping[str, Array] | None = None,
 ) -> tuple[Array, Array, Array]:
+    arrays = None if params is None else dict(params)
     result: tuple[Array, Array, Array] = _attune.backward(
         dout,
         q,
@@ -52,5 +60,9 @@ def flash_attn_backward(
         seqused_k,
         dropout_p,
         rng_state,
+        alibi_slopes,
+        complete(score, arrays or {}),
+        complete(mask, arrays or {}),
+        arrays,
     )
     return result

@@ -1,5 +1,8 @@
 # Written by runtime/python/stubs.py from attune/_functions: change that, not this file.
+from collections.abc import Mapping
+
 from ._arguments import Array, Pair
+from ._texts import Expression
 
 def flash_attn_backward(
     dout: Array,
@@ -23,12 +26,18 @@ def flash_attn_backward(
     seqused_k: Array | None = None,
     dropout_p: float = 0.0,
     rng_state: Array | None = None,
+    alibi_slopes: Array | None = None,
+    score: Expression | None = None,
+    mask: Expression | None = None,
+    params: Mapping[str, Array] | None = None,
 ) -> tuple[Array, Array, Array]:
-    """The gradients of flash_attn_func, or of flash_attn_varlen_func, by q, k and v.
+    """The gradients of flash_attn_func, flash_attn_varlen_func or attention by q, k and v.
 
     For those who differentiate by other means than PyTorch's autograd, which calls it by itself. out
     and softmax_lse are what the forward function gave with the same arguments: others give wrong
-    numbers, which cannot be seen here.
+    numbers, which cannot be seen here. A learnable_sink is in softmax_lse, and not needed here; its own
+    gradient is the sum over its head's rows of exp(learnable_sink - softmax_lse) * (dsoftmax_lse -
+    rowsum(dout * out)).
 
     Args:
         dout: The gradient of out, like it.
@@ -58,13 +67,18 @@ def flash_attn_backward(
         seqused_k: Likewise.
         dropout_p: As in the forward function.
         rng_state: That of the forward function, which dropout_p above 0 needs.
+        alibi_slopes: As in the forward function, without softcap.
+        score: As attention had it, and so the next two. It only adds to s, without softcap and
+            alibi_slopes.
+        mask: Likewise.
+        params: Likewise.
 
     Returns:
         (dq, dk, dv), like q, k and v. Those of grouped heads of k and v are sums over the heads of q
         that share them. A query that sees no key, and a key that no query sees, have zeros; rows that
         belong to no sequence of a ragged batch are not written.
 
-    The errors are those of flash_attn_varlen_func; tensors that require a gradient raise
+    The errors are those of flash_attn_varlen_func and attention; tensors that require a gradient raise
     NotImplementedError, as there are no second derivatives.
 
     Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.

@@ -4,13 +4,12 @@ Everything else that says so follows from an entry, or is held to it by a test:
 
 * the function in attune, and its docstring;
 * its binding in attune._attune, which takes what the entry passes on;
-* the function in attune.torch, its docstring, and the operators that serve it: their schemas,
-  implementations and fakes;
+* the function in attune.torch, its docstring, and the operators that serve it: their schemas and
+  implementations;
 * the stubs of all of these, which runtime/python/stubs.py writes.
 
 So a new function is an entry here, a binding (a .cpp file of runtime/python, which module.cpp adds), its
-body in attune and in attune.torch, where its operator has an implementation and a fake, and tests of
-what it computes.
+body in attune and in attune.torch, where its operator has a fake, and tests of what it computes.
 """
 
 from __future__ import annotations
@@ -20,21 +19,35 @@ from typing import TypeVar
 
 from .backward import BACKWARD
 from .dense import ATTENTION, KVPACKED, QKVPACKED
-from .entry import REQUIRED, Argument, Function, Operator, documentation, for_torch, schema
+from .entry import (
+    REQUIRED,
+    Argument,
+    Function,
+    Operator,
+    binder,
+    documentation,
+    for_torch,
+    operands,
+    schema,
+)
+from .expressions import EXPRESSED
 from .ragged import VARLEN, VARLEN_KVPACKED, VARLEN_QKVPACKED
 from .rotary import ROTARY
 from .serving import KVCACHE, MERGE, STORE
 
 __all__ = [
     "FUNCTIONS",
+    "OPERATORS",
     "REQUIRED",
     "SCHEMAS",
     "Argument",
     "Function",
     "Operator",
+    "binder",
     "documented",
     "documented_for_torch",
     "for_torch",
+    "operands",
     "schema",
 ]
 
@@ -48,6 +61,7 @@ FUNCTIONS = {
         VARLEN,
         VARLEN_KVPACKED,
         VARLEN_QKVPACKED,
+        EXPRESSED,
         BACKWARD,
         KVCACHE,
         STORE,
@@ -56,12 +70,15 @@ FUNCTIONS = {
     )
 }
 
-#: The schema of every operator, by its name.
-SCHEMAS = {
-    operator.name: schema(function, operator)
+#: Every operator, by its name, after the function that it serves.
+OPERATORS = {
+    operator.name: (function, operator)
     for function in FUNCTIONS.values()
     for operator in function.operators
 }
+
+#: The schema of each.
+SCHEMAS = {name: schema(*served) for name, served in OPERATORS.items()}
 
 _Callable = TypeVar("_Callable", bound=Callable[..., object])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .dense import (
+    ALIBI_SLOPES,
     CAUSAL,
     DETERMINISTIC,
     OPERATOR_OPTIONS,
@@ -12,6 +13,7 @@ from .dense import (
     WINDOW_SIZE,
 )
 from .entry import Argument, Function, Operator
+from .expressions import MASK, PARAMS, SCORE
 from .ragged import CU_SEQLENS_Q, MAX_SEQLEN_K, MAX_SEQLEN_Q
 
 #: What a ragged batch has besides.
@@ -46,11 +48,13 @@ BACKWARD = Function(
     name="flash_attn_backward",
     module="_backward",
     binding="backward",
-    summary="The gradients of flash_attn_func, or of flash_attn_varlen_func, by q, k and v.",
+    summary="The gradients of flash_attn_func, flash_attn_varlen_func or attention by q, k and v.",
     details="""\
 For those who differentiate by other means than PyTorch's autograd, which calls it by itself. out
 and softmax_lse are what the forward function gave with the same arguments: others give wrong
-numbers, which cannot be seen here.""",
+numbers, which cannot be seen here. A learnable_sink is in softmax_lse, and not needed here; its own
+gradient is the sum over its head's rows of exp(learnable_sink - softmax_lse) * (dsoftmax_lse -
+rowsum(dout * out)).""",
     arguments=(
         Argument("dout", "Array", "The gradient of out, like it."),
         Argument("q", "Array", "As in the forward function, as what follows."),
@@ -79,6 +83,13 @@ fastest kernels, which may add to dq in any order.""",
         *RAGGED,
         Argument("dropout_p", "float", "As in the forward function.", 0.0, by_name=True),
         RNG_STATE._replace(doc="That of the forward function, which dropout_p above 0 needs."),
+        ALIBI_SLOPES._replace(doc="As in the forward function, without softcap.", by_name=True),
+        SCORE._replace(
+            doc="""As attention had it, and so the next two. It only adds to s, without softcap and
+alibi_slopes."""
+        ),
+        MASK._replace(doc="Likewise."),
+        PARAMS._replace(doc="Likewise."),
     ),
     result="tuple[Array, Array, Array]",
     returns="""\
@@ -86,7 +97,7 @@ fastest kernels, which may add to dq in any order.""",
 that share them. A query that sees no key, and a key that no query sees, have zeros; rows that
 belong to no sequence of a ragged batch are not written.""",
     closing="""\
-The errors are those of flash_attn_varlen_func; tensors that require a gradient raise
+The errors are those of flash_attn_varlen_func and attention; tensors that require a gradient raise
 NotImplementedError, as there are no second derivatives.
 
 Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.""",
@@ -96,7 +107,8 @@ Paper: FlashAttention-2, https://arxiv.org/abs/2307.08691.""",
             (
                 *("dout", "q", "k", "v", "out", "softmax_lse", "dsoftmax_lse", *OPERATOR_OPTIONS),
                 *("deterministic", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"),
-                *("seqused_q", "seqused_k", "dropout_p", "rng_state"),
+                *("seqused_q", "seqused_k", "dropout_p", "rng_state", "alibi_slopes"),
+                *("score", "mask", "params"),
             ),
             results="(Tensor dq, Tensor dk, Tensor dv)",
         ),

@@ -27,6 +27,7 @@ which is i + seqlen_k - seqlen_q; -1: all. With causal the right is 0. Two integ
 kind, in a tuple, a list or an array.""",
     (-1, -1),
     schema=("int window_left", "int window_right"),
+    whole=lambda left, right: (left, right),
 )
 SOFTCAP = Argument(
     "softcap",
@@ -39,8 +40,8 @@ ALIBI_SLOPES = Argument(
     "Array | None",
     """(heads_q,) or (batch, heads_q), float32, on the device of q: of each head, by what a
 score falls for each key of distance from the query's own position (ALiBi):
--alibi_slopes[h] * abs(i + seqlen_k - seqlen_q - j) is added to it, after softcap. No gradient
-goes through it, and none with it. Not of JAX arrays.""",
+-alibi_slopes[h] * abs(i + seqlen_k - seqlen_q - j) is added to it, after softcap. It has no
+gradient itself, and beside a softcap nothing has one. Not of JAX arrays.""",
     None,
 )
 
@@ -69,8 +70,8 @@ LEARNABLE_SINK = Argument(
     "Array | None",
     """(heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
 (attention sink), in the softmax of each of its rows as one more key's score, whose value is
-0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. No
-gradient goes through it, and none with it. Not of JAX arrays.""",
+0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. It
+has a gradient like q. Not of JAX arrays.""",
     None,
     by_name=True,
 )
@@ -113,8 +114,9 @@ ATTENTION = Function(
 Grouped and multi-query attention: k and v may have fewer heads than q; query head i then uses
 head i // (heads_q / heads_kv) of them.
 
-The result has gradients, and so has softmax_lse: those of PyTorch tensors that require one (2.4 or
-newer, through attune.torch), and of JAX arrays in reverse mode. There are no second ones.""",
+The result has gradients by q, k, v and learnable_sink, and so has softmax_lse: those of PyTorch
+tensors that require one (2.4 or newer, through attune.torch), and of JAX arrays in reverse mode.
+There are no second ones.""",
     arguments=(
         Argument(
             "q",

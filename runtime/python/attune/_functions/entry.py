@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 #: The default of an argument that has none.
@@ -34,6 +34,7 @@ class Argument(NamedTuple):
         in_torch: Whether attune.torch has it.
         schema: Its types and names in an operator, where they do not follow; more than one where
             an operator takes it in parts.
+        whole: What makes its value of those parts.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Argument(NamedTuple):
     by_name: bool = False
     in_torch: bool = True
     schema: tuple[str, ...] = ()
+    whole: Callable[..., Any] | None = None
 
 
 class Operator(NamedTuple):
@@ -72,7 +74,7 @@ class Function(NamedTuple):
         name: Its name, in attune and in attune.torch.
         module: The module of both that has it.
         binding: The function of attune._attune that it calls, with the arguments that are passed on,
-            in their order.
+            in their order; empty where it chooses among several.
         summary: The first line of its documentation.
         arguments: Its arguments, in order.
         result: The annotation of what it returns.
@@ -142,22 +144,67 @@ def _indented(text: str, first: str, others: str) -> str:
     return first + f"\n{others}".join(text.split("\n"))
 
 
+class Operand(NamedTuple):
+    """What an operator takes: an argument of its function, or a part of one.
+
+    Attributes:
+        type: Its type, as a schema says it.
+        name: Its name.
+        default: Its default, or REQUIRED.
+        argument: The function's argument.
+    """
+
+    type: str
+    name: str
+    default: Any
+    argument: Argument
+
+
+def operands(function: Function, operator: Operator) -> Iterator[Operand]:
+    """What the operator takes, in order."""
+    for name in operator.arguments:
+        argument = function.argument(name)
+        parts = argument.schema or (f"{_SCHEMA_TYPES[argument.type]} {name}",)
+        default = argument.default
+        defaults = default if isinstance(default, tuple) else (default,) * len(parts)
+        for part, one in zip(parts, defaults):
+            type_, part_name = part.split()
+            if name in operator.required:
+                type_, one = type_.replace("?", ""), REQUIRED
+            if name in operator.written:
+                alias = "ab"[operator.written.index(name)]
+                type_ = type_.replace("Tensor", f"Tensor({alias}!)")
+            yield Operand(type_, part_name, one, argument)
+
+
 def schema(function: Function, operator: Operator) -> str:
     """The operator as torch.library.Library.define takes it."""
-    arguments = ", ".join(_schema_arguments(function, operator))
+    arguments = ", ".join(
+        f"{one.type} {one.name}" + ("" if one.default is REQUIRED else f"={one.default}")
+        for one in operands(function, operator)
+    )
     return f"{operator.name}({arguments}) -> {operator.results}"
 
 
-def _schema_arguments(function: Function, operator: Operator) -> Iterator[str]:
-    for name in operator.arguments:
-        argument = function.argument(name)
-        values = argument.schema or (f"{_SCHEMA_TYPES[argument.type]} {name}",)
-        default = argument.default
-        if name in operator.required:
-            values, default = tuple(one.replace("?", "") for one in values), REQUIRED
-        if name in operator.written:
-            alias = "ab"[operator.written.index(name)]
-            values = tuple(one.replace("Tensor", f"Tensor({alias}!)") for one in values)
-        defaults = default if isinstance(default, tuple) else (default,) * len(values)
-        for value, one in zip(values, defaults):
-            yield value if one is REQUIRED else f"{value}={one}"
+def binder(function: Function, operator: Operator) -> Callable[..., dict[str, Any]]:
+    """What makes the function's arguments, by name, of the operator's, by position or by name.
+
+    Written out, as dataclasses write theirs: each call of an operator takes it, and a loop over names costs 1 us.
+    """
+    taken = tuple(operands(function, operator))
+    parameters = (
+        one.name if one.default is REQUIRED else f"{one.name}={one.default!r}" for one in taken
+    )
+    makers: dict[str, Callable[..., Any]] = {}
+    values = []
+    for argument in map(function.argument, operator.arguments):
+        value = ", ".join(one.name for one in taken if one.argument is argument)
+        if argument.whole is not None:
+            maker = f"make_{argument.name}"
+            makers[maker] = argument.whole
+            value = f"{maker}({value})"
+        values.append(f"{argument.name!r}: {value}")
+    bind: Callable[..., dict[str, Any]] = eval(
+        f"lambda {', '.join(parameters)}: {{{', '.join(values)}}}", makers
+    )
+    return bind

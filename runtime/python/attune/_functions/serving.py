@@ -78,6 +78,7 @@ int32, on the device of q, or one integer for all of them, or without k None for
 as the cache has room for. Keys beyond them are not read.""",
             None,
             schema=("Tensor? cache_seqlens", "SymInt? seqlen_k"),
+            whole=lambda on_device, one: one if on_device is None else on_device,
         ),
         Argument(
             "cache_batch_idx",

@@ -12,12 +12,14 @@ registered with torch.library:
 torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
 operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_train, flash_attn_varlen,
 flash_attn_varlen_train, flash_attn_backward, flash_attn_with_kvcache, flash_attn_with_kvcache_append,
-store_kvcache, merge_attn_states, merge_attn_states_train, apply_rotary, attention and attention_append;
-importing this module registers them and does nothing else. It needs PyTorch 2.4 or newer.
+store_kvcache, merge_attn_states, merge_attn_states_train, apply_rotary, attention, attention_append and
+attention_train; importing this module registers them and does nothing else. It needs PyTorch 2.4 or
+newer.
 
-Of inputs that require a gradient flash_attn_func, flash_attn_varlen_func, their packed siblings and
-merge_attn_states have one, through the operators whose names end in train; gradients of attention have
-no gradient again. The other functions, and keys in a cache, raise NotImplementedError, and so do the
+Of inputs that require a gradient flash_attn_func, flash_attn_varlen_func, their packed siblings,
+attention and merge_attn_states have one, through the operators whose names end in train; gradients of
+attention have no gradient again. The other functions, keys in a cache, scores that do more than add
+to s, and parameters and alibi_slopes that require a gradient raise NotImplementedError, and so do the
 transforms of torch.func. Where torch.compile(fullgraph=True) traces such a call, its own error holds
 this one. Call them under torch.no_grad() or torch.inference_mode() where no gradient is needed.
 
@@ -72,8 +74,9 @@ def register_transformers() -> None:
     them, with sliding windows, soft caps (Gemma 2) and sinks (gpt-oss): prefill, prefill in chunks, and
     decoding with a cache that grows (DynamicCache). What is not
     served raises NotImplementedError where the mask is made or where attention is called, and names
-    it: padding, packed sequences, masks of the caller's own, a StaticCache with room left, chunks, sinks
-    under gradients, position biases, attention weights as a result. float32 queries, keys and values are cast inside torch.autocast, as sdpa casts them.
+    it: padding, packed sequences, masks of the caller's own, a StaticCache with room left, chunks,
+    position biases, attention weights as a result. float32 queries, keys and values are cast inside
+    torch.autocast, as sdpa casts them.
 
     Models train, too. With torch.compile(fullgraph=True), leave attention_mask out and use a cache:
     whether a mask hides anything, or position_ids mark packed sequences, is read from their data.

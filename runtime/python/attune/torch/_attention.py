@@ -7,7 +7,7 @@ import torch
 from .._arguments import Pair, dropout_state
 from .._functions import documented_for_torch
 from . import _ops
-from ._arguments import refuse_gradients, require_tensor, unpack, wants_gradient, window
+from ._arguments import is_differentiated, refuse_gradients, require_tensor, unpack, window
 
 
 @documented_for_torch
@@ -31,11 +31,8 @@ def flash_attn_func(
     require_tensor("k", k)
     require_tensor("v", v)
     left, right = window(window_size)
-    if alibi_slopes is not None:
-        refuse_gradients("alibi_slopes", q, k, v)
-    if learnable_sink is not None:
-        refuse_gradients("learnable_sink", q, k, v, learnable_sink)
-    if dropout_p != 0 or wants_gradient(q, k, v):
+    differentiated = is_differentiated(q, k, v, alibi_slopes, learnable_sink, softcap)
+    if dropout_p != 0 or differentiated:
         state = dropout_state(dropout_p, rng_state, q)
         out, softmax_lse = _ops.train(
             q,
@@ -165,11 +162,10 @@ def flash_attn_varlen_func(
         raise NotImplementedError(
             "dropout_p is not 0, and keys in a cache are served without dropout"
         )
-    if alibi_slopes is not None:
-        refuse_gradients("alibi_slopes", q, k, v)
-    if learnable_sink is not None:
-        refuse_gradients("learnable_sink", q, k, v, learnable_sink)
-    if dropout_p != 0 or (block_table is None and wants_gradient(q, k, v)):
+    differentiated = is_differentiated(q, k, v, alibi_slopes, learnable_sink, softcap)
+    if differentiated and block_table is not None:
+        refuse_gradients("keys in a cache")
+    if dropout_p != 0 or differentiated:
         out, softmax_lse = _ops.varlen_train(
             q,
             k,

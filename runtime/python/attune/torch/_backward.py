@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from .._arguments import Pair
 from .._functions import documented_for_torch
+from .._texts import Expression
 from . import _ops
-from ._arguments import require_tensor, window
+from ._arguments import require_tensor, texts_and_arrays, window
 
 
 @documented_for_torch
@@ -33,6 +36,10 @@ def flash_attn_backward(
     seqused_k: torch.Tensor | None = None,
     dropout_p: float = 0.0,
     rng_state: torch.Tensor | None = None,
+    alibi_slopes: torch.Tensor | None = None,
+    score: Expression | None = None,
+    mask: Expression | None = None,
+    params: Mapping[str, torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     require_tensor("dout", dout)
     require_tensor("q", q)
@@ -63,4 +70,6 @@ def flash_attn_backward(
         seqused_k,
         dropout_p,
         rng_state,
+        alibi_slopes,
+        *texts_and_arrays(score, mask, params),
     )

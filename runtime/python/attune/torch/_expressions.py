@@ -7,23 +7,14 @@ from typing import Any
 
 import torch
 
-from .. import _tracing
-from .._arguments import Pair
-from .._expressions import (
-    NOT_OF_CACHE,
-    OF_CACHE,
-    OF_RAGGED,
-    Expression,
-    refuse_together,
-    text_of,
-)
-from . import _expressed_ops
-from ._arguments import refuse_gradients, require_tensor, window
-
-# torch.compile calls it while it traces, as it takes no tensors.
-torch.compiler.assume_constant_result(_tracing.trace)
+from .._arguments import Pair, require_one_kind
+from .._functions import documented_for_torch
+from .._texts import Expression
+from . import _ops
+from ._arguments import refuse_gradients, require_tensor, texts_and_arrays, wants_gradient, window
 
 
+@documented_for_torch
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -54,43 +45,42 @@ def attention(
     rotary_interleaved: bool = True,
     num_splits: int = 0,
     learnable_sink: torch.Tensor | None = None,
+    deterministic: bool | None = None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """attune.attention of PyTorch tensors, through an operator that torch.compile takes.
-
-    Arguments, results and errors are those of attune.attention. Functions are traced where torch.compile traces the
-    call, once: what they read of Python's variables is taken for a constant. There they are functions that were defined
-    outside what is compiled, until PyTorch takes others for constants (a text may stand anywhere).
-    """
     require_tensor("q", q)
     require_tensor("k", k)
     require_tensor("v", v)
-    refuse_gradients("expressions", q, k, v)
-    arrays = dict(params or {})
-    for name, array in arrays.items():
-        require_tensor(f"params[{name!r}]", array)
-    texts = (text_of(score, arrays), text_of(mask, arrays), list(arrays), list(arrays.values()))
-    options = (softmax_scale, causal, *window(window_size), softcap)
-    lengths = {"max_seqlen_k": max_seqlen_k, "seqused_q": seqused_q, "seqused_k": seqused_k}
-    rotation = {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
-    new = {"k_new": k_new, "v_new": v_new}
+    if learnable_sink is not None:
+        require_tensor("learnable_sink", learnable_sink)
+    common = (*texts_and_arrays(score, mask, params), softmax_scale, causal, *window(window_size))
+    common += (softcap,)
+    of_keys = {
+        "cu_seqlens_k": cu_seqlens_k,
+        "max_seqlen_k": max_seqlen_k,
+        "seqused_q": seqused_q,
+        "seqused_k": seqused_k,
+    }
     places = {"cache_batch_idx": cache_batch_idx, "cache_leftpad": cache_leftpad}
-    if cache_seqlens is None:
-        refuse_together({**places, **new, **rotation, "num_splits": num_splits or None}, OF_CACHE)
-    else:
-        refuse_together({"cu_seqlens_k": cu_seqlens_k, **lengths}, NOT_OF_CACHE)
-    if cache_seqlens is None and cu_seqlens_q is None:
-        ragged = {"cu_seqlens_k": cu_seqlens_k, "max_seqlen_q": max_seqlen_q, **lengths}
-        refuse_together({**ragged, "block_table": block_table}, OF_RAGGED)
+    new = {"k_new": k_new, "v_new": v_new, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
+    require_one_kind(
+        cache_seqlens,
+        cu_seqlens_q,
+        of_cache={**places, **new, "num_splits": num_splits or None},
+        of_keys=of_keys,
+        of_ragged={"max_seqlen_q": max_seqlen_q, "block_table": block_table},
+    )
+    ragged = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, **of_keys}
     named: dict[str, Any] = {"block_table": block_table, "num_splits": num_splits, **places}
     named["learnable_sink"] = learnable_sink
-    if isinstance(cache_seqlens, torch.Tensor):
-        named["cache_seqlens"] = cache_seqlens
-    else:
-        named["seqlen_k"] = cache_seqlens
-    if k_new is None and v_new is None and rotary_cos is None and rotary_sin is None:
-        named.update(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, **lengths)
-        named.update(max_seqlen_q=max_seqlen_q)
-        out, lse = _expressed_ops.attention(q, k, v, *texts, *options, **named)
+    keys = "cache_seqlens" if isinstance(cache_seqlens, torch.Tensor) else "seqlen_k"
+    named[keys] = cache_seqlens
+    if wants_gradient(q, k, v, learnable_sink):
+        if cache_seqlens is not None or block_table is not None:
+            refuse_gradients("keys in a cache")
+        how = {"deterministic": deterministic, "learnable_sink": learnable_sink}
+        out, lse = _ops.expressed_train(q, k, v, *common, **ragged, **how)
+    elif all(one is None for one in new.values()):
+        out, lse = _ops.expressed(q, k, v, *common, **ragged, **named)
     elif cu_seqlens_q is not None or max_seqlen_q is not None:
         raise ValueError(
             "k_new is given with cu_seqlens_q; store_kvcache writes the new keys of a ragged batch"
@@ -98,6 +88,7 @@ def attention(
     else:
         require_tensor("k_new", k_new)
         require_tensor("v_new", v_new)
-        named.update(rotary_interleaved=rotary_interleaved, **rotation)
-        out, lse = _expressed_ops.append(q, k, v, k_new, v_new, *texts, *options, **named)
+        named.update(rotary_cos=rotary_cos, rotary_sin=rotary_sin)
+        named.update(rotary_interleaved=rotary_interleaved)
+        out, lse = _ops.expressed_append(q, k, v, k_new, v_new, *common, **named)
     return (out, lse) if return_lse else out

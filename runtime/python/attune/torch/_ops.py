@@ -1,25 +1,21 @@
 """The operators attune::flash_attn and its siblings, registered with PyTorch.
 
-Tensors are those of attune's functions, and so are the errors: the implementations are those functions.
-Names, arguments and defaults are those of the schemas, which the list of functions gives.
+Tensors are those of attune's functions, and so are the errors: those functions run the operators. Names, arguments,
+defaults and which function serves which operator are those of the list of functions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 
-from .. import (
-    apply_rotary,
-    flash_attn_backward,
-    flash_attn_func,
-    flash_attn_varlen_func,
-    flash_attn_with_kvcache,
-    merge_attn_states,
-    store_kvcache,
-)
-from .._functions import SCHEMAS
+import attune
+
+from .. import _attune
+from .._functions import FUNCTIONS, OPERATORS, SCHEMAS, binder, operands
+from .._texts import complete
 from . import _fakes
 
 # Inductor may otherwise hand over another layout than the one that was traced.
@@ -30,260 +26,129 @@ _tags = (
 # define and impl cost a call 2 us, torch.library.custom_op 7.
 _library = torch.library.Library("attune", "DEF")
 
+#: What runs the operators, by the name of the function that they serve.
+functions = {name: getattr(attune, name) for name, one in FUNCTIONS.items() if one.operators}
 
-def _attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    alibi_slopes: torch.Tensor | None = None,
-    learnable_sink: torch.Tensor | None = None,
-) -> torch.Tensor:
-    return flash_attn_func(
-        q,
-        k,
-        v,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        learnable_sink=learnable_sink,
-    )
+# The gradient of an operator: from its context and the gradients of its results to those of its arguments.
+_Differentiate = Callable[..., tuple[Any, ...]]
+# What keeps in the context what this takes: ctx, inputs, output.
+_Keep = Callable[..., None]
+_Prepare = Callable[[dict[str, Any]], None]
 
 
-def _attention_lse(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    alibi_slopes: torch.Tensor | None = None,
-    learnable_sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    result: Any = flash_attn_func(
-        q,
-        k,
-        v,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        learnable_sink=learnable_sink,
-        return_attn_probs=True,
-    )
-    return result[0], result[1]
+def _names_of(name: str) -> tuple[str, ...]:
+    """The arguments of an operator."""
+    return tuple(one.name for one in operands(*OPERATORS[name]))
 
 
-def _varlen(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor | None,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    seqused_k: torch.Tensor | None = None,
-    block_table: torch.Tensor | None = None,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    seqused_q: torch.Tensor | None = None,
-    alibi_slopes: torch.Tensor | None = None,
-    learnable_sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    result: Any = flash_attn_varlen_func(
-        q,
-        k,
-        v,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        max_seqlen_q,
-        max_seqlen_k,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        learnable_sink=learnable_sink,
-        return_attn_probs=True,
-        block_table=block_table,
-        seqused_q=seqused_q,
-        seqused_k=seqused_k,
-    )
-    return result[0], result[1]
+def _implementation(name: str, prepare: _Prepare | None) -> Callable[..., Any]:
+    """What runs an operator: the function that it serves, once `prepare` has changed or refused its arguments."""
+    function, operator = OPERATORS[name]
+    bind = binder(function, operator)
+    served = function.name
+    flag = function.flag if operator.results.count("Tensor") > 1 else ""
+
+    def run(*values: Any) -> Any:
+        named = bind(*values)
+        if prepare is not None:
+            prepare(named)
+        if not flag:
+            return functions[served](**named)
+        named[flag] = True
+        result = functions[served](**named)
+        return result[0], result[1]
+
+    return run
 
 
-def _train(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    deterministic: bool | None = None,
-    dropout_p: float = 0.0,
-    rng_state: torch.Tensor | None = None,
-    alibi_slopes: torch.Tensor | None = None,
-    learnable_sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    result: Any = flash_attn_func(
-        q,
-        k,
-        v,
-        dropout_p=dropout_p,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        learnable_sink=learnable_sink,
-        return_attn_probs=True,
-        rng_state=rng_state,
-    )
-    return result[0], result[1]
-
-
-def _varlen_train(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    seqused_q: torch.Tensor | None = None,
-    seqused_k: torch.Tensor | None = None,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    deterministic: bool | None = None,
-    dropout_p: float = 0.0,
-    rng_state: torch.Tensor | None = None,
-    alibi_slopes: torch.Tensor | None = None,
-    learnable_sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    result: Any = flash_attn_varlen_func(
-        q,
-        k,
-        v,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        max_seqlen_q,
-        max_seqlen_k,
-        dropout_p=dropout_p,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        learnable_sink=learnable_sink,
-        return_attn_probs=True,
-        seqused_q=seqused_q,
-        seqused_k=seqused_k,
-        rng_state=rng_state,
-    )
-    return result[0], result[1]
-
-
-def _backward(
-    dout: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    out: torch.Tensor,
-    softmax_lse: torch.Tensor,
-    dsoftmax_lse: torch.Tensor | None = None,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    deterministic: bool | None = None,
-    cu_seqlens_q: torch.Tensor | None = None,
-    cu_seqlens_k: torch.Tensor | None = None,
-    max_seqlen_q: int | None = None,
-    max_seqlen_k: int | None = None,
-    seqused_q: torch.Tensor | None = None,
-    seqused_k: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    rng_state: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return flash_attn_backward(
-        _readable(dout),
-        q,
-        k,
-        v,
-        out,
-        softmax_lse,
-        dsoftmax_lse=None if dsoftmax_lse is None else dsoftmax_lse.contiguous(),
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        deterministic=deterministic,
-        cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
-        max_seqlen_q=max_seqlen_q,
-        max_seqlen_k=max_seqlen_k,
-        seqused_q=seqused_q,
-        seqused_k=seqused_k,
-        dropout_p=dropout_p,
-        rng_state=rng_state,
-    )
+def _make_readable(named: dict[str, Any]) -> None:
+    """Of a backward pass: gradients as kernels read them, which autograd makes of any layout."""
+    named["dout"] = _readable(named["dout"])
+    if named["dsoftmax_lse"] is not None:
+        named["dsoftmax_lse"] = named["dsoftmax_lse"].contiguous()
 
 
 def _readable(dout: torch.Tensor) -> torch.Tensor:
-    """A gradient as kernels read it: autograd makes them of any layout, expanded scalars too."""
+    """In rows that kernels read: itself, or a copy, as of an expanded scalar."""
     strides = dout.stride()
     if strides[-1] == 1 and not any(s % 8 for s in strides[:-1]) and dout.data_ptr() % 16 == 0:
         return dout
     return dout.contiguous()
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    """Keeps what the gradients of _train take."""
-    q, k, v, *ctx.options, ctx.dropout_p, rng_state, _no_slopes, _no_sink = inputs
-    ctx.save_for_backward(q, k, v, *output, rng_state)
-    ctx.set_materialize_grads(False)
+def _require_gradients(named: dict[str, Any]) -> None:
+    """Of a call that is to be differentiated: refuses a score that gradients do not pass."""
+    score = complete(named["score"], named["params"] or {})
+    _attune.require_gradients(score, named["softcap"])
 
 
-def _differentiate(
-    ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
-) -> tuple[torch.Tensor | None, ...]:
-    q, k, v, out, softmax_lse, rng_state = ctx.saved_tensors
-    others = (None,) * (len(ctx.options) + 4)
-    if dout is None and dsoftmax_lse is None:
-        return None, None, None, *others
-    _refuse_second_derivatives()
-    dout = torch.zeros_like(out) if dout is None else dout
-    gradients = backward(
-        dout,
-        q,
-        k,
-        v,
-        out,
-        softmax_lse,
-        dsoftmax_lse,
-        *ctx.options,
-        dropout_p=ctx.dropout_p,
-        rng_state=rng_state,
-    )
-    return *gradients, *others
+def _differentiable(name: str) -> tuple[_Differentiate, _Keep]:
+    """Of an operator whose gradients by q, k and v are those of flash_attn_backward."""
+    names = _names_of(name)
+    taken = [one for one in _names_of("flash_attn_backward") if one in names and one != "params"]
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        given = dict(zip(names, inputs, strict=True))
+        kept = {one: given[one] for one in (*taken, "learnable_sink")}
+        kept["out"], kept["softmax_lse"] = output
+        tensors = {one: value for one, value in kept.items() if isinstance(value, torch.Tensor)}
+        ctx.options = {one: value for one, value in kept.items() if one not in tensors}
+        ctx.tensors = tuple(tensors)
+        ctx.has_params = given.get("params") is not None
+        ctx.save_for_backward(*tensors.values(), *(given.get("params") or ()))
+        ctx.set_materialize_grads(False)
+
+    def differentiate(
+        ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
+    ) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors
+        kept = {**dict(zip(ctx.tensors, saved)), **ctx.options}
+        params = list(saved[len(ctx.tensors) :])
+        gradients: dict[str, Any] = {}
+        if ctx.has_params:
+            gradients["params"] = [None] * len(params)
+        if dout is not None or dsoftmax_lse is not None:
+            _refuse_second_derivatives()
+            dout = torch.zeros_like(kept["out"]) if dout is None else dout
+            sink = kept.pop("learnable_sink")
+            if sink is not None and ctx.needs_input_grad[names.index("learnable_sink")]:
+                gradients["learnable_sink"] = _of_sink(sink, dout, dsoftmax_lse, kept)
+            kept.update(dout=dout, dsoftmax_lse=dsoftmax_lse)
+            kept["params"] = params if ctx.has_params else None
+            gradients.update(zip(("q", "k", "v"), backward(**kept)))
+        # PyTorch leaves out defaults at the end, and takes gradients of what is there.
+        return tuple(gradients.get(one) for one in names[: len(ctx.needs_input_grad)])
+
+    return differentiate, keep
+
+
+def _of_sink(
+    sink: torch.Tensor, dout: torch.Tensor, dlse: torch.Tensor | None, kept: dict[str, Any]
+) -> torch.Tensor:
+    """The gradient of a sink, which is one more key of each row, and whose value is 0."""
+    out, lse = kept["out"], kept["softmax_lse"]
+    grown = -(dout.float() * out.float()).sum(-1).transpose(-1, -2)
+    if dlse is not None:
+        grown = grown + dlse
+    counts = lse.isfinite()
+    if kept.get("cu_seqlens_q") is not None:
+        starts, longest = kept["cu_seqlens_q"], kept["max_seqlen_q"]
+        counts = counts & _written_rows(out.shape[0], starts, longest, kept["seqused_q"])
+    each = torch.where(counts, (sink.float()[:, None] - lse).exp() * grown, 0).sum(-1)
+    return each.reshape(-1, sink.shape[0]).sum(0).to(sink.dtype)
+
+
+def _written_rows(
+    total: int, starts: torch.Tensor, longest: int, used: torch.Tensor | None
+) -> torch.Tensor:
+    """Which rows of a ragged batch the forward function wrote: what the others hold is anything."""
+    lengths = starts.diff().clamp(max=longest)
+    if used is not None:
+        lengths = torch.minimum(lengths, used)
+    rows = torch.arange(total, dtype=starts.dtype, device=starts.device)
+    sequence = torch.searchsorted(starts, rows, right=True) - 1
+    first = sequence.clamp(0, lengths.shape[0] - 1)
+    return (sequence == first) & (rows - starts[first] < lengths[first])
 
 
 def _refuse_second_derivatives() -> None:
@@ -291,179 +156,6 @@ def _refuse_second_derivatives() -> None:
         raise NotImplementedError(
             "attention has no second derivatives; differentiate it without create_graph=True"
         )
-
-
-def _varlen_keep(
-    ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]
-) -> None:
-    """Keeps what the gradients of _varlen_train take."""
-    q, k, v, cu_seqlens_q, cu_seqlens_k, *ctx.longest, seqused_q, seqused_k = inputs[:9]
-    *ctx.options, ctx.dropout_p, rng_state, _no_slopes, _no_sink = inputs[9:]
-    lengths = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
-    ctx.save_for_backward(q, k, v, *output, *lengths, rng_state)
-    ctx.set_materialize_grads(False)
-
-
-def _varlen_differentiate(
-    ctx: Any, dout: torch.Tensor | None, dsoftmax_lse: torch.Tensor | None
-) -> tuple[torch.Tensor | None, ...]:
-    q, k, v, out, softmax_lse, *lengths, rng_state = ctx.saved_tensors
-    cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = lengths
-    others = (None,) * (10 + len(ctx.options))
-    if dout is None and dsoftmax_lse is None:
-        return None, None, None, *others
-    _refuse_second_derivatives()
-    gradients = backward(
-        torch.zeros_like(out) if dout is None else dout,
-        q,
-        k,
-        v,
-        out,
-        softmax_lse,
-        dsoftmax_lse,
-        *ctx.options,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        *ctx.longest,
-        seqused_q,
-        seqused_k,
-        ctx.dropout_p,
-        rng_state,
-    )
-    return *gradients, *others
-
-
-def _cached(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    cache_seqlens: torch.Tensor | None = None,
-    seqlen_k: int | None = None,
-    cache_batch_idx: torch.Tensor | None = None,
-    block_table: torch.Tensor | None = None,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    num_splits: int = 0,
-    check_tables: bool = False,
-    cu_seqlens_q: torch.Tensor | None = None,
-    max_seqlen_q: int | None = None,
-    cache_leftpad: torch.Tensor | None = None,
-    alibi_slopes: torch.Tensor | None = None,
-    learnable_sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    result: Any = flash_attn_with_kvcache(
-        q,
-        k_cache,
-        v_cache,
-        cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
-        cache_batch_idx=cache_batch_idx,
-        cache_leftpad=cache_leftpad,
-        block_table=block_table,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        learnable_sink=learnable_sink,
-        num_splits=num_splits,
-        return_softmax_lse=True,
-        check_tables=check_tables,
-        cu_seqlens_q=cu_seqlens_q,
-        max_seqlen_q=max_seqlen_q,
-    )
-    return result[0], result[1]
-
-
-def _appended(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    rotary_cos: torch.Tensor | None = None,
-    rotary_sin: torch.Tensor | None = None,
-    cache_seqlens: torch.Tensor | None = None,
-    seqlen_k: int | None = None,
-    cache_batch_idx: torch.Tensor | None = None,
-    block_table: torch.Tensor | None = None,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_left: int = -1,
-    window_right: int = -1,
-    softcap: float = 0.0,
-    rotary_interleaved: bool = True,
-    num_splits: int = 0,
-    check_tables: bool = False,
-    cache_leftpad: torch.Tensor | None = None,
-    alibi_slopes: torch.Tensor | None = None,
-    learnable_sink: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    result: Any = flash_attn_with_kvcache(
-        q,
-        k_cache,
-        v_cache,
-        k=k,
-        v=v,
-        rotary_cos=rotary_cos,
-        rotary_sin=rotary_sin,
-        cache_seqlens=seqlen_k if cache_seqlens is None else cache_seqlens,
-        cache_batch_idx=cache_batch_idx,
-        cache_leftpad=cache_leftpad,
-        block_table=block_table,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=(window_left, window_right),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        learnable_sink=learnable_sink,
-        rotary_interleaved=rotary_interleaved,
-        num_splits=num_splits,
-        return_softmax_lse=True,
-        check_tables=check_tables,
-    )
-    return result[0], result[1]
-
-
-def _store(
-    k: torch.Tensor,
-    v: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    slot_mapping: torch.Tensor | None = None,
-    cache_seqlens: torch.Tensor | None = None,
-    cache_batch_idx: torch.Tensor | None = None,
-    block_table: torch.Tensor | None = None,
-    positions: torch.Tensor | None = None,
-    rotary_cos: torch.Tensor | None = None,
-    rotary_sin: torch.Tensor | None = None,
-    rotary_interleaved: bool = True,
-    check_tables: bool = False,
-) -> None:
-    store_kvcache(
-        k,
-        v,
-        k_cache,
-        v_cache,
-        slot_mapping=slot_mapping,
-        cache_seqlens=cache_seqlens,
-        cache_batch_idx=cache_batch_idx,
-        block_table=block_table,
-        positions=positions,
-        rotary_cos=rotary_cos,
-        rotary_sin=rotary_sin,
-        rotary_interleaved=rotary_interleaved,
-        check_tables=check_tables,
-    )
-
-
-def _merge(
-    o1: torch.Tensor, lse1: torch.Tensor, o2: torch.Tensor, lse2: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    result: Any = merge_attn_states(o1, lse1, o2, lse2, return_lse=True)
-    return result[0], result[1]
 
 
 def _merge_keep(
@@ -504,43 +196,27 @@ def _of_state(
     return (rows * dout.float()).to(o.dtype), share * grown
 
 
-def _rotary(
-    q: torch.Tensor,
-    k: torch.Tensor | None,
-    rotary_cos: torch.Tensor,
-    rotary_sin: torch.Tensor,
-    positions: torch.Tensor | None = None,
-    seqlen_offsets: torch.Tensor | None = None,
-    rotary_interleaved: bool = True,
-) -> None:
-    apply_rotary(
-        q,
-        k,
-        rotary_cos,
-        rotary_sin,
-        positions=positions,
-        seqlen_offsets=seqlen_offsets,
-        rotary_interleaved=rotary_interleaved,
-    )
-
-
 def _refuse_transforms(*_: Any) -> NoReturn:
     raise NotImplementedError(
         "attune's attention does not support the transforms of torch.func (vmap, grad, jvp, ...) yet"
     )
 
 
-def register(
-    name: str, schema: str, attention: Any, fake: Any, differentiate: Any = None, keep: Any = None
+def _register(
+    name: str,
+    fake: Any,
+    differentiation: tuple[_Differentiate, _Keep] | None = None,
+    prepare: _Prepare | None = None,
 ) -> Any:
-    """Defines an operator; returns what calls it."""
-    _library.define(schema, tags=_tags)
+    """Defines an operator of the list of functions; returns what calls it."""
+    _library.define(SCHEMAS[name], tags=_tags)
     # Every backend: what is no CUDA tensor is then refused by name.
-    _library.impl(name, attention, "CompositeExplicitAutograd")
-    if differentiate is None:
+    _library.impl(name, _implementation(name, prepare), "CompositeExplicitAutograd")
+    if differentiation is None:
         # The implementation refuses gradients. A kernel here that did so would add 3 us to each call.
         _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     else:
+        differentiate, keep = differentiation
         torch.library.register_autograd(
             f"attune::{name}", differentiate, setup_context=keep, lib=_library
         )
@@ -550,36 +226,24 @@ def register(
     return getattr(torch.ops.attune, name).default
 
 
-def _register(
-    name: str, attention: Any, fake: Any, differentiate: Any = None, keep: Any = None
-) -> Any:
-    """The same of an operator of the list of functions."""
-    return register(name, SCHEMAS[name], attention, fake, differentiate, keep)
-
-
-flash_attn = _register("flash_attn", _attention, _fakes.attention)
-flash_attn_lse = _register("flash_attn_lse", _attention_lse, _fakes.attention_lse)
-varlen = _register("flash_attn_varlen", _varlen, _fakes.attention_lse)
-train = _register(
-    "flash_attn_train", _train, _fakes.train, differentiate=_differentiate, keep=_keep
-)
+flash_attn = _register("flash_attn", _fakes.attention)
+flash_attn_lse = _register("flash_attn_lse", _fakes.attention_lse)
+varlen = _register("flash_attn_varlen", _fakes.attention_lse)
+train = _register("flash_attn_train", _fakes.train, _differentiable("flash_attn_train"))
 varlen_train = _register(
-    "flash_attn_varlen_train",
-    _varlen_train,
-    _fakes.train,
-    differentiate=_varlen_differentiate,
-    keep=_varlen_keep,
+    "flash_attn_varlen_train", _fakes.train, _differentiable("flash_attn_varlen_train")
 )
-backward = _register("flash_attn_backward", _backward, _fakes.backward)
-cached = _register("flash_attn_with_kvcache", _cached, _fakes.cached)
-appended = _register("flash_attn_with_kvcache_append", _appended, _fakes.appended)
-store = _register("store_kvcache", _store, _fakes.store)
-merge = _register("merge_attn_states", _merge, _fakes.merge)
+expressed = _register("attention", _fakes.attention_lse)
+expressed_append = _register("attention_append", _fakes.attention_append)
+expressed_train = _register(
+    "attention_train", _fakes.train, _differentiable("attention_train"), _require_gradients
+)
+backward = _register("flash_attn_backward", _fakes.backward, prepare=_make_readable)
+cached = _register("flash_attn_with_kvcache", _fakes.cached)
+appended = _register("flash_attn_with_kvcache_append", _fakes.appended)
+store = _register("store_kvcache", _fakes.store)
+merge = _register("merge_attn_states", _fakes.merge)
 merge_train = _register(
-    "merge_attn_states_train",
-    _merge,
-    _fakes.merge_train,
-    differentiate=_merge_differentiate,
-    keep=_merge_keep,
+    "merge_attn_states_train", _fakes.merge_train, (_merge_differentiate, _merge_keep)
 )
-rotary = _register("apply_rotary", _rotary, _fakes.rotary)
+rotary = _register("apply_rotary", _fakes.rotary)

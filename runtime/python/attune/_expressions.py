@@ -94,8 +94,8 @@ def attention(
 
     Which keys there are follows from the arguments, and the same expression means the same in each case: a dense batch;
     with cu_seqlens_q a ragged one, as flash_attn_varlen_func takes it, also to keys in pages (block_table); with
-    cache_seqlens a few queries of each sequence to a cache, as flash_attn_with_kvcache takes it, contiguous or in
-    pages, with new keys, rotations and ragged queries.
+    cache_seqlens to a cache, as flash_attn_with_kvcache takes it, contiguous or in pages, with new keys, rotations and
+    ragged queries.
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, as flash_attn_func takes it; of a ragged batch

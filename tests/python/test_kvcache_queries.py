@@ -1,4 +1,4 @@
-"""Attention to a cache of more queries a sequence than decode takes, which prefill serves: NumPy arrays in the emulator."""
+"""Attention to a cache of more queries than decode takes, which prefill serves: in the emulator."""
 
 import re
 

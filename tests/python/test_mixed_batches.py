@@ -1,4 +1,4 @@
-"""Chunked prefill beside decoding in one call: sequences in pages, some with one query, some with many, some with none."""
+"""Chunked prefill beside decoding in one call: sequences in pages, of one query, of many, of none."""
 
 import numpy as np
 import pytest

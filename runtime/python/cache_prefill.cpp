@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/python/errors.hpp"
@@ -44,31 +46,110 @@ attune_prefill_args attention_of(const attune_decode_args& args) {
   return result;
 }
 
-/// Says where the keys are, new ones among them. Sequences of one length that the host knows, each at its own place,
-/// are a dense batch; any others lie in pages, as in a cache without a table each in one.
-void set_keys(attune_prefill_args& prefill, const AddressedFramework& framework, const First& first,
-              const attune_decode_args& args, nb::handle cache_seqlens, Kept& kept) {
-  const nb::handle like = first.argument.array;
-  const bool one_length = !nb::isinstance(cache_seqlens, framework.array_type());
-  if (one_length && args.block_table == nullptr && args.cu_seqlens_q == nullptr) return;
-  prefill.page_size = args.page_size;
-  prefill.pages = args.pages;
-  prefill.table_width = args.table_width;
-  prefill.block_table = args.block_table;
-  prefill.seqused_k = args.seqlens_k;
-  const auto made = [&](const char* name, nb::object array) {
-    kept.push_back(std::move(array));
-    return pointer<const std::int32_t>(framework.read(name, kept.back()).address);
-  };
-  if (args.block_table == nullptr) {
-    prefill.block_table = made("block_table", framework.counted_int32(args.batch, like));
+/// Where the keys of a call are, from what the caller said of its cache. Arrays that are made for it are kept.
+class Keys {
+ public:
+  Keys(const AddressedFramework& framework, const First& first, const attune_decode_args& args,
+       const DecodeArguments& arguments, Kept& kept)
+      : framework_(framework),
+        like_(first.argument.array),
+        args_(args),
+        arguments_(arguments),
+        one_length_(!nb::isinstance(arguments.cache_seqlens, framework.array_type())),
+        kept_(kept) {}
+
+  /// Sequences of one length that the host knows, each at its own place, are a dense batch. Any others lie in pages, as
+  /// in a cache without a table each in one.
+  void set(attune_prefill_args& prefill) const {
+    if (args_.leftpad_k != nullptr && args_.max_seqlen_k > 0) return set_padded(prefill);
+    if (one_length_ && args_.block_table == nullptr && args_.cu_seqlens_q == nullptr) return;
+    prefill.page_size = args_.page_size;
+    prefill.pages = args_.pages;
+    prefill.table_width = args_.table_width;
+    prefill.block_table =
+        args_.block_table != nullptr ? args_.block_table : made(framework_.counted_int32(args_.batch, like_));
+    prefill.seqused_k = one_length_ || args_.seqlen_new > 0 ? made(lengths()) : args_.seqlens_k;
   }
-  if (one_length) {
-    prefill.seqused_k = made("cache_seqlens", framework.full_int32(args.batch, args.max_seqlen_k, like));
-  } else if (args.seqlen_new > 0) {
-    prefill.seqused_k = made("cache_seqlens", nb::borrow(cache_seqlens) + nb::int_(args.seqlen_new));
+
+ private:
+  /// How many keys each sequence has with its new ones.
+  [[nodiscard]] nb::object lengths() const {
+    if (one_length_) return framework_.full_int32(args_.batch, args_.max_seqlen_k, like_);
+    return nb::borrow(arguments_.cache_seqlens) + nb::int_(args_.seqlen_new);
   }
-}
+
+  /// Sequences that begin anywhere in a page: each row of the cache is a page, and a table names those of their keys.
+  void set_padded(attune_prefill_args& prefill) const {
+    const std::int64_t rows = rows_of_page("k_cache", args_.k);
+    const std::int64_t rows_of_v = rows_of_page("v_cache", args_.v);
+    if (rows_of_v != rows) {
+      refuse_pad(fmt::format("the pages of k_cache are {} rows apart and those of v_cache {}; they must be as far",
+                             rows, rows_of_v));
+    }
+    if (args_.page_size > 1) {
+      prefill.k.stride_batch = prefill.k.stride_seq;
+      prefill.v.stride_batch = prefill.v.stride_seq;
+    }
+    prefill.page_size = 1;
+    prefill.pages = args_.pages == 0 ? 0 : count("pages", (args_.pages - 1) * rows + args_.page_size);
+    prefill.table_width = args_.max_seqlen_k;
+    prefill.block_table = made(table_of_rows(rows));
+    prefill.seqused_k = made(lengths().attr("clip")(0, args_.max_seqlen_k) - nb::borrow(arguments_.cache_leftpad));
+  }
+
+  /// From the beginning of a page to that of the next.
+  [[nodiscard]] std::int64_t rows_of_page(const char* name, const attune_tensor& tensor) const {
+    if (args_.page_size == 1) return 1;
+    if (args_.pages <= 1) return args_.page_size;
+    if (tensor.stride_seq <= 0 || tensor.stride_batch % tensor.stride_seq != 0) {
+      refuse_pad(fmt::format("the pages of {} are {} elements apart and its rows {}; pages must be whole rows apart",
+                             name, tensor.stride_batch, tensor.stride_seq));
+    }
+    return tensor.stride_batch / tensor.stride_seq;
+  }
+
+  [[noreturn]] void refuse_pad(const std::string& reason) const {
+    raise(PyExc_NotImplementedError,
+          fmt::format("cache_leftpad is given with {} queries a sequence, and {}", args_.seqlen_q, reason));
+  }
+
+  /// (batch, max_seqlen_k): the row of each key of a sequence, from the first one behind its pad on.
+  [[nodiscard]] nb::object table_of_rows(std::int64_t rows) const {
+    const auto column = [](const nb::object& array) {
+      return nb::object(array[nb::make_tuple(nb::slice(nb::none(), nb::none(), nb::none()), nb::none())]);
+    };
+    const nb::object sequences = column(framework_.counted_int32(args_.batch, like_));
+    const nb::object numbers = framework_.counted_int32(args_.max_seqlen_k, like_);
+    const nb::object places =
+        nb::object(column(nb::borrow(arguments_.cache_leftpad)) + numbers).attr("clip")(0, args_.max_seqlen_k - 1);
+    const nb::object blocks = places.floor_div(nb::int_(args_.page_size));
+    nb::object pages = sequences;
+    if (!arguments_.block_table.is_none()) {
+      const nb::object table = arguments_.cache_batch_idx.is_none()
+                                   ? nb::borrow(arguments_.block_table)
+                                   : framework_.rows_of(arguments_.block_table, arguments_.cache_batch_idx);
+      pages = table[nb::make_tuple(framework_.as_int64(sequences), framework_.as_int64(blocks))];
+    } else if (!arguments_.cache_batch_idx.is_none()) {
+      pages = column(nb::borrow(arguments_.cache_batch_idx));
+    }
+    return pages * nb::int_(rows) + nb::object(places - blocks * nb::int_(args_.page_size));
+  }
+
+  /// The address of such an array, which is kept.
+  [[nodiscard]] const std::int32_t* made(nb::object array) const {
+    const Array read = framework_.read("block_table", array);
+    require_contiguous("block_table", read);
+    kept_.push_back(std::move(array));
+    return pointer<const std::int32_t>(read.address);
+  }
+
+  const AddressedFramework& framework_;
+  nb::handle like_;
+  const attune_decode_args& args_;
+  const DecodeArguments& arguments_;
+  bool one_length_;
+  Kept& kept_;
+};
 
 attune_store_kv_args store_of(const attune_decode_args& args) {
   attune_store_kv_args result{};
@@ -153,13 +234,12 @@ void refuse(const attune_decode_args& args, const char* name, const char* reason
 bool has_many_queries(const attune_decode_args& args) { return args.seqlen_q > most_decode_queries; }
 
 void launch_prefill(const AddressedFramework& framework, const First& first, const attune_decode_args& args,
-                    nb::handle q, nb::handle cache_seqlens) {
-  if (args.leftpad_k != nullptr) refuse(args, "cache_leftpad", "sequences begin where the cache does");
+                    const DecodeArguments& arguments, nb::handle q) {
   if (args.check_tables != 0) refuse(args, "check_tables", "tables are not checked");
   require_valid(framework, first, args);
   Kept kept;
   attune_prefill_args prefill = attention_of(args);
-  set_keys(prefill, framework, first, args, cache_seqlens, kept);
+  Keys(framework, first, args, arguments, kept).set(prefill);
   const bool rotates = args.rotary != ATTUNE_ROTARY_NONE;
   if (rotates) prefill.q = copy_queries(framework, q, args, kept);
   // Kernels are found, and mistakes named, before the cache is written.

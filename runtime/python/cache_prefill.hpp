@@ -4,16 +4,16 @@
 #include <nanobind/nanobind.h>
 
 #include "attune/attune.h"
-#include "runtime/python/operands.hpp"
+#include "runtime/python/decode.hpp"
 
 namespace attune::python {
 
 /// Whether decode leaves the call to prefill.
 bool has_many_queries(const attune_decode_args& args);
 
-/// Launches such a call, which is complete, on the current device. `q`: the array that args.q describes;
-/// `cache_seqlens` is the caller's. Throws a Python exception or Error; then nothing was written.
+/// Launches such a call, which is complete, on the current device. `args`: what `arguments` became; `q`: the array that
+/// args.q describes. Throws a Python exception or Error; then nothing was written.
 void launch_prefill(const AddressedFramework& framework, const First& first, const attune_decode_args& args,
-                    nanobind::handle q, nanobind::handle cache_seqlens);
+                    const DecodeArguments& arguments, nanobind::handle q);
 
 }  // namespace attune::python

@@ -184,7 +184,7 @@ nb::object decode(const DecodeArguments& arguments, const ExpressionOptions* exp
                                arguments.q, args.lse);
   }
   if (has_many_queries(args)) {
-    launch_prefill(framework, first, args, q, arguments.cache_seqlens);
+    launch_prefill(framework, first, args, arguments, q);
   } else {
     launch_decode(framework, first, args);
   }

@@ -76,10 +76,11 @@ def test_one_length_and_places_in_a_larger_cache(torch_device):
 
 
 @pytest.mark.parametrize("appends", [False, True])
-def test_a_left_pad_is_that_of_the_package(torch_device, appends):
-    q, k, v = problem(seqlen_q=2)
-    new = (k[:, 5:7], v[:, 5:7]) if appends else ()
-    lengths, leftpad = int32([3, 9, 20, 140]), int32([0, 9, 7, 100])
+@few_and_many
+def test_a_left_pad_is_that_of_the_package(torch_device, appends, seqlen_q):
+    q, k, v = problem(seqlen_q=seqlen_q)
+    new = (k[:, 5 : 5 + seqlen_q], v[:, 5 : 5 + seqlen_q]) if appends else ()
+    lengths, leftpad = int32([3, 9, 20, 130]), int32([0, 9, 7, 100])
     expected = attune.flash_attn_with_kvcache(
         *(q, k.copy(), v.copy(), *new),
         cache_seqlens=lengths,
@@ -103,8 +104,7 @@ def test_the_operator_keeps_its_schema_and_its_fake_agrees(torch_device, seqlen_
     copies = tensors(torch_device, *problem(seqlen_q=seqlen_q))
     (lengths,) = tensors(torch_device, int32(LENGTHS))
     operator = torch.ops.attune.flash_attn_with_kvcache.default
-    options = {"causal": True} | ({"cache_leftpad": lengths} if seqlen_q == 2 else {})
-    torch.library.opcheck(operator, (*copies, lengths), options)
+    torch.library.opcheck(operator, (*copies, lengths), {"causal": True, "cache_leftpad": lengths})
     heads_first = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in copies]
     torch.library.opcheck(operator, (*heads_first, None, 70))
 
@@ -182,6 +182,5 @@ def test_the_operator_that_appends_keeps_its_schema_and_its_fake_agrees(torch_de
     new = [x[:, 5 : 5 + seqlen_q].clone() for x in (k_cache, v_cache)]
     (lengths,) = tensors(torch_device, int32([3, 9, 20, 1]))
     operator = torch.ops.attune.flash_attn_with_kvcache_append.default
-    options = {"cache_seqlens": lengths, "causal": True, "softcap": 2.0}
-    options |= {"cache_leftpad": lengths} if seqlen_q == 2 else {}
+    options = {"cache_seqlens": lengths, "causal": True, "softcap": 2.0, "cache_leftpad": lengths}
     torch.library.opcheck(operator, (q, k_cache, v_cache, *new), options)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cached import LENGTHS, assert_attends, in_wider_rows, int32, paged, problem
 from test_append import rotate
+from test_kvcache import LEFTPAD, padded_at_the_left
 from test_store import angles
 
 import attune
@@ -153,6 +154,83 @@ def test_new_keys_and_queries_of_any_head_dim_are_rotated():
     assert_attends(result, q_rotated, *caches, lengths, causal=True)
 
 
+@pytest.mark.parametrize("page_size", [None, 1, 16])
+@pytest.mark.parametrize("options", [{"causal": True}, {"window_size": (20, 1)}])
+def test_keys_in_front_of_a_left_pad_do_not_exist(dtype, page_size, options):
+    q, k, v, moved = padded_at_the_left(*problem(dtype, seqlen_q=17))
+    cache, where = (k, v), {}
+    if page_size is not None:
+        *cache, table = paged(k, v, page_size)
+        table[3, : 149 // page_size] = -1  # pages of no key
+        where["block_table"] = table
+    named = options | where | {"cache_leftpad": int32(LEFTPAD)}
+    result = attend(q, *cache, cache_seqlens=int32(LENGTHS), **named)
+    held = [n - pad for n, pad in zip(LENGTHS, LEFTPAD)]
+    assert_attends(result, q, *moved, held, **masks_of(options))
+    if page_size is None:  # without lengths all that there is room for
+        result = attend(q, *cache, **named)
+        assert_attends(result, q, *moved, [150 - pad for pad in LEFTPAD], **masks_of(options))
+
+
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_a_left_pad_of_sequences_anywhere_in_a_cache_whose_pages_lie_apart(page_size):
+    q, k, v, moved = padded_at_the_left(*problem(seqlen_q=17))
+    index = int32([2, 0, 3])
+    cache, where = (k, v), {"cache_batch_idx": index, "cache_leftpad": int32(LEFTPAD)[index]}
+    if page_size is not None:
+        *cache, where["block_table"] = paged(k, v, page_size)
+    cache = np.stack(cache, axis=1)  # keys and values of a page beside each other
+    lengths = (150, 20, 150)
+    result = attend(q[:3], cache[:, 0], cache[:, 1], cache_seqlens=int32(lengths), **where)
+    held = [n - LEFTPAD[i] for n, i in zip(lengths, index)]
+    assert_attends(result, q[:3], *(x[index] for x in moved), held)
+    if page_size is None:  # lengths beyond the cache count as its room
+        wild = attend(q[:3], cache[:, 0], cache[:, 1], cache_seqlens=int32([151, 20, 1000]), **where)
+        assert wild[0].tobytes() == result[0].tobytes()
+
+
+def test_a_left_pad_behind_the_keys_leaves_none():
+    q, k, v = problem(seqlen_q=17)
+    options = {"cache_seqlens": int32(LENGTHS), "cache_leftpad": int32([0, 0, 66, 2**31 - 1])}
+    assert_attends(attend(q, k, v, **options), q, k, v, (0, 1, 0, 0))
+
+
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_a_left_pad_moves_neither_new_keys_nor_rotations(page_size):
+    q, k_cache, v_cache = problem(seqlen_q=TOKENS)
+    k, v = k_cache[:, 7 : 7 + TOKENS].copy(), v_cache[:, 7 : 7 + TOKENS].copy()
+    cos, sin = angles(rotations=160)
+    pads = (0, 5, 30, 64)
+    for sequence, pad in enumerate(pads):
+        k_cache[sequence, :pad] = v_cache[sequence, :pad] = np.nan
+    rows = np.arange(4)[:, None], int32(STORED)[:, None] + np.arange(TOKENS)
+    positions = rows[1].astype("int32")
+    cache, where = (k_cache.copy(), v_cache.copy()), {"causal": True}
+    if page_size is not None:
+        *cache, where["block_table"] = paged(*cache, page_size)
+    named = {"cache_seqlens": int32(STORED), "cache_leftpad": int32(pads)}
+    result = attend(q, *cache, k, v, cos, sin, **named, **where)
+    k_cache[rows], v_cache[rows] = rotate(k, cos, sin, True, positions), v
+    moved = [np.zeros_like(k_cache), np.zeros_like(v_cache)]
+    for to, held in zip(moved, (k_cache, v_cache)):
+        for sequence, pad in enumerate(pads):
+            to[sequence, : 150 - pad] = held[sequence, pad:]
+    lengths = [stored + TOKENS - pad for stored, pad in zip(STORED, pads)]
+    assert_attends(result, rotate(q, cos, sin, True, positions), *moved, lengths, causal=True)
+
+
+def test_a_cache_that_a_left_pad_cannot_take_in_rows_is_named():
+    q, k, v = problem(seqlen_q=17)
+    options = {"cache_leftpad": int32(LEFTPAD)}
+    apart = np.zeros((4, 2, 150, 2, 64), "float16")
+    with pytest.raises(NotImplementedError, match="k_cache are 300 rows apart and those of v_cac"):
+        attend(q, apart[:, 0], v, **options)
+    wider = np.zeros((4, 150 * 128 + 8), "float16")[:, :-8].reshape(4, 150, 2, 64)
+    assert wider.strides[0] == 2 * (150 * 128 + 8)
+    with pytest.raises(NotImplementedError, match="19208 elements apart and its rows 128; pages"):
+        attend(q, k, wider, **options)
+
+
 def test_a_soft_cap_slopes_and_sinks_are_those_of_dense_attention():
     q, k, v = problem(seqlen_q=17)
     slopes, sinks = (np.linspace(*ends, 4).astype("float32") for ends in ((0.1, 0.4), (-1, 2)))
@@ -171,7 +249,8 @@ def test_a_soft_cap_slopes_and_sinks_are_those_of_dense_attention():
         np.testing.assert_allclose(lse[i], wanted_lse[0], rtol=1e-4, atol=1e-4)
 
 
-def test_expressions_mean_what_they_mean_to_few_queries():
+@pytest.mark.parametrize("leftpad", [None, int32([0, 0, 20, 40])], ids=["no_pad", "left_pad"])
+def test_expressions_mean_what_they_mean_to_few_queries(leftpad):
     q, k, v = problem(seqlen_q=17)
     *cache, table = paged(k, v, 16)
     shift = np.random.default_rng(5).standard_normal((4, 17)).astype("float32") / 50
@@ -181,6 +260,7 @@ def test_expressions_mean_what_they_mean_to_few_queries():
         "params": {"shift": shift},
         "cache_seqlens": int32(LENGTHS),
         "block_table": table,
+        "cache_leftpad": leftpad,
         "return_lse": True,
     }
     out, lse = attune.attention(q, *cache, **options)
@@ -219,11 +299,6 @@ OVERLAPPING = np.lib.stride_tricks.as_strided(Q[:1].copy(), Q.shape, (0, *Q.stri
         ({"window_size": (-2, 0)}, ValueError, "window_left is -2; it must be from -1 to"),
         ({"softmax_scale": -1.0}, ValueError, "softmax_scale is -1; it must be from 0 to"),
         ({"out": OVERLAPPING}, ValueError, "o.stride_batch is 0; rows that are written must not"),
-        (
-            {"cache_leftpad": int32([0, 0, 1, 1])},
-            NotImplementedError,
-            "cache_leftpad is given with 17 queries a sequence; with more than 16 sequences begin",
-        ),
         (
             {"check_tables": True},
             NotImplementedError,

@@ -71,8 +71,7 @@ def flash_attn_with_kvcache(
         cache_leftpad: (batch,), int32, on the device of q: the place in the cache of each sequence's
             first key, where sequences are padded at the left. What is before it does not exist, though
             cache_seqlens counts it, and so do the rows of rotary_cos and the columns of a block_table;
-            windows are aligned to the sequence's end all the same. Of up to 16 queries a sequence.
-            None: 0.
+            windows are aligned to the sequence's end all the same. None: 0.
         block_table: (batch, blocks of a sequence), int32, on the device of q: where the pages of
             each sequence are, in order. Entries beyond those of its keys are not read. Of lengths on
             the GPU that it holds no pages for only so many keys count; one integer is refused.
@@ -106,8 +105,9 @@ def flash_attn_with_kvcache(
         A query that sees no key gives zeros, and -inf in softmax_lse.
 
     Raises:
-        NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, cache_leftpad or
-            check_tables with more than 16 queries a sequence, or a GPU that no kernel serves.
+        NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
+            kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad with caches
+            of which a page is no whole number of rows, the same of both, behind the one before.
         ValueError: With check_tables, the first entry that leads outside the cache; and what
             flash_attn_func raises it for.
 

@@ -97,8 +97,7 @@ its row of the block_table, of which a wild one is taken for the nearest; None: 
             """(batch,), int32, on the device of q: the place in the cache of each sequence's
 first key, where sequences are padded at the left. What is before it does not exist, though
 cache_seqlens counts it, and so do the rows of rotary_cos and the columns of a block_table;
-windows are aligned to the sequence's end all the same. Of up to 16 queries a sequence.
-None: 0.""",
+windows are aligned to the sequence's end all the same. None: 0.""",
             None,
         ),
         Argument(
@@ -177,8 +176,9 @@ A query that sees no key gives zeros, and -inf in softmax_lse.""",
     raises=(
         (
             "NotImplementedError",
-            """A JAX array, a PyTorch tensor that requires a gradient, cache_leftpad or
-check_tables with more than 16 queries a sequence, or a GPU that no kernel serves.""",
+            """A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
+kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad with caches
+of which a page is no whole number of rows, the same of both, behind the one before.""",
         ),
         (
             "ValueError",

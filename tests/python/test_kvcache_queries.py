@@ -189,10 +189,14 @@ def test_a_left_pad_of_sequences_anywhere_in_a_cache_whose_pages_lie_apart(page_
         assert wild[0].tobytes() == result[0].tobytes()
 
 
-def test_a_left_pad_behind_the_keys_leaves_none():
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_a_left_pad_behind_the_keys_leaves_none(page_size):
     q, k, v = problem(seqlen_q=17)
     options = {"cache_seqlens": int32(LENGTHS), "cache_leftpad": int32([0, 0, 66, 2**31 - 1])}
-    assert_attends(attend(q, k, v, **options), q, k, v, (0, 1, 0, 0))
+    cache = (k, v)
+    if page_size is not None:
+        *cache, options["block_table"] = paged(k, v, page_size)
+    assert_attends(attend(q, *cache, **options), q, k, v, (0, 1, 0, 0))
 
 
 @pytest.mark.parametrize("page_size", [None, 16])

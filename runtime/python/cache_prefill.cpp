@@ -224,9 +224,11 @@ void require_valid(const AddressedFramework& framework, const First& first, attu
   framework.launch(&attune_decode, args, first.array.device);
 }
 
-void refuse(const attune_decode_args& args, const char* name, const char* reason) {
-  raise(PyExc_NotImplementedError, fmt::format("{} is given with {} queries a sequence; with more than {} {}", name,
-                                               args.seqlen_q, most_decode_queries, reason));
+void refuse_check(const attune_decode_args& args) {
+  if (args.check_tables == 0) return;
+  raise(PyExc_NotImplementedError,
+        fmt::format("check_tables is given with {} queries a sequence; with more than {} it must be false",
+                    args.seqlen_q, most_decode_queries));
 }
 
 }  // namespace
@@ -235,7 +237,7 @@ bool has_many_queries(const attune_decode_args& args) { return args.seqlen_q > m
 
 void launch_prefill(const AddressedFramework& framework, const First& first, const attune_decode_args& args,
                     const DecodeArguments& arguments, nb::handle q) {
-  if (args.check_tables != 0) refuse(args, "check_tables", "tables are not checked");
+  refuse_check(args);
   require_valid(framework, first, args);
   Kept kept;
   attune_prefill_args prefill = attention_of(args);

@@ -7,6 +7,7 @@
 #include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/cache_pages.hpp"
+#include "runtime/python/cache_prefill.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/operands.hpp"
 #include "runtime/python/rotation.hpp"
@@ -169,10 +170,10 @@ nb::object decode(const DecodeArguments& arguments, const ExpressionOptions* exp
     lengths = framework.full_int32(args.batch, args.max_seqlen_k - args.seqlen_new, arguments.q);
     args.seqlens_k = pointer<const std::int32_t>(framework.read("cache_seqlens", lengths).address);
   }
+  const bool padded = args.head_dim != padded_head_dim(args.head_dim);
+  const nb::handle q = padded ? kept.front() : arguments.q;  // the first copy was q's
   nb::object out = nb::borrow(arguments.out);
   if (out.is_none()) {
-    const bool padded = args.head_dim != padded_head_dim(args.head_dim);
-    const nb::handle q = padded ? kept.front() : arguments.q;  // the first copy was q's
     out = framework.result_like(q, is_ragged(arguments) ? 3 : 4, args.o);
     if (padded) out = columns_before(out, args.head_dim);
   }
@@ -182,7 +183,11 @@ nb::object decode(const DecodeArguments& arguments, const ExpressionOptions* exp
                                                     : nb::make_tuple(args.batch, args.heads_q, args.seqlen_q),
                                arguments.q, args.lse);
   }
-  launch_decode(framework, first, args);
+  if (has_many_queries(args)) {
+    launch_prefill(framework, first, args, arguments, q);
+  } else {
+    launch_decode(framework, first, args);
+  }
   return return_lse ? nb::make_tuple(out, lse) : out;
 }
 

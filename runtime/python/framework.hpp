@@ -118,6 +118,8 @@ class AddressedFramework : public Framework {
   [[nodiscard]] virtual nanobind::object empty_float32(const nanobind::tuple& shape, nanobind::handle like) const = 0;
   [[nodiscard]] virtual nanobind::object full_int32(std::int32_t count, std::int32_t value,
                                                     nanobind::handle like) const = 0;
+  /// 0, 1, 2, ...
+  [[nodiscard]] virtual nanobind::object counted_int32(std::int32_t count, nanobind::handle like) const = 0;
   /// The same numbers as float32.
   [[nodiscard]] virtual nanobind::object as_float32(nanobind::handle array) const = 0;
   /// The same integers as int64.

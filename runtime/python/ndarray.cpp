@@ -17,6 +17,7 @@ class NdarrayFramework : public AddressedFramework {
         empty_(module.attr("empty")),
         full_(module.attr("full")),
         take_(module.attr("take")),
+        arange_(module.attr("arange")),
         zeros_(module.attr("zeros")),
         float16_(module.attr("dtype")("float16")),
         float32_(module.attr("dtype")("float32")),
@@ -80,6 +81,10 @@ class NdarrayFramework : public AddressedFramework {
     return full_(count, value, int32_);
   }
 
+  [[nodiscard]] nb::object counted_int32(std::int32_t count, nb::handle /*like*/) const final {
+    return arange_(count, nb::arg("dtype") = int32_);
+  }
+
   [[nodiscard]] nb::object empty_bytes(std::size_t bytes, nb::handle /*like*/) const final {
     return empty_(bytes, uint8_);
   }
@@ -100,6 +105,7 @@ class NdarrayFramework : public AddressedFramework {
   nb::object empty_;
   nb::object full_;
   nb::object take_;
+  nb::object arange_;
   nb::object zeros_;
   nb::object float16_;
   nb::object float32_;

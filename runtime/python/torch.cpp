@@ -45,6 +45,7 @@ class Torch final : public AddressedFramework {
         uint8_(module.attr("uint8")),
         pad_(module.attr("nn").attr("functional").attr("pad")),
         empty_like_(module.attr("empty_like")),
+        arange_(module.attr("arange")),
         is_grad_enabled_(module.attr("is_grad_enabled")),
         current_device_(nb::getattr(module.attr("_C"), "_cuda_getDevice", cuda_.attr("current_device"))),
         raw_stream_(nb::getattr(module.attr("_C"), "_cuda_getCurrentRawStream", nb::none())) {}
@@ -99,6 +100,10 @@ class Torch final : public AddressedFramework {
 
   [[nodiscard]] nb::object full_int32(std::int32_t count, std::int32_t value, nb::handle like) const override {
     return like.attr("new_full")(nb::make_tuple(count), value, nb::arg("dtype") = int32_);
+  }
+
+  [[nodiscard]] nb::object counted_int32(std::int32_t count, nb::handle like) const override {
+    return arange_(count, nb::arg("dtype") = int32_, nb::arg("device") = like.attr("device"));
   }
 
   [[nodiscard]] nb::object empty_bytes(std::size_t bytes, nb::handle like) const override {
@@ -158,6 +163,7 @@ class Torch final : public AddressedFramework {
   nb::object uint8_;
   nb::object pad_;
   nb::object empty_like_;
+  nb::object arange_;
   nb::object is_grad_enabled_;
   nb::object current_device_;
   nb::object raw_stream_;

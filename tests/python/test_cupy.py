@@ -36,8 +36,9 @@ def test_packed():
 
 
 @pytest.mark.parametrize("page_size", [None, 16])
-def test_a_cache(page_size):
-    q, k, v = cached.problem(seqlen_q=2)
+@pytest.mark.parametrize("seqlen_q", [2, 40])
+def test_a_cache(page_size, seqlen_q):
+    q, k, v = cached.problem(seqlen_q=seqlen_q)
     cache, options = (k, v), {"cache_seqlens": cached.int32(cached.LENGTHS)}
     if page_size is not None:
         *cache, options["block_table"] = cached.paged(k, v, page_size)

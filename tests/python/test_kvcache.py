@@ -71,7 +71,7 @@ def test_ragged_queries_agree_with_float64(dtype, page_size, num_splits):
         ({"max_seqlen_q": None}, "cu_seqlens_q and max_seqlen_q go together; one of them is None"),
         ({"cu_seqlens_q": None}, "q has shape (8, 4, 64); it must be (batch, seqlen_q, heads_q,"),
         ({"cu_seqlens_q": np.zeros(5)}, "cu_seqlens_q"),
-        ({"max_seqlen_q": 17}, "seqlen_q is 17; it must be from 0 to 16"),
+        ({"max_seqlen_q": -1}, "seqlen_q is -1; it must be from 0 to"),
         ({"k": np.zeros((4, 1, 2, 64), "float16")}, "k is given with cu_seqlens_q; store_kvcache"),
         (
             {"cache_seqlens": int32([1, 2, 3])},
@@ -392,7 +392,6 @@ def test_wrong_types(change, message):
             {"out": np.broadcast_to(Q[:1], Q.shape).view()},
             "out is read-only; results are written to it",
         ),
-        ({"q": np.zeros((4, 17, 4, 64), "float16")}, "seqlen_q is 17; it must be from 0 to 16"),
         (
             {"q": np.zeros((4, 1, 514, 64), "float16")},
             "heads_q is 514; it must be at most 256 times heads_kv, which is 2",

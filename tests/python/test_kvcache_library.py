@@ -25,9 +25,13 @@ def arrays(*tensors):
     return tuple(tensor.cpu().numpy() for tensor in tensors)
 
 
+few_and_many = pytest.mark.parametrize("seqlen_q", [2, 20], ids=["few", "many"])
+
+
 @pytest.mark.parametrize("page_size", [None, 16])
-def test_agrees_with_float64(torch_device, page_size):
-    q, k, v = problem(seqlen_q=3)
+@few_and_many
+def test_agrees_with_float64(torch_device, page_size, seqlen_q):
+    q, k, v = problem(seqlen_q=seqlen_q)
     cache, options = (k, v), {}
     if page_size is not None:
         *cache, table = paged(k, v, page_size)
@@ -72,10 +76,11 @@ def test_one_length_and_places_in_a_larger_cache(torch_device):
 
 
 @pytest.mark.parametrize("appends", [False, True])
-def test_a_left_pad_is_that_of_the_package(torch_device, appends):
-    q, k, v = problem(seqlen_q=2)
-    new = (k[:, 5:7], v[:, 5:7]) if appends else ()
-    lengths, leftpad = int32([3, 9, 20, 140]), int32([0, 9, 7, 100])
+@few_and_many
+def test_a_left_pad_is_that_of_the_package(torch_device, appends, seqlen_q):
+    q, k, v = problem(seqlen_q=seqlen_q)
+    new = (k[:, 5 : 5 + seqlen_q], v[:, 5 : 5 + seqlen_q]) if appends else ()
+    lengths, leftpad = int32([3, 9, 20, 130]), int32([0, 9, 7, 100])
     expected = attune.flash_attn_with_kvcache(
         *(q, k.copy(), v.copy(), *new),
         cache_seqlens=lengths,
@@ -94,8 +99,9 @@ def test_a_left_pad_is_that_of_the_package(torch_device, appends):
         np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-3)
 
 
-def test_the_operator_keeps_its_schema_and_its_fake_agrees(torch_device):
-    copies = tensors(torch_device, *problem(seqlen_q=2))
+@few_and_many
+def test_the_operator_keeps_its_schema_and_its_fake_agrees(torch_device, seqlen_q):
+    copies = tensors(torch_device, *problem(seqlen_q=seqlen_q))
     (lengths,) = tensors(torch_device, int32(LENGTHS))
     operator = torch.ops.attune.flash_attn_with_kvcache.default
     torch.library.opcheck(operator, (*copies, lengths), {"causal": True, "cache_leftpad": lengths})
@@ -137,7 +143,8 @@ def test_what_is_no_tensor_is_named():
         library.flash_attn_with_kvcache(q, q, None)
 
 
-def test_a_compiled_step_that_appends_writes_its_cache(torch_device, backend):
+@few_and_many
+def test_a_compiled_step_that_appends_writes_its_cache(torch_device, backend, seqlen_q):
     counter = CompileCounterWithBackend(backend)
     cos, sin = tensors(torch_device, *angles(rotations=160))
 
@@ -154,24 +161,25 @@ def test_a_compiled_step_that_appends_writes_its_cache(torch_device, backend):
         return out, k_cache.sum()
 
     compiled = torch.compile(step, fullgraph=True, backend=counter)
-    q, k, v = problem(seqlen_q=2)
-    for given in ([1, 20, 65, 148], [2, 21, 66, 9]):
+    q, k, v = problem(seqlen_q=seqlen_q)
+    for given in ([1, 20, 65, 130], [2, 21, 66, 9]):
         copies = tensors(torch_device, q, k, v)
         expected = [x.clone() for x in copies]
-        new = [x[:, 5:7].clone() for x in copies[1:]]
+        new = [x[:, 5 : 5 + seqlen_q].clone() for x in copies[1:]]
         (lengths,) = tensors(torch_device, int32(given))
         for found, wanted in zip(
             compiled(*copies, *new, lengths), step(*expected, *new, lengths), strict=True
         ):
             assert torch.equal(found, wanted)
         assert all(map(torch.equal, copies, expected))
-        assert torch.equal(copies[2][0, given[0] : given[0] + 2], new[1][0])
+        assert torch.equal(copies[2][0, given[0] : given[0] + seqlen_q], new[1][0])
     assert counter.frame_count == 1
 
 
-def test_the_operator_that_appends_keeps_its_schema_and_its_fake_agrees(torch_device):
-    q, k_cache, v_cache = tensors(torch_device, *problem(seqlen_q=2))
-    new = [x[:, 5:7].clone() for x in (k_cache, v_cache)]
+@few_and_many
+def test_the_operator_that_appends_keeps_its_schema_and_its_fake_agrees(torch_device, seqlen_q):
+    q, k_cache, v_cache = tensors(torch_device, *problem(seqlen_q=seqlen_q))
+    new = [x[:, 5 : 5 + seqlen_q].clone() for x in (k_cache, v_cache)]
     (lengths,) = tensors(torch_device, int32([3, 9, 20, 1]))
     operator = torch.ops.attune.flash_attn_with_kvcache_append.default
     options = {"cache_seqlens": lengths, "causal": True, "softcap": 2.0, "cache_leftpad": lengths}

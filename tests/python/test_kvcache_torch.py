@@ -47,8 +47,10 @@ def test_cpu_tensors_are_refused():
         ({"heads_q": 6, "seqlen_q": 3}, {"causal": True}),
         ({"seqlen_q": 5, "head_dim": 128}, {"window_size": (200, 1)}),
         ({"heads_q": 20, "heads_kv": 1}, {"num_splits": 5}),
+        ({"seqlen_q": 150, "heads_q": 8}, {"causal": True}),
+        ({"seqlen_q": 17, "head_dim": 128}, {"window_size": (200, 1)}),
     ],
-    ids=["plain", "causal", "window", "splits"],
+    ids=["plain", "causal", "window", "splits", "many_causal", "many_window"],
 )
 @pytest.mark.parametrize("page_size", [None, 16, 64, 1000])
 def test_agrees_with_float64(dtype, sizes, options, page_size):
@@ -70,8 +72,9 @@ def test_agrees_with_float64(dtype, sizes, options, page_size):
 
 @gpu
 @pytest.mark.parametrize(("given", "length"), [(None, 150), (65, 65), (0, 0)])
-def test_one_length_for_all(given, length):
-    q, k, v = problem()
+@pytest.mark.parametrize("seqlen_q", [1, 40])
+def test_one_length_for_all(given, length, seqlen_q):
+    q, k, v = problem(seqlen_q=seqlen_q)
     result = attend(tensor(q), tensor(k), tensor(v), cache_seqlens=given)
     assert_attends(result, q, k, v, [length] * len(LENGTHS))
 
@@ -85,9 +88,9 @@ def test_sequences_anywhere_in_a_larger_cache():
 
 
 @gpu
-@pytest.mark.parametrize("num_splits", [0, 4])
-def test_a_graph_serves_the_lengths_and_pages_of_its_replay(num_splits):
-    q, k, v = problem(room=700)
+@pytest.mark.parametrize(("seqlen_q", "num_splits"), [(1, 0), (1, 4), (40, 0)])
+def test_a_graph_serves_the_lengths_and_pages_of_its_replay(seqlen_q, num_splits):
+    q, k, v = problem(seqlen_q=seqlen_q, room=700)
     *cache, table = paged(k, v, 16)
     other = table[::-1].copy()
     copies = [tensor(array) for array in (q, *cache)]
@@ -112,6 +115,47 @@ def test_a_graph_serves_the_lengths_and_pages_of_its_replay(num_splits):
     places.copy_(tensor(other))
     graph.replay()
     assert_attends(arrays_of(result), q, k[::-1], v[::-1], [650, 1, 699, 0])
+
+
+@gpu
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_a_graph_appends_many_keys_behind_the_lengths_and_pads_of_its_replay(page_size):
+    q, k, v = problem(seqlen_q=40, room=700)
+    rows = np.arange(4)[:, None], int32([0, 30, 300, 9])[:, None] + np.arange(40)
+    cache, where = (k.copy(), v.copy()), {}
+    for array in cache:
+        array[rows] = np.nan
+    if page_size is not None:
+        *cache, table = paged(*cache, page_size)
+        where["block_table"] = tensor(table)
+    copies = [tensor(array) for array in (q, *cache)]
+    lengths, pads = (tensor(int32(numbers)) for numbers in ([0, 5, 65, 660], [0, 5, 10, 400]))
+    new = [tensor(x[rows]) for x in (k, v)]
+
+    def call():
+        return attune.flash_attn_with_kvcache(
+            *(*copies, *new),
+            cache_seqlens=lengths,
+            cache_leftpad=pads,
+            causal=True,
+            return_softmax_lse=True,
+            **where,
+        )
+
+    call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = call()
+    for copy, array in zip(copies[1:], cache):
+        copy.copy_(tensor(array))
+    lengths.copy_(tensor(int32([0, 30, 300, 9])))
+    pads.copy_(tensor(int32([0, 0, 100, 9])))
+    graph.replay()
+    moved = [np.zeros_like(k), np.zeros_like(v)]
+    for to, held in zip(moved, (k, v)):
+        for sequence, pad in enumerate((0, 0, 100, 9)):
+            to[sequence, : 700 - pad] = held[sequence, pad:]
+    assert_attends(arrays_of(result), q, *moved, [40, 70, 240, 40], causal=True)
 
 
 @gpu

@@ -215,7 +215,7 @@ typedef struct attune_decode_args {
                                  initialised, and is free again after the call's work on its stream */
   size_t workspace_bytes;
   int32_t batch;
-  int32_t seqlen_q;     /* at most 16 */
+  int32_t seqlen_q;     /* at most 16; attune_prefill takes more, of the same cache in pages */
   int32_t heads_q;      /* at most 256 times heads_kv */
   int32_t heads_kv;     /* divides heads_q */
   int32_t head_dim;     /* at most 256; see attune_tensor */

@@ -126,7 +126,7 @@ enum class Rotary {
 struct DecodeShape {
   Dtype dtype = Dtype::bf16;
   std::int32_t batch = 1;
-  std::int32_t seqlen_q = 1;  ///< at most 16
+  std::int32_t seqlen_q = 1;  ///< at most 16; prefill takes more, of the same cache in pages
   std::int32_t heads_q = 1;   ///< at most 256 times heads_kv
   std::int32_t heads_kv = 1;
   std::int32_t head_dim = 128;    ///< at most 256; see Tensor

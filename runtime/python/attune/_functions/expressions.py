@@ -85,8 +85,8 @@ A new expression is a kernel of its own, which is compiled at the first call and
 
 Which keys there are follows from the arguments, and the same expression means the same in each
 case: a dense batch; with cu_seqlens_q a ragged one, as flash_attn_varlen_func takes it, also to keys
-in pages (block_table); with cache_seqlens a few queries of each sequence to a cache, as
-flash_attn_with_kvcache takes it, contiguous or in pages, with new keys, rotations and ragged queries.
+in pages (block_table); with cache_seqlens to a cache, as flash_attn_with_kvcache takes it,
+contiguous or in pages, with new keys, rotations and ragged queries.
 
 Of dense and ragged batches the result has gradients by q, k, v and learnable_sink, and so has the
 log-sum-exp: those of PyTorch tensors that require one (2.4 or newer, through attune.torch). The score

@@ -44,7 +44,8 @@ VARLEN = Function(
     details="""\
 The lengths stay on the GPU: nothing waits for it, and a CUDA graph that captured the call serves
 what they hold when it is replayed. Call once with the same shapes before capturing. Wild lengths
-give wrong numbers, but no access outside the arrays.
+give wrong numbers, but no access outside the arrays. Sequences of no query, of one and of thousands
+may stand beside each other, as decoding and prompts in chunks do (block_table, seqused_k).
 
 Where max_seqlen_q is at most 8, the head_dim of v that of q, and at most 256 heads of q share one
 of k, the kernels of flash_attn_with_kvcache serve the call, which divide the keys of each sequence

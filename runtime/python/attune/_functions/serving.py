@@ -26,17 +26,22 @@ KVCACHE = Function(
     name="flash_attn_with_kvcache",
     module="_serving",
     binding="decode",
-    summary="Attention of a few queries of each sequence to keys and values in a cache: decoding.",
+    summary="Attention to keys and values in a cache: decoding, and prompts that come in chunks.",
     details="""\
 The arguments by position are flash-attn 2's; those by name alone are Attune's, or flash-attn 3's.
 
 Lengths and tables stay on the GPU: nothing waits for it, and a CUDA graph that captured the call
-serves what they hold when it is replayed. Call once with the same shapes before capturing.""",
+serves what they hold when it is replayed. Call once with the same shapes before capturing.
+
+Up to 16 queries a sequence are decoding: kernels divide the keys of each sequence among the GPU's
+multiprocessors. More are served by the kernels of flash_attn_func, or of
+flash_attn_varlen_func with a block_table, behind one that stores new keys; num_splits then
+changes nothing.""",
     arguments=(
         Argument(
             "q",
             "Array",
-            """(batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
+            """(batch, seqlen_q, heads_q, head_dim), float16 or bfloat16.
 Strides and alignment are those of flash_attn_func. Where head_dim is no multiple of 8,
 padded copies of q, k and v are made first, and the result is a view of their width.""",
         ),
@@ -137,7 +142,8 @@ default.""",
             "bool",
             """Before anything is launched, check on the GPU that cache_seqlens and the tables
 lead nowhere outside the cache, cache_leftpad nowhere beyond cache_seqlens and cu_seqlens_q
-nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured.""",
+nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured, and
+of up to 16 queries a sequence.""",
             False,
             by_name=True,
         ),
@@ -154,8 +160,7 @@ has as many queries.""",
         Argument(
             "max_seqlen_q",
             "int | None",
-            """With cu_seqlens_q: no sequence has more queries; at most 16, and at least 1
-where q has rows.""",
+            """With cu_seqlens_q: no sequence has more queries; at least 1 where q has rows.""",
             None,
             by_name=True,
             schema=("SymInt? max_seqlen_q",),
@@ -173,7 +178,8 @@ A query that sees no key gives zeros, and -inf in softmax_lse.""",
         (
             "NotImplementedError",
             """A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
-kernel serves.""",
+kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad with caches
+of which a page is no whole number of rows, the same of both, behind the one before.""",
         ),
         (
             "ValueError",

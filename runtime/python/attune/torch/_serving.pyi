@@ -34,17 +34,22 @@ def flash_attn_with_kvcache(
 ) -> torch.Tensor:
     """attune.flash_attn_with_kvcache of PyTorch tensors, through an operator that torch.compile takes.
 
-    Attention of a few queries of each sequence to keys and values in a cache: decoding.
+    Attention to keys and values in a cache: decoding, and prompts that come in chunks.
 
     The arguments by position are flash-attn 2's; those by name alone are Attune's, or flash-attn 3's.
 
     Lengths and tables stay on the GPU: nothing waits for it, and a CUDA graph that captured the call
     serves what they hold when it is replayed. Call once with the same shapes before capturing.
 
+    Up to 16 queries a sequence are decoding: kernels divide the keys of each sequence among the GPU's
+    multiprocessors. More are served by the kernels of flash_attn_func, or of
+    flash_attn_varlen_func with a block_table, behind one that stores new keys; num_splits then
+    changes nothing.
+
     The tensors are on a CUDA device, and the result is new memory.
 
     Args:
-        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16, where seqlen_q is at most 16.
+        q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16.
             Strides and alignment are those of flash_attn_func. Where head_dim is no multiple of 8,
             padded copies of q, k and v are made first, and the result is a view of their width.
         k_cache: (batch_cache, seqlen_cache, heads_kv, head_dim), where heads_kv divides heads_q and
@@ -88,13 +93,13 @@ def flash_attn_with_kvcache(
         return_softmax_lse: Also return the log-sum-exp of each row.
         check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
             lead nowhere outside the cache, cache_leftpad nowhere beyond cache_seqlens and cu_seqlens_q
-            nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured.
+            nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured, and
+            of up to 16 queries a sequence.
         cu_seqlens_q: (batch + 1,), int32, on the device of q: a ragged batch, in which q is (total_q,
             heads_q, head_dim) and sequence i has its rows from cu_seqlens_q[i] up to
             cu_seqlens_q[i + 1]; rows of no sequence are not written. Without k. None: each sequence
             has as many queries.
-        max_seqlen_q: With cu_seqlens_q: no sequence has more queries; at most 16, and at least 1
-            where q has rows.
+        max_seqlen_q: With cu_seqlens_q: no sequence has more queries; at least 1 where q has rows.
         learnable_sink: As in flash_attn_func.
 
     Returns:
@@ -104,7 +109,8 @@ def flash_attn_with_kvcache(
 
     Raises:
         NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
-            kernel serves.
+            kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad with caches
+            of which a page is no whole number of rows, the same of both, behind the one before.
         ValueError: With check_tables, the first entry that leads outside the cache; and what
             flash_attn_func raises it for.
 

@@ -9,8 +9,8 @@ template <class OneProblem>
   return problem.window_left >= 0 || (!problem.causal && problem.window_right >= 0);
 }
 
-/// Sets the window as a caller gives it, -1 for unlimited: a bound that hides no key is dropped, and a right one of 0 is
-/// the causal mask.
+/// Sets the window as a caller gives it, -1 for unlimited: a bound that hides no key is dropped, and a right one of 0
+/// is the causal mask.
 template <class OneProblem>
 void set_window(OneProblem& problem, int left, int right) {
   problem.window_left = left < problem.seqlen_k - 1 ? left : -1;

@@ -332,9 +332,11 @@ nb::object varlen(const VarlenArguments& arguments) {
   if (return_lse) {
     lse = framework.result_lse(nb::make_tuple(args.heads_q, args.total_q), first.argument.array, args.lse);
   }
+  nb::object workspace;  // of a mask, whose look-ups a launch before tells apart; others take none
   if (is_served_by_decode(args)) {
     launch_decode(framework, first, decode_args_of(args, !arguments.block_table.is_none()));
   } else {
+    if (args.mask != nullptr) workspace = framework.workspace(&attune_prefill_workspace, args, first.argument.array);
     framework.launch(&attune_prefill, args, first.array.device);
   }
   return return_lse ? nb::make_tuple(out, lse, nb::none()) : out;

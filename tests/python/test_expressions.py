@@ -86,6 +86,25 @@ def test_queries_see_their_own_documents(form):
     check(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["dense", "ragged", "cache"])
+def test_blocks_of_other_documents_are_not_read(kind):
+    random = np.random.default_rng(7)
+    q = random.standard_normal((1, 40, 2, 64)).astype("float16")
+    k, v = random.standard_normal((2, 1, 600, 1, 64)).astype("float16")
+    k[:, :512] = v[:, :512] = np.nan  # of a document that no query is of
+    mask, params = DOCUMENT["text"], {"doc": np.repeat([0, 1], [512, 88])[None].astype("int32")}
+    if kind == "dense":
+        out = attune.attention(q, k, v, mask=mask, params=params)
+    elif kind == "ragged":
+        starts = {"cu_seqlens_q": np.array([0, 40], "int32"), "max_seqlen_q": 40}
+        starts |= {"cu_seqlens_k": np.array([0, 600], "int32"), "max_seqlen_k": 600}
+        out = attune.attention(q[0], k[0], v[0], mask=mask, params=params, **starts)[None]
+    else:
+        out = attune.attention(q, k, v, mask=mask, params=params, cache_seqlens=600)
+    expected, _ = reference(q, k[:, 512:], v[:, 512:], lambda s, *_: s, lambda i, p, j, h, b: j <= p)
+    np.testing.assert_allclose(out.astype("float64"), expected, atol=4e-3)
+
+
 def test_a_query_that_sees_nothing_gives_zeros_and_an_lse_of_minus_infinity():
     q, k, v = problem(3)
     out, lse = attune.attention(q, k, v, mask="k < q - 10", return_lse=True)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "generator/expression/pool.hpp"
 #include "runtime/operations/backward/launch.hpp"
 #include "tests/emulator/plan_experiment.hpp"
 #include "tests/harness/backward_image.hpp"
@@ -152,6 +153,26 @@ std::vector<Setup> dense_setups(const BackwardCase& one) {
   return result;
 }
 
+/// Where queries see tiles that are dead, full and partial, some by what a mask looks up.
+std::vector<Setup> masked_setups(const BackwardCase& one, const Variant& variant) {
+  std::vector<Setup> result;
+  const auto add = [&](int seqlen_q, int seqlen_k) -> Problem& {
+    Setup& setup = result.emplace_back(Setup{.one = one});
+    Problem& problem = setup.one.prefill.problem;
+    problem.seqlen_q = seqlen_q;
+    problem.seqlen_k = seqlen_k;
+    return problem;
+  };
+  add(9, 20).heads_q = 2;
+  // Edges of what a mask shows before, at and after those of blocks.
+  for (const int beyond : {-1, 0, 1}) {
+    Problem& problem = add(3 * variant.B_r, 3 * variant.B_r + 3 * variant.B_c + beyond);
+    problem.heads_q = 2;
+    problem.heads_kv = 1;
+  }
+  return result;
+}
+
 /// So many queries and keys that large tiles follow each other, some of them masked and some not.
 Setup long_setup(const BackwardCase& one, bool ragged) {
   Setup setup = ragged ? ragged_setup(one, {400, 5}, {390, 3}) : Setup{.one = one};
@@ -181,7 +202,12 @@ std::vector<std::unique_ptr<Experiment>> backward_experiments(const Variant& var
                          .softcap = variant.softcap != 0 ? 3.0F : 0.0F};
   const auto others = std::make_shared<HostKernels>();
   std::vector<std::unique_ptr<Experiment>> result;
-  std::vector<Setup> setups = variant.ragged != 0 ? ragged_setups(one) : dense_setups(one);
+  if (variant.score != 0) one.score = expression::text_of_number(variant.score);
+  if (variant.mask != 0) one.mask = expression::text_of_number(variant.mask);
+  const bool has_expressions = variant.score != 0 || variant.mask != 0;
+  std::vector<Setup> setups = has_expressions       ? masked_setups(one, variant)
+                              : variant.ragged != 0 ? ragged_setups(one)
+                                                    : dense_setups(one);
   if (variant.family == backward_sm90) setups.push_back(long_setup(one, variant.ragged != 0));
   for (Setup& setup : setups) {
     // Rows begin with sums in every other problem.

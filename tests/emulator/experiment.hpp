@@ -50,6 +50,9 @@ std::vector<std::unique_ptr<Experiment>> store_experiments(const Variant& varian
 /// Of one of the backward pass.
 std::vector<std::unique_ptr<Experiment>> backward_experiments(const Variant& variant);
 
+/// Of one with expressions, of prefill or mask_blocks.
+std::vector<std::unique_ptr<Experiment>> expressed_experiments(const Variant& variant);
+
 /// Of one that rotates queries and keys in place.
 std::vector<std::unique_ptr<Experiment>> rotary_experiments(const Variant& variant);
 

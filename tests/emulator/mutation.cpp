@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "generator/expression/pool.hpp"
 #include "generator/hash.hpp"
 #include "generator/parallel.hpp"
 #include "runtime/bundle/embedded.hpp"
@@ -35,6 +36,8 @@
 #include "tests/harness/call_image.hpp"
 
 namespace attune::mutation_tests {
+
+using expression::Use;
 
 std::string Experiment::run_unmutated(const emulator::Kernel& kernel) {
   *static_cast<long long*>(kernel.symbol(steps_symbol)) = 0;
@@ -171,6 +174,8 @@ class PrefillExperiment : public Experiment {
 struct Subject {
   std::string label;
   Variant variant;
+
+  [[nodiscard]] bool is_expressed() const { return variant.score != 0 || variant.mask != 0; }
 };
 
 /// What the library ships for head_dim 64 and 128 and the quickstart, then small tiles that together take every branch
@@ -229,6 +234,21 @@ std::vector<Subject> subjects() {
   // A lane looks up two rows of a block.
   add_sm90("sm90_gathered", [](Variant& v) { v.B_c = 112, v.window = v.paged = 1; });
 
+  // Dead, full and partial blocks: by ranges of positions, and by what is looked up.
+  const auto number = [](std::string_view text, Use use) { return expression::number_of_text(text, use).value(); };
+  const int bias = number("s + bias[h, p - k - 9] where bias: fp32[head, 40]", Use::score);
+  const int holes = number("k <= p and (p - k < 95 or (k >= 40 and k < 44))", Use::mask);
+  const int documents = number(
+      "k <= p and document[b, h, p] == document[b, h, k] where document: int32[batch, head, position]", Use::mask);
+  add("masked", [&](Variant& v) { small(v), v.causal = 0, v.score = bias, v.mask = holes; });
+  add("looked_up", [&](Variant& v) { small(v), v.causal = 0, v.mask = documents; });
+  add_sm90("sm90_masked", [&](Variant& v) { v.head_dim = 64, v.B_c = 64, v.score = bias, v.mask = holes; });
+  add_sm90("sm90_looked_up", [&](Variant& v) { v.head_dim = 64, v.B_c = 64, v.mask = documents; });
+  add("mask_blocks", [&](Variant& v) {
+    v = std::ranges::find(families(), Operation::mask_blocks, &Family::operation)->defaults;
+    v.mask = documents;
+  });
+
   const auto add_store = [&](const std::string& label, Rotary rotary) {
     add(label, [&](Variant& v) {
       v = families()[store_kv].defaults;
@@ -265,6 +285,10 @@ std::vector<Subject> subjects() {
   });
   add_backward("backward_dq_causal", "backward_dq_sm80", [](Variant& v) { v.causal = v.softcap = 1; });
   add_backward("backward_dq_window_ragged", "backward_dq_sm80", [](Variant& v) { v.stages = v.window = v.ragged = 1; });
+  add_backward("backward_masked", "backward_sm80", [&](Variant& v) { v.mask = holes; });
+  add_backward("backward_looked_up", "backward_sm80", [&](Variant& v) { v.mask = documents; });
+  add_backward("backward_dq_masked", "backward_dq_sm80", [&](Variant& v) { v.mask = holes; });
+  add_backward_sm90("backward_sm90_masked", [&](Variant& v) { v.score = bias, v.mask = holes; });
   add_backward("backward_rows", "backward_rows", [](Variant& v) { v.B_r = 128, v.B_c = 64; });
   add_backward("backward_rows_ragged", "backward_rows", [](Variant& v) { v.B_r = 128, v.B_c = 64, v.ragged = 1; });
   add_backward("backward_convert", "backward_convert", [](Variant& v) { v.B_r = 128, v.B_c = 64; });
@@ -456,6 +480,7 @@ std::vector<std::unique_ptr<Experiment>> experiments_of(const Variant& variant) 
   if (variant.family == store_kv) return store_experiments(variant);
   if (family_of(variant).operation == Operation::rotate) return rotary_experiments(variant);
   if (family_of(variant).name.starts_with("backward")) return backward_experiments(variant);
+  if (variant.score != 0 || variant.mask != 0) return expressed_experiments(variant);
   std::vector<std::unique_ptr<Experiment>> result;
   for (const Setup& setup : setups(variant)) result.push_back(std::make_unique<PrefillExperiment>(variant, setup));
   return result;
@@ -592,6 +617,18 @@ TEST_CASE("the emulator notices bugs put into the emitted sources") {
   std::vector<Prepared> prepared(all.size());
   parallel_for(static_cast<long long>(all.size()), 0,
                [&](long long i) { prepared[static_cast<std::size_t>(i)] = prepare(all[static_cast<std::size_t>(i)]); });
+
+  // Of kernels with expressions only what they alone have counts.
+  std::set<std::string> plain;
+  const auto name_of = [](const Site& site) { return fmt::format("{} | {}", site.section, site.text); };
+  for (const Prepared& source : prepared) {
+    if (source.subject.is_expressed()) continue;
+    for (const Site& site : source.instrumented.sites) plain.insert(name_of(site));
+  }
+  for (Prepared& source : prepared) {
+    if (!source.subject.is_expressed()) continue;
+    std::erase_if(source.instrumented.sites, [&](const Site& site) { return plain.contains(name_of(site)); });
+  }
 
   const Sample sample;
   // Parts of one source run side by side, each with a copy of the kernel and its numbers.

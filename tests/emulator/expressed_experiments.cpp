@@ -1,0 +1,99 @@
+// The mutation test's calls of kernels whose scores and masks expressions say, of prefill and of what tells its blocks.
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "generator/check.hpp"
+#include "generator/expression/pool.hpp"
+#include "runtime/operations/prefill/launch.hpp"
+#include "tests/emulator/plan_experiment.hpp"
+#include "tests/harness/expressed_image.hpp"
+
+namespace attune::mutation_tests {
+namespace {
+
+using testing::ExpressedCase;
+using testing::ExpressedImage;
+
+/// A call of prefill; where its mask looks things up, a launch before it tells which blocks there are, if `tells`.
+class ExpressedExperiment : public PlanExperiment {
+ public:
+  ExpressedExperiment(const Variant& variant, const Device& device, ExpressedImage image, bool tells,
+                      std::shared_ptr<HostKernels> others)
+      : PlanExperiment(variant, device, image.memory(), {}, std::move(others)),
+        image_(std::move(image)),
+        is_telling_(family_of(variant).operation == Operation::mask_blocks) {
+    const Problem& problem = image_.problem();
+    serve(problem);
+    serve(blocks_);
+    if (!tells) return;
+    const Variant attention =
+        is_telling_ ? default_variant(prefill_sm80, ProblemView(problem).need(), device.shared_per_block) : variant;
+    words_.resize(plan(attention, problem, device).workspace_bytes / sizeof(unsigned));
+  }
+
+ private:
+  void call(const Backend& backend) override {
+    attune_prefill_args args = image_.prefill_args(memory().data());
+    if (!words_.empty()) args.workspace = words_.data();
+    args.workspace_bytes = words_.size() * sizeof(unsigned);
+    std::ranges::fill(words_, ~0U);
+    attune::run(args, image_.problem(), backend);
+    if (is_telling_ && told_.empty()) told_ = words_;
+  }
+
+  [[nodiscard]] std::string wrong(const Memory& after) const override {
+    if (is_telling_ && words_ != told_) return "other blocks are told";
+    return image_.wrong(after);
+  }
+  [[nodiscard]] std::string text() const override { return image_.problem().text(); }
+
+  ExpressedImage image_;
+  bool is_telling_;  ///< whether the bug is in the launch that tells
+  MaskBlocksProblem blocks_{image_.problem().expressions.mask};
+  std::vector<unsigned> words_;
+  std::vector<unsigned> told_;  ///< without a bug
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Experiment>> expressed_experiments(const Variant& variant) {
+  const auto others = std::make_shared<HostKernels>();
+  Device device = emulator::device();
+  device.multiprocessors = 3;  // so few that blocks that stay have several tiles
+  std::vector<std::unique_ptr<Experiment>> result;
+  const auto add = [&](int batch, int heads_q, int seqlen_q, int seqlen_k, const std::function<int(int)>& document,
+                       bool tells = true) {
+    ExpressedCase one;
+    one.problem = {.dtype = static_cast<Dtype>(variant.dtype),
+                   .batch = batch,
+                   .heads_q = heads_q,
+                   .heads_kv = 1,
+                   .seqlen_q = seqlen_q,
+                   .seqlen_k = seqlen_k,
+                   .head_dim = variant.head_dim};
+    if (variant.score != 0) one.texts.score = expression::text_of_number(variant.score);
+    if (variant.mask != 0) one.texts.mask = expression::text_of_number(variant.mask);
+    ExpressedImage image(one, 29);
+    // Of each sequence and head its own.
+    image.set_array("document", [&](int i) { return document(i % seqlen_k - 5 * (i / seqlen_k)); });
+    result.push_back(std::make_unique<ExpressedExperiment>(variant, device, std::move(image), tells, others));
+  };
+  // Queries before the first key are of no document.
+  add(1, 2, variant.B_r + 9, 20, [](int position) { return position / 4; });
+  add(
+      1, 2, 9, 20, [](int position) { return position / 4; }, false);
+  // Edges of what a mask shows before, at and after those of blocks.
+  for (const int beyond : {-1, 0, 1}) {
+    const int seqlen_q = 2 * variant.B_r;
+    const int seqlen_k = seqlen_q + 3 * variant.B_c + beyond;
+    add(1, 2, seqlen_q, seqlen_k, [&](int position) { return position < 2 * variant.B_c ? 1 : 2; });
+  }
+  // Words of blocks that are all dead, between others.
+  const int far = 70 * variant.B_c;
+  add(2, 2, 40, far,
+      [&](int position) { return position > 2 * variant.B_c && position < far - 3 * variant.B_c ? 1 : 2; });
+  return result;
+}
+
+}  // namespace attune::mutation_tests

@@ -30,8 +30,8 @@ alone = attune.flash_attn_func(
 )
 print("the last document as if alone:", np.abs(out[:, 64:] - alone).max() < 1e-3)
 
-# A training step has the gradients of the same call: of PyTorch tensors by themselves, of others by this function, to
-# which the LSE brings the sinks. What is lost in the last document is no other's fault.
+# PyTorch tensors get the gradients of this call by themselves; other arrays get them from this function. The sinks are
+# in the LSE already. A loss of the last document alone leaves the keys of the others without gradients.
 dout = np.zeros_like(out)
 dout[:, 64:] = random.standard_normal((1, 32, 4, 64))
 dq, dk, dv = attune.flash_attn_backward(dout, q, k, v, out, lse, **options)

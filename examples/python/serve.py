@@ -56,7 +56,16 @@ class Sizes(NamedTuple):
 
 #: As wide as Qwen3-0.6B.
 ON_GPU = Sizes(
-    Config(4096, 1024, 3072, 4, 16, 8, 128, 2048),
+    Config(
+        vocab_size=4096,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=4,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=2048,
+    ),
     requests=64,
     new_tokens=128,
     cache=8192,

@@ -177,7 +177,7 @@ void add_backward(std::vector<FeatureRow>& rows) {
     problem.causal = true;
     problem.expressions = slopes();
   };
-  add("gradients, with any of prefill's masks; scores that add, ALiBi; sinks", masked,
+  add("gradients, with any of prefill's masks; scores that only add to s, ALiBi; sinks", masked,
       "the same bits each time, or faster; no pages");
   add(
       "gradients, dropout of weights", [](BackwardProblem& problem) { problem.dropout = true; }, "prefill's mask");

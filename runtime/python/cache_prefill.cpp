@@ -14,35 +14,14 @@ namespace nb = nanobind;
 namespace attune::python {
 namespace {
 
-/// What the call's attention is to prefill, but for where its keys are.
+/// The same attention as arguments of prefill; Keys sets where its keys are.
 attune_prefill_args attention_of(const attune_decode_args& args) {
   attune_prefill_args result{};
   result.struct_size = sizeof(result);
-  result.dtype = args.dtype;
-  result.q = args.q;
-  result.k = args.k;
-  result.v = args.v;
-  result.o = args.o;
-  result.lse = args.lse;
-  result.batch = args.batch;
-  result.seqlen_q = args.seqlen_q;
+  copy_attention(result, args);
   result.seqlen_k = args.max_seqlen_k;
-  result.heads_q = args.heads_q;
-  result.heads_kv = args.heads_kv;
-  result.head_dim = args.head_dim;
   result.head_dim_v = args.head_dim;
-  result.softmax_scale = args.softmax_scale;
-  result.cu_seqlens_q = args.cu_seqlens_q;
-  result.total_q = args.total_q;
   result.window = 1;
-  result.window_left = args.window_left;
-  result.window_right = args.window_right;
-  result.softcap = args.softcap;
-  result.score = args.score;
-  result.mask = args.mask;
-  result.params = args.params;
-  result.param_count = args.param_count;
-  result.sink = args.sink;
   return result;
 }
 
@@ -75,7 +54,9 @@ class Keys {
   /// How many keys each sequence has with its new ones.
   [[nodiscard]] nb::object lengths() const {
     if (one_length_) return framework_.full_int32(args_.batch, args_.max_seqlen_k, like_);
-    return nb::borrow(arguments_.cache_seqlens) + nb::int_(args_.seqlen_new);
+    // As decode clips them, so that no sum leaves 32 bits.
+    return nb::object(nb::borrow(arguments_.cache_seqlens).attr("clip")(-args_.seqlen_new, args_.max_seqlen_k)) +
+           nb::int_(args_.seqlen_new);
   }
 
   /// Sequences that begin anywhere in a page: each row of the cache is a page, and a table names those of their keys.
@@ -94,7 +75,12 @@ class Keys {
     prefill.pages = args_.pages == 0 ? 0 : count("pages", (args_.pages - 1) * rows + args_.page_size);
     prefill.table_width = args_.max_seqlen_k;
     prefill.block_table = made(table_of_rows(rows));
-    prefill.seqused_k = made(lengths().attr("clip")(0, args_.max_seqlen_k) - nb::borrow(arguments_.cache_leftpad));
+    prefill.seqused_k = made(lengths().attr("clip")(0, args_.max_seqlen_k) - pads());
+  }
+
+  /// How many keys of each sequence do not exist.
+  [[nodiscard]] nb::object pads() const {
+    return nb::borrow(arguments_.cache_leftpad).attr("clip")(0, args_.max_seqlen_k);
   }
 
   /// From the beginning of a page to that of the next.
@@ -113,15 +99,14 @@ class Keys {
           fmt::format("cache_leftpad is given with {} queries a sequence, and {}", args_.seqlen_q, reason));
   }
 
-  /// (batch, max_seqlen_k): the row of each key of a sequence, from the first one behind its pad on.
+  /// (batch, max_seqlen_k): the row of each key of a sequence, from the first one after its pad on.
   [[nodiscard]] nb::object table_of_rows(std::int64_t rows) const {
     const auto column = [](const nb::object& array) {
       return nb::object(array[nb::make_tuple(nb::slice(nb::none(), nb::none(), nb::none()), nb::none())]);
     };
     const nb::object sequences = column(framework_.counted_int32(args_.batch, like_));
     const nb::object numbers = framework_.counted_int32(args_.max_seqlen_k, like_);
-    const nb::object places =
-        nb::object(column(nb::borrow(arguments_.cache_leftpad)) + numbers).attr("clip")(0, args_.max_seqlen_k - 1);
+    const nb::object places = nb::object(column(pads()) + numbers).attr("clip")(0, args_.max_seqlen_k - 1);
     const nb::object blocks = places.floor_div(nb::int_(args_.page_size));
     nb::object pages = sequences;
     if (!arguments_.block_table.is_none()) {
@@ -132,7 +117,9 @@ class Keys {
     } else if (!arguments_.cache_batch_idx.is_none()) {
       pages = column(nb::borrow(arguments_.cache_batch_idx));
     }
-    return pages * nb::int_(rows) + nb::object(places - blocks * nb::int_(args_.page_size));
+    // What is no page has no row: its number, multiplied, might wrap around to another page's.
+    return nb::object(pages.attr("clip")(-1, args_.pages)) * nb::int_(rows) +
+           nb::object(places - blocks * nb::int_(args_.page_size));
   }
 
   /// The address of such an array, which is kept.
@@ -186,8 +173,8 @@ attune_tensor copy_queries(const AddressedFramework& framework, nb::handle q, co
   return tensor_of(framework.read("q", copy), 4);
 }
 
-/// The rotation of that copy, by the positions that decode's kernels give to queries: one after the other from the
-/// first new key's on where it matters to a query which one it is, else all at the first, as heads of one query are.
+/// Rotates that copy by decode's positions (blocks/query_rotation.cuh): with a causal mask or a window query i has
+/// cache_seqlens + i; else all have cache_seqlens, so that the queries of a sequence are passed as heads of one row.
 attune_rotary_embedding_args rotation_of_queries(const attune_decode_args& args, const attune_tensor& copy) {
   const bool one_position = args.window_left < 0 && args.window_right < 0;
   attune_rotary_embedding_args result{};
@@ -209,18 +196,19 @@ attune_rotary_embedding_args rotation_of_queries(const attune_decode_args& args,
 }
 
 /// Throws what is wrong with a call of prefill; launches nothing.
-void require_valid(const AddressedFramework& framework, const attune_prefill_args& prefill) {
+void check_prefill(const AddressedFramework& framework, const attune_prefill_args& prefill) {
   attune_serving serving{};
   serving.struct_size = sizeof(serving);
   framework.call(
       [&](attune_registry* registry) { return attune_registry_serving(registry, ATTUNE_PREFILL, &prefill, &serving); });
 }
 
-/// Throws what is wrong with those arguments of decode that prefill has not; a call without queries launches nothing.
-void require_valid(const AddressedFramework& framework, const First& first, attune_decode_args args) {
+/// Has decode check the arguments that prefill lacks (num_splits, cache_leftpad); a call without queries launches
+/// nothing.
+void check_decode(const AddressedFramework& framework, const First& first, attune_decode_args args) {
   args.seqlen_q = 0;
+  if (args.seqlen_new > 0) args.rotary = ATTUNE_ROTARY_NONE;  // decode refuses one without new keys
   args.seqlen_new = 0;
-  args.rotary = ATTUNE_ROTARY_NONE;
   framework.launch(&attune_decode, args, first.array.device);
 }
 
@@ -238,7 +226,7 @@ bool has_many_queries(const attune_decode_args& args) { return args.seqlen_q > m
 void launch_prefill(const AddressedFramework& framework, const First& first, const attune_decode_args& args,
                     const DecodeArguments& arguments, nb::handle q) {
   refuse_check(args);
-  require_valid(framework, first, args);
+  check_decode(framework, first, args);
   Kept kept;
   attune_prefill_args prefill = attention_of(args);
   Keys(framework, first, args, arguments, kept).set(prefill);
@@ -246,7 +234,7 @@ void launch_prefill(const AddressedFramework& framework, const First& first, con
   if (rotates) prefill.q = copy_queries(framework, q, args, kept);
   // Kernels are found, and mistakes named, before the cache is written.
   const nb::object workspace = framework.workspace(&attune_prefill_workspace, prefill, first.argument.array);
-  if (args.seqlen_new > 0) require_valid(framework, prefill);
+  if (args.seqlen_new > 0) check_prefill(framework, prefill);
   if (rotates) framework.launch(&attune_rotary_embedding, rotation_of_queries(args, prefill.q), first.array.device);
   if (args.seqlen_new > 0) framework.launch(&attune_store_kv, store_of(args), first.array.device);
   framework.launch(&attune_prefill, prefill, first.array.device);

@@ -63,8 +63,36 @@ struct DecodeArguments {
                                     "learnable_sink"};
 };
 
-/// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error; then nothing
-/// was launched. `expressions`: null where there are none.
+/// Copies what the arguments of prefill and of decode have by one name.
+template <class To, class From>
+void copy_attention(To& to, const From& from) {
+  to.dtype = from.dtype;
+  to.q = from.q;
+  to.k = from.k;
+  to.v = from.v;
+  to.o = from.o;
+  to.lse = from.lse;
+  to.batch = from.batch;
+  to.seqlen_q = from.seqlen_q;
+  to.heads_q = from.heads_q;
+  to.heads_kv = from.heads_kv;
+  to.head_dim = from.head_dim;
+  to.softmax_scale = from.softmax_scale;
+  to.cu_seqlens_q = from.cu_seqlens_q;
+  to.total_q = from.total_q;
+  to.window_left = from.window_left;
+  to.window_right = from.window_right;
+  to.softcap = from.softcap;
+  to.score = from.score;
+  to.mask = from.mask;
+  to.params = from.params;
+  to.param_count = from.param_count;
+  to.sink = from.sink;
+}
+
+/// Attention of q to a cache. Returns the output, or (output, LSE). Throws a Python exception or Error: of mistakes
+/// in the arguments before the cache is written; an error of the driver may come after. `expressions`: null where there
+/// are none.
 nanobind::object decode(const DecodeArguments& arguments, const ExpressionOptions* expressions = nullptr);
 
 /// Adds decode and expressed_decode to the module.

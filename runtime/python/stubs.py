@@ -26,8 +26,8 @@ HEADER = (
 #: What the bindings that attune/_expressions.py calls take after what those of the list of functions do.
 EXPRESSIONS = ("score: str | None", "mask: str | None", "params: dict[str, Any]")
 
-#: What else attune._attune has: the attune tool's functions, behind attune/_tools.py.
-TOOLS = """
+#: What attune._attune has beside the bindings of the list.
+OTHERS = """
 def require_gradients(score: str | None, softcap: float) -> None: ...
 def xla_prefill() -> Any: ...
 def xla_backward() -> Any: ...
@@ -141,7 +141,7 @@ def _bindings() -> str:
         if function.binding in ("attention", "varlen", "decode"):
             expressed = [*parameters, *EXPRESSIONS]
             text += _declaration(f"expressed_{function.binding}", expressed, result) + " ...\n"
-    return text + TOOLS
+    return text + OTHERS
 
 
 def _passed_type(argument: Argument) -> str:

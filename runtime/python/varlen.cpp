@@ -153,31 +153,11 @@ bool is_served_by_decode(const attune_prefill_args& args) {
 attune_decode_args decode_args_of(const attune_prefill_args& args, bool paged) {
   attune_decode_args result{};
   result.struct_size = sizeof(result);
-  result.dtype = args.dtype;
-  result.q = args.q;
-  result.k = args.k;
-  result.v = args.v;
-  result.o = args.o;
-  result.lse = args.lse;
-  result.batch = args.batch;
-  result.seqlen_q = args.seqlen_q;
-  result.heads_q = args.heads_q;
-  result.heads_kv = args.heads_kv;
-  result.head_dim = args.head_dim;
+  copy_attention(result, args);
   result.max_seqlen_k = args.seqlen_k;
-  result.softmax_scale = args.softmax_scale;
-  result.window_left = args.window_left;
   result.window_right = args.causal != 0 ? 0 : args.window_right;
-  result.softcap = args.softcap;
-  result.cu_seqlens_q = args.cu_seqlens_q;
-  result.total_q = args.total_q;
   result.seqlens_k = args.seqused_k;
   result.seqused_q = args.seqused_q;
-  result.score = args.score;
-  result.mask = args.mask;
-  result.params = args.params;
-  result.param_count = args.param_count;
-  result.sink = args.sink;
   if (paged) {
     result.block_table = args.block_table;
     result.table_width = args.table_width;
@@ -332,7 +312,8 @@ nb::object varlen(const VarlenArguments& arguments) {
   if (return_lse) {
     lse = framework.result_lse(nb::make_tuple(args.heads_q, args.total_q), first.argument.array, args.lse);
   }
-  nb::object workspace;  // of a mask, whose look-ups a launch before tells apart; others take none
+  // Only a mask that looks things up has one here, for what mask_blocks finds; to ask costs each call.
+  nb::object workspace;
   if (is_served_by_decode(args)) {
     launch_decode(framework, first, decode_args_of(args, !arguments.block_table.is_none()));
   } else {

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <cstdlib>
 
 #include "generator/check.hpp"
 #include "runtime/choice/choice.hpp"
@@ -10,6 +9,7 @@
 #include "runtime/lab/host_kernels.hpp"
 #include "runtime/operations/backward/plan.hpp"
 #include "tests/harness/backward_image.hpp"
+#include "tests/harness/random_expression.hpp"
 
 namespace attune::emulator_tests {
 namespace {
@@ -40,12 +40,6 @@ void check(HostKernels& kernels, const BackwardCase& one, const Device& device, 
 }
 
 const Device h200 = device_of(*find_arch("sm_90"));
-
-/// How many random expressions are tried: few, or as many as a person asks for.
-int expression_count() {
-  const char* const asked = std::getenv("ATTUNE_TEST_EXPRESSIONS");
-  return asked == nullptr ? 24 : std::atoi(asked);
-}
 
 BackwardCase dense(const Problem& problem) {
   BackwardCase one;
@@ -91,7 +85,7 @@ TEST_CASE(
 TEST_CASE("gradients of random additive scores and masks agree with the reference") {
   HostKernels kernels;
   Random random(62);
-  for (int i = 0; i < expression_count(); ++i) {
+  for (int i = 0; i < testing::expression_count(); ++i) {
     const BackwardCase one = testing::random_expressed_backward_case(random, 150);
     check(kernels, one, i % 2 == 0 ? h200 : emulator::device(), random());
   }

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <functional>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "runtime/lab/trial.hpp"
 #include "tests/harness/expressed_image.hpp"
 #include "tests/harness/random_choice.hpp"
+#include "tests/harness/random_expression.hpp"
 
 namespace attune::emulator_tests {
 namespace {
@@ -83,12 +83,6 @@ class ExpressedCall : public ExpressedImage {
  private:
   HostKernels* kernels_ = nullptr;
 };
-
-/// How many random expressions are tried: few, or as many as a person asks for.
-int expression_count() {
-  const char* const asked = std::getenv("ATTUNE_TEST_EXPRESSIONS");
-  return asked == nullptr ? 24 : std::atoi(asked);
-}
 
 /// Tries one pair of expressions on a family.
 void try_prefill(HostKernels& kernels, Random& random, const Device& device, Kind kind, const Texts& texts,
@@ -312,7 +306,7 @@ TEST_CASE("blocks that a mask hides from all rows of a tile are not read") {
 TEST_CASE("random expressions agree with the reference in prefill, dense, ragged and paged, and in decode") {
   HostKernels kernels;
   Random random(46);
-  for (int i = 0; i < expression_count(); ++i) {
+  for (int i = 0; i < testing::expression_count(); ++i) {
     const auto seed = static_cast<std::uint64_t>(i) + 1;
     CAPTURE(i);
     const Texts texts = testing::random_texts(random);

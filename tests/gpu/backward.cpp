@@ -1,11 +1,11 @@
 // The backward pass on the GPU through the C ABI, against its float64 reference.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/backward_image.hpp"
+#include "tests/harness/random_expression.hpp"
 
 namespace attune::gpu_tests {
 namespace {
@@ -74,9 +74,8 @@ TEST_CASE("gradients of random problems agree with the reference on the GPU, twi
 TEST_CASE("gradients of random additive scores and masks agree with the reference on the GPU, to the same bits") {
   const TestRegistry registry;
   Random random(68);
-  const char* const asked = std::getenv("ATTUNE_TEST_EXPRESSIONS");
-  const int count = asked == nullptr ? 24 : std::atoi(asked);
-  for (int i = 0; i < count; ++i) check(registry, testing::random_expressed_backward_case(random, 400), random());
+  for (int i = 0; i < testing::expression_count(); ++i)
+    check(registry, testing::random_expressed_backward_case(random, 400), random());
 }
 
 TEST_CASE("gradients of every head_dim agree with the reference on the GPU") {

@@ -1,13 +1,13 @@
-// Calls whose scores and masks expressions say on the GPU through the C ABI, against the float64 reference that
+// Calls with expressions as scores and masks on the GPU through the C ABI, against the float64 reference that
 // evaluates the same text.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <optional>
 
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/expressed_image.hpp"
 #include "tests/harness/random_choice.hpp"
+#include "tests/harness/random_expression.hpp"
 
 namespace attune::gpu_tests {
 namespace {
@@ -24,17 +24,17 @@ DeviceBuffer workspace_of(std::size_t bytes) {
   return buffer;
 }
 
-/// Runs prefill twice, each time on memory full of poison: the second call finds its kernel, and what it is told of
-/// blocks is not the first one's.
+/// Runs prefill twice with a workspace and once without, each time on memory full of poison. The first call looks its
+/// kernel up, the second one finds it.
 void check_prefill(const TestRegistry& registry, const ExpressedImage& image) {
   CAPTURE(image.problem().text());
   const DeviceBuffer memory = on_device(image.memory());
   attune_prefill_args args = image.prefill_args(memory.data());
   REQUIRE_MESSAGE(attune_prefill_workspace(registry.get(), &args, &args.workspace_bytes) == ATTUNE_OK,
                   attune_last_error());
-  const DeviceBuffer workspace = workspace_of(args.workspace_bytes);
-  // Without one nothing tells which blocks there are.
+  // Without a workspace nothing tells which blocks there are.
   for (const bool has_workspace : {true, true, false}) {
+    const DeviceBuffer workspace = workspace_of(args.workspace_bytes);
     args.workspace = has_workspace ? workspace.data() : nullptr;
     memory.upload(image.memory());
     REQUIRE_MESSAGE(attune_prefill(registry.get(), &args, nullptr) == ATTUNE_OK, attune_last_error());
@@ -57,18 +57,12 @@ void check_decode(const TestRegistry& registry, const ExpressedImage& image, int
   }
 }
 
-/// How many random expressions are tried: each takes a compilation or two.
-int expression_count() {
-  const char* const asked = std::getenv("ATTUNE_TEST_EXPRESSIONS");
-  return asked == nullptr ? 24 : std::atoi(asked);
-}
-
 }  // namespace
 
 TEST_CASE("random expressions agree with the reference on the GPU, dense, ragged, paged and in decode") {
   const TestRegistry registry;
   Random random(71);
-  for (int i = 0; i < expression_count(); ++i) {
+  for (int i = 0; i < testing::expression_count(); ++i) {
     CAPTURE(i);
     const bool decodes = i % 4 == 3;
     const KeyStorage storage = decodes ? KeyStorage::paged : static_cast<KeyStorage>(i % 4);

@@ -1,4 +1,4 @@
-// Calls whose scores and masks expressions say, as host memory, for prefill and decode, and what a correct one leaves
+// Calls with expressions as scores and masks, as host memory, for prefill and decode, and what a correct one leaves
 // there.
 #pragma once
 
@@ -58,8 +58,8 @@ class ExpressedImage {
   /// What the call finds.
   [[nodiscard]] const Memory& memory() const { return memory_; }
 
-  /// The call on a copy of that, wherever it is, without a workspace. Named arrays are the image's, of the last call
-  /// that was made.
+  /// The call on a copy of that, wherever it is, without a workspace. args.params points into the
+  /// image, and is valid until the next call of either function.
   [[nodiscard]] attune_prefill_args prefill_args(void* memory) const;
   [[nodiscard]] attune_decode_args decode_args(void* memory, int splits) const;
 

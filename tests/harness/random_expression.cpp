@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <string_view>
 
 #include "tests/harness/random_choice.hpp"
@@ -145,5 +146,10 @@ std::string random_expression(Random& random, Use use) {
 }
 
 std::string random_additive_score(Random& random) { return with_declarations(Writer(random).additive(3)); }
+
+int expression_count() {
+  const char* const asked = std::getenv("ATTUNE_TEST_EXPRESSIONS");
+  return asked == nullptr ? 24 : std::atoi(asked);
+}
 
 }  // namespace attune::testing

@@ -15,4 +15,8 @@ std::string random_expression(Random& random, expression::Use use);
 /// The same of a score that gradients pass as they are: s plus what does not depend on it.
 std::string random_additive_score(Random& random);
 
+/// How many random expressions a test tries, each of which takes a compilation or two: 24, or as many as
+/// ATTUNE_TEST_EXPRESSIONS says.
+int expression_count();
+
 }  // namespace attune::testing

@@ -243,6 +243,7 @@ def test_the_rows_of_a_ragged_batch_that_are_written():
         _ops._written_rows(11, starts, 3, one).nonzero().flatten().tolist() for one in (None, used)
     ]
     assert found == [[2, 3, 4, 5, 6, 7], [2, 3, 5, 6, 7]]
+    assert not _ops._written_rows(4, starts[:1], 3, None).any()  # of no sequence
 
 
 @pytest.mark.parametrize("expressions", [False, True])

@@ -190,8 +190,45 @@ def test_a_left_pad_of_sequences_anywhere_in_a_cache_whose_pages_lie_apart(page_
         assert again[0].tobytes() == result[0].tobytes()
 
 
+@pytest.mark.parametrize("queries", [3, 17])
+@pytest.mark.parametrize("cache_seqlens", [150, int32([150] * 4)], ids=["one_length", "lengths"])
+def test_queries_are_rotated_with_new_keys_alone(queries, cache_seqlens):
+    q, k, v = problem(seqlen_q=queries)
+    new = (k[:, :0], v[:, :0])
+    with pytest.raises(ValueError, match="seqlen_new is 0"):
+        attend(q, k, v, *new, *angles(rotations=200), cache_seqlens=cache_seqlens)
+
+
+def test_wild_lengths_and_left_pads_are_those_of_few_queries():
+    q, k, v = problem(seqlen_q=17)
+    options = {"cache_leftpad": int32([-3, -(2**31), 0, 5])}
+    lengths = (0, 1, 65, 133)
+    result = attend(q, k, v, cache_seqlens=int32(lengths), **options)
+    k[3, :128], v[3, :128] = k[3, 5:133], v[3, 5:133]
+    assert_attends(result, q, k, v, (0, 1, 65, 128))
+    wild = int32([2**31 - 1, -(2**31), -2, 140])
+    new = (np.full_like(k[:, :3], 0.5), np.full_like(v[:, :3], 0.25))
+    few = attend(q[:, :3], k.copy(), v.copy(), *new, cache_seqlens=wild, cache_leftpad=int32([0] * 4))
+    for where in ({}, {"cache_leftpad": int32([0] * 4)}):
+        many = attend(q, k.copy(), v.copy(), *new, cache_seqlens=wild, **where)
+        np.testing.assert_allclose(many[0][:, :3], few[0], atol=2e-3)
+        np.testing.assert_allclose(many[1][:, :, :3], few[1], atol=2e-3)
+
+
+@pytest.mark.parametrize("apart", [16, 17])
+@pytest.mark.parametrize("entry", [-1, -(2**31), 0x10000000, -0x0F0F0F0F, 3, 1000])
+def test_a_left_pad_reads_no_page_that_the_cache_has_not(entry, apart):
+    q, k, v = (x[:1] for x in problem(seqlen_q=17))
+    cache = np.full((2, 3, apart, 2, 64), np.nan, "float16")[:, :, :16]  # page 0 is no sequence's
+    cache[0, 1:] = k[0, :32].reshape(2, 16, 2, 64)
+    cache[1, 1:] = v[0, :32].reshape(2, 16, 2, 64)
+    table = int32([[1, entry]])
+    out, _ = attend(q, *cache, block_table=table, cache_seqlens=32, cache_leftpad=int32([3]))
+    assert np.isfinite(out).all()
+
+
 @pytest.mark.parametrize("page_size", [None, 16])
-def test_a_left_pad_behind_the_keys_leaves_none(page_size):
+def test_a_left_pad_after_the_keys_leaves_none(page_size):
     q, k, v = problem(seqlen_q=17)
     options = {"cache_seqlens": int32(LENGTHS), "cache_leftpad": int32([0, 0, 66, 2**31 - 1])}
     cache = (k, v)

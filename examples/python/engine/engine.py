@@ -28,7 +28,7 @@ class Batch(NamedTuple):
         starts: (sequences + 1,): where the tokens of each sequence begin.
         lengths: (sequences,): keys of each, the step's own among them.
         block_table: (sequences, pages of the longest one).
-        most: Tokens of a sequence, at most; a step with 1 only decodes.
+        most: Tokens of a sequence, at most; with 1 the step runs as decoding.
         longest: Keys of a sequence, at most.
     """
 
@@ -132,7 +132,9 @@ class Engine:
         def attend(layer: int, q: Array, k: Array, v: Array) -> Array:
             cache = self._keys[layer], self._values[layer]
             ops.store_kvcache(
-                *(k, v, *cache),
+                k,
+                v,
+                *cache,
                 slot_mapping=batch.slots,
                 rotary_cos=model.cos,
                 rotary_sin=model.sin,
@@ -148,7 +150,10 @@ class Engine:
                     causal=True,
                 )
             return ops.flash_attn_varlen_func(
-                *(q, *cache, batch.starts, None),
+                q,
+                *cache,
+                batch.starts,
+                None,
                 max_seqlen_q=batch.most,
                 max_seqlen_k=batch.longest,
                 causal=True,

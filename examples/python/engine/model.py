@@ -91,7 +91,7 @@ class Model:
         return values if self.xp is np else self.xp.asarray(values, device=self.device)
 
     def __call__(self, tokens: Array, attend: Attend, rows: Array) -> Array:
-        """The logits, (rows, vocab_size), after those of the tokens that `rows` names."""
+        """The logits after the tokens at `rows`: (len(rows), vocab_size)."""
         config = self.config
         x = self.embedding[tokens]
         for i, layer in enumerate(self.layers):

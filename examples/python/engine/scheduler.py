@@ -20,7 +20,7 @@ class Request:
         computed: Tokens whose keys and values are in the cache, while it runs.
         pages: Where they are, in order.
         hashes: Of its full pages.
-        shared: Tokens that were found in the cache when it was let in.
+        shared: Tokens of the prompt that were in the cache when it was first let in; -1: it waits yet.
     """
 
     tokens: list[int]
@@ -29,7 +29,7 @@ class Request:
     computed: int = 0
     pages: list[int] = field(default_factory=list)
     hashes: list[bytes] = field(default_factory=list)
-    shared: int = 0
+    shared: int = -1
 
     def __post_init__(self) -> None:
         self.prompt = len(self.tokens)
@@ -124,7 +124,8 @@ class Scheduler:
         if self.pages.needed(len(request.tokens) + 1) - len(request.pages) > self.pages.free:
             self.pages.release(request.pages)
             return False
-        request.shared += request.computed
+        if request.shared < 0:
+            request.shared = request.computed
         self.running.append(self.waiting.popleft())
         return self._room(request)
 

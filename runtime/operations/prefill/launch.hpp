@@ -53,8 +53,8 @@ class PrefillParams {
 /// Prepares all kernels that calls of this problem need.
 void prepare(const Problem& problem, FindKernel prepare_kernel);
 
-/// Runs a checked call with a kernel as it was planned for it, behind the one that tells which blocks a mask leaves:
-/// null where there is none.
+/// Runs a checked call with a kernel as it was planned for it, after the one that tells which blocks a mask leaves, if
+/// there is one: else null.
 void run(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
          const PrefillPlan& launch, Executor& executor, void* stream, const ServingKernel* mask_kernel = nullptr);
 

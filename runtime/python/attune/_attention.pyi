@@ -63,7 +63,7 @@ def flash_attn_func(
         learnable_sink: (heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
             (attention sink), in the softmax of each of its rows as one more key's score, whose value is
             0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. It
-            has a gradient like q. Not of JAX arrays.
+            has a gradient, as q has. Not of JAX arrays.
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None)

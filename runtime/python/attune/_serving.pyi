@@ -40,8 +40,8 @@ def flash_attn_with_kvcache(
 
     Up to 16 queries a sequence are decoding: kernels divide the keys of each sequence among the GPU's
     multiprocessors. More are served by the kernels of flash_attn_func, or of
-    flash_attn_varlen_func with a block_table, behind one that stores new keys; num_splits then
-    changes nothing.
+    flash_attn_varlen_func with a block_table, after a kernel that stores the new keys; num_splits then
+    has no effect.
 
     Args:
         q: (batch, seqlen_q, heads_q, head_dim), float16 or bfloat16.
@@ -90,8 +90,8 @@ def flash_attn_with_kvcache(
             default.
         check_tables: Before anything is launched, check on the GPU that cache_seqlens and the tables
             lead nowhere outside the cache, cache_leftpad nowhere beyond cache_seqlens and cu_seqlens_q
-            nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured, and
-            of up to 16 queries a sequence.
+            nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured, nor
+            with more than 16 queries a sequence.
         cu_seqlens_q: (batch + 1,), int32, on the device of q: a ragged batch, in which q is (total_q,
             heads_q, head_dim) and sequence i has its rows from cu_seqlens_q[i] up to
             cu_seqlens_q[i + 1]; rows of no sequence are not written. Without k. None: each sequence
@@ -102,12 +102,12 @@ def flash_attn_with_kvcache(
     Returns:
         An array like q; with return_softmax_lse a tuple (out, softmax_lse), where softmax_lse is
         (batch, heads_q, seqlen_q), or (heads_q, total_q) of a ragged batch, float32, natural logarithm.
-        A query that sees no key gives zeros, and -inf in softmax_lse.
+        A query that sees no key gives zeros, and -inf in softmax_lse, or with a learnable_sink that logit.
 
     Raises:
         NotImplementedError: A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
-            kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad with caches
-            of which a page is no whole number of rows, the same of both, behind the one before.
+            kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad where
+            the pages of k_cache and v_cache are not the same whole number of rows apart.
         ValueError: With check_tables, the first entry that leads outside the cache; and what
             flash_attn_func raises it for.
 

@@ -90,8 +90,8 @@ contiguous or in pages, with new keys, rotations and ragged queries.
 
 Of dense and ragged batches the result has gradients by q, k, v and learnable_sink, and so has the
 log-sum-exp: those of PyTorch tensors that require one (2.4 or newer, through attune.torch). The score
-then only adds to s, without softcap: it is s plus, or selected among such sums by, what does not
-depend on s. Masks may be any.""",
+then only adds to s, without softcap: it is s plus a term without s, or a select between such sums
+whose condition has no s. Masks may be any.""",
     arguments=(
         Argument(
             "q",
@@ -153,7 +153,8 @@ by the names k_new and v_new.""",
     flag="return_lse",
     flagged="tuple[Array, Array]",
     returns="""\
-An array like q, or a tuple (out, lse). A query that sees no key gives zeros, and an lse of -inf.""",
+An array like q, or a tuple (out, lse). A query that sees no key gives zeros, and an lse of -inf,
+or with a learnable_sink that logit.""",
     torch_note="""\
 Functions are traced where torch.compile traces the call, once: what they read of Python's variables
 is taken for a constant. There they are functions that were defined outside what is compiled, until

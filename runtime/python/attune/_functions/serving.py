@@ -35,8 +35,8 @@ serves what they hold when it is replayed. Call once with the same shapes before
 
 Up to 16 queries a sequence are decoding: kernels divide the keys of each sequence among the GPU's
 multiprocessors. More are served by the kernels of flash_attn_func, or of
-flash_attn_varlen_func with a block_table, behind one that stores new keys; num_splits then
-changes nothing.""",
+flash_attn_varlen_func with a block_table, after a kernel that stores the new keys; num_splits then
+has no effect.""",
     arguments=(
         Argument(
             "q",
@@ -142,8 +142,8 @@ default.""",
             "bool",
             """Before anything is launched, check on the GPU that cache_seqlens and the tables
 lead nowhere outside the cache, cache_leftpad nowhere beyond cache_seqlens and cu_seqlens_q
-nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured, and
-of up to 16 queries a sequence.""",
+nowhere outside q, and wait for that: for debugging. Not while a CUDA graph is captured, nor
+with more than 16 queries a sequence.""",
             False,
             by_name=True,
         ),
@@ -173,13 +173,13 @@ has as many queries.""",
     returns="""\
 An array like q; with return_softmax_lse a tuple (out, softmax_lse), where softmax_lse is
 (batch, heads_q, seqlen_q), or (heads_q, total_q) of a ragged batch, float32, natural logarithm.
-A query that sees no key gives zeros, and -inf in softmax_lse.""",
+A query that sees no key gives zeros, and -inf in softmax_lse, or with a learnable_sink that logit.""",
     raises=(
         (
             "NotImplementedError",
             """A JAX array, a PyTorch tensor that requires a gradient, or a GPU that no
-kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad with caches
-of which a page is no whole number of rows, the same of both, behind the one before.""",
+kernel serves; with more than 16 queries a sequence check_tables, or cache_leftpad where
+the pages of k_cache and v_cache are not the same whole number of rows apart.""",
         ),
         (
             "ValueError",

@@ -57,8 +57,8 @@ def attention(
 
     Of dense and ragged batches the result has gradients by q, k, v and learnable_sink, and so has the
     log-sum-exp: those of PyTorch tensors that require one (2.4 or newer, through attune.torch). The score
-    then only adds to s, without softcap: it is s plus, or selected among such sums by, what does not
-    depend on s. Masks may be any.
+    then only adds to s, without softcap: it is s plus a term without s, or a select between such sums
+    whose condition has no s. Masks may be any.
 
     The tensors are on a CUDA device, and the result is new memory.
     Functions are traced where torch.compile traces the call, once: what they read of Python's variables
@@ -109,7 +109,8 @@ def attention(
         deterministic: Of gradients.
 
     Returns:
-        An array like q, or a tuple (out, lse). A query that sees no key gives zeros, and an lse of -inf.
+        An array like q, or a tuple (out, lse). A query that sees no key gives zeros, and an lse of -inf,
+        or with a learnable_sink that logit.
 
     Raises:
         ValueError: What is wrong in an expression, with its column; an array that is missing or has another

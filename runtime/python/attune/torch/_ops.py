@@ -142,6 +142,8 @@ def _written_rows(
     total: int, starts: torch.Tensor, longest: int, used: torch.Tensor | None
 ) -> torch.Tensor:
     """Which rows of a ragged batch the forward function wrote: what the others hold is anything."""
+    if len(starts) == 1:
+        return torch.zeros(total, dtype=torch.bool, device=starts.device)
     lengths = starts.diff().clamp(max=longest)
     if used is not None:
         lengths = torch.minimum(lengths, used)

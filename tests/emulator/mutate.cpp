@@ -493,6 +493,7 @@ class Reader {
   /// Whether what the comparison at `at` decides is the same for equal operands, so that it cannot be off by one: the
   /// smaller or larger of two, or their difference where that is positive.
   [[nodiscard]] bool same_for_equals(std::size_t at) const {
+    // "a < b ? a : b", "a > b ? a - b : 0", "if (a < b) b = a;"
     static const std::regex choice(
         R"(([\w.]+) [<>]=? ([\w.]+)(?: \? (?:\1 : \2|\2 : \1|\1 - \2 : 0|\2 - \1 : 0)(?![\w.(]| [<>])|\) (?:\1 = \2|\2 = \1);).*)");
     std::size_t begin = at - 1;

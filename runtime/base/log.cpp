@@ -11,6 +11,12 @@ namespace attune {
 bool is_logged(attune_log_level level) {
   const std::string word = environment("ATTUNE_LOG");
   if (word == "off") return false;
+  if (!word.empty() && word != "warning" && word != "info") {
+    [[maybe_unused]] static const bool said = [&] {
+      fmt::print(stderr, "attune: ATTUNE_LOG is '{}'; it must be off, warning or info, and counts as info\n", word);
+      return true;
+    }();
+  }
   return level >= ATTUNE_LOG_WARNING || (!word.empty() && word != "warning");
 }
 

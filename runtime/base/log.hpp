@@ -15,7 +15,7 @@ using Log = std::function<void(attune_log_level level, const std::string& line)>
 using LineLog = std::function<void(const std::string& line)>;
 
 /// Whether $ATTUNE_LOG lets a line of this level through: `off` none, `warning`, and where it is not set, warnings,
-/// `info` all. Any other word counts as `info`: who sets it wants to see something.
+/// `info` all. Any other word counts as `info`, as who sets it wants to see something, and that is said once.
 bool is_logged(attune_log_level level);
 
 /// Writes a warning to stderr after "attune: ", where is_logged().

@@ -204,6 +204,7 @@ Command bench_command(CLI::App& root) {
   options->sizes.add_sizes(*app);
   options->sizes.add_choices(*app);
   options->decode.add(*app);
+  app->get_option("--page-size")->needs("--decode");
   app->footer(
       R"(Normally distributed inputs; every launch finds a cold L2; the launches of the variants take turns. TFLOP/s
 counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal; GB/s the bytes of

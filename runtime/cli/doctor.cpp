@@ -127,7 +127,7 @@ Finding find_embedded() {
           .ok = count > 0,
           .required = false,
           .detail = count > 0 ? std::to_string(count) : "none: this attune was built without them",
-          .remedy = "install the CUDA toolkit and build again; until then NVRTC compiles each kernel at first use"};
+          .remedy = "build with a CUDA toolkit and -DATTUNE_EMBED=ON, or `attune pack`; NVRTC compiles the others at first use"};
 }
 
 /// The one thing to do now on this machine.

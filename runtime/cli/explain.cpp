@@ -232,10 +232,11 @@ Command explain_command(CLI::App& root) {
   attune explain --dtype bf16 --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 4096 --causal
   attune explain --head-dim 128 --seqlen-q 4096 --mask 'k <= p and (p - k < 1024 or k < 4)'
   attune explain --head-dim 72 --seqlen-q 1000 --gpu l40s --all
+  attune explain --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 512 --seqlen-k 8192 --page-size 64 --causal
   attune explain --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64 --lengths-on-device)");
   return {.app = app, .run = [options, app] {
             return options->decode.decode ? explain(*options, options->decode.problem(options->problem, *app))
-                                          : explain(*options, options->problem.problem());
+                                          : explain(*options, options->decode.prefill(options->problem));
           }};
 }
 

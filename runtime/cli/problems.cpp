@@ -76,16 +76,25 @@ DecodeOptions::DecodeOptions() : named(DecodeProblem::usual()) {
 
 void DecodeOptions::add(CLI::App& app) {
   constexpr const char* group = "Decoding";
-  app.add_flag("--decode", decode,
-               "Attention of few queries to a cache; --seqlen-q is then 1 by default, --seqlen-k 4096")
-      ->group(group);
+  CLI::Option* const only =
+      app.add_flag("--decode", decode,
+                   "Attention of up to 16 queries to a cache; --seqlen-q is then 1 by default, --seqlen-k 4096")
+          ->group(group);
   for_each_field<DecodeProblem>([&](const auto& field) {
     if (field.doc != nullptr) add_field_option(app, group, field, named);
   });
+  for (const char* const name : {"--splits", "--seqlen-new", "--rotary"}) app.get_option(name)->needs(only);
   app.get_option("--page-size")->check(CLI::PositiveNumber);
   app.add_flag("--lengths-on-device", lengths_on_device,
                "Sequences have up to --seqlen-k keys, how many is known on the GPU alone")
-      ->group(group);
+      ->group(group)
+      ->needs(only);
+}
+
+Problem DecodeOptions::prefill(const ProblemOptions& sizes) const {
+  ProblemOptions paged = sizes;
+  paged.named.page_size = named.page_size;
+  return paged.problem();
 }
 
 DecodeProblem DecodeOptions::problem(const ProblemOptions& sizes, const CLI::App& app) const {

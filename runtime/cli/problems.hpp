@@ -41,6 +41,9 @@ struct DecodeOptions {
 
   /// With the sizes of the other options, of which --seqlen-q has another default here.
   [[nodiscard]] DecodeProblem problem(const ProblemOptions& sizes, const CLI::App& app) const;
+
+  /// Without --decode: prefill, whose keys are in pages where --page-size is given.
+  [[nodiscard]] Problem prefill(const ProblemOptions& sizes) const;
 };
 
 /// Throws Failure with all that no kernel could serve about this problem.

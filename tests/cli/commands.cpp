@@ -272,6 +272,23 @@ TEST_CASE("explain takes the head_dim of V where it is another") {
   CHECK(contains(unsound.err, "head_dim_v is 300"));
 }
 
+TEST_CASE("explain tells prefill over pages, and what only decoding has is refused without --decode") {
+  const ToolResult paged = attune_tool({"explain", "--seqlen-q", "40", "--seqlen-k", "200", "--page-size", "16"});
+  CHECK(paged.exit_code == 0);
+  CHECK(contains(paged.out, "_paged"));
+  for (const std::vector<std::string>& only : {std::vector<std::string>{"--splits", "4"},
+                                               {"--rotary", "halves"},
+                                               {"--seqlen-new", "3"},
+                                               {"--lengths-on-device"}}) {
+    std::vector<std::string> arguments{"explain"};
+    arguments.insert(arguments.end(), only.begin(), only.end());
+    const ToolResult refused = attune_tool(arguments);
+    CHECK(refused.exit_code == 2);
+    CHECK(contains(refused.err, only.front()));
+    CHECK(contains(refused.err, "--decode"));
+  }
+}
+
 TEST_CASE("explain says which kernels decode, into how many parts the keys fall, and on whose word") {
   const auto explained = [](std::vector<std::string> more) {
     std::vector<std::string> arguments{"explain",    "--decode", "--arch",  "sm_90", "--heads-q",  "32",

@@ -129,6 +129,8 @@ def test_functions_are_traced_into_texts():
 
 def test_what_is_wrong_is_named():
     q, k, v = problem()
+    with pytest.raises(TypeError, match="mask is a ndarray; it must be a text or a function. An array"):
+        attune.attention(q, k, v, mask=np.ones((24, 40), bool))
     with pytest.raises(ValueError, match=r"score:1:5: there is no name slop; did you mean slope\?"):
         attune.attention(q, k, v, score="s + slop[h] + slope[h]", params={"slope": SLOPES})
     with pytest.raises(ValueError, match="params: slope is missing"):

@@ -16,6 +16,11 @@ def text_of(expression: Expression | None, params: Mapping[str, Any]) -> str | N
     """A text as it is, a function traced."""
     if expression is None or isinstance(expression, str):
         return expression
+    if not callable(expression):
+        raise TypeError(
+            f"a score or mask is a {type(expression).__name__}; it must be a text or a function. An "
+            "array goes into params: mask='shown[q, k] == 1', params={'shown': array}"
+        )
     return trace(expression, tuple(params))
 
 

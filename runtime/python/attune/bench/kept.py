@@ -31,6 +31,7 @@ _HEADLINES = (
     ("prefill", "cudnn", "Prefill beside cuDNN {cudnn}"),
     ("prefill", "fa3", "Prefill beside FlashAttention-3"),
     ("decode", "cudnn", "Decoding beside cuDNN {cudnn}"),
+    ("backward", "cudnn", "Gradients beside cuDNN {cudnn}"),
 )
 
 

@@ -123,11 +123,13 @@ Finding find_cache() {
 
 Finding find_embedded() {
   const std::size_t count = embedded_kernels().size();
-  return {.what = "embedded kernels",
-          .ok = count > 0,
-          .required = false,
-          .detail = count > 0 ? std::to_string(count) : "none: this attune was built without them",
-          .remedy = "build with a CUDA toolkit and -DATTUNE_EMBED=ON, or `attune pack`; NVRTC compiles the others at first use"};
+  return {
+      .what = "embedded kernels",
+      .ok = count > 0,
+      .required = false,
+      .detail = count > 0 ? std::to_string(count) : "none: this attune was built without them",
+      .remedy =
+          "build with a CUDA toolkit and -DATTUNE_EMBED=ON, or `attune pack`; NVRTC compiles the others at first use"};
 }
 
 /// The one thing to do now on this machine.

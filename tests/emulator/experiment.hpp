@@ -44,6 +44,9 @@ class Experiment {
   long long most_steps_ = 0;       // ... and sites evaluated
 };
 
+/// Of a kernel of prefill without expressions, cheap ones first: a mutant runs until it is noticed.
+std::vector<std::unique_ptr<Experiment>> prefill_experiments(const Variant& variant);
+
 /// Of a kernel that stores, cheap ones first.
 std::vector<std::unique_ptr<Experiment>> store_experiments(const Variant& variant);
 

@@ -22,17 +22,17 @@ bool is_spreadable(std::int64_t stride, int head_dim, Dtype dtype) {
   return is_mappable(stride, head_dim, dtype) && stride < spread_limit / bytes_of(dtype);
 }
 
-TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
+TensorDescription describe(const AttuneTensor& tensor, const Extents& extents, int rows) {
   // The stride of a single element is never used, but has to be a valid one.
-  const auto bytes = [&](std::int64_t stride, int extent) {
-    return static_cast<std::uint64_t>(extent > 1 ? stride : padded_head_dim(extents.head_dim)) *
-           static_cast<std::uint64_t>(bytes_of(dtype));
+  const auto bytes = [&](std::int64_t stride, std::int64_t extent) {
+    return static_cast<std::uint64_t>((extent > 1 ? stride : padded_head_dim(extents.head_dim)) *
+                                      bytes_of(extents.dtype));
   };
   return {.base = tensor.data,
-          .dtype = dtype,
-          .extents = {static_cast<std::uint64_t>(extents.head_dim), static_cast<std::uint64_t>(extents.seqlen),
+          .dtype = extents.dtype,
+          .extents = {static_cast<std::uint64_t>(extents.head_dim), static_cast<std::uint64_t>(extents.seq),
                       static_cast<std::uint64_t>(extents.heads), static_cast<std::uint64_t>(extents.batch), 1},
-          .strides = {bytes(tensor.stride_seq, extents.seqlen), bytes(tensor.stride_head, extents.heads),
+          .strides = {bytes(tensor.stride_seq, extents.seq), bytes(tensor.stride_head, extents.heads),
                       bytes(tensor.stride_batch, extents.batch), 0},
           .box = {panel_columns, static_cast<std::uint32_t>(rows), 1, 1, 1}};
 }
@@ -48,9 +48,9 @@ TensorDescription spread(const TensorDescription& tensor) {
   return ragged;
 }
 
-TensorDescription describe_pages(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows) {
-  const int all_rows = (extents.batch - 1) * page_rows(tensor) + extents.seqlen;
-  return spread(describe(tensor, {extents.head_dim, all_rows, extents.heads, 1}, dtype, rows));
+TensorDescription describe_pages(const AttuneTensor& tensor, const Extents& extents, int rows) {
+  const std::int64_t all_rows = (extents.batch - 1) * page_rows(tensor) + extents.seq;
+  return spread(describe(tensor, {1, all_rows, extents.heads, extents.head_dim, extents.dtype}, rows));
 }
 
 int page_rows(const AttuneTensor& tensor) {

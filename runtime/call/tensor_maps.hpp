@@ -27,16 +27,8 @@ bool has_mappable_pages(const attune_tensor& tensor, const Extents& extents);
 /// Whether rows of such a cache are fewer than 2^32 times 16 bytes apart, which kernels that gather them need.
 bool has_near_pages(const attune_tensor& tensor, const Extents& extents);
 
-/// The extents of one tensor, innermost first.
-struct TensorExtents {
-  int head_dim;
-  int seqlen;
-  int heads;
-  int batch;
-};
-
 /// One of a call's tensors (strides of single elements are 0 there), moved in boxes of `rows` rows.
-TensorDescription describe(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows);
+TensorDescription describe(const AttuneTensor& tensor, const Extents& extents, int rows);
 
 /// The rows of a ragged batch as its kernels have them (templates/blocks/ragged_tiles.cuh): dimensions head_dim, seqlen
 /// of ATTUNE_SEQUENCE_END rows, heads, all rows and one more with the stride of seqlen, and one whose element
@@ -45,7 +37,7 @@ TensorDescription spread(const TensorDescription& tensor);
 
 /// A cache as one sequence of rows, spread as a ragged batch's, moved in boxes of `rows` rows. Pages begin page_rows()
 /// of them apart.
-TensorDescription describe_pages(const AttuneTensor& tensor, const TensorExtents& extents, Dtype dtype, int rows);
+TensorDescription describe_pages(const AttuneTensor& tensor, const Extents& extents, int rows);
 
 /// From the beginning of a page to that of the next, in rows of the cache's tensor.
 int page_rows(const AttuneTensor& tensor);

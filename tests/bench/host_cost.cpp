@@ -259,7 +259,7 @@ void print_launch_times(const cli::Gpu& gpu, const ReadyKernel& embedded) {
   const PrefillParams params(args, problem, launch, executor);
   if (family_of(variant).tensor_maps) {
     const TensorDescription tensor =
-        describe(make_params(args, problem).q, {problem.head_dim, 16, 1, 1}, problem.dtype, variant.B_r);
+        describe(make_params(args, problem).q, {1, 16, 1, problem.head_dim, problem.dtype}, variant.B_r);
     AttuneTensorMap map{};
     const double ms = median_ms(51, [&] {
       for (int i = 0; i < launches; ++i) map = gpu.driver.encode(tensor);

@@ -15,16 +15,46 @@ using namespace attune;
 
 namespace {
 
-AttunePrefillParams params_of(int head_dim) {
+Problem problem_of(int head_dim, int head_dim_v) {
+  return {.dtype = Dtype::fp16,
+          .batch = 2,
+          .heads_q = 12,
+          .heads_kv = 3,
+          .seqlen_q = 100,
+          .seqlen_k = 200,
+          .head_dim = head_dim,
+          .head_dim_v = head_dim_v};
+}
+
+AttunePrefillParams params_of(const Problem& problem) {
   AttunePrefillParams params{};
-  params.batch = 2;
-  params.heads_q = 12;
-  params.gqa_ratio = 4;
-  params.seqlen_q = 100;
-  params.seqlen_k = 200;
-  params.head_dim = padded_head_dim(head_dim);
-  params.key_columns = head_dim;
+  params.batch = problem.batch;
+  params.heads_q = problem.heads_q;
+  params.gqa_ratio = problem.heads_q / problem.heads_kv;
+  params.seqlen_q = problem.seqlen_q;
+  params.seqlen_k = problem.seqlen_k;
+  params.total_q = problem.total_q;
+  params.total_k = problem.total_k;
   return params;
+}
+
+/// The block of a planned call and what its maps, in the order of q, k, v, o, were made of.
+struct Described {
+  AttuneTensorPrefillParams block;
+  std::vector<TensorDescription> tensors;
+};
+
+Described described(const AttunePrefillParams& params, const Problem& problem, const PrefillPlan& plan) {
+  std::vector<TensorDescription> seen;
+  const AttuneTensorPrefillParams block =
+      make_tensor_params(params, shapes_of(problem), plan, [&](const TensorDescription& one) {
+        seen.push_back(one);
+        AttuneTensorMap map{};
+        map.opaque[0] = static_cast<unsigned char>(seen.size());
+        return map;
+      });
+  REQUIRE(seen.size() == 4);
+  return {block, seen};
 }
 
 }  // namespace
@@ -40,7 +70,7 @@ TEST_CASE("a tensor map takes strides of at least a row and below 2^40 bytes, of
 TEST_CASE("a description has extents in elements, strides in bytes and a valid stride for a single element") {
   int memory = 0;
   const AttuneTensor tensor{.data = &memory, .stride_batch = 0, .stride_seq = 640, .stride_head = 80};
-  const TensorDescription description = describe(tensor, {72, 100, 8, 1}, Dtype::fp16, 192);
+  const TensorDescription description = describe(tensor, {1, 100, 8, 72, Dtype::fp16}, 192);
   CHECK(description.base == &memory);
   CHECK(description.dtype == Dtype::fp16);
   CHECK(description.rank == 4);
@@ -53,7 +83,7 @@ TEST_CASE(
     "of a ragged batch a map begins where its tensor does, and its last dimension leads back to a sequence's rows") {
   int memory = 0;
   const AttuneTensor tensor{.data = &memory, .stride_batch = 0, .stride_seq = 640, .stride_head = 80};
-  const TensorDescription ragged = spread(describe(tensor, {72, 1000, 8, 1}, Dtype::fp16, 192));
+  const TensorDescription ragged = spread(describe(tensor, {1, 1000, 8, 72, Dtype::fp16}, 192));
   constexpr std::uint64_t end = ATTUNE_SEQUENCE_END;
   CHECK(ragged.base == &memory);
   CHECK(ragged.rank == 5);
@@ -70,7 +100,7 @@ TEST_CASE(
   // 30 pages of 16 tokens, each page with as many rows of something else behind it.
   const AttuneTensor cache{.data = &memory, .stride_batch = 32 * 640, .stride_seq = 640, .stride_head = 80};
   CHECK(page_rows(cache) == 32);
-  const TensorDescription pages = describe_pages(cache, {72, 16, 8, 30}, Dtype::fp16, 16);
+  const TensorDescription pages = describe_pages(cache, {30, 16, 8, 72, Dtype::fp16}, 16);
   constexpr std::uint64_t end = ATTUNE_SEQUENCE_END;
   CHECK(pages.base == &memory);
   CHECK(pages.extents == std::array<std::uint64_t, 5>{72, end, 8, 29 * 32 + 16 + 1, end + 1});
@@ -103,17 +133,14 @@ TEST_CASE("a ragged kernel is told no longest sequence that is longer than all r
   PrefillPlan plan;
   plan.variant = default_variant(prefill_sm90, asking(need_for(Dtype::fp16, 64), {&Need::ragged}), 227 << 10);
   plan.head_dim_v = 64;
-  AttunePrefillParams params = params_of(64);
+  Problem problem = problem_of(64, 64);
+  problem.ragged = true;
+  problem.total_q = 60;
+  problem.total_k = 500;
+  AttunePrefillParams params = params_of(problem);
   const int lengths[3] = {};
-  params.total_q = 60;
-  params.total_k = 500;
   params.cu_seqlens_q = params.cu_seqlens_k = params.seqused_q = params.seqused_k = lengths;
-  std::vector<TensorDescription> seen;
-  const AttuneTensorPrefillParams block = make_tensor_params(params, plan, [&](const TensorDescription& one) {
-    seen.push_back(one);
-    return AttuneTensorMap{};
-  });
-  REQUIRE(seen.size() == 4);
+  const auto [block, seen] = described(params, problem, plan);
   constexpr std::uint64_t end = ATTUNE_SEQUENCE_END;
   CHECK(seen[0].extents == std::array<std::uint64_t, 5>{64, end, 12, 61, end + 1});
   CHECK(seen[1].extents == std::array<std::uint64_t, 5>{64, end, 3, 501, end + 1});
@@ -131,7 +158,7 @@ TEST_CASE("a ragged kernel is told no longest sequence that is longer than all r
 TEST_CASE("packed, a query's heads are neighbouring rows of a box") {
   int memory = 0;
   const AttuneTensor tensor{.data = &memory, .stride_batch = 96000, .stride_seq = 960, .stride_head = 80};
-  const TensorDescription plain = describe(tensor, {72, 100, 12, 2}, Dtype::fp16, 192);
+  const TensorDescription plain = describe(tensor, {2, 100, 12, 72, Dtype::fp16}, 192);
   const TensorDescription packed = pack(plain, 4);
   CHECK(packed.base == &memory);
   CHECK(packed.dtype == Dtype::fp16);
@@ -146,12 +173,8 @@ TEST_CASE("with pack_gqa Q and O are packed, K and V are not") {
   plan.variant.gqa_ratio = 4;
   plan.variant.pack_gqa = 1;
   plan.head_dim_v = 64;
-  std::vector<TensorDescription> seen;
-  make_tensor_params(params_of(64), plan, [&](const TensorDescription& one) {
-    seen.push_back(one);
-    return AttuneTensorMap{};
-  });
-  REQUIRE(seen.size() == 4);
+  const Problem problem = problem_of(64, 64);
+  const auto seen = described(params_of(problem), problem, plan).tensors;
   CHECK(seen[0].box == std::array<std::uint32_t, 5>{64, 4, 48, 1, 1});
   CHECK(seen[1].box == std::array<std::uint32_t, 5>{64, 128, 1, 1, 1});
   CHECK(seen[2].box == seen[1].box);
@@ -164,14 +187,9 @@ TEST_CASE(
   PrefillPlan plan;
   plan.variant = default_variant(prefill_sm90, need_for(Dtype::fp16, 64), 227 << 10);
   plan.head_dim_v = 43;
-  AttunePrefillParams params = params_of(59);
-  params.batch = 1;
-  std::vector<TensorDescription> seen;
-  make_tensor_params(params, plan, [&](const TensorDescription& one) {
-    seen.push_back(one);
-    return AttuneTensorMap{};
-  });
-  REQUIRE(seen.size() == 4);
+  Problem problem = problem_of(59, 43);
+  problem.batch = 1;
+  const auto seen = described(params_of(problem), problem, plan).tensors;
   const std::array<std::uint64_t, 4> columns{64, 59, 43, 48};
   const std::array<std::uint64_t, 4> single{128, 128, 96, 96};  // bytes
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -188,14 +206,8 @@ TEST_CASE(
   plan.q_blocks = 7;
   plan.head_dim_v = 40;
   plan.group_heads = 5;
-  std::vector<TensorDescription> seen;
-  const AttuneTensorPrefillParams block = make_tensor_params(params_of(64), plan, [&](const TensorDescription& one) {
-    seen.push_back(one);
-    AttuneTensorMap map{};
-    map.opaque[0] = static_cast<unsigned char>(seen.size());
-    return map;
-  });
-  REQUIRE(seen.size() == 4);
+  const Problem problem = problem_of(64, 40);
+  const auto [block, seen] = described(params_of(problem), problem, plan);
   CHECK(seen[0].box[1] == 192);
   CHECK(seen[0].extents == std::array<std::uint64_t, 5>{64, 100, 12, 2, 1});
   for (const std::size_t i : {1U, 2U}) {

@@ -258,22 +258,19 @@ AttuneExpressionParams make_expression_params(const attune_backward_args& args, 
 
 AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,
                                               const BackwardProblem& problem, const Executor& executor) {
-  const TensorExtents queries{problem.head_dim, problem.stored_rows(), problem.heads_q, problem.stored_sequences()};
-  const TensorExtents keys{problem.head_dim, problem.stored_keys(), problem.heads_kv, problem.stored_sequences()};
-  const auto map = [&](const AttuneTensor& tensor, TensorExtents extents, int columns, int rows) {
-    extents.head_dim = columns;
-    const TensorDescription plain = describe(tensor, extents, problem.dtype, rows);
+  const Shapes shapes(problem);
+  const auto map = [&](const AttuneTensor& tensor, const Extents& extents, int rows) {
+    const TensorDescription plain = describe(tensor, extents, rows);
     return executor.encode(problem.ragged ? spread(plain) : plain);
   };
   constexpr int gradient_rows = 64;  // that a warpgroup writes
-  const int columns_v = problem.head_dim_of_v();
   return {params,
-          map(params.q, queries, problem.head_dim, variant.B_r),
-          map(params.dout, queries, columns_v, variant.B_r),
-          map(params.k, keys, problem.head_dim, variant.B_c),
-          map(params.v, keys, columns_v, variant.B_c),
-          map(params.dk, keys, problem.head_dim, gradient_rows),
-          map(params.dv, keys, columns_v, gradient_rows)};
+          map(params.q, shapes.q, variant.B_r),
+          map(params.dout, shapes.o, variant.B_r),
+          map(params.k, shapes.k, variant.B_c),
+          map(params.v, shapes.v, variant.B_c),
+          map(params.dk, shapes.k, gradient_rows),
+          map(params.dv, shapes.v, gradient_rows)};
 }
 
 void visit_rows(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

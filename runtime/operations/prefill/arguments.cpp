@@ -64,27 +64,6 @@ void add_features(Problem& problem, const attune_prefill_args& args) {
   if (!problem.paged) problem.total_k = args.total_k;
 }
 
-Extents queries_of(const Problem& problem) {
-  return {problem.stored_sequences(), problem.stored_rows(), problem.heads_q, padded_head_dim(problem.head_dim),
-          problem.dtype};
-}
-
-Extents keys_of(const Problem& problem) {
-  return {problem.stored_key_sequences(), problem.stored_keys(), problem.heads_kv, problem.head_dim, problem.dtype};
-}
-
-/// V's rows lie as K's do, O's as Q's.
-Extents values_of(const Problem& problem, Extents keys) {
-  keys.head_dim = problem.head_dim_of_v();
-  return keys;
-}
-
-Extents outputs_of(const Problem& problem) {
-  Extents outputs = queries_of(problem);
-  outputs.head_dim = padded_head_dim(problem.head_dim_of_v());
-  return outputs;
-}
-
 void check_scalars(std::vector<std::string>& found, const attune_prefill_args& args) {
   check_softmax_scale(found, args.softmax_scale);
   if (args.causal != 0 && args.causal != 1) {
@@ -114,8 +93,8 @@ void check_ragged(std::vector<std::string>& found, const attune_prefill_args& ar
 }
 
 /// Whether a sequence may have a key that a query sees.
-bool has_keys(const Problem& problem) {
-  return !queries_of(problem).empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
+bool has_keys(const Problem& problem, const PrefillShapes& shapes) {
+  return !shapes.q.empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
 }
 
 ExpressionExtents extents_of(const Problem& problem) {
@@ -129,14 +108,13 @@ ExpressionExtents extents_of(const Problem& problem) {
 /// visit_operands() where the visitor is known: every call is checked.
 template <class Visit>
 void visit_each(const attune_prefill_args& args, const Problem& problem, const Visit& visit) {
-  const Extents queries = queries_of(problem);
-  Extents keys = keys_of(problem);
-  if (!has_keys(problem)) keys.batch = 0;
-  visit(tensor_operand("q", args.q, queries, Access::read));
-  visit(tensor_operand("k", args.k, keys, Access::read));
-  visit(tensor_operand("v", args.v, values_of(problem, keys), Access::read));
-  visit(tensor_operand("o", args.o, outputs_of(problem), Access::write));
-  visit(array_operand("lse", args.lse, {1, queries.batch, queries.heads, queries.seq}, Access::write));
+  PrefillShapes shapes = shapes_of(problem);
+  if (!has_keys(problem, shapes)) shapes.k.batch = shapes.v.batch = 0;
+  visit(tensor_operand("q", args.q, shapes.q, Access::read));
+  visit(tensor_operand("k", args.k, shapes.k, Access::read));
+  visit(tensor_operand("v", args.v, shapes.v, Access::read));
+  visit(tensor_operand("o", args.o, shapes.o, Access::write));
+  visit(array_operand("lse", args.lse, {1, shapes.q.batch, shapes.q.heads, shapes.q.seq}, Access::write));
   const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
     visit(array_operand(name, array, {1, 1, 1, entries}));
   };
@@ -153,10 +131,11 @@ void check_memory(std::vector<std::string>& found, const attune_prefill_args& ar
   visit_each(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
   if (has_workspace(args)) check_alignment(found, "workspace", args.workspace, vector_bytes);
   if (!problem.paged) return;
-  if (has_keys(problem) && args.block_table == nullptr) {
+  const PrefillShapes shapes = shapes_of(problem);
+  if (has_keys(problem, shapes) && args.block_table == nullptr) {
     add_line(found, "block_table is null; it must name the pages where page_size is {}", args.page_size);
   }
-  if (!queries_of(problem).empty() && args.seqused_k == nullptr) {
+  if (!shapes.q.empty() && args.seqused_k == nullptr) {
     found.emplace_back("seqused_k is null; it must say how many keys each sequence has in the pages of block_table");
   }
 }
@@ -189,6 +168,17 @@ Problem read_problem(const attune_prefill_args& args) {
 
 }  // namespace
 
+PrefillShapes shapes_of(const Problem& problem) {
+  const Extents queries{problem.stored_sequences(), problem.stored_rows(), problem.heads_q,
+                        padded_head_dim(problem.head_dim), problem.dtype};
+  const Extents keys{problem.stored_key_sequences(), problem.stored_keys(), problem.heads_kv, problem.head_dim,
+                     problem.dtype};
+  PrefillShapes shapes{.q = queries, .k = keys, .v = keys, .o = queries};
+  shapes.v.head_dim = problem.head_dim_of_v();
+  shapes.o.head_dim = padded_head_dim(problem.head_dim_of_v());
+  return shapes;
+}
+
 void visit_operands(const attune_prefill_args& args, const Problem& problem, VisitOperand visit) {
   visit_each(args, problem, visit);
 }
@@ -210,20 +200,18 @@ Problem check_arguments(const attune_prefill_args& args) {
   if (shapes_ok) check_expressions(found, expression_texts(args), problem.expressions, extents_of(problem));
   throw_if_any(found);
   set_window(problem, problem.window_left, problem.window_right);
-  const Extents queries = queries_of(problem);
-  const Extents keys = keys_of(problem);
-  const Extents values = values_of(problem, keys);
-  problem.mappable_strides = has_mappable_strides(args.q, queries, problem.ragged) &&
-                             has_mappable_strides(args.o, outputs_of(problem), problem.ragged);
+  const PrefillShapes shapes = shapes_of(problem);
+  problem.mappable_strides =
+      has_mappable_strides(args.q, shapes.q, problem.ragged) && has_mappable_strides(args.o, shapes.o, problem.ragged);
   if (problem.paged) {
-    problem.mappable_pages = has_mappable_pages(args.k, keys) && has_mappable_pages(args.v, values);
+    problem.mappable_pages = has_mappable_pages(args.k, shapes.k) && has_mappable_pages(args.v, shapes.v);
     if (problem.page_multiple() == 1) {
       problem.mappable_strides =
-          problem.mappable_strides && has_near_pages(args.k, keys) && has_near_pages(args.v, values);
+          problem.mappable_strides && has_near_pages(args.k, shapes.k) && has_near_pages(args.v, shapes.v);
     }
   } else {
-    problem.mappable_strides = problem.mappable_strides && has_mappable_strides(args.k, keys, problem.ragged) &&
-                               has_mappable_strides(args.v, values, problem.ragged);
+    problem.mappable_strides = problem.mappable_strides && has_mappable_strides(args.k, shapes.k, problem.ragged) &&
+                               has_mappable_strides(args.v, shapes.v, problem.ragged);
   }
   return problem;
 }
@@ -252,16 +240,15 @@ float* carried_rows(const attune_prefill_args& args, std::size_t bytes) {
 }
 
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {
-  const Extents queries = queries_of(problem);
-  const Extents keys = keys_of(problem);
+  const PrefillShapes shapes = shapes_of(problem);
   float score_scale = 0;
   const ScoreScales scales = problem.expressions.score != 0
                                  ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
                                  : scales_of(args.softmax_scale, problem.softcap);
-  AttunePrefillParams params{.q = kernel_tensor(args.q, queries),
-                             .k = kernel_tensor(args.k, keys),
-                             .v = kernel_tensor(args.v, keys),
-                             .o = kernel_tensor(args.o, queries),
+  AttunePrefillParams params{.q = kernel_tensor(args.q, shapes.q),
+                             .k = kernel_tensor(args.k, shapes.k),
+                             .v = kernel_tensor(args.v, shapes.v),
+                             .o = kernel_tensor(args.o, shapes.o),
                              .lse = args.lse,
                              .scale_log2 = scales.scale_log2,
                              .batch = problem.batch,

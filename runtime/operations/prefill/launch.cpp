@@ -17,7 +17,8 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
   };
   const auto plain = [&] { return make_params(args, problem); };
   const auto tensors = [&] {
-    return make_tensor_params(plain(), plan, [&](const TensorDescription& tensor) { return executor.encode(tensor); });
+    return make_tensor_params(plain(), shapes_of(problem), plan,
+                              [&](const TensorDescription& tensor) { return executor.encode(tensor); });
   };
   if (plan.variant.family == prefill_fa1_sm80) {
     return block(std::in_place_type<AttuneCarriedPrefillParams>, [&] {

@@ -24,6 +24,15 @@ constexpr int output_box_rows = 64;
 /// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
 TensorDescription pack(const TensorDescription& tensor, int ratio);
 
+/// The extents of a call's tensors: of its operands and of the maps of them.
+struct PrefillShapes {
+  Extents q;
+  Extents k;  ///< of a cache in pages, pages x page_size in place of batch x seqlen_k
+  Extents v;
+  Extents o;
+};
+PrefillShapes shapes_of(const Problem& problem);
+
 /// Memory that a launch may use besides its tensors.
 struct Workspace {
   void* data = nullptr;      ///< 16-byte aligned device memory, not initialised
@@ -39,37 +48,28 @@ AttunePages make_pages(const AttunePrefillParams& params, const PrefillPlan& pla
 
 /// The block of a planned call; `encode` makes an AttuneTensorMap of a TensorDescription.
 template <class Encode>
-AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const PrefillPlan& plan,
-                                             const Encode& encode) {
-  const auto dtype = static_cast<Dtype>(plan.variant.dtype);
+AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, const PrefillShapes& shapes,
+                                             const PrefillPlan& plan, const Encode& encode) {
   const bool ragged = plan.variant.ragged != 0;
   // No sequence has more rows than there are, whatever the longest is said to be.
   const int seqlen_q = ragged ? std::min(params.seqlen_q, params.total_q) : params.seqlen_q;
   const bool paged = plan.variant.paged != 0;
   const int seqlen_k = ragged && !paged ? std::min(params.seqlen_k, params.total_k) : params.seqlen_k;
-  const int sequences = ragged ? 1 : params.batch;
-  const TensorExtents q{params.head_dim, ragged ? params.total_q : seqlen_q, params.heads_q, sequences};
-  const int heads_kv = params.heads_q / params.gqa_ratio;
-  const TensorExtents k =
-      paged ? TensorExtents{params.key_columns, params.page_size, heads_kv, params.pages}
-            : TensorExtents{params.key_columns, ragged ? params.total_k : seqlen_k, heads_kv, sequences};
-  const TensorExtents v{plan.head_dim_v, k.seqlen, k.heads, k.batch};
-  const TensorExtents o{padded_head_dim(plan.head_dim_v), q.seqlen, q.heads, q.batch};
-  const auto of_queries = [&](const AttuneTensor& tensor, const TensorExtents& extents, int rows) {
-    const TensorDescription plain = describe(tensor, extents, dtype, rows);
+  const auto of_queries = [&](const AttuneTensor& tensor, const Extents& extents, int rows) {
+    const TensorDescription plain = describe(tensor, extents, rows);
     if (ragged) return encode(spread(plain));
     return encode(plan.variant.pack_gqa != 0 ? pack(plain, params.gqa_ratio) : plain);
   };
-  const auto of_keys = [&](const AttuneTensor& tensor, const TensorExtents& extents) {
+  const auto of_keys = [&](const AttuneTensor& tensor, const Extents& extents) {
     if (paged && plan.variant.page_multiple == 1) return AttuneTensorMap{};  // their rows are gathered
-    if (paged) return encode(describe_pages(tensor, extents, dtype, page_box_rows(plan.variant, params.page_size)));
-    const TensorDescription plain = describe(tensor, extents, dtype, plan.variant.B_c);
+    if (paged) return encode(describe_pages(tensor, extents, page_box_rows(plan.variant, params.page_size)));
+    const TensorDescription plain = describe(tensor, extents, plan.variant.B_c);
     return encode(ragged ? spread(plain) : plain);
   };
-  return {.q = of_queries(params.q, q, plan.variant.B_r),
-          .k = of_keys(params.k, k),
-          .v = of_keys(params.v, v),
-          .o = of_queries(params.o, o, output_box_rows),
+  return {.q = of_queries(params.q, shapes.q, plan.variant.B_r),
+          .k = of_keys(params.k, shapes.k),
+          .v = of_keys(params.v, shapes.v),
+          .o = of_queries(params.o, shapes.o, output_box_rows),
           .lse = params.lse,
           .scale_log2 = params.scale_log2,
           .batch = params.batch,

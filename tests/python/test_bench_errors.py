@@ -229,7 +229,7 @@ def test_right_answers_are_measured_against_float64_and_others_are_not(monkeypat
         return lambda: calls.pop(who)  # a second call would fail
 
     monkeypatch.setattr(errors, "prepare", prepare)
-    results = errors.measure(case, ["attune", "fa2", "cudnn", "flex"], "cpu")
+    results = errors.ErrorMeter("cpu").measure(case, ["attune", "fa2", "cudnn", "flex"])
     statuses = {who: result.status for who, result in results.items()}
     assert statuses == {"attune": "right", "fa2": "right", "cudnn": "not served", "flex": "wrong"}
     rounding = float((exact.bfloat16() - exact).square().mean().sqrt())
@@ -252,10 +252,30 @@ def test_each_gradient_is_measured_by_itself(monkeypatch, gradient):
     wrong = [exact[0], exact[1], exact[2] + 10]  # of which one is right or two are
     calls = {"attune": off, "fa2": wrong}
     monkeypatch.setattr(errors, "prepare", lambda who, inputs: lambda: tuple(calls[who]))
-    results = errors.measure(case, ["attune", "fa2"], "cpu")
+    results = errors.ErrorMeter("cpu").measure(case, ["attune", "fa2"])
     place = ("dq", "dk", "dv").index(gradient)
     assert results["attune"].rms == pytest.approx(10 ** -(7 + place), rel=1e-4)
     assert results["fa2"].status == "wrong"
+
+
+def test_gradients_of_the_same_inputs_share_an_answer_and_others_do_not(monkeypatch):
+    pytest.importorskip("torch")
+    from attune.bench import errors
+    from attune.bench.reference import attention
+
+    prepared = []
+
+    def prepare(who, inputs):
+        prepared.append(inputs.case.name)
+        return lambda: attention(inputs)
+
+    monkeypatch.setattr(errors, "prepare", prepare)
+    meter = errors.ErrorMeter("cpu")
+    names = ["d32 b1 h1 L70 full dq", "d32 b1 h1 L70 full dk", "d32 b1 h1 L70 causal dk"]
+    for name in names:
+        results = meter.measure(Case.parse("backward", name), ["attune"])
+        assert results["attune"].status == "right"
+    assert prepared == [names[0], names[2]]
 
 
 def test_attune_and_pytorch_are_nearly_as_exact(monkeypatch):
@@ -267,7 +287,7 @@ def test_attune_and_pytorch_are_nearly_as_exact(monkeypatch):
 
     monkeypatch.setattr(attune, "flash_attn_func", emulated(attune.flash_attn_func))
     case = Case.parse("prefill", "d64 b1 h2 L130 causal outliers")
-    results = errors.measure(case, ["attune", "fa2"], "cpu")
+    results = errors.ErrorMeter("cpu").measure(case, ["attune", "fa2"])
     assert [result.status for result in results.values()] == ["right", "right"]
     ratio = error_ratio(results, "fa2")
     assert ratio is not None and 0.8 < ratio < 1.25

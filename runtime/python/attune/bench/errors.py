@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -14,33 +16,53 @@ from .runner import Call, Verdict, judge_case
 from .suites import Case
 
 
-def measure(case: Case, contenders: Collection[str], device: str = "cuda") -> dict[str, Result]:
-    """The root mean square error of each contender's answer, where the Judge finds it right.
+class ErrorMeter:
+    """Measures the errors of one case after another.
 
-    Of gradients that of the one which the case looks at; all have to be right."""
-    inputs = Inputs.of(case, device)
-    judge_answer = Judge(inputs)
-    part = 0 if case.gradient is None else ("dq", "dk", "dv").index(case.gradient)
-    exact = attention(inputs, arithmetic=torch.float64)[part]
+    Cases that look at different gradients of the same inputs share the references and the answers.
+    """
 
-    def preparing(who: str) -> Callable[[], Call]:
-        def answered() -> Call:
-            answer = judge_answer.answer(prepare(who, inputs))
-            return lambda: answer  # what is measured is what was judged
+    def __init__(self, device: str = "cuda") -> None:
+        self._device = device
+        self._case: Case | None = None
 
-        return answered
+    def measure(self, case: Case, contenders: Collection[str]) -> dict[str, Result]:
+        """The root mean square error of each contender's answer, where the Judge finds it right.
 
-    def judge(call: Call) -> Verdict:
-        return judge_answer.verdict(call())
+        Of gradients that of the one which the case looks at; all have to be right."""
+        self._work_on(case)
+        part = 0 if case.gradient is None else ("dq", "dk", "dv").index(case.gradient)
 
-    def errors(calls: Sequence[Call]) -> list[Result]:
-        answers = (call() for call in calls)
-        return [
-            Result("right", rms=rms(x if case.gradient is None else x[part], exact))
-            for x in answers
-        ]
+        def preparing(who: str) -> Callable[[], Call]:
+            def answered() -> Call:
+                if who not in self._answers:
+                    self._answers[who] = self._judge.answer(prepare(who, self._inputs))
+                answer = self._answers[who]
+                return lambda: answer  # what is measured is what was judged
 
-    return judge_case({who: preparing(who) for who in contenders}, judge, errors)
+            return answered
+
+        def judge(call: Call) -> Verdict:
+            return self._judge.verdict(call())
+
+        def errors(calls: Sequence[Call]) -> list[Result]:
+            answers = (call() for call in calls)
+            return [
+                Result("right", rms=rms(x if case.gradient is None else x[part], self._exact[part]))
+                for x in answers
+            ]
+
+        return judge_case({who: preparing(who) for who in contenders}, judge, errors)
+
+    def _work_on(self, case: Case) -> None:
+        """Works out what is not there from the case before."""
+        if self._case is not None and replace(case, name="", gradient=self._case.gradient) == self._case:
+            return
+        self._inputs = Inputs.of(case, self._device)
+        self._judge = Judge(self._inputs)
+        self._exact = attention(self._inputs, arithmetic=torch.float64)
+        self._answers: dict[str, Any] = {}
+        self._case = replace(case, name="")
 
 
 def rms(answer: torch.Tensor, exact: torch.Tensor) -> float:

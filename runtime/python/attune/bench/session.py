@@ -11,6 +11,7 @@ from .report import Report, Result
 from .suites import PEERS, SUITES, Case, Suite
 
 if TYPE_CHECKING:
+    from .errors import ErrorMeter
     from .gpu import EventClock
 
 
@@ -56,8 +57,10 @@ def measured(
 
     A suite that puts Attune beside itself has no use for contenders that it does not name.
     """
+    from .errors import ErrorMeter
     from .gpu import EventClock
 
+    meter = ErrorMeter()
     # Products draw all the power that a card may have, and its clock goes on falling for seconds.
     clock = EventClock(rounds, heating=2.0 if suite.figure == "TFLOP/s" else 0.5)
     chosen = contenders
@@ -67,7 +70,7 @@ def measured(
         tell(case.name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the peers' own, about why a backend refuses
-            results = _results(suite, case, chosen, clock)
+            results = _results(suite, case, chosen, clock, meter)
         yield case.name, results
 
 
@@ -77,9 +80,9 @@ def matching(suite: Suite, case: re.Pattern[str]) -> list[Case]:
 
 
 def _results(
-    suite: Suite, case: Case, contenders: Collection[str], clock: EventClock
+    suite: Suite, case: Case, contenders: Collection[str], clock: EventClock, meter: ErrorMeter
 ) -> dict[str, Result]:
-    from . import errors, first_call, host, lengths, reading
+    from . import first_call, host, lengths, reading
     from .contenders import prepare
     from .inputs import Inputs
     from .reference import Judge
@@ -90,7 +93,7 @@ def _results(
     if suite.figure == "first call ms":
         return {who: first_call.measure(case, who) for who in contenders}
     if suite.figure == "RMS error":
-        return errors.measure(case, contenders)
+        return meter.measure(case, contenders)
     if case.shortest is not None:
         return lengths.measure(case, clock)
     if suite.beside == "read":

@@ -56,13 +56,14 @@ class ErrorMeter:
 
     def _work_on(self, case: Case) -> None:
         """Works out what is not there from the case before."""
-        if self._case is not None and replace(case, name="", gradient=self._case.gradient) == self._case:
+        inputs = replace(case, name="", gradient=None)
+        if inputs == self._case:
             return
+        self._case = inputs
         self._inputs = Inputs.of(case, self._device)
         self._judge = Judge(self._inputs)
         self._exact = attention(self._inputs, arithmetic=torch.float64)
         self._answers: dict[str, Any] = {}
-        self._case = replace(case, name="")
 
 
 def rms(answer: torch.Tensor, exact: torch.Tensor) -> float:

@@ -92,7 +92,8 @@ Explanation explanation(const Problem& problem, const Device& device, bool all) 
     const MaskBlocks blocks = mask_blocks(problem, decision.serving.variant.B_r, decision.serving.variant.B_c);
     json["blocks"] = {{"dead", blocks.share(Visibility::none)},
                       {"full", blocks.share(Visibility::all)},
-                      {"partial", blocks.share(Visibility::some)}};
+                      {"partial", blocks.share(Visibility::some)},
+                      {"told", blocks.are_told}};
     text += blocks.text();
   }
   return {.served = decision.served(), .json = json, .text = std::move(text)};

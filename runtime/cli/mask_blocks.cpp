@@ -55,6 +55,9 @@ std::string MaskBlocks::text() const {
   std::string result =
       fmt::format("  of {} x {} blocks {:.1f}% dead, {:.1f}% full, {:.1f}% partial\n", tiles, blocks,
                   100 * share(Visibility::none), 100 * share(Visibility::all), 100 * share(Visibility::some));
+  if (are_told) {
+    result += "  before any array is looked at; in each call a launch tells of more that they are dead or full\n";
+  }
   const auto cell = [this](int tile, int block) {
     return cells[static_cast<std::size_t>(tile) * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)];
   };
@@ -84,6 +87,8 @@ MaskBlocks mask_blocks(const Problem& problem, int B_r, int B_c) {
   if (tiles * blocks == 0 || tiles * blocks > most_cells) return result;
   result.tiles = static_cast<int>(tiles);
   result.blocks = static_cast<int>(blocks);
+  const int mask = problem.expressions.mask;
+  result.are_told = mask != 0 && expression::bounds_by_lookups(expression::expression_of(mask));
   for (long long tile = 0; tile < tiles; ++tile) {
     const Interval rows{tile * B_r, std::min<long long>((tile + 1) * B_r, problem.seqlen_q) - 1};
     for (long long block = 0; block < blocks; ++block) {

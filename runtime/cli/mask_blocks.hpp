@@ -15,6 +15,7 @@ struct MaskBlocks {
   int tiles = 0;                              ///< of a head
   int blocks = 0;                             ///< of keys
   std::vector<expression::Visibility> cells;  ///< tiles x blocks
+  bool are_told = false;                      ///< the call's arrays decide further blocks, which a launch tells
 
   [[nodiscard]] double share(expression::Visibility which) const;
 

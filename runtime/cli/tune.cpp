@@ -139,6 +139,16 @@ std::vector<int> ordinals_of(const std::string& devices) {
 std::vector<tune::Task> tasks_for(const std::vector<tune::AnyProblem>& problems, const Device& device,
                                   const std::vector<Spec>& specs) {
   std::vector<tune::Task> tasks;
+  // Specs for other GPUs and operations may be among them, but alone they would leave nothing to race.
+  const bool any = std::ranges::any_of(problems, [&](const tune::AnyProblem& problem) {
+    return std::ranges::any_of(specs, [&](const Spec& spec) { return tune::has_kernels(spec, problem, device); });
+  });
+  if (!any) {
+    throw Failure(Exit::bad_usage,
+                  fmt::format("no spec given has kernels for {} on {}; the guide tune-for-your-gpu.md names those "
+                              "that have",
+                              problems.size() == 1 ? "this problem" : "any of these problems", device.name));
+  }
   for (const tune::AnyProblem& problem : problems) {
     tasks.push_back({problem, tune::candidates_for(problem, device, specs)});
   }

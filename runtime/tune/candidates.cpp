@@ -37,6 +37,13 @@ std::vector<std::string> reasons_against(const Variant& variant, const OneProble
 }
 
 template <class OneProblem>
+bool has_kernels(const Spec& spec, const OneProblem& /*problem*/, const Device& device) {
+  const Family& family = families()[static_cast<std::size_t>(spec.family)];
+  return family.operation == OneProblem::operation && family.runs_on(device.capability) &&
+         meant_for(Variant{.family = spec.family, .arch = spec.arch}, device.capability);
+}
+
+template <class OneProblem>
 Candidates candidates(const OneProblem& problem, const Device& device, std::span<const Spec> specs) {
   const OwnChoice own = choose_own(problem, device);
   if (!own.refusals.empty()) {
@@ -47,13 +54,8 @@ Candidates candidates(const OneProblem& problem, const Device& device, std::span
   result.variants.push_back(own.variant);
   std::set<Variant> seen{own.variant};
   for (const Spec& spec : specs) {
-    const Family& family = families()[static_cast<std::size_t>(spec.family)];
-    Variant base{.family = spec.family, .arch = spec.arch};
-    if (family.operation != OneProblem::operation || !family.runs_on(device.capability) ||
-        !meant_for(base, device.capability)) {
-      continue;
-    }
-    base = own_variant(spec.family, problem.ask(), device);
+    if (!has_kernels(spec, problem, device)) continue;
+    const Variant base = own_variant(spec.family, problem.ask(), device);
     const Result<std::vector<Variant>> all = combinations(spec, base);
     if (!all.ok()) throw Error(ATTUNE_INVALID_ARGUMENT, all.problems.front().text());
     for (Variant variant : all.value) {
@@ -73,6 +75,10 @@ Candidates candidates(const OneProblem& problem, const Device& device, std::span
 }
 
 }  // namespace
+
+bool has_kernels(const Spec& spec, const AnyProblem& problem, const Device& device) {
+  return std::visit([&](const auto& one) { return has_kernels(spec, one, device); }, problem);
+}
 
 Candidates candidates_for(const AnyProblem& problem, const Device& device, std::span<const Spec> specs) {
   return std::visit([&](const auto& one) { return candidates(one, device, specs); }, problem);

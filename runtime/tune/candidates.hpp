@@ -23,6 +23,9 @@ struct Candidates {
   std::map<std::string, RefusedGroup> refused;  ///< by the field that the reason names
 };
 
+/// Whether a spec is for the problem's operation and for this GPU.
+bool has_kernels(const Spec& spec, const AnyProblem& problem, const Device& device);
+
 /// What the specs have for a problem. Keys that a spec leaves out are as the default variant of its family has them for
 /// the problem (dtype, head dimensions and masks above all); pack_gqa without a gqa_ratio takes the problem's. Specs of
 /// another operation or other GPUs have nothing for it. What check() refuses, or refusals() for this problem on this

@@ -30,4 +30,14 @@ TEST_CASE("blocks are dead, full or partial as a mask and its expression say, an
         "  #\n");
 }
 
+TEST_CASE("of a mask that looks things up it is said that a call's arrays decide about more blocks") {
+  Problem problem{.heads_q = 2, .heads_kv = 2, .seqlen_q = 128, .seqlen_k = 128};
+  const char* const documents = "document[b, p] == document[b, k] where document: int32[batch, position]";
+  problem.expressions.mask = expression::number_of_text(documents, expression::Use::mask).value();
+  CHECK(mask_blocks(problem, 128, 128).text() ==
+        "  of 1 x 1 blocks 0.0% dead, 0.0% full, 100.0% partial\n"
+        "  before any array is looked at; in each call a launch tells of more that they are dead or full\n"
+        "  +\n");
+}
+
 }  // namespace attune::cli

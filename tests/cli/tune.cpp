@@ -172,6 +172,14 @@ TEST_CASE("what tune cannot do it says: no GPU, nothing to search, no problems, 
   const ToolResult nothing = attune_tool({"tune", source_file("specs/decode.yaml"), "--cases", "decode"});
   CHECK(nothing.exit_code == 2);
   CHECK(contains(nothing.err, "there is nothing to search"));
+  for (const std::vector<std::string>& elsewhere : std::vector<std::vector<std::string>>{
+           {source_file("specs/tune/prefill_sm90.yaml"), "--cases", "quick"}, {spec, "--cases", "prefill"}}) {
+    std::vector<std::string> line{"tune", "--dry-run", "--gpu", "rtx4090"};
+    line.insert(line.end(), elsewhere.begin(), elsewhere.end());
+    const ToolResult result = attune_tool(line);
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, "no spec given has kernels for any of these problems on NVIDIA GeForce RTX 4090"));
+  }
   for (const char* shard : {"1/1", "a", "-1/2", "0/0", "1/2x", "", "0/4294967297", "99999999999/4"}) {
     CAPTURE(shard);
     CHECK(attune_tool({"tune", spec, "--cases", "decode", "--shard", shard}).exit_code == 2);

@@ -549,6 +549,38 @@ def test_gradients_of_ragged_batches_are_those_of_the_batch(monkeypatch):
     assert torch.equal(dq, inputs.dout * 2)
 
 
+def test_a_gradient_of_a_ragged_batch_passes_through_nothing_but_the_call(monkeypatch):
+    torch = pytest.importorskip("torch")
+    import attune
+    from attune.bench import contenders
+    from attune.bench.inputs import Inputs
+
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(q, k, v):
+            return torch.empty_like(q)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient, gradient, gradient
+
+    def varlen(q, k, v, *_arguments, **_named):
+        return Attention.apply(q, k, v)
+
+    monkeypatch.setattr(attune, "flash_attn_varlen_func", varlen)
+    inputs = Inputs.of(Case.parse("backward_varlen", "d32 b2 h2 L40 causal"), "cpu")
+    prepared = contenders.prepare("attune", inputs)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        gradients = prepared()
+    assert [x.data_ptr() for x in gradients] == [inputs.dout.data_ptr()] * 3
+    written = {"aten::copy_", "aten::fill_", "aten::zero_", "aten::cat", "aten::add"}
+    assert written.isdisjoint(event.name for event in profile.events())
+
+
 @pytest.mark.parametrize(
     ("operation", "name"),
     [

@@ -107,8 +107,10 @@ def _ragged(inputs: Inputs, others: int | None = None) -> Call:
         others = case.others
     rows = others * case.other_length
 
+    # Without others nothing is joined or cut off: gradients would pass through copies of each.
     def all_rows(x: torch.Tensor) -> torch.Tensor:
-        return torch.cat((x.flatten(0, 1), x.new_ones(rows, *x.shape[2:])))
+        own = x.flatten(0, 1)
+        return torch.cat((own, x.new_ones(rows, *x.shape[2:]))) if rows else own
 
     q, k, v = (all_rows(x) for x in (inputs.q, inputs.k, inputs.v))
 
@@ -131,7 +133,8 @@ def _ragged(inputs: Inputs, others: int | None = None) -> Call:
             deterministic=False,
         )
         assert isinstance(out, torch.Tensor)
-        return out[: out.shape[0] - rows].view_as(inputs.q)
+        own = out[:-rows] if rows else out
+        return own.view_as(inputs.q)
 
     return call
 

@@ -17,9 +17,9 @@ constexpr int warpgroup_rows = 64;  // of wgmma, and so of each consumer warpgro
 constexpr int most_consumers = 3;
 constexpr int panel_columns = 64;  // 128 bytes, the swizzle's row
 constexpr int panel_row_bytes = 128;
-constexpr int ring_stage_bytes = 16;  // a full and an empty mbarrier
-constexpr int slot_bytes =
-    48;  // what a ragged or paged kernel says of a tile: of the one that Q is of, and of the next
+constexpr int ring_stage_bytes = 16;   // a full and an empty mbarrier
+constexpr int slot_bytes = 48;         // what a ragged or paged kernel says of a tile: of the one that Q is of, ...
+constexpr int ragged_found = 4;        // ... and of those found for after it, of a ragged batch
 constexpr int alignment_slack = 1023;  // shared memory starts anywhere, panels at multiples of 1,024 bytes
 
 constexpr int page_rows = 16;  // of pages that boxes divide: panels swizzle eight rows, B_c has sixteens
@@ -53,7 +53,10 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (1 + 2 * v.stages) * ring_stage_bytes + alignment_slack;
-  if (v.ragged != 0 || v.paged != 0) needs.shared_bytes += 2 * slot_bytes + ring_stage_bytes;
+  if (v.ragged != 0 || v.paged != 0) {
+    const int found = v.ragged != 0 ? ragged_found : 1;
+    needs.shared_bytes += (1 + found) * slot_bytes + found * ring_stage_bytes;
+  }
   // O, S, and P and Q in half a register an element.
   needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4 + v.Q_columns_in_registers / 4;
   return needs;

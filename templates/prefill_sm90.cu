@@ -123,7 +123,12 @@ using KRows = GatheredRing<KTile, variant::stages, consumers * 4, loaders>;
 using VRows = GatheredRing<VTile, variant::stages, consumers * 4, loaders>;
 using KRing = Select<variant::paged && variant::page_multiple == 1, KRows, Ring<KTile, variant::stages, consumers * 4>>;
 using VRing = Select<variant::paged && variant::page_multiple == 1, VRows, Ring<VTile, variant::stages, consumers * 4>>;
-using FoundRing = Select<variant::paged, Ring<TileSlot, 1, loaders>, Ring<TileSlot, 1, 1>>;
+// Of a ragged batch's tiles so many are found ahead: a look at the next group's lengths takes as long as some short
+// ones.
+constexpr int tiles_ahead = 4;
+using FoundAhead = Select<variant::paged, Ring<TileSlot, tiles_ahead, loaders>, Ring<TileSlot, tiles_ahead, 1>>;
+using FoundInPages = Ring<TileSlot, 1, loaders>;
+using FoundRing = Select<variant::ragged, FoundAhead, Select<variant::paged, FoundInPages, Ring<TileSlot, 1, 1>>>;
 using KeySource =
     Select<variant::page_multiple == 1, PageGather<variant::B_c, loaders>, PageBoxes<variant::B_c>>;  // of pages
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
@@ -148,7 +153,11 @@ struct Shared {
   // Of a ragged batch: what is known of the tile that Q is of, and of the one that was found for after it.
   __device__ __forceinline__ TileSlot told() const { return {v.barriers + VRing::barrier_bytes}; }
   __device__ __forceinline__ FoundRing found() const {
-    return {told().base + TileSlot::bytes, told().base + 2 * TileSlot::bytes};
+    if constexpr (variant::ragged) {
+      return {told().base + TileSlot::bytes, told().base + TileSlot::bytes + FoundRing::bytes};
+    } else {
+      return {told().base + TileSlot::bytes, told().base + 2 * TileSlot::bytes};
+    }
   }
 };
 
@@ -162,7 +171,7 @@ __device__ __forceinline__ auto producer_order(const KernelParams& params, const
   }
 }
 
-// One warp: finds tiles, one ahead of the thread that fetches.
+// One warp: finds tiles, ahead of the thread that fetches.
 template <class KernelParams>
 __device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing found) {
   Order order(params);
@@ -380,16 +389,28 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     }
   };
 
+  const u32 Q_tiles = shared.q.tiles;
+  u32 sole_owner = 0;  // the warpgroup whose the next tile is that one's rows hold
+
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
     if constexpr (variant::mask && !variant::ragged && !variant::paged)
       keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
-      if (ends_before(tile, tile.first_row + static_cast<int>(warpgroup) * rows)) {
+      int own_row = static_cast<int>(warpgroup) * rows;  // in the tile
+      if (ends_before(tile, tile.first_row + rows)) {    // short tiles are others' in turn, who compute side by side
+        own_row = warpgroup == sole_owner ? 0 : rows;
+        sole_owner = sole_owner + 1 == consumers ? 0 : sole_owner + 1;
+      }
+      if (ends_before(tile, tile.first_row + own_row)) {
         skip_tile();
         continue;
       }
+      // From here on as if the tile began so many rows before, that its own are where they always are.
+      const int rows_before = static_cast<int>(warpgroup) * rows - own_row;
+      tile.first_row -= rows_before;
+      shared.q.tiles = Q_tiles - static_cast<u32>(rows_before * QTile::row_bytes);
     }
     Softmax softmax;
     softmax.restart();

@@ -15,9 +15,9 @@
 // RoundOrder of the tiles that exist, which all lanes of a warp find together: in a group of heads the last tile of the
 // longest sequence comes first, for every head, and each block of queries before those in front of it. A lane knows how
 // many tiles one sequence of the group has. So nobody looks at what does not exist: a tile costs some sums over the
-// lanes, as many as the logarithm of the longest sequence's tiles, and a group a look at its lengths. A group has as
-// many blocks of keys as group_heads of the longest sequence would have: short sequences are in one group, up to as
-// many as there are lanes, or a batch of them would cost a look at each.
+// lanes, as many as the logarithm of the group's longest sequence's tiles, and a group a look at its lengths. A group
+// has as many blocks of keys as group_heads of the longest sequence would have: short sequences are in one group, up to
+// as many as there are lanes, or a batch of them would cost a look at each.
 template <class Rows, int B_r, int B_c>
 struct RaggedOrder {
   const AttuneTensorPrefillParams& params;
@@ -46,7 +46,7 @@ struct RaggedOrder {
     }
     // The block of queries: the last that with those behind it has more tiles than come before this one.
     int block = 0;
-    for (int end = params.q_blocks; end - block > 1;) {
+    for (int end = greatest_of_lanes(own_tiles); end - block > 1;) {
       const int middle = (block + end) / 2;
       if (tiles_from(middle) > place) {
         block = middle;

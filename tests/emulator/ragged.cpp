@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "generator/check.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/operations/prefill/launch.hpp"
@@ -85,6 +86,24 @@ TEST_CASE("one long sequence among many short ones, empty ones anywhere, and que
   }
   const testing::CallImage full = image_of(batches()[1], problem_of(false, 2));
   check_image(kernels[choose_own(full.problem(), h200).variant], full, 1);
+}
+
+TEST_CASE("tiles that one warpgroup's rows hold are anyone's: of two or three, in step or not, Q in registers or not") {
+  HostKernels kernels;
+  // One more than a warpgroup has rows, and one less; two short ones in a row and three, so that each has each.
+  const Batch batch{.lengths = {64, 65, 1, 63, 200, 2, 3, 4, 128, 5, 129, 0, 6}, .more_keys = 150};
+  for (const int B_r : {128, 192}) {
+    for (const int ping_pong : {0, 1}) {
+      for (const int Q_columns : {0, 64}) {
+        Variant variant = families()[prefill_sm90].defaults;
+        variant.head_dim = variant.B_c = 64, variant.B_r = B_r, variant.stages = 2, variant.causal = variant.ragged = 1;
+        variant.ping_pong = ping_pong, variant.Q_columns_in_registers = Q_columns;
+        CAPTURE(variant.name());
+        REQUIRE(check(variant).empty());
+        check_image(kernels[variant], image_of(batch, problem_of(true, 2)), 1);
+      }
+    }
+  }
 }
 
 TEST_CASE("groups of heads may begin and end inside a sequence, and have as many sequences as a warp has lanes") {

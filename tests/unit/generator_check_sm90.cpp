@@ -235,7 +235,7 @@ TEST_CASE("a ragged kernel has slots for which tiles come, and packs no heads, n
   Variant variant = defaults;
   variant.ragged = 1;
   CHECK(refusals_of(variant).empty());
-  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 2 * 48 + 16);
+  CHECK(resources(variant).shared_bytes == resources(defaults).shared_bytes + 5 * 48 + 4 * 16);
   variant.gqa_ratio = 4;
   variant.pack_gqa = 1;
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has the rows of several heads in one box of Q"));
@@ -251,6 +251,9 @@ TEST_CASE("a kernel for pages has slots for which tiles come, and no tiles that 
   paged.page_multiple = 16;
   CHECK(refusals_of(paged).empty());
   CHECK(resources(paged).shared_bytes == without + 2 * 48 + 16);
+  paged.ragged = 1;
+  CHECK(resources(paged).shared_bytes == without + 5 * 48 + 4 * 16);
+  paged.ragged = 0;
   paged.page_multiple = 8;
   CHECK(refusals_of(paged) ==
         "page_multiple: page_multiple is 8; prefill_sm90 has 1, 16; nearest that passes: page_multiple 1\n");

@@ -399,7 +399,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
     if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
       int own_row = static_cast<int>(warpgroup) * rows;  // in the tile
-      if (ends_before(tile, tile.first_row + rows)) {    // short tiles are others' in turn, who compute side by side
+      // A tile that the rows of one hold is a warpgroup's alone, in turn, so that they compute several side by side.
+      if (ends_before(tile, tile.first_row + rows)) {
         own_row = warpgroup == sole_owner ? 0 : rows;
         sole_owner = sole_owner + 1 == consumers ? 0 : sole_owner + 1;
       }

@@ -101,9 +101,13 @@ constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
 static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 
 // A block that has a multiprocessor's shared memory (compute capability 9.0) to itself may have its registers, too:
-// ptxas would else spill some, to leave room for another.
+// ptxas would else spill some, to leave room for another. Where shared memory holds three blocks of one stage,
+// registers are to hold them, too, as plans count on.
 constexpr int shared_bytes = variant::warps * variant::stages * 2 * Strip::bytes + Q_bytes + Merge::bytes;
-constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1 : 0;  // 0: whatever ptxas finds
+constexpr int reserved_bytes = 1024;  // of each block
+constexpr bool are_three =
+    variant::B_r == 16 && variant::warps == 4 && !small_tile && 3 * (shared_bytes + reserved_bytes) <= 228 * 1024;
+constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1 : are_three ? 3 : 0;  // 0: whatever ptxas finds
 
 static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
 

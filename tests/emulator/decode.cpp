@@ -180,6 +180,23 @@ TEST_CASE("kernels for one ratio of heads, and of one query, agree with the refe
   }
 }
 
+TEST_CASE("kernels of their own head_dim agree with the reference, whatever rows begin within") {
+  Kernels kernels;
+  Random random(16);
+  constexpr std::array head_dims{35, 40, 48, 72, 80, 88, 104, 112, 136, 152, 160, 168, 200, 216, 232, 237};
+  for (std::uint64_t i = 0; i < 2 * head_dims.size(); ++i) {
+    DecodeCase one = random_decode_case(random, 300);
+    one.problem.head_dim = head_dims.at(i % head_dims.size());
+    one.problem.dtype = Dtype::bf16;
+    one.problem.heads_q = one.problem.heads_kv * (one.problem.heads_q / one.problem.heads_kv == 16 ? 8 : 4);
+    one.problem.seqlen_q = 1;
+    CAPTURE(one.text());
+    DecodePlan planned = plan(choose_own(one.problem, emulator::device()).variant, one.problem, emulator::device());
+    if (one.problem.splits == 0) planned = with_parts(planned, one.problem, 1 + static_cast<int>(random.below(4)));
+    check_call(kernels, one, planned, i + 1);
+  }
+}
+
 TEST_CASE("splits that have a sequence's keys in turn agree with the reference on random problems") {
   Kernels kernels;
   Random random(13);

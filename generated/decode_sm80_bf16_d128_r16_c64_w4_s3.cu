@@ -16,6 +16,9 @@
 // own maximum and its own O, so that no barrier stands between a warp and its next bytes. The warps meet at the
 // beginning of a sequence, for Q, and at its end.
 //
+// Where many heads share keys, warps take rows instead (`split_rows`): each has all keys of a step for rows of its own,
+// so that a tile of all these heads reads keys once. Then barriers of the block stand around each use of K and of V.
+//
 // Which unit limits it: each byte of K and V is used once. A multiprocessor of an H200 gets 20 bytes a clock, 64 keys
 // of head_dim D take 12.8 * D clocks to arrive. Their products are D mma.sync of m16n8k16 on each of four tensor
 // cores a row tile, 2 * D clocks; their fragments 2 * D clocks of shared memory; the exponentials 64 clocks. So memory
@@ -126,6 +129,7 @@ constexpr int page_multiple = 1;      // page sizes are multiples of it: 1, or 1
 constexpr bool cut_rows = false;      // head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes
 constexpr bool cluster = false;       // the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on
 constexpr bool interleave = false;    // equal parts of a sequence have its steps of keys in turn, so that all go through them together
+constexpr bool split_rows = false;    // warps have B_r / warps rows each and all keys of a step, so that a large tile reads keys once
 }  // namespace variant
 #ifndef ATTUNE_EMULATOR  // on the CPU these instructions have other bodies, given before this file
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
@@ -482,13 +486,18 @@ struct KeyPlace {
 
 template <class Strip, Pages page_sizes, bool cut>
 struct CacheCopy {
-  static constexpr u32 rows_at_once = warp_size / Strip::span;
+  // Lanes side by side over a row. Rows of whole runs of 128 bytes are asked for by the run. Others are asked for at
+  // once, so that each sector of 32 bytes is read once, also where rows begin within one (head_dims that are odd
+  // multiples of 8): by `span` lanes, some of these would be read by two or three instructions.
+  static constexpr bool by_runs = Strip::span == 8;
+  static constexpr u32 lanes_abreast = by_runs || Strip::chunks <= 8 ? 8 : Strip::chunks <= 16 ? 16 : 32;
+  static constexpr u32 rows_at_once = warp_size / lanes_abreast;
   static constexpr u32 steps = Strip::rows / rows_at_once;
   // A strip falls into pieces whose keys lie one behind the other.
   static constexpr u32 piece = page_sizes == Pages::of_16 ? 16 : Strip::rows;
   static constexpr u32 pieces = Strip::rows / piece;
   static_assert(Strip::rows % rows_at_once == 0 && Strip::rows % piece == 0 && piece % rows_at_once == 0);
-  static_assert(page_sizes != Pages::any || steps <= Strip::span);
+  static_assert(page_sizes != Pages::any || steps <= lanes_abreast);
   static constexpr i64 nowhere = -chunk_bytes;  // no stride is negative, so that no row is in front of page 0
 
   // Where the keys of a strip are, looked up a step ahead, as a table has its latency too. With pages of any size a
@@ -505,7 +514,7 @@ struct CacheCopy {
 
   __device__ __forceinline__ CacheCopy(const AttuneDecodeParams& params, int head)
       : policy(cache_policy(params.evict_first != 0)) {
-    const u32 column_chunk = lane_index() % Strip::span;
+    const u32 column_chunk = lane_index() % lanes_abreast;
     const u32 own_head = static_cast<u32>(head);  // a product of 64 bits less where the upper half is known
     k = static_cast<const char*>(params.k.data) + own_head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
     v = static_cast<const char*>(params.v.data) + own_head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
@@ -560,7 +569,7 @@ struct CacheCopy {
   template <bool masked_in_front>
   __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int begin, int seqlen,
                                        const Strip& strip, const Place& place) const {
-    const u32 lane_row = lane_index() / Strip::span;
+    const u32 lane_row = lane_index() / lanes_abreast;
     const auto at = [&](u32 page, u32 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
     const auto is_page = [&](int page) { return static_cast<u32>(page) < static_cast<u32>(pages); };
     if constexpr (page_sizes == Pages::any) {
@@ -570,17 +579,17 @@ struct CacheCopy {
       const i64 own = exists ? there : nowhere;
 #pragma unroll
       for (u32 s = 0; s < steps; ++s) {
-        const int high = shuffle_among<Strip::span>(static_cast<int>(own >> 32), s);
-        const u32 low = static_cast<u32>(shuffle_among<Strip::span>(static_cast<int>(own), s));
+        const int high = shuffle_among<lanes_abreast>(static_cast<int>(own >> 32), s);
+        const u32 low = static_cast<u32>(shuffle_among<lanes_abreast>(static_cast<int>(own), s));
         const i64 offset = static_cast<i64>(high) << 32 | low;
-        copy_row(strip, lane_row + s * rows_at_once, matrix + offset, high >= 0);
+        copy_row(strip, lane_row + s * rows_at_once, matrix + offset, high >= 0 && (by_runs || columns_left > 0));
       }
-    } else {
+    } else if (by_runs || has_chunk()) {
 #pragma unroll
       for (u32 p = 0; p < pieces; ++p) {
         const KeyPlace& first = place.of[p];
         const int key = place.first_key + static_cast<int>(p * piece + lane_row);
-        const int keys = is_page(first.page) ? seqlen - key : 0;
+        const int keys = is_page(first.page) && (by_runs || columns_left > 0) ? seqlen - key : 0;
         const int missing = begin - key;  // in front of the first
         const char* row =
             matrix + at(static_cast<u32>(keys > 0 ? first.page : 0), static_cast<u32>(first.token) + lane_row);
@@ -599,17 +608,25 @@ struct CacheCopy {
   // depends on the step alone.
   __device__ __forceinline__ static u32 own_row() {
     const u32 lane = lane_index();
-    return lane / Strip::span + lane % Strip::span % steps * rows_at_once;
+    return lane / lanes_abreast + lane % lanes_abreast % steps * rows_at_once;
   }
+
+  // Whether this lane has a chunk of rows that are asked for at once.
+  __device__ __forceinline__ static bool has_chunk() { return lane_index() % lanes_abreast < Strip::chunks; }
 
   // This lane's chunks of a row, the first of which is at `from`.
   __device__ __forceinline__ void copy_row(const Strip& strip, u32 row, const char* from, bool row_exists) const {
-    const u32 lane_chunk = lane_index() % Strip::span;
+    const u32 lane_chunk = lane_index() % lanes_abreast;
+    if constexpr (by_runs) {
 #pragma unroll
-    for (u32 c = 0; c < Strip::chunks; c += Strip::span) {
-      const bool exists = row_exists && static_cast<int>(c * chunk) < columns_left;
-      const u32 bytes = cut ? bytes_of_columns(columns_left - static_cast<int>(c * chunk)) : chunk_bytes;
-      cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, bytes, exists, policy);
+      for (u32 c = 0; c < Strip::chunks; c += lanes_abreast) {
+        const bool exists = row_exists && static_cast<int>(c * chunk) < columns_left;
+        const u32 bytes = cut ? bytes_of_columns(columns_left - static_cast<int>(c * chunk)) : chunk_bytes;
+        cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, bytes, exists, policy);
+      }
+    } else if (page_sizes != Pages::any || has_chunk()) {
+      const u32 bytes = cut ? bytes_of_columns(columns_left) : chunk_bytes;
+      cp_async(strip.at(row, lane_chunk), from, bytes, row_exists, policy);
     }
   }
 };
@@ -1311,38 +1328,60 @@ __device__ __forceinline__ void finish_scores(float (&S)[row_tiles][columns][4],
 using Params = AttuneDecodeParams;
 
 constexpr int threads = variant::warps * warp_size;
-constexpr int strip_keys = variant::B_c / variant::warps;
-constexpr int row_tiles = variant::B_r / 16;
+constexpr int strip_keys = variant::split_rows ? variant::B_c : variant::B_c / variant::warps;
+constexpr int own_rows_of_warp = variant::split_rows ? variant::B_r / variant::warps : variant::B_r;
+constexpr int row_tiles = own_rows_of_warp / 16;
+// Keys of a step that a warp copies: its strip, or of rows' warps a part of the one that all share, some warps none.
+constexpr int copied_keys = !variant::split_rows ? strip_keys : variant::B_c > 16 * variant::warps ? 32 : 16;
+constexpr bool all_warps_copy = copied_keys * variant::warps == variant::B_c;
 constexpr int key_pairs = strip_keys / 16;          // 16-key pieces of a strip
 constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
-using Copy = CacheCopy<Strip, page_sizes, variant::cut_rows>;
+using CopiedStrip = Tile<copied_keys, variant::head_dim, true>;
+using Copy = CacheCopy<CopiedStrip, page_sizes, variant::cut_rows>;
 // Parts of one sequence alone have the pages of as many strips to come as a warp has lanes looked up at once: a table
 // that is not in L2 has its latency once, not for each strip that is asked for before the first has come.
 constexpr bool looks_ahead = variant::cluster && page_sizes == Pages::of_16;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
-constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
+constexpr bool small_tile = !variant::split_rows && variant::B_r * variant::head_dim <= 16 * 128;
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
-using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
-using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
+using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, !variant::split_rows, true>;
+using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, !variant::split_rows, false>;
 using AnyBlock = Cursor<variant::B_c, variant::interleave, variant::cluster>;
 using Position = AnyBlock;
 using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
+
+constexpr int pipeline_bytes = (variant::split_rows ? 1 : variant::warps) * variant::stages * 2 * Strip::bytes;
 
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.
 constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
 static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 
 // A block that has a multiprocessor's shared memory (compute capability 9.0) to itself may have its registers, too:
-// ptxas would else spill some, to leave room for another.
-constexpr int shared_bytes = variant::warps * variant::stages * 2 * Strip::bytes + Q_bytes + Merge::bytes;
-constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1 : 0;  // 0: whatever ptxas finds
+// ptxas would else spill some, to leave room for another. Where shared memory holds three blocks of one stage,
+// registers are to hold them, too, as plans count on; and two blocks of warps with rows of their own.
+constexpr int shared_bytes = pipeline_bytes + Q_bytes + Merge::bytes;
+constexpr int reserved_bytes = 1024;  // of each block
+constexpr bool are_three =
+    variant::B_r == 16 && variant::warps == 4 && !small_tile && 3 * (shared_bytes + reserved_bytes) <= 228 * 1024;
+constexpr bool are_two = variant::split_rows && (variant::head_dim / 2 + variant::B_c / 2 + 55) * threads <= 32 * 1024;
+constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1
+                                : are_three                   ? 3
+                                : are_two                     ? 2
+                                                              : 0;  // 0: whatever ptxas finds
 
-static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
+static_assert(variant::split_rows || variant::B_c % (16 * variant::warps) == 0);
+static_assert(variant::B_c % copied_keys == 0 && copied_keys * variant::warps >= variant::B_c);
+static_assert(own_rows_of_warp % 16 == 0 && variant::head_dim % 16 == 0);
+
+// Those who share a strip, a warp or the block, wait for one another.
+__device__ __forceinline__ void strip_barrier() {
+  warp_barrier();
+}
 
 // A warp's strips of K and V: fetched `stages` steps ahead, in a part's order, each into the place of the one before as
 // soon as that has been used. Every step closes a group for K and one for V, empty behind the part's end, so that
@@ -1357,7 +1396,9 @@ struct StripPipeline {
 
   __device__ __forceinline__ StripPipeline(const AttuneDecodeParams& params, u32 base, int kv_head,
                                            const Position& first)
-      : base(base + warp_index() * (variant::stages * 2 * Strip::bytes)), copy(params, kv_head), position(first) {
+      : base(variant::split_rows ? base : base + warp_index() * (variant::stages * 2 * Strip::bytes)),
+        copy(params, kv_head),
+        position(first) {
     find(params);
   }
 
@@ -1376,25 +1417,29 @@ struct StripPipeline {
   // Until the oldest group that has not been waited for is there.
   __device__ __forceinline__ void wait() const {
     cp_async_wait<2 * variant::stages - 1>();
-    warp_barrier();
+    strip_barrier();
   }
 
   __device__ __forceinline__ void request_K(const AttuneDecodeParams& params, u32 stage) {
-    warp_barrier();  // every lane is done with what the stage held
+    strip_barrier();  // all are done with what the stage held
     if (position.exists()) {
       if constexpr (looks_ahead) place = Copy::found_by(steps % warp_size, ahead, first_key());
       const Visible& keys = position.visible;
-      copy.copy<true>(copy.k, params.k, params.pages, keys.begin, keys.seqlen_k, k(stage), place);
+      if (all_warps_copy || copies()) {
+        copy.copy<true>(copy.k, params.k, params.pages, keys.begin, keys.seqlen_k, copied(k(stage)), place);
+      }
     }
     cp_async_commit();
   }
 
   // And goes on to the next step.
   __device__ __forceinline__ void request_V(const AttuneDecodeParams& params, u32 stage) {
-    warp_barrier();
+    strip_barrier();
     if (position.exists()) {
       const Visible& keys = position.visible;
-      copy.copy<false>(copy.v, params.v, params.pages, keys.begin, keys.seqlen_k, v(stage), place);
+      if (all_warps_copy || copies()) {
+        copy.copy<false>(copy.v, params.v, params.pages, keys.begin, keys.seqlen_k, copied(v(stage)), place);
+      }
       position.next(params);
       if constexpr (looks_ahead) ++steps;
       find(params);
@@ -1404,7 +1449,15 @@ struct StripPipeline {
 
  private:
   __device__ __forceinline__ int first_key() const {
-    return position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+    return position.block * variant::B_c + static_cast<int>(warp_index()) * copied_keys;
+  }
+
+  // Whether this warp has keys to copy where rows' warps are more than there are parts of a strip.
+  __device__ __forceinline__ static bool copies() { return warp_index() < variant::B_c / copied_keys; }
+
+  // What this warp copies of a strip.
+  __device__ __forceinline__ static CopiedStrip copied(const Strip& strip) {
+    return {variant::split_rows ? strip.base + warp_index() * CopiedStrip::bytes : strip.base};
   }
 
   __device__ __forceinline__ void find(const AttuneDecodeParams& params) {
@@ -1467,6 +1520,10 @@ __device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams&
   return (given);
 }
 
+__device__ __forceinline__ Merge merge_of(u32 base, u32 warp_row) {
+  return {base};
+}
+
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     decode_sm80_bf16_d128_r16_c64_w4_s3(const __grid_constant__ Params given) {
   const AttuneDecodeParams& params = of_own_shape(given);
@@ -1475,9 +1532,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
   const int tile = static_cast<int>(block_index().x);
   const int kv_head = q_tiles == 1 ? tile : tile / q_tiles;
   const int first_row = (tile - kv_head * q_tiles) * variant::B_r;
-  const QTile q_tile{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
-  const u32 q_lane = lane_address_rows_first(q_tile, 0);
-  const Merge merge{q_tile.base + Q_bytes};
+  const QTile q_tile{shared_memory() + pipeline_bytes};
+  const u32 warp_row = variant::split_rows ? warp_index() * own_rows_of_warp : 0;  // this warp's first of the tile
+  const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
+  const Merge merge = merge_of(q_tile.base + Q_bytes, warp_row);
 
   Position position(params, first_row);
   wait_for_kernel_before();  // store_kv may still be writing new keys, and a combine before it reading the workspace
@@ -1524,8 +1582,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       }
       if (!small_tile) pipeline.request_K(params, stage);
 
-      const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
-      finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
+      const int first_key =
+          position.block * variant::B_c + (variant::split_rows ? 0 : static_cast<int>(warp_index()) * strip_keys);
+      const ScoreCorner corner{first_row + static_cast<int>(warp_row), first_key};
+      finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, corner, params.cap_scale);
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
 

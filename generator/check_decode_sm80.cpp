@@ -14,20 +14,33 @@ constexpr int combine_lane_columns = 4;  // of O that a lane stores
 constexpr std::array row_counts{16, 32};
 constexpr int page_piece = mma_rows;  // keys that one lookup finds; a warp's strip has one or two such pieces
 constexpr int most_strip_keys = 32;   // of a warp in a step: a lane finds the place of one
+constexpr int most_shared_keys = 64;  // of a step of warps with rows of their own, whose scores each warp has
 constexpr int merged_rows = 8;        // that the warps add up at a time, ...
 constexpr int merged_columns = 128;   // ... and columns
 constexpr int bank_columns = 32;      // of O, in all of shared memory's banks: what a row fills up to
 
 constexpr int Q_elements_in_registers = mma_rows * 128;  // a larger tile of Q is read from shared memory
 
+constexpr int most_row_warps = 8;  // that have rows of their own
+
 /// Registers per thread that O, S and Q may have.
-constexpr int register_budget = 160;
+constexpr int register_budget = 192;
 
 int step_up(int value, int step) { return (value + step - 1) / step * step; }
 
-bool has_rows(const Variant& v) { return std::ranges::find(row_counts, v.B_r) != row_counts.end(); }
+bool has_rows(const Variant& v) {
+  if (v.split_rows != 0) return v.warps <= most_row_warps && v.B_r == mma_rows * v.warps;
+  return std::ranges::find(row_counts, v.B_r) != row_counts.end();
+}
 
-bool keys_divide(const Variant& v) { return v.B_c % (mma_rows * v.warps) == 0 && v.B_c / v.warps <= most_strip_keys; }
+/// Of warps that have rows of their own each copies 16 or 32 of a step's keys, or some none.
+bool keys_divide(const Variant& v) {
+  if (v.split_rows != 0) {
+    const int copied = v.B_c > mma_rows * v.warps ? most_strip_keys : mma_rows;
+    return v.B_c % copied == 0 && v.B_c <= most_strip_keys * v.warps && v.B_c <= most_shared_keys;
+  }
+  return v.B_c % (mma_rows * v.warps) == 0 && v.B_c / v.warps <= most_strip_keys;
+}
 
 bool is_tile(const Variant& v) { return has_rows(v) && keys_divide(v); }
 
@@ -36,23 +49,37 @@ Resources resources_of(const Variant& v) {
   needs.threads = v.warps * lanes;
   const int pipeline = v.stages * 2 * v.B_c * v.head_dim * v.element_bytes();
   const int row_of_O = step_up(std::min(v.head_dim, merged_columns), bank_columns) + 2;  // with m and l
-  const int merged = v.warps * merged_rows * row_of_O * float_bytes;
-  const bool Q_in_registers = v.B_r * v.head_dim <= Q_elements_in_registers;
+  const bool split_rows = v.split_rows != 0;
+  const int merged = split_rows ? 0 : v.warps * merged_rows * row_of_O * float_bytes;
+  const bool Q_in_registers = !split_rows && v.B_r * v.head_dim <= Q_elements_in_registers;
   const int Q_tile = Q_in_registers ? 0 : v.B_r * v.head_dim * v.element_bytes();
   needs.shared_bytes = pipeline + merged + Q_tile;
   // O, S, and Q in half a register an element.
-  const int row_registers = v.head_dim / 2 + v.B_c / v.warps / 2 + (Q_in_registers ? v.head_dim / 4 : 0);
-  needs.accumulator_registers = v.B_r / mma_rows * row_registers;
+  const int keys = split_rows ? v.B_c : v.B_c / v.warps;
+  const int row_registers = v.head_dim / 2 + keys / 2 + (Q_in_registers ? v.head_dim / 4 : 0);
+  needs.accumulator_registers = (split_rows ? 1 : v.B_r / mma_rows) * row_registers;
   return needs;
 }
 
 std::optional<Refusal> rows_rule(const Variant& v) {
   if (has_rows(v)) return std::nullopt;
+  if (v.split_rows != 0) {
+    return refuse(v, {"B_r", "warps"},
+                  fmt::format("B_r is {}, but each of {} warps, up to {}, has 16 rows of its own", v.B_r, v.warps,
+                              most_row_warps),
+                  has_rows);
+  }
   return refuse(v, {"B_r"}, fmt::format("B_r is {}; decode_sm80 has {}", v.B_r, fmt::join(row_counts, ", ")), has_rows);
 }
 
 std::optional<Refusal> keys_rule(const Variant& v) {
   if (keys_divide(v)) return std::nullopt;
+  if (v.split_rows != 0) {
+    return refuse(v, {"B_c", "warps"},
+                  fmt::format("B_c is {}, but {} warps share up to {} keys, of which each copies 16 or 32", v.B_c,
+                              v.warps, most_shared_keys),
+                  keys_divide);
+  }
   return refuse(v, {"B_c", "warps"}, fmt::format("B_c is {}, but {} warps take 16 or 32 keys each", v.B_c, v.warps),
                 keys_divide);
 }
@@ -116,6 +143,7 @@ struct Tile {
 constexpr std::array tiles{
     Tile{64, 32, 128, 4, 2},
     Tile{128, 32, 64, 4, 3},
+    Tile{176, 32, 64, 4, 1},
     Tile{256, 16, 64, 4, 1},
 };
 
@@ -123,14 +151,31 @@ const Tile& tile_of(const Variant& variant) {
   return *std::ranges::find_if(tiles, [&](const Tile& t) { return variant.head_dim <= t.head_dim; });
 }
 
+/// Whether so many rows would take more tiles of warps that share out keys than are worth it, as each tile reads all
+/// keys: three, or two of 16 rows. (Two of 32 rows run side by side, so that the second finds keys in L2.)
+bool splits_rows(const Tile& tile, int rows) {
+  const int most_tiles = tile.largest_B_r == row_counts.back() ? 2 : 1;
+  return rows > most_tiles * tile.largest_B_r;
+}
+
 void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
   variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
   const Tile& tile = tile_of(variant);
-  variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
   variant.B_c = tile.B_c;
   variant.warps = tile.warps;
   variant.stages = tile.stages;
+  if (splits_rows(tile, B_r)) {
+    variant.split_rows = 1;
+    variant.warps = std::clamp(step_up(B_r, mma_rows) / mma_rows, 2, most_row_warps);
+    variant.B_r = mma_rows * variant.warps;
+    variant.B_c = most_shared_keys;
+    variant.stages = std::min(variant.stages, 2);
+  } else {
+    variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
+  }
   while (resources_of(variant).shared_bytes > shared_per_block && variant.stages > 1) --variant.stages;
+  const bool is_too_large = resources_of(variant).shared_bytes > shared_per_block;
+  if (variant.split_rows != 0 && is_too_large) variant.B_c = most_shared_keys / 2;
 }
 
 Resources combine_resources(const Variant& v) {

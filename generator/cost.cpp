@@ -18,7 +18,9 @@ constexpr long long sm90_code_bytes = 38LL * 1024;
 
 /// The same in decode_sm80's loop, where each warp has keys of its own.
 int decode_mma_instructions(const Variant& variant) {
-  return variant.B_r / 16 * (variant.B_c / variant.warps / 8) * (variant.head_dim / 16) * 2;
+  const int row_tiles = variant.split_rows != 0 ? 1 : variant.B_r / 16;
+  const int keys = variant.split_rows != 0 ? variant.B_c : variant.B_c / variant.warps;
+  return row_tiles * (keys / 8) * (variant.head_dim / 16) * 2;
 }
 
 Cost mma_cost(int mma) {

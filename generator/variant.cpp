@@ -160,6 +160,8 @@ constexpr std::array field_table{
         with_clusters),
     schedule(boolean("interleave", &Variant::interleave, "interleave",
                      "equal parts of a sequence have its steps of keys in turn, so that all go through them together")),
+    schedule(boolean("split_rows", &Variant::split_rows, "splitrows",
+                     "warps have B_r / warps rows each and all keys of a step, so that a large tile reads keys once")),
     contract(boolean("deterministic", &Variant::deterministic, "unordered",
                      "sums have one order, and results the same bits every time; false: blocks add to memory"),
              Relation::covers, &Need::deterministic),
@@ -217,10 +219,10 @@ constexpr std::array prefill_sm90_keys{"dtype"sv,
                                        "tile_list"sv,
                                        "stream_k"sv};
 
-constexpr std::array decode_sm80_keys{"dtype"sv,     "head_dim"sv,  "B_r"sv,           "B_c"sv,       "warps"sv,
-                                      "stages"sv,    "paged"sv,     "page_multiple"sv, "rotary"sv,    "softcap"sv,
-                                      "score"sv,     "mask"sv,      "sink"sv,          "ragged"sv,    "cut_rows"sv,
-                                      "gqa_ratio"sv, "one_query"sv, "cluster"sv,       "interleave"sv};
+constexpr std::array decode_sm80_keys{"dtype"sv,     "head_dim"sv,  "B_r"sv,           "B_c"sv,        "warps"sv,
+                                      "stages"sv,    "paged"sv,     "page_multiple"sv, "rotary"sv,     "softcap"sv,
+                                      "score"sv,     "mask"sv,      "sink"sv,          "ragged"sv,     "cut_rows"sv,
+                                      "gqa_ratio"sv, "one_query"sv, "cluster"sv,       "interleave"sv, "split_rows"sv};
 
 constexpr std::array combine_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 

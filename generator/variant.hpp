@@ -86,6 +86,7 @@ struct Variant {
   int stream_k = 0;
   int cluster = 0;
   int interleave = 0;
+  int split_rows = 0;
   int deterministic = 1;
 
   auto operator<=>(const Variant&) const = default;

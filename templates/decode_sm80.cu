@@ -9,6 +9,9 @@
 // own maximum and its own O, so that no barrier stands between a warp and its next bytes. The warps meet at the
 // beginning of a sequence, for Q, and at its end.
 //
+// Where many heads share keys, warps take rows instead (`split_rows`): each has all keys of a step for rows of its own,
+// so that a tile of all these heads reads keys once. Then barriers of the block stand around each use of K and of V.
+//
 // Which unit limits it: each byte of K and V is used once. A multiprocessor of an H200 gets 20 bytes a clock, 64 keys
 // of head_dim D take 12.8 * D clocks to arrive. Their products are D mma.sync of m16n8k16 on each of four tensor
 // cores a row tile, 2 * D clocks; their fragments 2 * D clocks of shared memory; the exponentials 64 clocks. So memory
@@ -39,6 +42,7 @@ constexpr int gqa_ratio = 0;
 constexpr bool one_query = false;
 constexpr bool cluster = false;
 constexpr bool interleave = false;
+constexpr bool split_rows = false;
 }  // namespace variant
 
 #include "blocks/cache_copy.cuh"
@@ -50,6 +54,7 @@ constexpr bool interleave = false;
 #include "blocks/query_tile.cuh"
 #include "blocks/scores.cuh"
 #include "blocks/softmax.cuh"
+#include "blocks/split_rows.cuh"
 #include "blocks/tile.cuh"
 #include "blocks/visible.cuh"
 #include "ptx/cp_async.cuh"
@@ -72,40 +77,67 @@ using Params = Select<variant::sink, AttuneExpressedDecodeParams,
                       Select<variant::score || variant::mask, AttuneExpressedDecodeParams, AttuneDecodeParams>>;
 
 constexpr int threads = variant::warps * warp_size;
-constexpr int strip_keys = variant::B_c / variant::warps;
-constexpr int row_tiles = variant::B_r / 16;
+constexpr int strip_keys = variant::split_rows ? variant::B_c : variant::B_c / variant::warps;
+constexpr int own_rows_of_warp = variant::split_rows ? variant::B_r / variant::warps : variant::B_r;
+constexpr int row_tiles = own_rows_of_warp / 16;
+// Keys of a step that a warp copies: its strip, or of rows' warps a part of the one that all share, some warps none.
+constexpr int copied_keys = !variant::split_rows ? strip_keys : variant::B_c > 16 * variant::warps ? 32 : 16;
+constexpr bool all_warps_copy = copied_keys * variant::warps == variant::B_c;
 constexpr int key_pairs = strip_keys / 16;          // 16-key pieces of a strip
 constexpr int head_pairs = variant::head_dim / 16;  // 16-wide pieces of a row
 
 using Strip = Tile<strip_keys, variant::head_dim, true>;
 constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
-using Copy = CacheCopy<Strip, page_sizes, variant::cut_rows>;
+using CopiedStrip = Tile<copied_keys, variant::head_dim, true>;
+using Copy = CacheCopy<CopiedStrip, page_sizes, variant::cut_rows>;
 // Parts of one sequence alone have the pages of as many strips to come as a warp has lanes looked up at once: a table
 // that is not in L2 has its latency once, not for each strip that is asked for before the first has come.
 constexpr bool looks_ahead = variant::cluster && page_sizes == Pages::of_16;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
-constexpr bool small_tile = variant::B_r * variant::head_dim <= 16 * 128;
+constexpr bool small_tile = !variant::split_rows && variant::B_r * variant::head_dim <= 16 * 128;
 using QTile = Tile<variant::B_r, variant::head_dim, true>;
 using QStream = FragmentStream<QTile, head_pairs, row_tiles, small_tile ? head_pairs : 1, false, true>;
-using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, true, true>;
-using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, true, false>;
+using KStream = FragmentStream<Strip, head_pairs, key_pairs, small_tile ? head_pairs : 1, !variant::split_rows, true>;
+using VStream = FragmentStream<Strip, key_pairs, head_pairs, small_tile ? key_pairs : 1, !variant::split_rows, false>;
 using AnyBlock = Cursor<variant::B_c, variant::interleave, variant::cluster>;
 using LiveBlock = LiveCursor<variant::B_r, variant::B_c, variant::interleave>;
 using Position = Select<variant::mask && !variant::cluster, LiveBlock, AnyBlock>;
-using Merge = WarpMerge<variant::warps, row_tiles, variant::head_dim>;
+using Merge = Select<variant::split_rows, SplitRows<row_tiles, variant::head_dim>,
+                     WarpMerge<variant::warps, row_tiles, variant::head_dim>>;
 using Parts = ClusterMerge<threads, variant::B_r, variant::head_dim>;  // where the strips were
+
+constexpr int pipeline_bytes = (variant::split_rows ? 1 : variant::warps) * variant::stages * 2 * Strip::bytes;
 
 // Where registers hold Q it comes to them by way of the merge's place, else it has its own.
 constexpr int Q_bytes = small_tile ? 0 : QTile::bytes;
 static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 
 // A block that has a multiprocessor's shared memory (compute capability 9.0) to itself may have its registers, too:
-// ptxas would else spill some, to leave room for another.
-constexpr int shared_bytes = variant::warps * variant::stages * 2 * Strip::bytes + Q_bytes + Merge::bytes;
-constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1 : 0;  // 0: whatever ptxas finds
+// ptxas would else spill some, to leave room for another. Where shared memory holds three blocks of one stage,
+// registers are to hold them, too, as plans count on; and two blocks of warps with rows of their own.
+constexpr int shared_bytes = pipeline_bytes + Q_bytes + Merge::bytes;
+constexpr int reserved_bytes = 1024;  // of each block
+constexpr bool are_three =
+    variant::B_r == 16 && variant::warps == 4 && !small_tile && 3 * (shared_bytes + reserved_bytes) <= 228 * 1024;
+constexpr bool are_two = variant::split_rows && (variant::head_dim / 2 + variant::B_c / 2 + 55) * threads <= 32 * 1024;
+constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1
+                                : are_three                   ? 3
+                                : are_two                     ? 2
+                                                              : 0;  // 0: whatever ptxas finds
 
-static_assert(variant::B_c % (16 * variant::warps) == 0 && variant::B_r % 16 == 0 && variant::head_dim % 16 == 0);
+static_assert(variant::split_rows || variant::B_c % (16 * variant::warps) == 0);
+static_assert(variant::B_c % copied_keys == 0 && copied_keys * variant::warps >= variant::B_c);
+static_assert(own_rows_of_warp % 16 == 0 && variant::head_dim % 16 == 0);
+
+// Those who share a strip, a warp or the block, wait for one another.
+__device__ __forceinline__ void strip_barrier() {
+  if constexpr (variant::split_rows) {
+    block_barrier();
+  } else {
+    warp_barrier();
+  }
+}
 
 // A warp's strips of K and V: fetched `stages` steps ahead, in a part's order, each into the place of the one before as
 // soon as that has been used. Every step closes a group for K and one for V, empty behind the part's end, so that
@@ -120,7 +152,9 @@ struct StripPipeline {
 
   __device__ __forceinline__ StripPipeline(const AttuneDecodeParams& params, u32 base, int kv_head,
                                            const Position& first)
-      : base(base + warp_index() * (variant::stages * 2 * Strip::bytes)), copy(params, kv_head), position(first) {
+      : base(variant::split_rows ? base : base + warp_index() * (variant::stages * 2 * Strip::bytes)),
+        copy(params, kv_head),
+        position(first) {
     find(params);
   }
 
@@ -139,25 +173,29 @@ struct StripPipeline {
   // Until the oldest group that has not been waited for is there.
   __device__ __forceinline__ void wait() const {
     cp_async_wait<2 * variant::stages - 1>();
-    warp_barrier();
+    strip_barrier();
   }
 
   __device__ __forceinline__ void request_K(const AttuneDecodeParams& params, u32 stage) {
-    warp_barrier();  // every lane is done with what the stage held
+    strip_barrier();  // all are done with what the stage held
     if (position.exists()) {
       if constexpr (looks_ahead) place = Copy::found_by(steps % warp_size, ahead, first_key());
       const Visible& keys = position.visible;
-      copy.copy<true>(copy.k, params.k, params.pages, keys.begin, keys.seqlen_k, k(stage), place);
+      if (all_warps_copy || copies()) {
+        copy.copy<true>(copy.k, params.k, params.pages, keys.begin, keys.seqlen_k, copied(k(stage)), place);
+      }
     }
     cp_async_commit();
   }
 
   // And goes on to the next step.
   __device__ __forceinline__ void request_V(const AttuneDecodeParams& params, u32 stage) {
-    warp_barrier();
+    strip_barrier();
     if (position.exists()) {
       const Visible& keys = position.visible;
-      copy.copy<false>(copy.v, params.v, params.pages, keys.begin, keys.seqlen_k, v(stage), place);
+      if (all_warps_copy || copies()) {
+        copy.copy<false>(copy.v, params.v, params.pages, keys.begin, keys.seqlen_k, copied(v(stage)), place);
+      }
       position.next(params);
       if constexpr (looks_ahead) ++steps;
       find(params);
@@ -167,7 +205,15 @@ struct StripPipeline {
 
  private:
   __device__ __forceinline__ int first_key() const {
-    return position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+    return position.block * variant::B_c + static_cast<int>(warp_index()) * copied_keys;
+  }
+
+  // Whether this warp has keys to copy where rows' warps are more than there are parts of a strip.
+  __device__ __forceinline__ static bool copies() { return warp_index() < variant::B_c / copied_keys; }
+
+  // What this warp copies of a strip.
+  __device__ __forceinline__ static CopiedStrip copied(const Strip& strip) {
+    return {variant::split_rows ? strip.base + warp_index() * CopiedStrip::bytes : strip.base};
   }
 
   __device__ __forceinline__ void find(const AttuneDecodeParams& params) {
@@ -290,6 +336,14 @@ __device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams&
   }
 }
 
+__device__ __forceinline__ Merge merge_of(u32 base, u32 warp_row) {
+  if constexpr (variant::split_rows) {
+    return {static_cast<int>(warp_row)};
+  } else {
+    return {base};
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     decode_sm80(const __grid_constant__ Params given) {
   const AttuneDecodeParams& params = of_own_shape(given);
@@ -298,9 +352,10 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
   const int tile = static_cast<int>(block_index().x);
   const int kv_head = q_tiles == 1 ? tile : tile / q_tiles;
   const int first_row = (tile - kv_head * q_tiles) * variant::B_r;
-  const QTile q_tile{shared_memory() + variant::warps * variant::stages * 2 * Strip::bytes};
-  const u32 q_lane = lane_address_rows_first(q_tile, 0);
-  const Merge merge{q_tile.base + Q_bytes};
+  const QTile q_tile{shared_memory() + pipeline_bytes};
+  const u32 warp_row = variant::split_rows ? warp_index() * own_rows_of_warp : 0;  // this warp's first of the tile
+  const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
+  const Merge merge = merge_of(q_tile.base + Q_bytes, warp_row);
   const Parts parts{shared_memory()};
   const int own_rows = params.seqlen_q * params.gqa_ratio - first_row < variant::B_r
                            ? params.seqlen_q * params.gqa_ratio - first_row
@@ -353,13 +408,15 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       }
       if (!small_tile) pipeline.request_K(params, stage);
 
-      const int first_key = position.block * variant::B_c + static_cast<int>(warp_index()) * strip_keys;
+      const int first_key =
+          position.block * variant::B_c + (variant::split_rows ? 0 : static_cast<int>(warp_index()) * strip_keys);
+      const ScoreCorner corner{first_row + static_cast<int>(warp_row), first_key};
       if constexpr (variant::score || variant::mask) {
         const ScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
-        express_scores(S, expressions_of(given), rows, VisibleToRows{position.visible, params.gqa_ratio},
-                       {first_row, first_key}, params.cap_scale);
+        express_scores(S, expressions_of(given), rows, VisibleToRows{position.visible, params.gqa_ratio}, corner,
+                       params.cap_scale);
       } else {
-        finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, {first_row, first_key}, params.cap_scale);
+        finish_scores(S, VisibleToRows{position.visible, params.gqa_ratio}, corner, params.cap_scale);
       }
       softmax.update<Rescale::on_new_max>(S, O, params.scale_log2, first);
       const PackedP<variant::dtype, row_tiles, key_pairs> P(S);
@@ -381,7 +438,8 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       more = position.next(params);
     }
     if constexpr (variant::cluster) {
-      static_assert(Parts::bytes <= variant::warps * variant::stages * 2 * static_cast<int>(Strip::bytes));
+      static_assert(Parts::bytes <= pipeline_bytes);
+      if constexpr (variant::split_rows) block_barrier();  // all are done with the strips
       merge.merge(softmax, O, params.scale_log2, own_rows,
                   [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
     } else {

@@ -67,9 +67,11 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const ProblemView& problem, 
   }
   const std::optional<Variant> best = choose_of_ready(ready, problem, device);
   if (!best) return {};
-  const bool padded = best->columns() > choose_own(problem, device).variant.columns();
+  const Variant own = choose_own(problem, device).variant;
+  const bool padded = best->columns() > own.columns();
+  const bool reads_keys_again = own.split_rows != 0 && best->B_r < own.B_r;  // in decode, for each tile of rows
   const bool exact = policy == ATTUNE_COMPILE_EXACT || policy == ATTUNE_COMPILE_BACKGROUND;
-  return {.kernel = ready.find(*best), .preferred = !((padded || tuned != nullptr) && exact)};
+  return {.kernel = ready.find(*best), .preferred = !((padded || reads_keys_again || tuned != nullptr) && exact)};
 }
 
 OwnChoice choose_own(const ProblemView& problem, const Device& device) {

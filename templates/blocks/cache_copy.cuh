@@ -21,13 +21,18 @@ struct KeyPlace {
 
 template <class Strip, Pages page_sizes, bool cut>
 struct CacheCopy {
-  static constexpr u32 rows_at_once = warp_size / Strip::span;
+  // Lanes side by side over a row. Rows of whole runs of 128 bytes are asked for by the run. Others are asked for at
+  // once, so that each sector of 32 bytes is read once, also where rows begin within one (head_dims that are odd
+  // multiples of 8): by `span` lanes, some of these would be read by two or three instructions.
+  static constexpr bool by_runs = Strip::span == 8;
+  static constexpr u32 lanes_abreast = by_runs || Strip::chunks <= 8 ? 8 : Strip::chunks <= 16 ? 16 : 32;
+  static constexpr u32 rows_at_once = warp_size / lanes_abreast;
   static constexpr u32 steps = Strip::rows / rows_at_once;
   // A strip falls into pieces whose keys lie one behind the other.
   static constexpr u32 piece = page_sizes == Pages::of_16 ? 16 : Strip::rows;
   static constexpr u32 pieces = Strip::rows / piece;
   static_assert(Strip::rows % rows_at_once == 0 && Strip::rows % piece == 0 && piece % rows_at_once == 0);
-  static_assert(page_sizes != Pages::any || steps <= Strip::span);
+  static_assert(page_sizes != Pages::any || steps <= lanes_abreast);
   static constexpr i64 nowhere = -chunk_bytes;  // no stride is negative, so that no row is in front of page 0
 
   // Where the keys of a strip are, looked up a step ahead, as a table has its latency too. With pages of any size a
@@ -44,7 +49,7 @@ struct CacheCopy {
 
   __device__ __forceinline__ CacheCopy(const AttuneDecodeParams& params, int head)
       : policy(cache_policy(params.evict_first != 0)) {
-    const u32 column_chunk = lane_index() % Strip::span;
+    const u32 column_chunk = lane_index() % lanes_abreast;
     const u32 own_head = static_cast<u32>(head);  // a product of 64 bits less where the upper half is known
     k = static_cast<const char*>(params.k.data) + own_head * params.k.stride_head * 2 + column_chunk * chunk_bytes;
     v = static_cast<const char*>(params.v.data) + own_head * params.v.stride_head * 2 + column_chunk * chunk_bytes;
@@ -99,7 +104,7 @@ struct CacheCopy {
   template <bool masked_in_front>
   __device__ __forceinline__ void copy(const char* matrix, const AttuneTensor& tensor, int pages, int begin, int seqlen,
                                        const Strip& strip, const Place& place) const {
-    const u32 lane_row = lane_index() / Strip::span;
+    const u32 lane_row = lane_index() / lanes_abreast;
     const auto at = [&](u32 page, u32 token) { return (page * tensor.stride_batch + token * tensor.stride_seq) * 2; };
     const auto is_page = [&](int page) { return static_cast<u32>(page) < static_cast<u32>(pages); };
     if constexpr (page_sizes == Pages::any) {
@@ -109,17 +114,17 @@ struct CacheCopy {
       const i64 own = exists ? there : nowhere;
 #pragma unroll
       for (u32 s = 0; s < steps; ++s) {
-        const int high = shuffle_among<Strip::span>(static_cast<int>(own >> 32), s);
-        const u32 low = static_cast<u32>(shuffle_among<Strip::span>(static_cast<int>(own), s));
+        const int high = shuffle_among<lanes_abreast>(static_cast<int>(own >> 32), s);
+        const u32 low = static_cast<u32>(shuffle_among<lanes_abreast>(static_cast<int>(own), s));
         const i64 offset = static_cast<i64>(high) << 32 | low;
-        copy_row(strip, lane_row + s * rows_at_once, matrix + offset, high >= 0);
+        copy_row(strip, lane_row + s * rows_at_once, matrix + offset, high >= 0 && (by_runs || columns_left > 0));
       }
-    } else {
+    } else if (by_runs || has_chunk()) {
 #pragma unroll
       for (u32 p = 0; p < pieces; ++p) {
         const KeyPlace& first = place.of[p];
         const int key = place.first_key + static_cast<int>(p * piece + lane_row);
-        const int keys = is_page(first.page) ? seqlen - key : 0;
+        const int keys = is_page(first.page) && (by_runs || columns_left > 0) ? seqlen - key : 0;
         const int missing = begin - key;  // in front of the first
         const char* row =
             matrix + at(static_cast<u32>(keys > 0 ? first.page : 0), static_cast<u32>(first.token) + lane_row);
@@ -138,17 +143,25 @@ struct CacheCopy {
   // depends on the step alone.
   __device__ __forceinline__ static u32 own_row() {
     const u32 lane = lane_index();
-    return lane / Strip::span + lane % Strip::span % steps * rows_at_once;
+    return lane / lanes_abreast + lane % lanes_abreast % steps * rows_at_once;
   }
+
+  // Whether this lane has a chunk of rows that are asked for at once.
+  __device__ __forceinline__ static bool has_chunk() { return lane_index() % lanes_abreast < Strip::chunks; }
 
   // This lane's chunks of a row, the first of which is at `from`.
   __device__ __forceinline__ void copy_row(const Strip& strip, u32 row, const char* from, bool row_exists) const {
-    const u32 lane_chunk = lane_index() % Strip::span;
+    const u32 lane_chunk = lane_index() % lanes_abreast;
+    if constexpr (by_runs) {
 #pragma unroll
-    for (u32 c = 0; c < Strip::chunks; c += Strip::span) {
-      const bool exists = row_exists && static_cast<int>(c * chunk) < columns_left;
-      const u32 bytes = cut ? bytes_of_columns(columns_left - static_cast<int>(c * chunk)) : chunk_bytes;
-      cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, bytes, exists, policy);
+      for (u32 c = 0; c < Strip::chunks; c += lanes_abreast) {
+        const bool exists = row_exists && static_cast<int>(c * chunk) < columns_left;
+        const u32 bytes = cut ? bytes_of_columns(columns_left - static_cast<int>(c * chunk)) : chunk_bytes;
+        cp_async(strip.at(row, lane_chunk + c), from + c * chunk_bytes, bytes, exists, policy);
+      }
+    } else if (page_sizes != Pages::any || has_chunk()) {
+      const u32 bytes = cut ? bytes_of_columns(columns_left) : chunk_bytes;
+      cp_async(strip.at(row, lane_chunk), from, bytes, row_exists, policy);
     }
   }
 };

@@ -180,6 +180,60 @@ TEST_CASE("kernels for one ratio of heads, and of one query, agree with the refe
   }
 }
 
+TEST_CASE("kernels of their own head_dim agree with the reference, whatever rows begin within") {
+  Kernels kernels;
+  Random random(16);
+  constexpr std::array head_dims{35, 40, 48, 72, 80, 88, 104, 112, 136, 152, 160, 168, 200, 216, 232, 237};
+  for (std::uint64_t i = 0; i < 2 * head_dims.size(); ++i) {
+    DecodeCase one = random_decode_case(random, 300);
+    one.problem.head_dim = head_dims.at(i % head_dims.size());
+    one.problem.dtype = Dtype::bf16;
+    one.problem.heads_q = one.problem.heads_kv * (one.problem.heads_q / one.problem.heads_kv == 16 ? 8 : 4);
+    one.problem.seqlen_q = 1;
+    CAPTURE(one.text());
+    DecodePlan planned = plan(choose_own(one.problem, emulator::device()).variant, one.problem, emulator::device());
+    if (one.problem.splits == 0) planned = with_parts(planned, one.problem, 1 + static_cast<int>(random.below(4)));
+    check_call(kernels, one, planned, i + 1);
+  }
+}
+
+TEST_CASE(
+    "warps with rows of their own agree with the reference on random problems, and no barrier of theirs is missing") {
+  Kernels kernels;
+  Random random(17);
+  struct Tile {
+    int head_dim;
+    int warps;
+    int B_c;
+    int stages;
+  };
+  constexpr std::array tiles{Tile{64, 5, 64, 2}, Tile{72, 3, 64, 1}, Tile{168, 5, 64, 1}, Tile{200, 2, 64, 1},
+                             Tile{256, 8, 32, 1}};
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    DecodeCase one = random_decode_case(random, 300);
+    const Tile& tile = tiles.at(i % tiles.size());
+    one.problem.dtype = Dtype::bf16;
+    one.problem.head_dim = tile.head_dim;
+    one.problem.heads_q = one.problem.heads_kv * (i % 2 == 0 ? 71 : 20);
+    one.problem.seqlen_q = 1 + static_cast<int>(random.below(2));
+    CAPTURE(one.text());
+    Variant variant = choose_own(one.problem, emulator::device()).variant;
+    variant.split_rows = 1;
+    variant.warps = tile.warps;
+    variant.B_r = 16 * tile.warps;
+    variant.B_c = tile.B_c;
+    variant.stages = tile.stages;
+    variant.cluster = i / 5 % 3 == 2 ? 1 : 0;
+    if (!check(variant).empty()) variant.cluster = 0;
+    REQUIRE(check(variant).empty());
+    DecodePlan planned = plan(variant, one.problem, emulator::device());
+    if (one.problem.splits == 0 && variant.cluster == 0) {
+      planned = with_parts(planned, one.problem, 1 + static_cast<int>(random.below(4)));
+    }
+    check_call(kernels, one, planned, i + 1);
+  }
+}
+
 TEST_CASE("splits that have a sequence's keys in turn agree with the reference on random problems") {
   Kernels kernels;
   Random random(13);

@@ -108,21 +108,45 @@ TEST_CASE("O, S and Q must fit the registers") {
   Variant variant = defaults;
   variant.B_r = 32;
   CHECK(refusals_of(variant).empty());
-  variant.head_dim = 160;
-  CHECK(refusals_of(variant).starts_with("B_r: O, S and Q take 176 registers per thread"));
+  variant.head_dim = 176;
+  variant.B_c = 64;
+  variant.stages = 1;
+  CHECK(refusals_of(variant).empty());
+  variant.head_dim = 192;
+  CHECK(refusals_of(variant).starts_with("B_r: O, S and Q take 208 registers per thread"));
+}
+
+TEST_CASE("warps with rows of their own have 16 each, and share up to 64 keys, of which each copies 16 or 32") {
+  Variant variant = defaults;
+  variant.split_rows = 1;
+  variant.warps = 5;
+  variant.B_r = 80;
+  variant.B_c = 64;
+  CHECK(refusals_of(variant).empty());
+  variant.B_r = 64;
+  CHECK(refusals_of(variant).starts_with("B_r: B_r is 64, but each of 5 warps, up to 8, has 16 rows of its own"));
+  variant.B_r = 80;
+  variant.B_c = 128;
+  CHECK(refusals_of(variant).starts_with("B_c: B_c is 128, but 5 warps share up to 64 keys"));
+  variant.warps = 9;
+  variant.B_r = 144;
+  variant.B_c = 64;
+  CHECK(!refusals_of(variant).empty());
 }
 
 TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
   for (const int shared_per_block : {99 * 1024, room}) {
     for (int head_dim = 1; head_dim <= 256; ++head_dim) {
-      for (const int B_r : {16, 32}) {
+      for (const int B_r : {16, 32, 64, 80, 128}) {
         const Variant variant = default_variant(decode_sm80, need_for(Dtype::fp16, head_dim), shared_per_block, B_r);
         CAPTURE(variant.name());
         CHECK(refusals_of(variant).empty());
         CHECK(resources(variant).shared_bytes <= shared_per_block);
         CHECK(variant.head_dim >= head_dim);
         CHECK(variant.head_dim < head_dim + 16);
-        CHECK(variant.B_r == (head_dim <= 128 ? B_r : 16));
+        const bool splits_rows = B_r > (head_dim <= 176 ? 64 : 16);
+        CHECK(variant.split_rows == (splits_rows ? 1 : 0));
+        CHECK(variant.B_r == (splits_rows ? B_r : std::min(B_r, 32)));
       }
       CHECK(refusals_of(default_variant(combine, need_for(Dtype::bf16, head_dim), room)).empty());
     }

@@ -122,6 +122,27 @@ TEST_CASE("the kernel has the least padding, then the rows that the problem need
   CHECK(chosen(128, 1, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged");
 }
 
+TEST_CASE("a tile has the rows of all heads that share keys, where several tiles would read these again") {
+  const auto own = [](int head_dim, int rows) {
+    DecodeProblem problem = typical;
+    problem.head_dim = head_dim;
+    problem.heads_q = rows;
+    problem.heads_kv = 1;
+    problem.table_width = 1;
+    const OwnChoice choice = choose_own(problem, h200);
+    CHECK(choice.refusals.empty());
+    return choice.variant.name();
+  };
+  CHECK(own(168, 16) == "decode_sm80_bf16_d176_r16_c64_w4_s1");
+  CHECK(own(168, 28) == "decode_sm80_bf16_d176_r32_c64_w4_s1");
+  CHECK(own(168, 40) == "decode_sm80_bf16_d176_r32_c64_w4_s1");
+  CHECK(own(168, 71) == "decode_sm80_bf16_d176_r80_c64_w5_s1_splitrows");
+  CHECK(own(128, 71) == "decode_sm80_bf16_d128_r80_c64_w5_s2_splitrows");
+  CHECK(own(256, 20) == "decode_sm80_bf16_d256_r32_c64_w2_s1_splitrows");
+  CHECK(own(256, 160) == "decode_sm80_bf16_d256_r80_c64_w5_s1_splitrows");
+  CHECK(own(64, 256) == "decode_sm80_bf16_d64_r128_c64_w8_s2_splitrows");
+}
+
 TEST_CASE("a kernel for one ratio of heads goes before others, and serves one query of its head_dim alone") {
   Variant any = families()[decode_sm80].defaults;
   Variant for_four = any;

@@ -42,6 +42,13 @@ Ask CombineProblem::ask() const {
           .preference = {}};
 }
 
+int DecodeProblem::best_B_r() const {
+  constexpr int mma_rows = 16;
+  constexpr int most_rows = 128;
+  const int tiles = std::max(1, (rows() + most_rows - 1) / most_rows);
+  return std::max(1, (rows() + tiles * mma_rows - 1) / (tiles * mma_rows)) * mma_rows;
+}
+
 Ask DecodeProblem::ask() const {
   return {.need = expressions.given_to(Need{.operation = operation,
                                             .dtype = static_cast<int>(dtype),

@@ -101,8 +101,8 @@ struct DecodeProblem {
   /// Queries of all heads that share a K/V head.
   [[nodiscard]] int rows() const { return seqlen_q * (heads_q / heads_kv); }
 
-  /// Rows of a tile: one for all of them where 16 hold them.
-  [[nodiscard]] int best_B_r() const { return rows() <= 16 ? 16 : 32; }
+  /// Rows of a tile: one for all of them up to 128, else several alike.
+  [[nodiscard]] int best_B_r() const;
 
   /// As Problem::ask().
   [[nodiscard]] Ask ask() const;

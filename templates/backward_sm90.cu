@@ -205,7 +205,7 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
     turn.wait();
     if constexpr (variant::B_c == 64) {
       if (elect_lane()) {
-        stage.add_half(params.dq_sums + row * params.dq_columns, 0);
+        add_half(stage, params.dq_sums + row * params.dq_columns, 0);
         wait_boxes_read();
       }
       stage.announce_free();
@@ -213,7 +213,7 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
     }
     if (elect_lane()) {
       if constexpr (variant::B_c == 64) {
-        stage.add_half(params.dq_sums + row * params.dq_columns, 1);
+        add_half(stage, params.dq_sums + row * params.dq_columns, 1);
       } else {
         stage.add(params.dq_sums + row * params.dq_columns);
       }
@@ -252,7 +252,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   const auto put_second_half = [&] {
     if constexpr (variant::B_c == 64) {
       stage.wait_free();
-      stage.template put_half<1>(dQ, first_part);
+      put_half<1>(stage, dQ, first_part);
     }
   };
   // From S, which is under way, to P and dS, beside dP.
@@ -310,7 +310,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
         wgmma_wait<1>();
         settle(dQ);
         if (is_next) stage.wait_free();
-        stage.template put_half<0>(dQ, first_part);
+        put_half<0>(stage, dQ, first_part);
       } else {
         add_weighted(dV, P, shared.dout.tile());
         const ScoreTile scores{shared.scores + scores_tile * ScoreTile::bytes};

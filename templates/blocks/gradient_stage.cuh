@@ -94,11 +94,11 @@ struct SharedGradientStage {
   u32 barrier;    // a named barrier of both
 
   // A warpgroup: its columns of a gradient, scaled.
-  template <Dtype dtype>
-  __device__ __forceinline__ void put(const float (&D)[columns / 16][4], float factor, const Tile& tile) const {
-    u32 W[columns / 32][4];
+  template <Dtype dtype, int pieces>
+  __device__ __forceinline__ void put(const float (&D)[pieces][4], float factor, const Tile& tile) const {
+    u32 W[pieces / 2][4];
     pack_weights<dtype>(W, D, factor);
-    put_part(tile, warp_row, warpgroup * (columns / 32), W);
+    put_part(tile, warp_row, warpgroup * (pieces / 2), W);
   }
 
   // Both, behind their columns of two gradients: each writes one of these from this box on; what does not exist is left

@@ -172,7 +172,7 @@ std::vector<Subject> subjects() {
   add_backward_sm90("backward_sm90_window_ragged_unordered", [](Variant& v) {
     v.dtype = static_cast<int>(Dtype::fp16), v.window = v.ragged = v.softcap = 1, v.deterministic = 0;
   });
-  add_backward_sm90("backward_sm90_shared_keys", [](Variant& v) { v.head_dim = 96, v.B_r = v.B_c = 64; });
+  add_backward_sm90("backward_sm90_shared_keys", [](Variant& v) { v.head_dim = 96, v.B_r = v.B_c = 64, v.causal = 1; });
   add_backward("backward_dq_causal", "backward_dq_sm80", [](Variant& v) { v.causal = v.softcap = 1; });
   add_backward("backward_dq_window_ragged", "backward_dq_sm80", [](Variant& v) { v.stages = v.window = v.ragged = 1; });
   add_backward("backward_masked", "backward_sm80", [&](Variant& v) { v.mask = holes; });

@@ -100,6 +100,19 @@ TEST_CASE("the backward pass has a tile for every head_dim and GPU, with sums of
   }
 }
 
+TEST_CASE("backward_sm90 has a tile for every head_dim, whose warpgroups share keys where they cannot hold gradients") {
+  const Family& family = family_called("backward_sm90");
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    const Need need{.operation = family.operation, .head_dim = head_dim};
+    const Variant variant = default_variant(family.defaults.family, need, of_h100);
+    CAPTURE(variant.name());
+    CHECK(check(variant).empty());
+    CHECK(check_limits(variant, 90, of_h100).empty());
+    CHECK(meets(variant, need));
+    CHECK(variant.B_c == (head_dim > 128 ? 64 : 128));
+  }
+}
+
 TEST_CASE("a kernel that always sums in one order serves whoever asks for any, and no other the one who asks for one") {
   Variant variant = family_called("backward_sm80").defaults;
   Need need{.operation = Operation::backward, .deterministic = 0};

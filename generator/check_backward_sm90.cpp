@@ -18,7 +18,8 @@ constexpr int ring_stage_bytes = 16;  // a full and an empty mbarrier
 constexpr int alignment = 1024;       // of panels; shared memory starts anywhere
 constexpr int padded_rows = 128;      // ATTUNE_BACKWARD_ROWS
 
-constexpr std::array head_dims{64, 128};
+constexpr std::array head_dims{64, 96, 128, 192, 256};
+constexpr int most_columns_of_own_keys = 128;  // of whose gradients a warpgroup can hold all
 
 /// Registers per thread that accumulators and fragments may have of the 240 that a consumer warpgroup takes.
 constexpr int register_budget = 224;
@@ -27,21 +28,43 @@ bool is_head_dim(const Variant& v) { return std::ranges::find(head_dims, v.head_
 
 bool is_query_tile(const Variant& v) { return v.B_r == warpgroup_rows || v.B_r == padded_rows; }
 
+/// Whether both warpgroups work on the same keys.
+bool shares_keys(const Variant& v) { return v.B_c == warpgroup_rows; }
+
+bool has_keys(const Variant& v) { return v.B_c == block_keys || (shares_keys(v) && v.B_r == warpgroup_rows); }
+
 /// Columns of dQ that a warpgroup has.
 int dq_columns(const Variant& v) { return v.head_dim * v.B_r / block_keys; }
 
-bool is_tile(const Variant& v) { return is_query_tile(v) && v.B_c == block_keys && dq_columns(v) % panel_columns == 0; }
+bool is_tile(const Variant& v) { return is_query_tile(v) && has_keys(v); }
+
+/// Columns that a row of a tile takes, whose `parts` begin with a panel each.
+int stored_columns(const Variant& v, int parts) {
+  const int part = v.head_dim / parts;
+  return parts * ((part + panel_columns - 1) / panel_columns * panel_columns);
+}
 
 Resources resources_of(const Variant& v) {
-  // K and V, two tiles of dS, and in each stage Q, dO and statistics, behind which panels are aligned again.
-  const int elements = 2 * block_keys * (v.head_dim + v.B_r) + v.stages * 2 * v.B_r * v.head_dim;
+  const int key_parts = consumers * warpgroup_rows / v.B_r;
+  const int query_parts = shares_keys(v) ? consumers : 1;
+  const int dout_stages = shares_keys(v) ? 1 : v.stages;
+  const int sums_at_once = v.B_r * v.head_dim / (shares_keys(v) ? 2 : 1);
+  // K and V, two tiles of P and dS, and in each stage Q, dO and statistics, behind which panels are aligned again.
+  const int elements = 2 * v.B_c * (stored_columns(v, key_parts) + v.B_r) +
+                       (v.stages + dout_stages) * v.B_r * stored_columns(v, query_parts);
   Resources needs;
   needs.threads = (1 + consumers) * warpgroup_threads;
-  needs.shared_bytes = elements * v.element_bytes() + v.B_r * v.head_dim * sums_bytes + v.stages * alignment +
-                       (2 + 2 * v.stages) * ring_stage_bytes + alignment - 1;
-  // dK and dV; S and dP, or S and dQ; P or dS in half a register an element.
-  const int scores_and_gradients = v.B_r / 2 + std::max(v.B_r, dq_columns(v)) / 2;
-  needs.accumulator_registers = v.head_dim + scores_and_gradients + v.B_r / 4;
+  needs.shared_bytes = elements * v.element_bytes() + sums_at_once * sums_bytes + v.stages * alignment +
+                       (2 + v.stages + dout_stages) * ring_stage_bytes + alignment - 1;
+  // dK and dV; S and dP, or S and dQ; P or dS in half a register an element. Of shared keys each has half, and half of
+  // dQ is gone when S and dP come.
+  if (shares_keys(v)) {
+    const int scores_or_dq = std::max(v.B_r / 2 + dq_columns(v) / 4, dq_columns(v) / 2);
+    needs.accumulator_registers = v.head_dim / 2 + scores_or_dq + v.B_r / 4;
+  } else {
+    const int scores_and_gradients = v.B_r / 2 + std::max(v.B_r, dq_columns(v)) / 2;
+    needs.accumulator_registers = v.head_dim + scores_and_gradients + v.B_r / 4;
+  }
   return needs;
 }
 
@@ -61,21 +84,11 @@ std::optional<Refusal> rows_rule(const Variant& v) {
 }
 
 std::optional<Refusal> keys_rule(const Variant& v) {
-  const auto passes = [](const Variant& c) { return c.B_c == block_keys; };
-  if (passes(v)) return std::nullopt;
-  return refuse(
-      v, {"B_c"},
-      fmt::format("B_c is {}; {} warpgroups of backward_sm90 have {} keys each", v.B_c, consumers, warpgroup_rows),
-      passes);
-}
-
-std::optional<Refusal> panels_rule(const Variant& v) {
-  if (dq_columns(v) % panel_columns == 0) return std::nullopt;
-  return refuse(v, {"B_r", "head_dim"},
-                fmt::format("B_r is {} and head_dim {}, so that each warpgroup would have {} columns of dQ, and no "
-                            "whole panels of {}",
-                            v.B_r, v.head_dim, dq_columns(v), panel_columns),
-                [](const Variant& c) { return is_tile(c) && is_head_dim(c); });
+  if (has_keys(v)) return std::nullopt;
+  return refuse(v, {"B_c", "B_r"},
+                fmt::format("B_c is {}; {} warpgroups of backward_sm90 have {} keys each, or with B_r {} share {}",
+                            v.B_c, consumers, warpgroup_rows, warpgroup_rows, warpgroup_rows),
+                has_keys);
 }
 
 std::optional<Refusal> stages_rule(const Variant& v) {
@@ -87,7 +100,7 @@ std::optional<Refusal> stages_rule(const Variant& v) {
 std::optional<Refusal> registers_rule(const Variant& v) {
   const int needed = resources_of(v).accumulator_registers;
   if (needed <= register_budget) return std::nullopt;
-  return refuse(v, {"B_r", "head_dim"},
+  return refuse(v, {"B_r", "B_c", "head_dim"},
                 fmt::format("dK, dV, S, dP and P take {} registers per thread, over the {} that {} warpgroups leave "
                             "without spilling",
                             needed, register_budget, consumers),
@@ -101,8 +114,8 @@ std::optional<Refusal> window_rule(const Variant& v) {
   return Refusal{"causal", "a window has the causal mask among its bounds, as window_right 0; causal: false"};
 }
 
-constexpr auto rules = std::to_array<Rule>({head_dim_rule, rows_rule, keys_rule, panels_rule, stages_rule,
-                                            registers_rule, window_rule, expressions_rule, gradients_rule});
+constexpr auto rules = std::to_array<Rule>(
+    {head_dim_rule, rows_rule, keys_rule, stages_rule, registers_rule, window_rule, expressions_rule, gradients_rule});
 
 constexpr std::array<std::string_view, 2> shared_memory_keys{"stages", "B_r"};
 
@@ -111,7 +124,7 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int /*B_r*/) {
       std::ranges::find_if(head_dims, [&](int head_dim) { return head_dim >= variant.head_dim; });
   variant.head_dim = fitting != head_dims.end() ? *fitting : head_dims.back();  // which then is refused
   variant.B_r = variant.head_dim <= panel_columns ? padded_rows : warpgroup_rows;
-  variant.B_c = block_keys;
+  variant.B_c = variant.head_dim <= most_columns_of_own_keys ? block_keys : warpgroup_rows;
   variant.stages = 2;
 }
 

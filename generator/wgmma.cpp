@@ -168,11 +168,16 @@ void add_prefill(std::vector<Product>& products, const Variant& variant) {
   add(products, {.n = variant.head_dim_of_v(), .steps = variant.P_residual_keys / k_of_a_step, .A_in_registers = true});
 }
 
-/// S and dP, dV and dK, and dQ, of which two warpgroups have a part each.
+/// S and dP, dV and dK, and dQ, of which two warpgroups have a part each. Where they share 64 keys, P and dS are in
+/// shared memory, and each has half of the columns of S, dP, dV and dK.
 void add_backward(std::vector<Product>& products, const Variant& variant) {
-  add(products, {.n = variant.B_r, .steps = variant.head_dim / k_of_a_step, .A_in_registers = false});
-  add(products, {.n = variant.head_dim, .steps = variant.B_r / k_of_a_step, .A_in_registers = true});
-  add(products, {.n = variant.head_dim * variant.B_r / variant.B_c,
+  constexpr int warpgroups = 2;
+  constexpr int warpgroup_rows = 64;
+  const bool shares_keys = variant.B_c == warpgroup_rows;
+  const int sharers = shares_keys ? warpgroups : 1;
+  add(products, {.n = variant.B_r / sharers, .steps = variant.head_dim / k_of_a_step, .A_in_registers = false});
+  add(products, {.n = variant.head_dim / sharers, .steps = variant.B_r / k_of_a_step, .A_in_registers = !shares_keys});
+  add(products, {.n = variant.head_dim * variant.B_r / (warpgroups * warpgroup_rows),
                  .steps = variant.B_c / k_of_a_step,
                  .A_in_registers = false,
                  .A_transposed = true});

@@ -7,6 +7,12 @@
 // dV += P^T dO and dK += dS^T Q take them. dQ += dS K sums over the keys of all warpgroups: dS goes through shared
 // memory, each warpgroup multiplies its part of dQ and adds it to the workspace, four floats of a lane at once.
 //
+// Beyond 128 columns dK and dV of 64 keys are more than a warpgroup's registers hold, and B_c is 64: both warpgroups
+// share the keys, each has half of the queries of S^T and dP^T and half of the columns of dK, dV and dQ, and P^T goes
+// through shared memory, too. There a step of 64 queries and 256 columns takes 2,560 clocks of the tensor cores and
+// 4,350 of shared memory. Of dO one stage has room, which is free once dV is there; sums of dQ leave by halves, the
+// second beside dP of the next queries.
+//
 // S of the next queries is issued before this step's dK is there, so that the tensor cores have products beside the
 // additions to memory, and dP before the exponentials of S. For 64 keys and 64 queries the five products take 10 * D
 // clocks of the tensor cores and the exponentials 256 of the special-function units. Shared memory is nearly as busy:
@@ -37,6 +43,7 @@ constexpr bool deterministic = false;
 #include "blocks/gradient_sums.cuh"
 #include "blocks/pair_mask.cuh"
 #include "blocks/panels.cuh"
+#include "blocks/parted_panels.cuh"
 #include "blocks/query_walk.cuh"
 #include "blocks/ring.cuh"
 #include "blocks/schedule.cuh"
@@ -58,7 +65,7 @@ constexpr bool deterministic = false;
 using Params = Select<variant::score || variant::mask, AttuneExpressedTensorBackwardParams, AttuneTensorBackwardParams>;
 
 constexpr int rows = 64;  // of a warpgroup: wgmma's
-constexpr int consumers = variant::B_c / rows;
+constexpr int consumers = 2;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = 24;
 constexpr u32 consumer_registers = 240;
@@ -70,28 +77,43 @@ constexpr bool shortest_first = variant::deterministic;
 // Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
 constexpr int dq_row_parts = variant::B_r / rows;
 constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
-static_assert(consumers == 2 && variant::B_r % rows == 0 && dq_columns % 64 == 0);
+constexpr int dq_column_parts = consumers / dq_row_parts;
+static_assert(variant::B_r % rows == 0 && dq_columns % 16 == 0);
+
+// What a warpgroup has besides: all of its 64 keys, or of those that both share half of the queries in S and dP, and
+// half of the columns of dK and dV.
+constexpr bool shares_keys = variant::B_c == rows;
+constexpr int sharers = shares_keys ? consumers : 1;
+constexpr int score_queries = variant::B_r / sharers;
+constexpr int gradient_columns = variant::head_dim / sharers;
+static_assert(shares_keys || variant::B_c == consumers * rows);
+constexpr u32 scores_read = 4;  // named barriers: by the other warpgroup, for each one's next
 
 using Sequence = BackwardSequence<variant::ragged>;
 using Mask = PairMask<variant::causal, variant::window>;
-using KTile = Panels<variant::B_c, variant::head_dim>;
-using QTile = Panels<variant::B_r, variant::head_dim>;
+using KTile = Select<variant::head_dim * variant::B_r % (2 * 64 * 64) == 0, Panels<variant::B_c, variant::head_dim>,
+                     PartedPanels<variant::B_c, variant::head_dim, dq_column_parts>>;
+using QTile = Select<variant::B_c != 64 || variant::head_dim % (2 * 64) == 0, Panels<variant::B_r, variant::head_dim>,
+                     PartedPanels<variant::B_r, variant::head_dim, sharers>>;
+using GradientTile = Panels<variant::B_c, variant::head_dim>;
 using ScoreTile = Panels<variant::B_c, variant::B_r>;  // transposed
 using Queries = QueryStage<QTile>;
 using KRing = Ring<KTile, 1, consumers * 4>;
 using QRing = Ring<Queries, variant::stages, consumers * 4>;
-using dORing = Ring<QTile, variant::stages, consumers * 4>;
+using dORing = Ring<QTile, shares_keys ? 1 : variant::stages, consumers * 4>;
 
-using Scores = float[variant::B_r / 8][4];
-using Weights = u32[variant::B_r / 16][4];
-using KGradient = float[variant::head_dim / 8][4];
+using Scores = float[score_queries / 8][4];
+using Weights = u32[score_queries / 16][4];
+using KGradient = float[gradient_columns / 8][4];
 using QGradient = float[dq_columns / 8][4];
 using Live = LiveQueries<variant::B_r, variant::B_c>;
 using Walk = Select<variant::mask, LiveWalk<Live>, QueryWalk>;
-using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>;
+using SumStage = Select<variant::B_c == 64, HalvedSums<4 * consumers, dq_columns / 8, consumers * warpgroup_size>,
+                        GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>>;
 using Turn = Select<variant::deterministic, GradientTurn<variant::B_r, variant::B_c>, AnyTurn>;
 
-// What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, barriers.
+// What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, or of shared
+// keys one of P and one of dS, sums, barriers.
 struct Shared {
   KRing k;
   KRing v;
@@ -133,11 +155,13 @@ __device__ __forceinline__ void produce(const Params& params, Shared shared, con
   }
 }
 
-// S = A B^T of this warpgroup's keys and the queries of a tile, under way.
+// S = A B^T of this warpgroup's keys and queries, under way.
 __device__ __forceinline__ void multiply_scores(Scores& S, KTile keys, u32 warpgroup, QTile queries) {
+  const int share = static_cast<int>(warpgroup);
   wgmma_fence();
   wgmma<variant::dtype, false, QTile::columns_right, KTile::columns_right, 0, variant::head_dim / 16>(
-      S, keys.descriptor(static_cast<int>(warpgroup) * rows), queries.descriptor(0), false);
+      S, keys.descriptor(shares_keys ? 0 : share * rows), queries.descriptor(shares_keys ? share * score_queries : 0),
+      false);
   wgmma_commit();
 }
 
@@ -148,13 +172,22 @@ __device__ __forceinline__ void add_weighted(KGradient& D, const Weights& W, QTi
   wgmma_commit();
 }
 
+// This warpgroup's columns of D += W X, W in shared memory, X the rows of a tile, under way.
+template <class Gradient>
+__device__ __forceinline__ void add_shared(Gradient& D, ScoreTile W, u32 warpgroup, QTile X) {
+  wgmma_fence();
+  wgmma<variant::dtype, true, QTile::rows_down, ScoreTile::columns_right, 0, variant::B_r / 16>(
+      D, W.descriptor(0), X.panel(warpgroup * (QTile::count / sharers)), true);
+  wgmma_commit();
+}
+
 // This warpgroup's part of dQ = dS K, under way.
 __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTile keys, u32 warpgroup) {
   const u32 row_part = warpgroup % dq_row_parts;
   const u32 column_part = warpgroup / dq_row_parts;
   wgmma_fence();
   wgmma_transposed<variant::dtype, true, KTile::rows_down, ScoreTile::rows_down, 0, variant::B_c / 16>(
-      dQ, scores.panel(row_part), keys.panel(column_part * (dq_columns / 64)), false);
+      dQ, scores.panel(row_part), keys.panel(column_part * (KTile::count / dq_column_parts)), false);
   wgmma_commit();
 }
 
@@ -170,8 +203,20 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
       count_live_blocks(turn, Mask(params, sequence), walk, tile.q_block);
     }
     turn.wait();
+    if constexpr (variant::B_c == 64) {
+      if (elect_lane()) {
+        add_half(stage, params.dq_sums + row * params.dq_columns, 0);
+        wait_boxes_read();
+      }
+      stage.announce_free();
+      stage.wait_full();
+    }
     if (elect_lane()) {
-      stage.add(params.dq_sums + row * params.dq_columns);
+      if constexpr (variant::B_c == 64) {
+        add_half(stage, params.dq_sums + row * params.dq_columns, 1);
+      } else {
+        stage.add(params.dq_sums + row * params.dq_columns);
+      }
       wait_boxes_read();
     }
     walk.next();
@@ -184,13 +229,14 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
 __device__ __forceinline__ void consume(const Params& params, Shared shared, const Sequence& sequence,
                                         const TileIndex& tile, Walk walk) {
   const u32 warpgroup = warp_index() / 4 - 1;
-  const u32 warp_key = warpgroup * rows + warp_index() % 4 * 16;
+  const u32 warp_key = (shares_keys ? 0 : warpgroup * rows) + warp_index() % 4 * 16;
+  const u32 warp_query = shares_keys ? warpgroup * score_queries : 0;
   const int own_key = tile.q_block * variant::B_c + static_cast<int>(warp_key);
   const Mask mask(params, sequence);
   KGradient dK = {};
   KGradient dV = {};
-  float S[1][variant::B_r / 8][4];
-  float dP[variant::B_r / 8][4];
+  float S[1][score_queries / 8][4];
+  float dP[score_queries / 8][4];
   QGradient dQ;
   const SumStage stage{shared.sums};
   const u32 first_part = ((warpgroup % dq_row_parts * 4 + warp_index() % 4) * (variant::head_dim / 8) +
@@ -202,21 +248,31 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
 
   // S of the queries that are there, under way.
   const auto multiply_S = [&] { multiply_scores(S[0], shared.k.tile(), warpgroup, shared.q.tile().Q()); };
+  // The rest of a step's sums, beside products of the next.
+  const auto put_second_half = [&] {
+    if constexpr (variant::B_c == 64) {
+      stage.wait_free();
+      put_half<1>(stage, dQ, first_part);
+    }
+  };
   // From S, which is under way, to P and dS, beside dP.
   const auto finish_weights = [&] {
-    const u32 statistics = shared.q.tile().statistics();
+    const u32 statistics = shared.q.tile().statistics() + warp_query * 2 * sizeof(float);
     shared.dout.wait();
     multiply_scores(dP, shared.v.tile(), warpgroup, shared.dout.tile());
     wgmma_wait<1>();
     settle(S[0]);
-    const int first_query = walk.block * variant::B_r;
+    const int first_query = walk.block * variant::B_r + static_cast<int>(warp_query);
     if constexpr (variant::softcap) cap_scores(S[0], params.cap_scale);
     if constexpr (variant::score || variant::mask) {
       express_transposed(S, expressions_of(params), rows_of_head(sequence, tile.batch, walk.head, tile.head), own_key,
                          first_query);
     }
-    if (!mask.is_full(first_query, variant::B_r, own_key, 16)) mask_pairs<true>(mask, S, own_key, first_query);
+    if (!mask.is_full(first_query, score_queries, own_key, 16)) mask_pairs<true>(mask, S, own_key, first_query);
     if constexpr (!variant::softcap) scores_to_weights(S[0], statistics, params.scale_log2);
+    if constexpr (variant::B_c == 64) {
+      if (is_next) put_second_half();
+    }
     wgmma_wait<0>();
     settle(dP);
     if constexpr (variant::softcap) {
@@ -237,20 +293,39 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     shared.v.wait();
     finish_weights();
     while (true) {
-      add_weighted(dV, P, shared.dout.tile());
-      const ScoreTile scores{shared.scores + scores_tile * ScoreTile::bytes};
-      put_weights(scores, warp_key, dS);
-      fence_for_copies();
-      named_barrier_wait(1, consumers * warpgroup_size);
-      multiply_dq(dQ, scores, shared.k.tile(), warpgroup);
-      add_weighted(dK, dS, shared.q.tile().Q());
       const QRing used = shared.q;
-      wgmma_wait<1>();
-      settle(dQ);
-      shared.dout.release();
-      if (is_next) stage.wait_free();
+      if constexpr (variant::B_c == 64) {
+        const ScoreTile weights{shared.scores};
+        const ScoreTile gradients{shared.scores + ScoreTile::bytes};
+        if (is_next) named_barrier_wait(scores_read + warpgroup, consumers * warpgroup_size);
+        put_part(weights, warp_key, warp_query / 16, P);
+        put_part(gradients, warp_key, warp_query / 16, dS);
+        fence_for_copies();
+        named_barrier_wait(1, consumers * warpgroup_size);
+        add_shared(dV, weights, warpgroup, shared.dout.tile());
+        multiply_dq(dQ, gradients, shared.k.tile(), warpgroup);
+        add_shared(dK, gradients, warpgroup, shared.q.tile().Q());
+        wgmma_wait<2>();
+        shared.dout.release();
+        wgmma_wait<1>();
+        settle(dQ);
+        if (is_next) stage.wait_free();
+        put_half<0>(stage, dQ, first_part);
+      } else {
+        add_weighted(dV, P, shared.dout.tile());
+        const ScoreTile scores{shared.scores + scores_tile * ScoreTile::bytes};
+        put_weights(scores, warp_key, dS);
+        fence_for_copies();
+        named_barrier_wait(1, consumers * warpgroup_size);
+        multiply_dq(dQ, scores, shared.k.tile(), warpgroup);
+        add_weighted(dK, dS, shared.q.tile().Q());
+        wgmma_wait<1>();
+        settle(dQ);
+        shared.dout.release();
+        if (is_next) stage.wait_free();
+        stage.put(dQ, first_part);
+      }
       is_next = true;
-      stage.put(dQ, first_part);
       walk.next();
       if (!walk.goes_on()) break;
       shared.dout.next();
@@ -259,19 +334,37 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
       multiply_S();
       wgmma_wait<1>();
       used.release();
+      if constexpr (variant::B_c == 64) {
+        named_barrier_announce(scores_read + 1 - warpgroup, consumers * warpgroup_size);
+      }
       finish_weights();
-      scores_tile ^= 1;
+      if constexpr (variant::B_c != 64) scores_tile ^= 1;
     }
+    if constexpr (variant::B_c == 64) put_second_half();
     wgmma_wait<0>();
     settle(dK);
     settle(dV);
   }
   named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
-  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 4 + warpgroup};
-  const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c + static_cast<int>(warpgroup) * rows);
-  output.store<variant::dtype>(dK, params.scale, shared.k.tile(), params.dk_map, box);
-  output.store<variant::dtype>(dV, 1.0f, shared.v.tile(), params.dv_map, box);
-  output.finish();
+  const GradientTile dK_tile{shared.k.tile().base};
+  const GradientTile dV_tile{shared.v.tile().base};
+  if constexpr (variant::B_c == 64) {
+    const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c);
+    const SharedGradientStage<variant::B_c, variant::head_dim> output{warp_key, warpgroup, 1};
+    output.put<variant::dtype>(dK, params.scale, dK_tile);
+    output.put<variant::dtype>(dV, 1.0f, dV_tile);
+    if (warpgroup == 0) {
+      output.store(dK_tile, params.dk_map, box);
+    } else {
+      output.store(dV_tile, params.dv_map, box);
+    }
+  } else {
+    const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c + static_cast<int>(warpgroup) * rows);
+    const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 4 + warpgroup};
+    output.store<variant::dtype>(dK, params.scale, dK_tile, params.dk_map, box);
+    output.store<variant::dtype>(dV, 1.0f, dV_tile, params.dv_map, box);
+    output.finish();
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90(const __grid_constant__ Params params) {

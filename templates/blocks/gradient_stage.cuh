@@ -73,3 +73,44 @@ struct GradientStage {
     if (warp_index() % 4 == 0 && elect_lane()) wait_boxes_read();
   }
 };
+
+// A warp's fragments to a tile's rows from `first_row` on, and to its columns from the `first_step`-th 16 on.
+template <class Tile, int steps>
+__device__ __forceinline__ void put_part(const Tile& tile, u32 first_row, u32 first_step, const u32 (&W)[steps][4]) {
+#pragma unroll
+  for (u32 k = 0; k < steps; ++k) {
+    store_matrices(tile.chunk(first_row + lane_index() % 16, (first_step + k) * 2 + lane_index() / 16), W[k]);
+  }
+}
+
+// How the gradients of keys leave that two warpgroups share, each half of the columns: through tiles that nobody reads
+// any more.
+template <int tile_rows, int columns>
+struct SharedGradientStage {
+  using Tile = Panels<tile_rows, columns>;
+
+  u32 warp_row;   // in the tile
+  u32 warpgroup;  // of two
+  u32 barrier;    // a named barrier of both
+
+  // A warpgroup: its columns of a gradient, scaled.
+  template <Dtype dtype, int pieces>
+  __device__ __forceinline__ void put(const float (&D)[pieces][4], float factor, const Tile& tile) const {
+    u32 W[pieces / 2][4];
+    pack_weights<dtype>(W, D, factor);
+    put_part(tile, warp_row, warpgroup * (pieces / 2), W);
+  }
+
+  // Both, behind their columns of two gradients: each writes one of these from this box on; what does not exist is left
+  // out. Then nothing is left in shared memory.
+  template <class Box>
+  __device__ __forceinline__ void store(const Tile& tile, const AttuneTensorMap& map, const Box& to) const {
+    fence_for_copies();
+    named_barrier_wait(barrier, 2 * warpgroup_size);
+    if (warp_index() % 4 == 0 && elect_lane()) {
+      for (int p = 0; p < Tile::count; ++p) to.store(map, tile.base + p * Tile::panel_bytes, p * Tile::width);
+      commit_boxes();
+      wait_boxes_read();
+    }
+  }
+};

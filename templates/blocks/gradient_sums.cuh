@@ -45,6 +45,38 @@ struct GradientSums {
   __device__ __forceinline__ void announce_free() const { named_barrier_announce(free, writers + warp_size); }
 };
 
+// Where the sums of a step leave in two halves, one after the other through a place for one of them: of each warp's
+// `pieces`, which the workspace has side by side, the first half, then the second.
+template <int writing_warps, int pieces, int writers>
+struct HalvedSums : GradientSums<writing_warps*(pieces / 2) * 16 * 8, writers> {
+  static constexpr int warps = writing_warps;
+  static constexpr int half_pieces = pieces / 2;
+  static_assert(pieces % 2 == 0);
+};
+
+// Writers: this half of a warp's pieces; in a place for both they would begin at `first`.
+template <int half, class Stage, int pieces>
+__device__ __forceinline__ void put_half(const Stage& stage, const float (&dQ)[pieces][4], u32 first) {
+  float halved[pieces / 2][4];
+#pragma unroll
+  for (int n = 0; n < pieces / 2; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) halved[n][e] = dQ[half * (pieces / 2) + n][e];
+  }
+  stage.put(halved, first / 2);
+}
+
+// The thread that adds: this half, in a group of its own.
+template <class Stage>
+__device__ __forceinline__ void add_half(const Stage& stage, float* sums, int half) {
+  constexpr u32 bytes = Stage::half_pieces * Stage::part_bytes;
+  for (int warp = 0; warp < Stage::warps; ++warp) {
+    add_bytes(sums + (2 * warp + half) * (Stage::half_pieces * 16 * 8), stage.base + static_cast<u32>(warp) * bytes,
+              bytes);
+  }
+  commit_boxes();
+}
+
 // When a block of keys may add to the sums of a block of queries: behind all blocks of later keys that these queries
 // see. A word of the workspace says who has added last: so many blocks, counted from `launch`; 0 when all have.
 template <int B_r, int B_c>

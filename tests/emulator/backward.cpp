@@ -12,6 +12,8 @@
 
 #include "generator/check.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/choice/choice.hpp"
+#include "runtime/emulator/emulator.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/host_kernels.hpp"
 #include "runtime/registry/registry.hpp"
@@ -76,6 +78,49 @@ TEST_CASE(
   for (int i = 0; i < 40; ++i) check(registry, testing::random_backward_case(random, 150), random());
 }
 
+TEST_CASE("kernels for compute capability 9.0 of every head_dim, and those that they pad, agree with the reference") {
+  struct Setting {
+    int head_dim;
+    int head_dim_v;
+    int window_left;
+    int window_right;
+    float softcap;
+    bool ragged;
+    bool any_order;
+  };
+  constexpr std::array settings{Setting{96, 0, -1, -1, 0, false, false},   Setting{96, 64, 40, 20, 5, true, true},
+                                Setting{72, 0, 30, -1, 0, true, false},    Setting{192, 0, -1, -1, 0, false, true},
+                                Setting{192, 128, 50, 10, 0, true, false}, Setting{136, 0, 0, 70, 5, false, true},
+                                Setting{256, 0, -1, -1, 0, false, false},  Setting{256, 0, 60, 30, 5, true, true},
+                                Setting{200, 248, -1, 20, 0, true, false}};
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  std::uint64_t seed = 20;
+  for (const Setting& setting : settings) {
+    BackwardCase one = dense(setting.head_dim, 210, 230, setting.window_left < 0 && setting.window_right < 0);
+    one.head_dim_v = setting.head_dim_v;
+    one.any_order = setting.any_order;
+    one.has_dlse = setting.ragged;
+    Problem& problem = one.prefill.problem;
+    problem.heads_q = 4;
+    problem.heads_kv = 2;
+    problem.window_left = setting.window_left;
+    problem.window_right = setting.window_right;
+    problem.softcap = setting.softcap;
+    if (setting.ragged) {
+      problem.ragged = true;
+      problem.batch = 3;
+      problem.total_q = 310;
+      problem.total_k = 300;
+      one.prefill.sequences.cu_seqlens_q = {0, 210, 210, 310};
+      one.prefill.sequences.cu_seqlens_k = {0, 69, 70, 300};
+    }
+    const BackwardProblem whole = one.problem();
+    const OwnChoice own = choose_own(whole, emulator::device());
+    CHECK(own.variant.family == backward_sm90);
+    check(registry, one, ++seed);
+  }
+}
+
 TEST_CASE("where queries see one key alone, what is left of their gradients is what fp32 leaves of terms that cancel") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
@@ -92,7 +137,7 @@ TEST_CASE("where queries see one key alone, what is left of their gradients is w
 }
 
 TEST_CASE("gradients have the same bits in every schedule of the emulator") {
-  for (const int head_dim : {64, 192}) {
+  for (const int head_dim : {64, 96, 192}) {
     BackwardCase one = dense(head_dim, 200, 180, true);
     one.prefill.problem.heads_q = 4;
     one.prefill.problem.heads_kv = 2;
@@ -109,7 +154,7 @@ TEST_CASE("gradients have the same bits in every schedule of the emulator") {
 
 TEST_CASE("where many blocks of keys add to a query's sums in turn, large tiles agree with the reference") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
-  for (const int head_dim : {64, 128}) {
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
     for (const int left : {-1, 150}) {
       BackwardCase one = dense(head_dim, 390, 520, left < 0);
       one.prefill.problem.window_left = left;
@@ -214,7 +259,9 @@ TEST_CASE("wild lengths of a ragged batch lead to no access outside the tensors 
 
 TEST_CASE("kernels that give dQ by themselves need no sums in the workspace") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
-  const BackwardImage image(dense(256, 40, 40, false), 3);
+  BackwardCase one = dense(256, 40, 40, false);
+  one.prefill.problem.dropout = true;
+  const BackwardImage image(one, 3);
   Memory memory = image.memory();
   CHECK(registry.workspace_bytes(image.args(memory.data())) == 2 * 128 * 8);
 }

@@ -60,6 +60,7 @@ TEST_CASE(
       {"s + bias[h, max(p - k, 0)] where bias: fp32[head, 100]", "(k // 64 + p // 64) % 3 != 0"},
       {"", "k <= p - q or tree[b, q, k - (p - q)] % 2 == 1 where tree: int32[batch, query, 150]"},
   }};
+  constexpr std::array head_dims{64, 96, 128, 192, 256};
   HostKernels kernels;
   std::uint64_t seed = 0;
   for (const auto& [score, mask] : named) {
@@ -71,7 +72,7 @@ TEST_CASE(
                                   .heads_kv = 1,
                                   .seqlen_q = seed % 3 == 0 ? 140 : 330,
                                   .seqlen_k = 400,
-                                  .head_dim = seed % 2 == 0 ? 64 : 128});
+                                  .head_dim = head_dims.at(seed % head_dims.size())});
         one.score = score;
         one.mask = mask;
         one.any_order = any_order;

@@ -64,7 +64,11 @@ struct Subject {
   std::string label;
   Variant variant;
 
-  [[nodiscard]] bool is_expressed() const { return variant.score != 0 || variant.mask != 0; }
+  /// Whether only lines count that no kernel without expressions, whose warpgroups have keys of their own, has.
+  [[nodiscard]] bool counts_own_lines() const {
+    const bool shares_keys = variant.family == backward_sm90 && variant.B_c == 64;
+    return variant.score != 0 || variant.mask != 0 || shares_keys;
+  }
 };
 
 /// What the library ships for head_dim 64 and 128 and the quickstart, then small tiles that together take every branch
@@ -172,6 +176,7 @@ std::vector<Subject> subjects() {
   add_backward_sm90("backward_sm90_window_ragged_unordered", [](Variant& v) {
     v.dtype = static_cast<int>(Dtype::fp16), v.window = v.ragged = v.softcap = 1, v.deterministic = 0;
   });
+  add_backward_sm90("backward_sm90_shared_keys", [](Variant& v) { v.head_dim = 96, v.B_r = v.B_c = 64, v.causal = 1; });
   add_backward("backward_dq_causal", "backward_dq_sm80", [](Variant& v) { v.causal = v.softcap = 1; });
   add_backward("backward_dq_window_ragged", "backward_dq_sm80", [](Variant& v) { v.stages = v.window = v.ragged = 1; });
   add_backward("backward_masked", "backward_sm80", [&](Variant& v) { v.mask = holes; });
@@ -330,15 +335,15 @@ TEST_CASE("the emulator notices bugs put into the emitted sources") {
   parallel_for(static_cast<long long>(all.size()), 0,
                [&](long long i) { prepared[static_cast<std::size_t>(i)] = prepare(all[static_cast<std::size_t>(i)]); });
 
-  // Of kernels with expressions only what they alone have counts.
+  // Of kernels with expressions, or of shared keys, only what no other has counts.
   std::set<std::string> plain;
   const auto name_of = [](const Site& site) { return fmt::format("{} | {}", site.section, site.text); };
   for (const Prepared& source : prepared) {
-    if (source.subject.is_expressed()) continue;
+    if (source.subject.counts_own_lines()) continue;
     for (const Site& site : source.instrumented.sites) plain.insert(name_of(site));
   }
   for (Prepared& source : prepared) {
-    if (!source.subject.is_expressed()) continue;
+    if (!source.subject.counts_own_lines()) continue;
     std::erase_if(source.instrumented.sites, [&](const Site& site) { return plain.contains(name_of(site)); });
   }
 

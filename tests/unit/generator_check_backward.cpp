@@ -53,13 +53,21 @@ TEST_CASE("a tile of backward_sm90 that its two warpgroups cannot have is refuse
   const auto refusal = [](const auto& change) { return refusal_of("backward_sm90", change); };
   CHECK(refusal([](Variant&) {}).empty());
   CHECK(refusal([](Variant& v) { v.head_dim = 64, v.B_r = 128; }).empty());
-  CHECK(
-      refusal([](Variant& v) { v.head_dim = 96; }).starts_with("head_dim: head_dim is 96; backward_sm90 has 64, 128"));
-  CHECK(refusal([](Variant& v) { v.B_r = 32; }).starts_with("B_r: B_r is 32; a step of backward_sm90 has 64 or 128"));
-  CHECK(refusal([](Variant& v) { v.B_c = 64; }).starts_with("B_c: B_c is 64; 2 warpgroups of backward_sm90 have 64"));
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
+    CHECK(refusal([&](Variant& v) { v.head_dim = head_dim, v.B_c = head_dim > 128 ? 64 : 128; }).empty());
+  }
   CHECK(refusal([](Variant& v) {
-          v.head_dim = 64;
-        }).starts_with("B_r: B_r is 64 and head_dim 64, so that each warpgroup would have 32 columns of dQ"));
+          v.head_dim = 80;
+        }).starts_with("head_dim: head_dim is 80; backward_sm90 has 64, 96, 128, 192, 256"));
+  CHECK(refusal([](Variant& v) { v.B_r = 32; }).starts_with("B_r: B_r is 32; a step of backward_sm90 has 64 or 128"));
+  CHECK(refusal([](Variant& v) { v.B_c = 96; }) ==
+        "B_c: B_c is 96; 2 warpgroups of backward_sm90 have 64 keys each, or with B_r 64 share 64; nearest that "
+        "passes: B_c 64");
+  CHECK(refusal([](Variant& v) { v.head_dim = 64, v.B_r = 128, v.B_c = 64; }).starts_with("B_c: B_c is 64; 2"));
+  CHECK(
+      refusal([](Variant& v) { v.head_dim = 192; }) ==
+      "B_c: dK, dV, S, dP and P take 288 registers per thread, over the 224 that 2 warpgroups leave without spilling; "
+      "nearest that passes: B_c 64");
   CHECK(refusal([](Variant& v) { v.B_r = 128; }).find("take 288 registers per thread, over the 224") !=
         std::string::npos);
   CHECK(refusal([](Variant& v) { v.stages = 1; }).starts_with("stages: stages is 1, but the next queries are read"));
@@ -91,6 +99,19 @@ TEST_CASE("the backward pass has a tile for every head_dim and GPU, with sums of
         }
       }
     }
+  }
+}
+
+TEST_CASE("backward_sm90 has a tile for every head_dim, whose warpgroups share keys where they cannot hold gradients") {
+  const Family& family = family_called("backward_sm90");
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    const Need need{.operation = family.operation, .head_dim = head_dim};
+    const Variant variant = default_variant(family.defaults.family, need, of_h100);
+    CAPTURE(variant.name());
+    CHECK(check(variant).empty());
+    CHECK(check_limits(variant, 90, of_h100).empty());
+    CHECK(meets(variant, need));
+    CHECK(variant.B_c == (head_dim > 128 ? 64 : 128));
   }
 }
 

@@ -213,6 +213,18 @@ TEST_CASE("of the backward pass dQ's product has A transposed, in a function of 
   CHECK(all_matches(text, std::regex(R"re("a,b," #add ",1,1,1,%)re")).size() == 1);
 }
 
+TEST_CASE("warpgroups that share keys have half of the columns each, and no operand in registers") {
+  Variant variant = families()[backward_sm90].defaults;
+  variant.head_dim = 192;
+  variant.B_c = 64;
+  const std::vector<Function> functions = functions_of(wgmma_text(variant));
+  REQUIRE(functions.size() == 3);
+  check_function(functions[0], 32, 12, "bf16", false);
+  check_function(functions[1], 96, 4, "bf16", false);
+  CHECK(functions[2].signature.find("void wgmma_transposed(float (&D)[12][4], u64 A, u64 B, bool accumulate)") !=
+        std::string::npos);
+}
+
 TEST_CASE("the functions of wgmma are for the variant's type only, and no line is too long") {
   const std::string text = wgmma_text(variant_of(256, 256, Dtype::fp16));
   CHECK(all_matches(text, std::regex(R"(\.f32\.f16\.f16)")).size() == 2);

@@ -74,6 +74,10 @@ constexpr u32 consumer_registers = 240;
 // mask they begin with other queries than it does, so that nobody waits in vain.
 constexpr bool shortest_first = variant::deterministic;
 
+// There a turn lasts until sums are in memory and the next block has seen it, as long as a step. Two warps have the
+// steps in turn, so that one waits for memory beside the other's.
+constexpr int adders = variant::deterministic && variant::B_c == consumers * rows ? 2 : 1;
+
 // Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
 constexpr int dq_row_parts = variant::B_r / rows;
 constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
@@ -109,7 +113,7 @@ using QGradient = float[dq_columns / 8][4];
 using Live = LiveQueries<variant::B_r, variant::B_c>;
 using Walk = Select<variant::mask, LiveWalk<Live>, QueryWalk>;
 using SumStage = Select<variant::B_c == 64, HalvedSums<4 * consumers, dq_columns / 8, consumers * warpgroup_size>,
-                        GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>>;
+                        GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size, adders>>;
 using Turn = Select<variant::deterministic, GradientTurn<variant::B_r, variant::B_c>, AnyTurn>;
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, or of shared
@@ -191,18 +195,22 @@ __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTi
   wgmma_commit();
 }
 
-// One warp: adds what the warpgroups put into the stage to the workspace, one step after the other.
+// A warp: adds what the warpgroups put into the stage to the workspace, one step after the other, or those that are its
+// own of several warps.
 __device__ __forceinline__ void add_dq(const Params& params, Shared shared, const Sequence& sequence,
-                                       const TileIndex& tile, Walk walk) {
+                                       const TileIndex& tile, Walk walk, u32 adder) {
   const SumStage stage{shared.sums};
+  if constexpr (adders > 1) {
+    if (adder == 1 && walk.goes_on()) walk.next();
+  }
   while (walk.goes_on()) {
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
-    stage.wait_full();
     Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
     if constexpr (variant::mask && variant::deterministic) {
       count_live_blocks(turn, Mask(params, sequence), walk, tile.q_block);
     }
     turn.wait();
+    stage.wait_full(adder);
     if constexpr (variant::B_c == 64) {
       if (elect_lane()) {
         add_half(stage, params.dq_sums + row * params.dq_columns, 0);
@@ -220,8 +228,11 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
       wait_boxes_read();
     }
     walk.next();
-    if (walk.goes_on()) stage.announce_free();
+    if (walk.goes_on()) stage.announce_free(adder);
     if (elect_lane()) turn.pass();
+    if constexpr (adders > 1) {
+      if (walk.goes_on()) walk.next();
+    }
   }
 }
 
@@ -322,8 +333,9 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
         wgmma_wait<1>();
         settle(dQ);
         shared.dout.release();
-        if (is_next) stage.wait_free();
-        stage.put(dQ, first_part);
+        const u32 adder = adders > 1 ? scores_tile : 0;
+        if (is_next) stage.wait_free(adders > 1 ? adder ^ 1 : 0);
+        stage.put(dQ, first_part, adder);
       }
       is_next = true;
       walk.next();
@@ -360,7 +372,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     }
   } else {
     const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c + static_cast<int>(warpgroup) * rows);
-    const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 4 + warpgroup};
+    const GradientStage<variant::B_c, variant::head_dim> output{warp_key, SumStage::next_barrier + warpgroup};
     output.store<variant::dtype>(dK, params.scale, dK_tile, params.dk_map, box);
     output.store<variant::dtype>(dV, 1.0f, dV_tile, params.dv_map, box);
     output.finish();
@@ -393,7 +405,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90(const __g
   if (warp_index() < 4) {
     give_registers<producer_registers>();
     if (warp_index() == 0 && elect_lane()) produce(params, shared, sequence, tile, walk);
-    if (warp_index() == 1) add_dq(params, shared, sequence, tile, walk);
+    if (warp_index() >= 1 && warp_index() <= adders) {
+      add_dq(params, shared, sequence, tile, walk, adders > 1 ? warp_index() - 1 : 0);
+    }
   } else {
     take_registers<consumer_registers>();
     consume(params, shared, sequence, tile, walk);

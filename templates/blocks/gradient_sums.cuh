@@ -13,36 +13,43 @@
 #include "types.h"
 
 // A place in shared memory for the sums of one step, in the workspace's order (dq_sums.cuh), to which `writers` threads
-// bring them and from which one warp adds them to memory.
-template <int floats, int writers>
+// bring them and from which a warp adds them to memory: one of `adders`, which have the steps in turn.
+template <int floats, int writers, int adders = 1>
 struct GradientSums {
   static constexpr u32 bytes = floats * sizeof(float);
   static constexpr u32 part_bytes = 16 * 8 * sizeof(float);  // of a piece of 16 rows and 8 columns
-  static constexpr u32 full = 2;                             // named barriers
-  static constexpr u32 free = 3;
+  static constexpr u32 full = 2;                             // named barriers, one for each who adds
+  static constexpr u32 free = full + adders;
+  static constexpr u32 next_barrier = free + adders;
 
   u32 base;
 
-  // Writers: until the sums before have been read; and theirs, a warp's pieces from there on.
-  __device__ __forceinline__ void wait_free() const { named_barrier_wait(free, writers + warp_size); }
+  // Writers: until that one has read the sums before; and theirs for another, a warp's pieces from there on.
+  __device__ __forceinline__ void wait_free(u32 adder = 0) const {
+    named_barrier_wait(free + adder, writers + warp_size);
+  }
   template <int pieces>
-  __device__ __forceinline__ void put(const float (&dQ)[pieces][4], u32 first) const {
+  __device__ __forceinline__ void put(const float (&dQ)[pieces][4], u32 first, u32 adder = 0) const {
 #pragma unroll
     for (u32 n = 0; n < pieces; ++n) {
       store_shared(base + first + n * part_bytes + lane_index() * sizeof(Float4),
                    Float4{{dQ[n][0], dQ[n][1], dQ[n][2], dQ[n][3]}});
     }
     fence_for_copies();
-    named_barrier_announce(full, writers + warp_size);
+    named_barrier_announce(full + adder, writers + warp_size);
   }
 
-  // The warp that adds: until they are there; one lane adds them, in a group of its own; and when they have been read.
-  __device__ __forceinline__ void wait_full() const { named_barrier_wait(full, writers + warp_size); }
+  // A warp that adds: until they are there; one lane adds them, in a group of its own; and when they have been read.
+  __device__ __forceinline__ void wait_full(u32 adder = 0) const {
+    named_barrier_wait(full + adder, writers + warp_size);
+  }
   __device__ __forceinline__ void add(float* sums) const {
     add_bytes(sums, base, bytes);
     commit_boxes();
   }
-  __device__ __forceinline__ void announce_free() const { named_barrier_announce(free, writers + warp_size); }
+  __device__ __forceinline__ void announce_free(u32 adder = 0) const {
+    named_barrier_announce(free + adder, writers + warp_size);
+  }
 };
 
 // Where the sums of a step leave in two halves, one after the other through a place for one of them: of each warp's

@@ -91,9 +91,9 @@ constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
 constexpr int loaders = variant::stages == 1 ? 1 : 3;  // warps that fetch keys from pages
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
-// Where lanes look up pages, and where they also fetch what is there.
-constexpr u32 page_producer_registers = variant::page_multiple == 1 ? 56 : consumers == 3 ? 32 : 40;
-constexpr u32 page_consumer_registers = variant::page_multiple == 1 ? 224 : consumers == 3 ? 160 : 232;
+// Where lanes look up pages.
+constexpr u32 page_producer_registers = consumers == 3 ? 32 : 40;
+constexpr u32 page_consumer_registers = consumers == 3 ? 160 : 232;
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
 
 // What a row is and sees, and the order of tiles.
@@ -247,6 +247,7 @@ __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared
         others = loaders;
       } else {
         shared.k.claim();  // or, two rounds ahead, it would take the parity of one phase for that of another
+        warp_barrier();    // no lane is passed by, either
       }
       --others;
       if (others == 0) pages = source.find(tile, below);

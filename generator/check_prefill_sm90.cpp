@@ -167,20 +167,6 @@ std::optional<Refusal> page_multiple_rule(const Variant& v) {
                 passes);
 }
 
-/// Whether the producing warps copy rows, and do not leave it to the copy engine.
-bool gathers(const Variant& v) { return v.paged != 0 && v.page_multiple == 1; }
-
-std::optional<Refusal> gather_rule(const Variant& v) {
-  const auto passes = [](const Variant& c) { return has_consumers(c) && consumers_of(c) < most_consumers; };
-  if (!gathers(v) || consumers_of(v) < most_consumers) return std::nullopt;
-  return refuse(
-      v, {"B_r"},
-      fmt::format("B_r is {}, whose {} warpgroups leave no registers to the warps that gather rows from pages "
-                  "of any size",
-                  v.B_r, most_consumers),
-      passes);
-}
-
 std::optional<Refusal> dropout_rule(const Variant& v) {
   if (v.dropout == 0) return std::nullopt;
   if (v.pack_gqa != 0) {
@@ -231,8 +217,8 @@ std::optional<Refusal> tiles_of_expressions_rule(const Variant& v) {
 
 constexpr auto rules = std::to_array<Rule>(
     {head_dim_rule, head_dim_v_rule, rows_rule, registers_rule, Q_columns_in_registers_rule, P_residual_keys_rule,
-     ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, page_multiple_rule, gather_rule, dropout_rule,
-     tile_list_rule, stream_k_rule, expressions_rule, tiles_of_expressions_rule});
+     ping_pong_rule, pack_gqa_rule, ragged_rule, window_rule, page_multiple_rule, dropout_rule, tile_list_rule,
+     stream_k_rule, expressions_rule, tiles_of_expressions_rule});
 
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 
@@ -280,9 +266,8 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
-  // Words of random bits, and a mask's look-ups, need the registers that a third warpgroup takes, and so do warps that
-  // gather rows.
-  if ((variant.dropout != 0 || variant.mask != 0 || gathers(variant)) && variant.B_r == most_consumers * warpgroup_rows)
+  // Words of random bits, and a mask's look-ups, need the registers that a third warpgroup takes.
+  if ((variant.dropout != 0 || variant.mask != 0) && variant.B_r == most_consumers * warpgroup_rows)
     variant.B_r -= warpgroup_rows;
   variant.stream_k = 1;
   if (stream_k_rule(variant) || tiles_of_expressions_rule(variant)) variant.stream_k = 0;

@@ -89,11 +89,11 @@ constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
 constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
-constexpr int loaders = variant::page_multiple == 1 ? 3 : 1;  // warps that fetch keys from pages
+constexpr int loaders = variant::stages == 1 ? 1 : 3;  // warps that fetch keys from pages
 constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
-// Where lanes look up pages, and where they also fetch what is there.
-constexpr u32 page_producer_registers = variant::page_multiple == 1 ? 56 : consumers == 3 ? 32 : 40;
-constexpr u32 page_consumer_registers = variant::page_multiple == 1 ? 224 : consumers == 3 ? 160 : 232;
+// Where lanes look up pages.
+constexpr u32 page_producer_registers = consumers == 3 ? 32 : 40;
+constexpr u32 page_consumer_registers = consumers == 3 ? 160 : 232;
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
 
 // What a row is and sees, and the order of tiles.
@@ -119,18 +119,15 @@ using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
 using VTile = Panels<variant::B_c, O_columns>;
 using QRing = Ring<QTile, 1, consumers * 4>;
-using KRows = GatheredRing<KTile, variant::stages, consumers * 4, loaders>;
-using VRows = GatheredRing<VTile, variant::stages, consumers * 4, loaders>;
-using KRing = Select<variant::paged && variant::page_multiple == 1, KRows, Ring<KTile, variant::stages, consumers * 4>>;
-using VRing = Select<variant::paged && variant::page_multiple == 1, VRows, Ring<VTile, variant::stages, consumers * 4>>;
+using KRing = Ring<KTile, variant::stages, consumers * 4>;
+using VRing = Ring<VTile, variant::stages, consumers * 4>;
 // Of a ragged batch's tiles so many are found ahead: a look at the next group's lengths takes as long as some short
 // ones.
 constexpr int tiles_ahead = 4;
 using FoundAhead = Select<variant::paged, Ring<TileSlot, tiles_ahead, loaders>, Ring<TileSlot, tiles_ahead, 1>>;
 using FoundInPages = Ring<TileSlot, 1, loaders>;
 using FoundRing = Select<variant::ragged, FoundAhead, Select<variant::paged, FoundInPages, Ring<TileSlot, 1, 1>>>;
-using KeySource =
-    Select<variant::page_multiple == 1, PageGather<variant::B_c, loaders>, PageBoxes<variant::B_c>>;  // of pages
+using KeySource = Select<variant::page_multiple == 1, PageGather<variant::B_c>, PageBoxes<variant::B_c>>;  // of pages
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
 using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
 using Output = OutputStage<O_columns>;
@@ -225,12 +222,13 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
   }
 }
 
-// Warps, where keys are in pages: the same, but that Q comes first, and a block's V behind its K, so that one look at
-// the table does for both. Tables are read a block ahead.
+// Warps, where keys are in pages: they take blocks in turn, each the K and the V of one, so that one look at the table
+// does for both, and no K waits behind a V whose stage is still being read. A warp looks up its pages a block ahead.
 template <class KernelParams>
 __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared shared, u32 loader) {
   WarpFoundOrder<FoundRing> order{shared.found()};
-  KeySource source(params.pages, loader);
+  const KeySource source(params.pages);
+  u32 others = loader;  // blocks that other warps take before this one's next
   Tile tile{};
   while (order.next(tile)) {
     if (loader == 0) {
@@ -243,7 +241,7 @@ __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared
       shared.q.next();
     }
     const int kv_head = Rows::kv_head(params, tile);
-    int block = tile.blocks - 1;  // the next to load
+    int block = tile.blocks - 1;
     auto pages = source.find(tile, block);
 #pragma unroll 1
     while (block >= tile.first_block) {
@@ -252,14 +250,21 @@ __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared
         if (block > tile.first_block)
           below = live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).last(below, tile.first_block);
       }
-      const auto own_pages = pages;
-      pages = source.find(tile, below);
-      source.template load<Cached::K>(params, shared.k, tile, kv_head, block, own_pages);
-      source.template load<Cached::V>(params, shared.v, tile, kv_head, block, own_pages);
+      if (others == 0) {
+        source.template load<Cached::K>(params, shared.k, tile, kv_head, block, pages);
+        source.template load<Cached::V>(params, shared.v, tile, kv_head, block, pages);
+        others = loaders;
+      } else {
+        shared.k.claim();  // or, two rounds ahead, it would take the parity of one phase for that of another
+        warp_barrier();    // no lane is passed by, either
+      }
+      --others;
+      if (others == 0) pages = source.find(tile, below);
+      shared.k.next();
+      shared.v.next();
       block = below;
     }
   }
-  source.finish();
   if (loader != 0) return;
   shared.q.claim();
   if (elect_lane()) {

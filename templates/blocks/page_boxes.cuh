@@ -21,7 +21,7 @@ struct PageBoxes {
 
   const AttunePages& pages;
 
-  __device__ __forceinline__ PageBoxes(const AttunePages& pages, u32 /*loader*/) : pages(pages) {}
+  __device__ __forceinline__ explicit PageBoxes(const AttunePages& pages) : pages(pages) {}
 
   // Looks up this lane's page of a block of keys. Nothing waits for the table before load().
   template <class Tile>
@@ -31,30 +31,25 @@ struct PageBoxes {
     return load_global_int(table_of(pages, tile.batch) + entry_of(pages, key));
   }
 
-  // The warp: waits for a stage, and fetches a block of the head's keys or values.
+  // The warp: waits for the ring's stage, and fetches a block of the head's keys or values.
   template <Cached operand, class Params, class Ring, class Tile>
-  __device__ __forceinline__ void load(const Params& params, Ring& ring, const Tile& tile, int kv_head, int block,
+  __device__ __forceinline__ void load(const Params& params, const Ring& ring, const Tile& tile, int kv_head, int block,
                                        Pages page) const {
+    const int key = block * B_c + first_row();
+    SequenceBox box{ATTUNE_SEQUENCE_END, kv_head, 0};
+    if (static_cast<u32>(page) < static_cast<u32>(pages.pages)) {
+      const int token = key - static_cast<int>(entry_of(pages, key)) * pages.page_size;
+      const int left = tile.keys.count - key + token;
+      const int count = left < pages.page_size ? left : pages.page_size;  // of the page's rows that are keys
+      box.y += token - count;
+      box.w = page * (operand == Cached::K ? pages.k_page_rows : pages.v_page_rows) + count;
+    }
     ring.claim();
     if (elect_lane()) ring.announce();
     warp_barrier();  // or what follows is compiled as if lanes had parted
-    if (first_row() < B_c) {
-      const int key = block * B_c + first_row();
-      SequenceBox box{ATTUNE_SEQUENCE_END, kv_head, 0};
-      if (static_cast<u32>(page) < static_cast<u32>(pages.pages)) {
-        const int token = key - static_cast<int>(entry_of(pages, key)) * pages.page_size;
-        const int left = tile.keys.count - key + token;
-        const int count = left < pages.page_size ? left : pages.page_size;  // of the page's rows that are keys
-        box.y += token - count;
-        box.w = page * (operand == Cached::K ? pages.k_page_rows : pages.v_page_rows) + count;
-      }
+    if (first_row() < B_c)
       ring.tile().rows_from(first_row()).load(operand == Cached::K ? params.k : params.v, ring.full(), box);
-    }
-    ring.next();
   }
-
-  // Behind the last block.
-  __device__ __forceinline__ void finish() const {}
 
  private:
   __device__ __forceinline__ int first_row() const { return static_cast<int>(lane_index()) * pages.box_rows; }

@@ -76,7 +76,7 @@ TEST_CASE("prefill_sm90 reads pages of any size, whatever is behind a sequence's
 
 TEST_CASE("prefill_sm90 reads pages with every head_dim, ragged queries and packed heads") {
   HostKernels kernels;
-  for (const int page_size : {64, 3}) {
+  for (const int page_size : {64, 256, 3}) {
     for (const int head_dim : {96, 128, 192, 256}) {
       Problem problem = problem_of(page_size, head_dim);
       problem.causal = head_dim != 128;

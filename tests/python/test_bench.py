@@ -65,6 +65,7 @@ def test_suites_have_their_cases():
         "paged": 44,
         "pages": 44,
         "paged_prefill": 90,
+        "mixed": 6,
         "splits": 12,
         "lengths": 1,
         "read": 11,
@@ -107,6 +108,14 @@ def test_short_sequences_among_long_ones_are_a_part_of_the_name():
     assert (case.batch, case.seqlen_q, case.causal) == (2, 8192, True)
     assert (case.others, case.other_length) == (256, 16)
     assert case.flop == Case.parse("varlen", "d128 b2 hq32 hk8 L8192 causal").flop
+
+
+def test_sequences_with_one_query_beside_chunks_are_a_part_of_the_name():
+    case = Case.parse("prefill", "d128 b4 hq32 hk8 q2048 L16384+32x8192 causal page64")
+    assert (case.batch, case.seqlen_q, case.seqlen_k, case.page_size) == (4, 2048, 16384, 64)
+    assert (case.others, case.other_length) == (32, 8192)
+    for one in SUITES["mixed"].cases:
+        assert one.others and one.page_size and one.other_length % one.page_size == 0
 
 
 def test_a_seed_draws_shapes_of_its_own_and_the_same_ones_again():

@@ -269,14 +269,7 @@ TEST_CASE("a kernel for pages has slots for which tiles come, and no tiles that 
         "page_multiple: page_multiple is 16, but the kernel is not for pages; nearest that passes: page_multiple 1\n");
 }
 
-TEST_CASE("warps that gather rows from pages leave registers to two warpgroups, by default too") {
-  Variant three = tile(64, 192, 128, 2);
-  three.paged = 1;
-  CHECK(refusals_of(three) ==
-        "B_r: B_r is 192, whose 3 warpgroups leave no registers to the warps that gather rows from pages of any size; "
-        "nearest that passes: B_r 128\n");
-  three.page_multiple = 16;
-  CHECK(refusals_of(three).empty());
+TEST_CASE("kernels for pages of any size have the tiles of contiguous keys, three warpgroups among them") {
   for (const int page_multiple : {1, 16}) {
     for (const int head_dim : {64, 96, 128, 192, 256}) {
       for (const bool causal : {false, true}) {
@@ -285,6 +278,7 @@ TEST_CASE("warps that gather rows from pages leave registers to two warpgroups, 
         const Variant variant = default_variant(prefill_sm90, need, room, 192);
         CHECK(refusals_of(variant).empty());
         CHECK(variant.page_multiple == page_multiple);
+        CHECK(variant.B_r == default_variant(prefill_sm90, need_for(Dtype::bf16, head_dim, causal), room, 192).B_r);
       }
     }
   }

@@ -166,9 +166,11 @@ void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
     const bool searched = problem.ragged && plan.variant.tile_list == 0;
     TileOrder order = order_of_tiles(plan.variant, searched ? problem.typical() : problem, device,
                                      static_cast<int>(q_blocks), static_cast<int>(blocks));
-    // A block looks at the lengths of every group, so that a group should have tiles for all blocks.
-    plan.group_heads =
-        searched ? std::max(order.group_heads, static_cast<int>(ceil_div(blocks, q_blocks))) : order.group_heads;
+    // A block looks at the lengths of every group, so that a group should have tiles for all blocks; of whole K/V
+    // heads.
+    const long long ratio = sharers_of(plan.variant, problem);
+    const long long fewest = std::min(heads, ceil_div(ceil_div(blocks, q_blocks), ratio) * ratio);
+    plan.group_heads = searched ? std::max(order.group_heads, static_cast<int>(fewest)) : order.group_heads;
     plan.tiles = std::move(order.tiles);
   } else {
     const long long group = heads_per_group(plan.variant, problem, device);

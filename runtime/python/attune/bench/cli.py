@@ -18,8 +18,8 @@ _EPILOG = """\
 Suites, with the number of their cases:
 {suites}
 
-The suites varlen, among, backward_varlen, pages, any_pages, paged_prefill, splits, lengths and
-tree_decode put Attune beside other calls of its own instead of peers, read beside a plain read of
+The suites varlen, among, backward_varlen, pages, any_pages, paged_prefill, mixed, splits, lengths
+and tree_decode put Attune beside other calls of its own instead of peers, read beside a plain read of
 as many bytes, and masks beside calls of its own and FlexAttention: a ragged batch for documents,
 the window alone for windows with first tokens, the kernel's own soft cap, and else the causal mask.
 The suites errors and gradient_errors take no times: they show the root mean square of how far

@@ -143,12 +143,18 @@ def _alone(inputs: Inputs) -> Call:
     return _ragged(inputs, others=0)
 
 
-def _paged_prefill(inputs: Inputs) -> Call:
-    """Sequences with as many queries, whose keys are in pages."""
+def _paged_prefill(inputs: Inputs, others: int | None = None) -> Call:
+    """Sequences with as many queries, whose keys are in pages, and so many others with one query.
+
+    By default there are as many others as the case has; the answer is of the sequences alone.
+    """
     case, pages = inputs.case, inputs.pages
-    q = inputs.q.flatten(0, 1)
-    starts = torch.arange(case.batch + 1, dtype=torch.int32, device=q.device) * case.seqlen_q
-    lengths = torch.full_like(pages.table[:, 0], case.seqlen_k)
+    if others is None:
+        others = case.others
+    rows, sequences = inputs.q.flatten(0, 1), case.batch + others
+    q = torch.cat((rows, rows.new_ones(others, *rows.shape[1:])))
+    lengths = [case.seqlen_q] * case.batch + [1] * others
+    starts = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32, device=q.device)
 
     def call() -> torch.Tensor:
         out = attune.flash_attn_varlen_func(
@@ -158,13 +164,31 @@ def _paged_prefill(inputs: Inputs) -> Call:
             starts,
             None,
             case.seqlen_q,
-            case.seqlen_k,
+            max(case.seqlen_k, case.other_length if others else 0),
             causal=case.causal,
-            block_table=pages.table,
-            seqused_k=lengths,
+            block_table=pages.table[:sequences],
+            seqused_k=pages.lengths[:sequences],
         )
         assert isinstance(out, torch.Tensor)
-        return out.view_as(inputs.q)
+        return out[: len(rows)].view_as(inputs.q)
+
+    return call
+
+
+def _apart(inputs: Inputs) -> Call:
+    """The sequences with many queries in one call, those with one query in another before it."""
+    case, pages = inputs.case, inputs.pages
+    chunks = _paged_prefill(inputs, others=0)
+    q = inputs.q.new_ones(case.others, 1, case.heads_q, case.head_dim)
+    # Decoding takes a table's width for the most keys.
+    table = pages.table[case.batch :, : case.other_length // pages.k.shape[1]].contiguous()
+    lengths = pages.lengths[case.batch :]
+
+    def call() -> torch.Tensor:
+        attune.flash_attn_with_kvcache(
+            q, pages.k, pages.v, cache_seqlens=lengths, block_table=table
+        )
+        return chunks()
 
     return call
 
@@ -319,6 +343,7 @@ _FORWARD: dict[str, Callable[[Inputs], Call]] = {
     "attune": _attune,
     "attune_dense": _dense,
     "attune_alone": _alone,
+    "attune_apart": _apart,
     "attune_same_bits": _same_bits,
     "attune_contiguous": _contiguous,
     "attune_one_split": _one_split,

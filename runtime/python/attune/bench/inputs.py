@@ -16,7 +16,8 @@ class Pages:
 
     k: torch.Tensor
     v: torch.Tensor
-    table: torch.Tensor  #: (batch, pages of a sequence), int32
+    table: torch.Tensor  #: (batch and others, pages of the longest), int32
+    lengths: torch.Tensor  #: keys of each, int32
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,30 @@ class Inputs:
 
     @cached_property
     def pages(self) -> Pages:
-        """k and v again, in pages of the case's page_size, which divides their length."""
-        case, page_size = self.case, self.case.page_size
+        """k and v again, and those of other sequences, in pages of the case's page_size.
+
+        It divides both lengths.
+        """
+        case, page_size, device = self.case, self.case.page_size, self.k.device
         assert page_size is not None
-        generator = torch.Generator(self.k.device).manual_seed(1)
-        count = case.batch * case.seqlen_k // page_size
-        places = torch.randperm(count, generator=generator, device=self.k.device)
+        generator = torch.Generator(device).manual_seed(1)
+        own, other = case.seqlen_k // page_size, case.other_length // page_size  # of a sequence
+        count = case.batch * own + case.others * other
+        places = torch.randperm(count, generator=generator, device=device)
+        own_places, other_places = places.int().split((case.batch * own, case.others * other))
 
         def shuffled(x: torch.Tensor) -> torch.Tensor:
-            pages = x.reshape(count, page_size, case.heads_kv, case.head_dim)
-            return torch.empty_like(pages).index_copy_(0, places, pages)
+            shape = (page_size, case.heads_kv, case.head_dim)
+            pages = x.new_empty(count, *shape)
+            pages.index_copy_(0, own_places.long(), x.reshape(-1, *shape))
+            others = torch.randn(
+                (case.others * other, *shape), generator=generator, device=device, dtype=x.dtype
+            )
+            return pages.index_copy_(0, other_places.long(), others)
 
-        return Pages(shuffled(self.k), shuffled(self.v), places.int().view(case.batch, -1))
+        table = own_places.new_zeros(case.batch + case.others, max(own, other))
+        table[: case.batch, :own] = own_places.view(case.batch, own)
+        table[case.batch :, :other] = other_places.view(case.others, other)
+        lengths = table.new_full((case.batch + case.others,), case.seqlen_k)
+        lengths[case.batch :] = case.other_length
+        return Pages(shuffled(self.k), shuffled(self.v), table, lengths)

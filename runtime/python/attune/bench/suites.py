@@ -39,6 +39,7 @@ PEERS = tuple(name for name in CONTENDERS if name != "attune")
 OWN_CALLS = {
     "attune_dense": "dense",  # the same sequences as a batch of one length
     "attune_alone": "alone",  # the same sequences without the short ones
+    "attune_apart": "apart",  # the sequences with one query in a call of their own
     "attune_contiguous": "contiguous",  # the same keys and values in the order of the sequences
     "attune_one_split": "one split",
     "attune_plain": "no expression",  # without the rule, or by a kernel of its own for it
@@ -74,8 +75,8 @@ class Case:
         None  #: of lengths up to seqlen_k, which follow from it; None: all are equal
     )
     outliers: bool = False  #: in q, k and v, a thousandth of their elements
-    others: int = 0  #: short sequences beside the `batch` long ones, which flop leaves out
-    other_length: int = 0  #: of each of those
+    others: int = 0  #: sequences beside the `batch` long ones, which flop leaves out
+    other_length: int = 0  #: keys of each of those, and queries, of which there is one with pages
     rule: str | None = None  #: of expressions, one of masks.RULES
     gradient: str | None = None  #: the one that is looked at, where not all are: dq, dk or dv
 
@@ -284,6 +285,24 @@ _ALL = (
         "TFLOP/s",
         _PAGED_PREFILL,
         beside="attune_contiguous",
+    ),
+    _suite(
+        "mixed",
+        "chunks of queries and sequences with one in one call, beside a call for each kind",
+        "prefill",
+        "µs",
+        [
+            f"d128 b{chunks} hq32 hk8 q{queries} L{keys}+{others}x{length} causal page{size}"
+            for chunks, queries, keys, others, length, size in (
+                (1, 2048, 2048, 64, 4096, 64),
+                (1, 512, 8192, 64, 4096, 64),
+                (4, 2048, 16384, 32, 16384, 64),
+                (1, 8192, 8192, 256, 1024, 64),
+                (1, 2048, 2048, 8, 32768, 64),
+                (1, 2048, 2048, 64, 4096, 16),
+            )
+        ],
+        beside="attune_apart",
     ),
     _suite(
         "splits",

@@ -233,18 +233,23 @@ std::string accessor_of(const Parameter& parameter, std::size_t number) {
   const std::string_view type = parameter.type == Type::real ? "float" : "int";
   std::vector<std::string> declared;
   std::string steps;
-  for (std::size_t i = 0; i < parameter.per.size(); ++i) {
-    declared.push_back(fmt::format("int i{}", i));
+  const std::size_t last = parameter.per.size() - 1;
+  for (std::size_t i = 0; i <= last; ++i) declared.push_back(fmt::format("int i{}", i));
+  for (std::size_t i = 0; i < last; ++i) {
     steps += i == 0 ? std::string("    i64 place = nearest_index(array, 0, i0);\n")
                     : fmt::format("    place = place * array.extents[{0}] + nearest_index(array, {0}, i{0});\n", i);
   }
+  // The row apart, as keys beside each other differ in the last index alone.
+  const std::string row = last == 0 ? std::string{} : fmt::format(" + place * array.extents[{}]", last);
   return fmt::format(
       "\n  // {}\n"
       "  __device__ __forceinline__ {} {}_at({}) const {{\n"
       "    const AttuneArray& array = params.arrays[{}];\n{}"
-      "    return load_global_{}(static_cast<const {}*>(array.data) + place);\n"
+      "    const void* const elements = kept(static_cast<const {}*>(array.data){});\n"
+      "    return load_global_{}(static_cast<const {}*>(elements) + nearest_index(array, {}, i{}));\n"
       "  }}\n",
-      parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, steps, type, type);
+      parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, steps, type, row, type, type, last,
+      last);
 }
 
 /// The same of ranges, by all lanes of a warp.
@@ -311,6 +316,7 @@ constexpr std::string_view head = R"(// What the spec says of scores and of whic
 #include "blocks/score_functions.cuh"
 #include "blocks/score_place.cuh"
 #include "expression_params.h"
+#include "ptx/kept_pointer.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
 #include "types.h"

@@ -44,6 +44,8 @@ __device__ __forceinline__ Range looked_up(const AttuneArray& array, const Range
       left %= inner;
     }
     const int* const elements = static_cast<const int*>(array.data) + place * array.extents[dimensions - 1];
+    // As many as a block of keys has are on their way together.
+#pragma unroll 4
     for (int i = last.low + static_cast<int>(lane_index()); i <= last.high; i += warp_size) {
       const int value = load_global_int(elements + i);
       least = minimum_of(least, value);

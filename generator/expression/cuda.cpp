@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "generator/expression/interval.hpp"
 
@@ -131,6 +133,13 @@ class Writer {
         return fmt::format("!{}", operand(node.parts[0]));
       case Op::select:
         return fmt::format("{} ? {} : {}", operand(node.parts[0]), operand(node.parts[1]), operand(node.parts[2]));
+      case Op::divide:
+        // One operation instead of some ten, and half a unit in the last place.
+        if (const std::optional<float> inverse = inverse_of(node.parts[1])) {
+          const Node factor{.op = Op::number, .type = Type::real, .number = *inverse};
+          return fmt::format("{} * {}", operand(node.parts[0]), number_text(factor));
+        }
+        break;
       default:
         break;
     }
@@ -179,6 +188,14 @@ class Writer {
                                    list_of(node.parts));
     const auto known = std::ranges::find(of_rows_, text, &RowLookup::value);
     return known == of_rows_.end() ? text : "row." + known->member;
+  }
+
+  /// Of a number of which 1 / x is a usual one, too.
+  static std::optional<float> inverse_of(const Node& node) {
+    if (node.op == Op::convert) return inverse_of(node.parts[0]);
+    const double size = std::abs(node.number);
+    if (node.op != Op::number || size < 1e-30 || size > 1e30) return std::nullopt;
+    return static_cast<float>(1 / node.number);
   }
 
   static std::string_view word_of(const Node& node) { return name_words.at(static_cast<std::size_t>(node.index)); }

@@ -8,6 +8,7 @@
 #include "generator/check.hpp"
 #include "runtime/call/expressions.hpp"
 #include "runtime/call/limits.hpp"
+#include "runtime/operations/backward/problem.hpp"
 #include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/errors.hpp"

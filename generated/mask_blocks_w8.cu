@@ -8,11 +8,11 @@
 // Which blocks of keys a mask leaves to tiles of rows, where what the mask looks up says so: before a kernel of
 // attention, which then neither loads dead blocks nor looks at the mask in full ones.
 //
-// A block has a tile of rows, and each of its warps every `warps`-th 32 blocks of keys. Of each look-up all lanes find
-// the smallest and the largest value among the indices that the rows and keys have, and from these follows what the
-// mask shows, as it does from the ranges of names. What is read is, for each tile, an element of each array for each
-// key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 * head_dim operations on
-// it. More than `most_elements` indices at once are not looked at: of such a block nothing is known.
+// A block has a tile of rows, and each of its warps every `warps`-th 16 blocks of keys, half a word. Of each look-up
+// all lanes find the smallest and the largest value among the indices that the rows and keys have, and from these
+// follows what the mask shows, as it does from the ranges of names. What is read is, for each tile, an element of each
+// array for each key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 * head_dim
+// operations on it. More than `most_elements` indices at once are not looked at: of such a block nothing is known.
 // --- expression_params.h ---------------------------------------------------------------------------------------------
 // The arrays of kernels whose scores or masks a spec's expressions say, under params.h's ATTUNE_PARAMS_ABI.
 
@@ -75,12 +75,6 @@ __device__ __forceinline__ int load_global_int(const int* pointer) {
   asm volatile("ld.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(pointer)));
   return value;
 }
-
-// 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
-__device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
-               : "memory");
-}
 // --- ptx/thread.cuh --------------------------------------------------------------------------------------------------
 // The threads of a block: who they are (PTX ISA, "Special Registers"), how they wait for each other ("bar.warp.sync",
 // "bar, barrier"), and what the lanes of a warp tell each other, all 32 of them ("shfl.sync", "vote.sync").
@@ -97,7 +91,13 @@ __device__ __forceinline__ uint3 block_index() {
                : "=r"(i.x), "=r"(i.y), "=r"(i.z));
   return i;
 }
+// --- ptx/memory_elements.cuh -----------------------------------------------------------------------------------------
+// Plain access to global memory one 16-bit element at a time (PTX ISA, "st").
 
+// The lower half of `element`; `pointer` 2-byte aligned.
+__device__ __forceinline__ void store_global_element(void* pointer, u32 element) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(pointer)), "r"(element) : "memory");
+}
 #endif  // ATTUNE_EMULATOR
 // --- blocks/ranges.cuh -----------------------------------------------------------------------------------------------
 // Ranges of integers, and what is known of a comparison of such: by them a mask says of a block of scores that all or
@@ -211,18 +211,21 @@ extern "C" __global__ void __launch_bounds__(threads)
   const ScoreRows score_rows{batch, head, head / params.gqa_ratio, params.ratio, keys - queries, 0};
   const int own = score_rows.query(first_row + rows - 1) + keys - queries;  // the last row's position
   const int end = minimum_of(keys, own + params.window_right + 1);
-  for (int word = static_cast<int>(warp_index()); word < blocks.tile_words; word += variant::warps) {
+  for (int half = static_cast<int>(warp_index()); half < 2 * blocks.tile_words; half += variant::warps) {
     u32 live = 0;
     u32 full = 0;
-    for (int i = 0; i < 32; ++i) {
-      const int key = (word * 32 + i) * params.block_keys;
+    for (int i = 0; i < 16; ++i) {
+      const int key = (half * 16 + i) * params.block_keys;
       if (key >= end) break;
       Truth seen = unknown();
       if (seen.maybe) live |= 1u << i;
       if (seen.surely) full |= 1u << i;
     }
     if (lane_index() == 0) {
-      store_global(blocks.words + 2 * (static_cast<i64>(place) * blocks.tile_words + word), live, full);
+      u32* const words = blocks.words + 2 * (static_cast<i64>(place) * blocks.tile_words + half / 2);
+      char* const own = reinterpret_cast<char*>(words) + half % 2 * 2;
+      store_global_element(own, live);
+      store_global_element(own + sizeof(u32), full);
     }
   }
 }

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "generator/expression/interval.hpp"
+#include "generator/expression/pool.hpp"
 #include "generator/family_checks.hpp"
 
 namespace attune {
@@ -262,7 +264,10 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.stages = 2;
   variant.Q_columns_in_registers = tile.Q_columns_in_registers;
   // A mask's look-ups need registers, too.
-  if (variant.mask != 0 && variant.head_dim == 128) variant.Q_columns_in_registers = 64;
+  if (variant.mask != 0 && variant.head_dim == 128 &&
+      expression::looks_up_by_key(expression::expression_of(variant.mask).root)) {
+    variant.Q_columns_in_registers = 64;
+  }
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;

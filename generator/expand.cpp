@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "generator/check.hpp"
+#include "generator/expression/pool.hpp"
 #include "generator/problem_list.hpp"
 
 namespace attune {
@@ -105,6 +106,31 @@ class Exclusion {
   std::vector<Test> tests_;
 };
 
+/// With what its expressions say of limits and caps in the fields for them, as problems have it
+/// (runtime/call/limits.hpp).
+Variant with_limits(Variant variant) {
+  const Family& family = family_of(variant);
+  if (variant.mask != 0 && family.operation == Operation::mask_blocks) {
+    const int rest = expression::limits_of_number(variant.mask).rest;
+    if (rest != 0) variant.mask = rest;
+  } else if (variant.mask != 0 && family.has_key("window")) {
+    const auto [left, right, rest] = expression::limits_of_number(variant.mask);
+    variant.mask = rest;
+    if (right == 0 && variant.window == 0) variant.causal = 1;
+    const bool has_window = variant.window != 0 || left >= 0 || (right > 0 && variant.causal == 0);
+    if (has_window) {
+      variant.window = 1;
+      variant.causal = 0;  // which is among a window's bounds
+    }
+  }
+  if (variant.score != 0 && variant.softcap == 0 && family.has_key("window") && family.has_key("softcap") &&
+      expression::softcap_of_number(variant.score) > 0) {
+    variant.softcap = 1;
+    variant.score = 0;
+  }
+  return variant;
+}
+
 std::vector<Exclusion> exclusions_of(const Spec& spec) { return {spec.excludes.begin(), spec.excludes.end()}; }
 
 class Expander {
@@ -149,8 +175,9 @@ class Expander {
     std::vector<RefusedVariant> refused;
     bool passed = false;
     for (std::size_t index = 0; index < combinations; ++index) {
-      const Variant variant = combination(base, axes, index);
-      if (is_excluded(variant)) continue;
+      const Variant named = combination(base, axes, index);
+      if (is_excluded(named)) continue;
+      const Variant variant = with_limits(named);
       const std::vector<Refusal> refusals = check(variant);
       if (!refusals.empty()) {
         refused.push_back({variant, diagnostics(refusals, axes, row)});

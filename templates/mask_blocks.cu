@@ -1,11 +1,11 @@
 // Which blocks of keys a mask leaves to tiles of rows, where what the mask looks up says so: before a kernel of
 // attention, which then neither loads dead blocks nor looks at the mask in full ones.
 //
-// A block has a tile of rows, and each of its warps every `warps`-th 32 blocks of keys. Of each look-up all lanes find
-// the smallest and the largest value among the indices that the rows and keys have, and from these follows what the
-// mask shows, as it does from the ranges of names. What is read is, for each tile, an element of each array for each
-// key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 * head_dim operations on
-// it. More than `most_elements` indices at once are not looked at: of such a block nothing is known.
+// A block has a tile of rows, and each of its warps every `warps`-th 16 blocks of keys, half a word. Of each look-up
+// all lanes find the smallest and the largest value among the indices that the rows and keys have, and from these
+// follows what the mask shows, as it does from the ranges of names. What is read is, for each tile, an element of each
+// array for each key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 * head_dim
+// operations on it. More than `most_elements` indices at once are not looked at: of such a block nothing is known.
 #include "mask_blocks_params.h"
 #include "types.h"
 
@@ -19,7 +19,7 @@ constexpr bool mask = false;
 #include "blocks/score_place.cuh"
 #include "blocks/sequence_rows.cuh"
 #include "ptx/grid.cuh"
-#include "ptx/memory_words.cuh"
+#include "ptx/memory_elements.cuh"
 #include "ptx/thread.cuh"
 
 constexpr int threads = variant::warps * warp_size;
@@ -49,11 +49,11 @@ extern "C" __global__ void __launch_bounds__(threads)
   const BlockExpressions expressions{params.expressions};
   const int own = score_rows.query(first_row + rows - 1) + keys - queries;  // the last row's position
   const int end = minimum_of(keys, own + params.window_right + 1);
-  for (int word = static_cast<int>(warp_index()); word < blocks.tile_words; word += variant::warps) {
+  for (int half = static_cast<int>(warp_index()); half < 2 * blocks.tile_words; half += variant::warps) {
     u32 live = 0;
     u32 full = 0;
-    for (int i = 0; i < 32; ++i) {
-      const int key = (word * 32 + i) * params.block_keys;
+    for (int i = 0; i < 16; ++i) {
+      const int key = (half * 16 + i) * params.block_keys;
       if (key >= end) break;
       const ScoreBox box = score_rows.box(first_row, rows, key, minimum_of(params.block_keys, keys - key));
       Truth seen = unknown();
@@ -62,7 +62,10 @@ extern "C" __global__ void __launch_bounds__(threads)
       if (seen.surely) full |= 1u << i;
     }
     if (lane_index() == 0) {
-      store_global(blocks.words + 2 * (static_cast<i64>(place) * blocks.tile_words + word), live, full);
+      u32* const words = blocks.words + 2 * (static_cast<i64>(place) * blocks.tile_words + half / 2);
+      char* const own = reinterpret_cast<char*>(words) + half % 2 * 2;
+      store_global_element(own, live);
+      store_global_element(own + sizeof(u32), full);
     }
   }
 }

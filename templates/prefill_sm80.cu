@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     first_key = first_block * variant::B_c;
   }
   const ScoreRows score_rows{tile.batch, tile.head, kv_head, 1, keys - Q_rows.rows, 0};
-  const Live live{params, score_rows, tile.head, first_query};
+  Live live{params, score_rows, tile.head, first_query};
   const int lowest = first_key / variant::B_c;
   int block = lowest + blocks - 1;  // the one of S
   if constexpr (variant::mask) {

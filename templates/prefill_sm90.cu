@@ -75,6 +75,7 @@ constexpr bool stream_k = false;
 #include "blocks/paged_rows.cuh"
 #include "blocks/score_rows.cuh"
 #include "blocks/sink.cuh"
+#include "blocks/told_blocks.cuh"
 
 using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams,
                           Select<variant::sink, AttuneExpressedTensorParams, AttuneTensorPrefillParams>>;
@@ -114,6 +115,8 @@ using BatchOrder = Select<variant::tile_list, ListedRaggedOrder<Rows, variant::B
                           RaggedOrder<Rows, variant::B_r, variant::B_c>>;
 using OrderInPages = PagedOrder<SequenceOrder, Rows, variant::B_r, variant::B_c>;
 using Order = Select<variant::ragged, BatchOrder, Select<variant::paged, OrderInPages, SequenceOrder>>;
+
+using Live = Select<Expressions::told, ToldBlocks<variant::B_r>, LiveBlocks<variant::B_r, variant::B_c>>;
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
@@ -158,6 +161,12 @@ struct Shared {
   }
 };
 
+// Which blocks of keys a mask's expression leaves to a tile.
+template <class KernelParams>
+__device__ __forceinline__ Live live_blocks(const KernelParams& params, const Tile& tile) {
+  return {params, score_rows<Rows>(params, tile), tile.head, tile.first_row};
+}
+
 // How the thread that fetches learns of its tiles: another warp finds them, or it does itself.
 template <class KernelParams>
 __device__ __forceinline__ auto producer_order(const KernelParams& params, const Shared& shared) {
@@ -174,7 +183,10 @@ __device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing
   Order order(params);
   Tile tile{};
   while (order.next(tile)) {
-    if constexpr (variant::mask) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
+    if constexpr (variant::mask) {
+      auto found_blocks = live_blocks(params, tile);
+      keep_live_blocks(found_blocks, tile);
+    }
     hand_over(found, tile);
   }
   hand_over(found, Tile{});
@@ -192,12 +204,12 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
     shared.v.load(params.v, V_box);
   };
   while (order.next(tile)) {
+    auto live_keys = live_blocks(params, tile);
     // A ragged batch's tiles come so.
-    if constexpr (variant::mask && !variant::ragged) keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
+    if constexpr (variant::mask && !variant::ragged) keep_live_blocks(live_keys, tile);
     const int kv_head = Rows::kv_head(params, tile);
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
-      if constexpr (variant::mask)
-        j = live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).last(j, tile.first_block);
+      if constexpr (variant::mask) j = live_keys.last(j, tile.first_block);
       shared.k.begin_load();
       shared.k.load(params.k, Rows::keys(tile, kv_head, j * variant::B_c));
       load_V();
@@ -241,14 +253,14 @@ __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared
       shared.q.next();
     }
     const int kv_head = Rows::kv_head(params, tile);
+    auto live_pages = live_blocks(params, tile);
     int block = tile.blocks - 1;
     auto pages = source.find(tile, block);
 #pragma unroll 1
     while (block >= tile.first_block) {
       int below = block - 1;
       if constexpr (variant::mask) {
-        if (block > tile.first_block)
-          below = live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).last(below, tile.first_block);
+        if (block > tile.first_block) below = live_pages.last(below, tile.first_block);
       }
       if (others == 0) {
         source.template load<Cached::K>(params, shared.k, tile, kv_head, block, pages);
@@ -320,6 +332,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   const ProductTurns turns{warpgroup};
   auto order = consumer_order(params, shared);
   Tile tile{};
+  Live live{};        // of the tile's blocks of keys, where a mask hides some
   u32 Q[Q_steps][4];  // the first columns of this warp's rows
   bool skips_last = false;
 
@@ -372,8 +385,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   const auto finish_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     if constexpr (variant::mask) {
       express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
-                     {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale,
-                     live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).is_full(j));
+                     {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale, live.is_full(j));
     } else if constexpr (variant::score) {
       express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
                      {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
@@ -400,8 +412,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
-    if constexpr (variant::mask && !variant::ragged && !variant::paged)
-      keep_live_blocks<Rows, variant::B_r, variant::B_c>(params, tile);
+    if constexpr (variant::mask) live = live_blocks(params, tile);
+    if constexpr (variant::mask && !variant::ragged && !variant::paged) keep_live_blocks(live, tile);
     if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
       int own_row = static_cast<int>(warpgroup) * rows;  // in the tile
       // A tile that the rows of one hold is a warpgroup's alone, in turn, so that they compute several side by side.
@@ -451,8 +463,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
 #pragma unroll 1
     while (j != tile.first_block) {
       --j;
-      if constexpr (variant::mask)
-        j = live_blocks<Rows, variant::B_r, variant::B_c>(params, tile).last(j, tile.first_block);
+      if constexpr (variant::mask) j = live.last(j, tile.first_block);
       shared.k.wait();
       turns.take();
       settle(O);

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "generator/expression/interval.hpp"
 
@@ -131,6 +133,13 @@ class Writer {
         return fmt::format("!{}", operand(node.parts[0]));
       case Op::select:
         return fmt::format("{} ? {} : {}", operand(node.parts[0]), operand(node.parts[1]), operand(node.parts[2]));
+      case Op::divide:
+        // One operation instead of some ten, and half a unit in the last place.
+        if (const std::optional<float> inverse = inverse_of(node.parts[1])) {
+          const Node factor{.op = Op::number, .type = Type::real, .number = *inverse};
+          return fmt::format("{} * {}", operand(node.parts[0]), number_text(factor));
+        }
+        break;
       default:
         break;
     }
@@ -179,6 +188,14 @@ class Writer {
                                    list_of(node.parts));
     const auto known = std::ranges::find(of_rows_, text, &RowLookup::value);
     return known == of_rows_.end() ? text : "row." + known->member;
+  }
+
+  /// Of a number of which 1 / x is a usual one, too.
+  static std::optional<float> inverse_of(const Node& node) {
+    if (node.op == Op::convert) return inverse_of(node.parts[0]);
+    const double size = std::abs(node.number);
+    if (node.op != Op::number || size < 1e-30 || size > 1e30) return std::nullopt;
+    return static_cast<float>(1 / node.number);
   }
 
   static std::string_view word_of(const Node& node) { return name_words.at(static_cast<std::size_t>(node.index)); }
@@ -233,18 +250,23 @@ std::string accessor_of(const Parameter& parameter, std::size_t number) {
   const std::string_view type = parameter.type == Type::real ? "float" : "int";
   std::vector<std::string> declared;
   std::string steps;
-  for (std::size_t i = 0; i < parameter.per.size(); ++i) {
-    declared.push_back(fmt::format("int i{}", i));
+  const std::size_t last = parameter.per.size() - 1;
+  for (std::size_t i = 0; i <= last; ++i) declared.push_back(fmt::format("int i{}", i));
+  for (std::size_t i = 0; i < last; ++i) {
     steps += i == 0 ? std::string("    i64 place = nearest_index(array, 0, i0);\n")
                     : fmt::format("    place = place * array.extents[{0}] + nearest_index(array, {0}, i{0});\n", i);
   }
+  // The row apart, as keys beside each other differ in the last index alone.
+  const std::string row = last == 0 ? std::string{} : fmt::format(" + place * array.extents[{}]", last);
   return fmt::format(
       "\n  // {}\n"
       "  __device__ __forceinline__ {} {}_at({}) const {{\n"
       "    const AttuneArray& array = params.arrays[{}];\n{}"
-      "    return load_global_{}(static_cast<const {}*>(array.data) + place);\n"
+      "    const void* const elements = kept(static_cast<const {}*>(array.data){});\n"
+      "    return load_global_{}(static_cast<const {}*>(elements) + nearest_index(array, {}, i{}));\n"
       "  }}\n",
-      parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, steps, type, type);
+      parameter.text(), type, parameter.name, fmt::join(declared, ", "), number, steps, type, row, type, type, last,
+      last);
 }
 
 /// The same of ranges, by all lanes of a warp.
@@ -311,6 +333,7 @@ constexpr std::string_view head = R"(// What the spec says of scores and of whic
 #include "blocks/score_functions.cuh"
 #include "blocks/score_place.cuh"
 #include "expression_params.h"
+#include "ptx/kept_pointer.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
 #include "types.h"

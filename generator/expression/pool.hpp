@@ -17,6 +17,16 @@ bool is_number(int number, Use use);
 /// The expression of a number that number_of() gave. It stays as long as the process. Thread-safe, as both are.
 const Expression& expression_of(int number);
 
+/// What a mask or a score, of numbers that number_of() gave, says that kernels have a faster way to do
+/// (generator/expression/limits.hpp): known from the first time on. Thread-safe.
+struct NumberedLimits {
+  int left = -1;   ///< as MaskLimits has them
+  int right = -1;  ///< likewise
+  int rest = 0;    ///< the number of what they leave to say; 0: nothing
+};
+NumberedLimits limits_of_number(int mask);
+float softcap_of_number(int score);
+
 /// The number of what a text says (parse.hpp), nothing where it is wrong; 0 of "none".
 std::optional<int> number_of_text(std::string_view text, Use use);
 

@@ -11,6 +11,8 @@
 #include "generator/check.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/call/expressions.hpp"
+#include "runtime/call/limits.hpp"
+#include "runtime/call/window.hpp"
 #include "runtime/choice/decision.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/cli/command.hpp"
@@ -204,6 +206,10 @@ Exit explain(const ExplainOptions& options, auto problem) {
   require_sound(problem);
   problem.expressions = read_expressions({.score = options.score.empty() ? nullptr : options.score.c_str(),
                                           .mask = options.mask.empty() ? nullptr : options.mask.c_str()});
+  if constexpr (requires { problem.causal; }) {
+    take_limits(problem);
+    set_window(problem, problem.window_left, problem.window_right);
+  }
   const Explanation said = explanation(problem, device_for(options.gpu), options.all);
   if (options.json) {
     print_json(said.json);

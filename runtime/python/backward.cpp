@@ -7,6 +7,8 @@
 
 #include "generator/check.hpp"
 #include "runtime/call/expressions.hpp"
+#include "runtime/call/limits.hpp"
+#include "runtime/operations/backward/problem.hpp"
 #include "runtime/python/arrays.hpp"
 #include "runtime/python/binding.hpp"
 #include "runtime/python/errors.hpp"
@@ -142,9 +144,11 @@ void require_gradients(nb::handle score, nb::handle softcap) {
   if (score.is_none()) return;
   if (!nb::isinstance<nb::str>(score)) raise(PyExc_TypeError, "score is no text of an expression");
   const nb::str text = nb::borrow<nb::str>(score);
-  const CallExpressions expressions = read_expressions({.score = text.c_str()});
-  Variant variant = expressions.given_to(Variant{});
-  variant.softcap = number("softcap", softcap) != 0 ? 1 : 0;
+  BackwardProblem problem{.softcap = static_cast<float>(number("softcap", softcap)),
+                          .expressions = read_expressions({.score = text.c_str()})};
+  take_limits(problem);
+  Variant variant = problem.expressions.given_to(Variant{});
+  variant.softcap = problem.softcap != 0 ? 1 : 0;
   if (const std::optional<Refusal> refusal = gradients_rule(variant)) {
     raise(PyExc_NotImplementedError, "a tensor requires a gradient; " + refusal->message);
   }

@@ -11,6 +11,8 @@
 
 // Indices that are looked at; of more nothing is known.
 constexpr i64 most_elements = 4096;
+// Loads of a lane that are under way together: as many as a block of 128 keys has elements for.
+constexpr int loads = 4;
 
 // Ranges of a dimension's indices that exist, or of those nearest to them.
 __device__ __forceinline__ Range nearest_indices(const AttuneArray& array, int dimension, const Range& index) {
@@ -44,10 +46,19 @@ __device__ __forceinline__ Range looked_up(const AttuneArray& array, const Range
       left %= inner;
     }
     const int* const elements = static_cast<const int*>(array.data) + place * array.extents[dimensions - 1];
-    for (int i = last.low + static_cast<int>(lane_index()); i <= last.high; i += warp_size) {
-      const int value = load_global_int(elements + i);
-      least = minimum_of(least, value);
-      greatest = maximum_of(greatest, value);
+#pragma unroll 1
+    for (int i = last.low; i <= last.high; i += loads * warp_size) {
+      int value[loads];
+#pragma unroll
+      for (int load = 0; load < loads; ++load) {
+        const int own = i + load * warp_size + static_cast<int>(lane_index());
+        value[load] = load_global_int(elements + minimum_of(own, last.high));  // the last one again and again
+      }
+#pragma unroll
+      for (int load = 0; load < loads; ++load) {
+        least = minimum_of(least, value[load]);
+        greatest = maximum_of(greatest, value[load]);
+      }
     }
   }
   return {least_of_lanes(least), greatest_of_lanes(greatest)};

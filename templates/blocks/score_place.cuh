@@ -55,7 +55,6 @@ struct ScoreRows {
 };
 
 // An index of an array's dimension, or the nearest one inside.
-__device__ __forceinline__ i64 nearest_index(const AttuneArray& array, int dimension, int index) {
-  const int last = array.extents[dimension] - 1;
-  return index < 0 ? 0 : index < last ? index : last;
+__device__ __forceinline__ u32 nearest_index(const AttuneArray& array, int dimension, int index) {
+  return static_cast<u32>(maximum_of(minimum_of(index, array.extents[dimension] - 1), 0));
 }

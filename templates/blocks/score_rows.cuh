@@ -1,9 +1,7 @@
-// Where the rows of a tile stand that tensor maps bring, for expressions; and which blocks a mask leaves it.
+// Where the rows of a tile stand that tensor maps bring, for expressions; and which of its blocks a mask leaves.
 #pragma once
 
-#include "blocks/live_blocks.cuh"
 #include "blocks/score_place.cuh"
-#include "blocks/told_blocks.cuh"
 #include "tensor_params.h"
 #include "types.h"
 
@@ -24,16 +22,9 @@ __device__ __forceinline__ ScoreRows score_rows(const AttuneTensorPrefillParams&
   }
 }
 
-template <class Rows, int B_r, int B_c, class KernelParams, class Tile>
-__device__ __forceinline__ Select<Expressions::told, ToldBlocks<B_r>, LiveBlocks<B_r, B_c>> live_blocks(
-    const KernelParams& params, const Tile& tile) {
-  return {params, score_rows<Rows>(params, tile), tile.head, tile.first_row};
-}
-
 // Takes from a tile's blocks those before its first and behind its last live one; one stays, as tiles have some.
-template <class Rows, int B_r, int B_c, class KernelParams, class Tile>
-__device__ __forceinline__ void keep_live_blocks(const KernelParams& params, Tile& tile) {
-  const auto live = live_blocks<Rows, B_r, B_c>(params, tile);
+template <class Live, class Tile>
+__device__ __forceinline__ void keep_live_blocks(Live& live, Tile& tile) {
   tile.blocks = live.last(tile.blocks - 1, tile.first_block) + 1;
   tile.first_block = live.first(tile.first_block, tile.blocks - 1);
 }

@@ -76,6 +76,8 @@ struct RoundOrder {
     const int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
     tile.batch = sequence_heads.divide(first_head + head, tile.head);
     tile.first_row = (variant::causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
+    // A mask may leave later rows more keys, as the causal one does.
+    if constexpr (variant::mask && !variant::causal) tile.first_row = (params.q_blocks - 1 - q_block) * B_r;
     find_blocks<B_r, B_c>(Rows::mask_of_longest(params), tile);
     return true;
   }

@@ -7,10 +7,14 @@
 #include "ptx/memory_words.cuh"
 #include "types.h"
 
-// As LiveBlocks.
+// As LiveBlocks. The words of 32 blocks stay in registers until others are asked for: no block waits for memory but the
+// first of them.
 template <int B_r>
 struct ToldBlocks {
   const u32* words;  // of the tile; null: all blocks are alive, and none is full
+  int held;          // the number of the words that are here, -1: none, ...
+  u32 live_bits;     // ... their bits of blocks that are alive ...
+  u32 full_bits;     // ... and of those that are full
 
   ToldBlocks() = default;
 
@@ -21,37 +25,47 @@ struct ToldBlocks {
     const i64 place =
         (static_cast<i64>(rows.batch) * blocks.heads + (blocks.heads > 1 ? head : 0)) * blocks.tiles + first_row / B_r;
     words = blocks.words == nullptr ? nullptr : blocks.words + 2 * place * blocks.tile_words;
+    held = -1;
+    live_bits = 0xffffffffu;
+    full_bits = 0;
   }
 
-  __device__ __forceinline__ bool has(int block) const { return (live(block / 32) >> block % 32 & 1) != 0; }
-  __device__ __forceinline__ bool is_full(int block) const {
-    if (words == nullptr) return false;
-    return (load_global_word(words + block / 32 * 2 + 1) >> block % 32 & 1) != 0;
+  __device__ __forceinline__ bool has(int block) { return (live_of(block / 32) >> block % 32 & 1) != 0; }
+  __device__ __forceinline__ bool is_full(int block) {
+    hold(block / 32);
+    return (full_bits >> block % 32 & 1) != 0;
   }
-  __device__ __forceinline__ int last(int block, int first) const {
+  __device__ __forceinline__ int last(int block, int first) {
     if (block <= first) return block;
     int word = block / 32;
-    u32 bits = live(word) & 0xffffffffu >> (31 - block % 32);
-    while (bits == 0 && word > 0 && word * 32 > first) bits = live(--word);
+    u32 bits = live_of(word) & 0xffffffffu >> (31 - block % 32);
+    while (bits == 0 && word > 0 && word * 32 > first) bits = live_of(--word);
     const int found = bits == 0 ? first : word * 32 + highest_bit(bits);
     return found > first ? found : first;
   }
-  __device__ __forceinline__ int count(int first, int last) const {
+  __device__ __forceinline__ int count(int first, int last) {
     int blocks = 0;
     for (int block = first; block <= last; ++block) blocks += has(block) ? 1 : 0;
     return blocks;
   }
-  __device__ __forceinline__ int first(int block, int last) const {
+  __device__ __forceinline__ int first(int block, int last) {
     if (block >= last) return block;
     int word = block / 32;
-    u32 bits = live(word) & 0xffffffffu << block % 32;
-    while (bits == 0 && (word + 1) * 32 < last) bits = live(++word);
+    u32 bits = live_of(word) & 0xffffffffu << block % 32;
+    while (bits == 0 && (word + 1) * 32 < last) bits = live_of(++word);
     const int found = bits == 0 ? last : word * 32 + highest_bit(bits & (0u - bits));
     return found < last ? found : last;
   }
 
  private:
-  __device__ __forceinline__ u32 live(int word) const {
-    return words == nullptr ? 0xffffffffu : load_global_word(words + word * 2);
+  __device__ __forceinline__ void hold(int word) {
+    if (words == nullptr || word == held) return;
+    held = word;
+    live_bits = load_global_word(words + word * 2);
+    full_bits = load_global_word(words + word * 2 + 1);
+  }
+  __device__ __forceinline__ u32 live_of(int word) {
+    hold(word);
+    return live_bits;
   }
 };

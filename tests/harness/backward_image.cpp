@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "generator/expression/pool.hpp"
+#include "runtime/call/limits.hpp"
+#include "runtime/call/window.hpp"
 #include "runtime/lab/arguments.hpp"
 #include "runtime/lab/random_values.hpp"
 #include "tests/harness/random_choice.hpp"
@@ -42,6 +44,8 @@ BackwardProblem BackwardCase::problem() const {
                          .dropout = of.dropout,
                          .expressions = expressions(),
                          .any_order = any_order};
+  take_limits(result);
+  set_window(result, result.window_left, result.window_right);
   return result;
 }
 

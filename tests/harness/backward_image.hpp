@@ -26,6 +26,7 @@ struct BackwardCase {
   std::string mask = {};   ///< likewise
   float sharpness = 1;     ///< by which the usual scale of the scores is multiplied
 
+  /// As a checked call has it (runtime/call/limits.hpp).
   [[nodiscard]] BackwardProblem problem() const;
   [[nodiscard]] CallExpressions expressions() const;
   [[nodiscard]] std::string text() const;

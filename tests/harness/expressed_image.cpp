@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "generator/expression/pool.hpp"
+#include "runtime/call/limits.hpp"
+#include "runtime/call/window.hpp"
 #include "runtime/lab/random_values.hpp"
 #include "tests/harness/random_choice.hpp"
 #include "tests/harness/random_expression.hpp"
@@ -107,6 +109,13 @@ ExpressedImage::ExpressedImage(const ExpressedCase& one, std::uint64_t seed)
   put(memory_, sink_, stored_.values().sink);
   for (const auto& [at, values] : arrays) put(memory_, *at, *values);
   whole_ = memory_;
+}
+
+Problem ExpressedImage::problem() const {
+  Problem result = problem_;
+  take_limits(result);
+  set_window(result, result.window_left, result.window_right);
+  return result;
 }
 
 DecodeProblem ExpressedImage::decode_problem(int splits) const {

@@ -50,7 +50,9 @@ class ExpressedImage {
  public:
   ExpressedImage(const ExpressedCase& one, std::uint64_t seed);
 
-  [[nodiscard]] const Problem& problem() const { return problem_; }
+  /// With what the texts say of limits and caps in the fields for them, as a checked call has it. The call itself and
+  /// the reference have the texts as they are.
+  [[nodiscard]] Problem problem() const;
 
   /// The same queries and keys as a problem of decode, whose cache is in pages. `splits`: 0 lets the plan choose.
   [[nodiscard]] DecodeProblem decode_problem(int splits) const;

@@ -77,11 +77,11 @@ TEST_CASE("expressions survive as text: in a spec that is written, and in the va
 
 TEST_CASE("a kernel serves the problems whose expressions it has, and no others") {
   const Variant variant = variants_of(alibi)[1];
-  Need need{.head_dim = 64, .score = variant.score, .mask = variant.mask};
+  Need need{.head_dim = 64, .causal = 1, .score = variant.score, .mask = variant.mask};
   CHECK(meets(variant, need));
   need.mask = 0;
   REQUIRE(refusals(variant, need).size() == 1);
-  CHECK(refusals(variant, need).front().starts_with("mask: the kernel has k <= p and document"));
+  CHECK(refusals(variant, need).front().starts_with("mask: the kernel has document[b, p] == document"));
   CHECK(!meets(families()[prefill_sm80].defaults, Need{.score = variant.score}));
 }
 

@@ -60,6 +60,9 @@ inline void store_shared(unsigned address, unsigned word, int line = __builtin_L
 inline Chunk load_global(const void* pointer, int line = __builtin_LINE());
 inline void store_global(void* pointer, const Chunk& chunk, int line = __builtin_LINE());
 
+// ptx/kept_pointer.cuh
+inline const void* kept(const void* pointer);
+
 // ptx/memory_elements.cuh
 inline void store_global_element(void* pointer, unsigned element, int line = __builtin_LINE());
 

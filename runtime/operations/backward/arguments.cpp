@@ -10,6 +10,7 @@
 #include "runtime/call/arguments.hpp"
 #include "runtime/call/dropout.hpp"
 #include "runtime/call/expressions.hpp"
+#include "runtime/call/limits.hpp"
 #include "runtime/call/tensor_maps.hpp"
 
 namespace attune {
@@ -57,6 +58,7 @@ BackwardProblem read_problem(const attune_backward_args& args) {
     problem.window_left = args.window_left;
     problem.window_right = args.window_right;
   }
+  take_limits(problem);
   problem.ragged = args.cu_seqlens_q != nullptr || args.cu_seqlens_k != nullptr;
   if (problem.ragged) {
     problem.total_q = args.total_q;

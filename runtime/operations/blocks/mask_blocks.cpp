@@ -78,8 +78,9 @@ AttuneMaskBlocks told(const MaskBlocksPlan& plan, unsigned* words) {
 }
 
 Operand words_operand(const MaskBlocksPlan& plan, const unsigned* words, Access access) {
-  return array_operand("mask_blocks", reinterpret_cast<const int*>(words),
-                       {1, 1, plan.all_tiles(), 2LL * plan.tile_words}, access);
+  constexpr int half_bytes = sizeof(unsigned) / 2;  // halves of words are written apart
+  return array_operand("mask_blocks", words, half_bytes, alignof(unsigned),
+                       {1, 1, plan.all_tiles(), 4LL * plan.tile_words}, access);
 }
 
 }  // namespace attune

@@ -10,6 +10,7 @@
 #include "runtime/call/dropout.hpp"
 #include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
+#include "runtime/call/limits.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
 
 namespace attune {
@@ -163,6 +164,7 @@ Problem read_problem(const attune_prefill_args& args) {
                   .causal = args.causal != 0};
   if (has_features(args)) add_features(problem, args);
   problem.expressions = read_expressions(expression_texts(args));
+  take_limits(problem);
   return problem;
 }
 

@@ -98,7 +98,7 @@ TileOrder order_of_tiles(const Variant& variant, const Problem& problem, const D
                            .B_c = variant.B_c,
                            .seqlen_q = problem.seqlen_q,
                            .seqlen_k = problem.seqlen_k,
-                           .causal = problem.causal,
+                           .causal = problem.causal || problem.expressions.mask != 0,
                            .listed = variant.tile_list != 0,
                            .multiprocessors = blocks,
                            .bytes_per_head = bytes_per_head,

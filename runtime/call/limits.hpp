@@ -1,0 +1,30 @@
+// What a problem's expressions say that it has fields for: the causal mask, a window, a soft cap.
+#pragma once
+
+#include <algorithm>
+
+#include "generator/expression/pool.hpp"
+
+namespace attune {
+
+/// Gives the fields what the expressions say of them, so that kernels without the expressions serve. It comes before
+/// set_window(), and a caller's window has the bounds that it was given.
+template <class OneProblem>
+void take_limits(OneProblem& problem) {
+  if (problem.expressions.mask != 0) {
+    const auto [left, right, rest] = expression::limits_of_number(problem.expressions.mask);
+    const auto take = [](int& bound, int limit) {
+      if (limit >= 0) bound = bound == -1 ? limit : std::min(bound, limit);
+    };
+    take(problem.window_left, left);
+    take(problem.window_right, right);
+    problem.expressions.mask = rest;
+  }
+  if (problem.expressions.score == 0 || problem.softcap != 0) return;
+  if (const float cap = expression::softcap_of_number(problem.expressions.score); cap > 0) {
+    problem.softcap = cap;
+    problem.expressions.score = 0;
+  }
+}
+
+}  // namespace attune

@@ -214,9 +214,9 @@ __device__ __forceinline__ uint3 block_index() {
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+// The block's dynamic shared memory. It starts 512-byte aligned, which swizzles and rows of up to 32 chunks rely on.
 __device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  extern __shared__ __align__(512) unsigned char dynamic_shared[];
   return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
 }
 

@@ -462,9 +462,9 @@ __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gri
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+// The block's dynamic shared memory. It starts 512-byte aligned, which swizzles and rows of up to 32 chunks rely on.
 __device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  extern __shared__ __align__(512) unsigned char dynamic_shared[];
   return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
 }
 
@@ -808,36 +808,43 @@ __device__ __forceinline__ void mask_pairs(const Mask& mask, float (&S)[row_tile
 // How sums of dQ leave a thread block, and in which order blocks add theirs.
 
 // A place in shared memory for the sums of one step, in the workspace's order (dq_sums.cuh), to which `writers` threads
-// bring them and from which one warp adds them to memory.
-template <int floats, int writers>
+// bring them and from which a warp adds them to memory: one of `adders`, which have the steps in turn.
+template <int floats, int writers, int adders = 1>
 struct GradientSums {
   static constexpr u32 bytes = floats * sizeof(float);
   static constexpr u32 part_bytes = 16 * 8 * sizeof(float);  // of a piece of 16 rows and 8 columns
-  static constexpr u32 full = 2;                             // named barriers
-  static constexpr u32 free = 3;
+  static constexpr u32 full = 2;                             // named barriers, one for each who adds
+  static constexpr u32 free = full + adders;
+  static constexpr u32 next_barrier = free + adders;
 
   u32 base;
 
-  // Writers: until the sums before have been read; and theirs, a warp's pieces from there on.
-  __device__ __forceinline__ void wait_free() const { named_barrier_wait(free, writers + warp_size); }
+  // Writers: until that one has read the sums before; and theirs for another, a warp's pieces from there on.
+  __device__ __forceinline__ void wait_free(u32 adder = 0) const {
+    named_barrier_wait(free + adder, writers + warp_size);
+  }
   template <int pieces>
-  __device__ __forceinline__ void put(const float (&dQ)[pieces][4], u32 first) const {
+  __device__ __forceinline__ void put(const float (&dQ)[pieces][4], u32 first, u32 adder = 0) const {
 #pragma unroll
     for (u32 n = 0; n < pieces; ++n) {
       store_shared(base + first + n * part_bytes + lane_index() * sizeof(Float4),
                    Float4{{dQ[n][0], dQ[n][1], dQ[n][2], dQ[n][3]}});
     }
     fence_for_copies();
-    named_barrier_announce(full, writers + warp_size);
+    named_barrier_announce(full + adder, writers + warp_size);
   }
 
-  // The warp that adds: until they are there; one lane adds them, in a group of its own; and when they have been read.
-  __device__ __forceinline__ void wait_full() const { named_barrier_wait(full, writers + warp_size); }
+  // A warp that adds: until they are there; one lane adds them, in a group of its own; and when they have been read.
+  __device__ __forceinline__ void wait_full(u32 adder = 0) const {
+    named_barrier_wait(full + adder, writers + warp_size);
+  }
   __device__ __forceinline__ void add(float* sums) const {
     add_bytes(sums, base, bytes);
     commit_boxes();
   }
-  __device__ __forceinline__ void announce_free() const { named_barrier_announce(free, writers + warp_size); }
+  __device__ __forceinline__ void announce_free(u32 adder = 0) const {
+    named_barrier_announce(free + adder, writers + warp_size);
+  }
 };
 
 // When a block of keys may add to the sums of a block of queries: behind all blocks of later keys that these queries
@@ -1026,6 +1033,12 @@ constexpr u32 consumer_registers = 240;
 // mask they begin with other queries than it does, so that nobody waits in vain.
 constexpr bool shortest_first = variant::deterministic;
 
+// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
+// warps have such steps in turn, so that one waits for memory beside the other's. Steps of 128 are longer, and have no
+// registers left.
+constexpr bool short_steps = variant::B_r == rows && variant::B_c == consumers * rows;
+constexpr int adders = variant::deterministic && short_steps ? 2 : 1;
+
 // Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
 constexpr int dq_row_parts = variant::B_r / rows;
 constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
@@ -1056,7 +1069,7 @@ using Weights = u32[score_queries / 16][4];
 using KGradient = float[gradient_columns / 8][4];
 using QGradient = float[dq_columns / 8][4];
 using Walk = QueryWalk;
-using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size>;
+using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size, adders>;
 using Turn = GradientTurn<variant::B_r, variant::B_c>;
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, or of shared
@@ -1129,22 +1142,29 @@ __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTi
   wgmma_commit();
 }
 
-// One warp: adds what the warpgroups put into the stage to the workspace, one step after the other.
+// A warp: adds what the warpgroups put into the stage to the workspace, one step after the other, or those that are its
+// own of several warps.
 __device__ __forceinline__ void add_dq(const Params& params, Shared shared, const Sequence& sequence,
-                                       const TileIndex& tile, Walk walk) {
+                                       const TileIndex& tile, Walk walk, u32 adder) {
   const SumStage stage{shared.sums};
+  if constexpr (adders > 1) {
+    if (adder == 1 && walk.goes_on()) walk.next();
+  }
   while (walk.goes_on()) {
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
-    stage.wait_full();
     Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
     turn.wait();
+    stage.wait_full(adder);
     if (elect_lane()) {
       stage.add(params.dq_sums + row * params.dq_columns);
       wait_boxes_read();
     }
     walk.next();
-    if (walk.goes_on()) stage.announce_free();
+    if (walk.goes_on()) stage.announce_free(adder);
     if (elect_lane()) turn.pass();
+    if constexpr (adders > 1) {
+      if (walk.goes_on()) walk.next();
+    }
   }
 }
 
@@ -1208,8 +1228,9 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
       wgmma_wait<1>();
       settle(dQ);
       shared.dout.release();
-      if (is_next) stage.wait_free();
-      stage.put(dQ, first_part);
+      const u32 adder = adders > 1 ? scores_tile : 0;
+      if (is_next) stage.wait_free(adders > 1 ? adder ^ 1 : 0);
+      stage.put(dQ, first_part, adder);
       is_next = true;
       walk.next();
       if (!walk.goes_on()) break;
@@ -1230,7 +1251,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   const GradientTile dK_tile{shared.k.tile().base};
   const GradientTile dV_tile{shared.v.tile().base};
   const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c + static_cast<int>(warpgroup) * rows);
-  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, 4 + warpgroup};
+  const GradientStage<variant::B_c, variant::head_dim> output{warp_key, SumStage::next_barrier + warpgroup};
   output.store<variant::dtype>(dK, params.scale, dK_tile, params.dk_map, box);
   output.store<variant::dtype>(dV, 1.0f, dV_tile, params.dv_map, box);
   output.finish();
@@ -1259,7 +1280,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90_bf16_d128
   if (warp_index() < 4) {
     give_registers<producer_registers>();
     if (warp_index() == 0 && elect_lane()) produce(params, shared, sequence, tile, walk);
-    if (warp_index() == 1) add_dq(params, shared, sequence, tile, walk);
+    if (warp_index() >= 1 && warp_index() <= adders) {
+      add_dq(params, shared, sequence, tile, walk, adders > 1 ? warp_index() - 1 : 0);
+    }
   } else {
     take_registers<consumer_registers>();
     consume(params, shared, sequence, tile, walk);

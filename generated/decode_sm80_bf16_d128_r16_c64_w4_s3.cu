@@ -352,9 +352,9 @@ __device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u3
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
-// The block's dynamic shared memory. It starts 128-byte aligned, which the swizzle relies on.
+// The block's dynamic shared memory. It starts 512-byte aligned, which swizzles and rows of up to 32 chunks rely on.
 __device__ __forceinline__ u32 shared_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  extern __shared__ __align__(512) unsigned char dynamic_shared[];
   return static_cast<u32>(__cvta_generic_to_shared(dynamic_shared));
 }
 
@@ -446,6 +446,14 @@ struct Tile {
   __device__ __forceinline__ u32 at(u32 row, u32 column_chunk) const {
     const u32 moved = swizzled ? column_chunk ^ (row / (8 / span) % span) : column_chunk;
     return base + row * row_bytes + moved * chunk_bytes;
+  }
+
+  // The same of a chunk below 32, where the tile begins at a multiple of 512 bytes. Not a sum: of a uniform base and a
+  // lane's own part of one ptxas (13.0) makes, in branches, copies that no GPU executes (LDGSTS [R+UR], desc[UR1]).
+  __device__ __forceinline__ u32 at_chunk_below_32(u32 row, u32 column_chunk) const {
+    static_assert(bytes % 512 == 0);
+    const u32 moved = swizzled ? row / (8 / span) % span : 0;
+    return ((base | column_chunk * chunk_bytes) ^ moved * chunk_bytes) + row * row_bytes;
   }
 
   // The chunk `chunks_right` (even, or any from column 0) to the right and `rows_down` (a multiple of 8) below the one
@@ -626,7 +634,7 @@ struct CacheCopy {
       }
     } else if (page_sizes != Pages::any || has_chunk()) {
       const u32 bytes = cut ? bytes_of_columns(columns_left) : chunk_bytes;
-      cp_async(strip.at(row, lane_chunk), from, bytes, row_exists, policy);
+      cp_async(strip.at_chunk_below_32(row, lane_chunk), from, bytes, row_exists, policy);
     }
   }
 };

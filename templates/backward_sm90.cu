@@ -74,9 +74,11 @@ constexpr u32 consumer_registers = 240;
 // mask they begin with other queries than it does, so that nobody waits in vain.
 constexpr bool shortest_first = variant::deterministic;
 
-// There a turn lasts until sums are in memory and the next block has seen it, as long as a step. Two warps have the
-// steps in turn, so that one waits for memory beside the other's.
-constexpr int adders = variant::deterministic && variant::B_c == consumers * rows ? 2 : 1;
+// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
+// warps have such steps in turn, so that one waits for memory beside the other's. Steps of 128 are longer, and have no
+// registers left.
+constexpr bool short_steps = variant::B_r == rows && variant::B_c == consumers * rows;
+constexpr int adders = variant::deterministic && short_steps ? 2 : 1;
 
 // Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
 constexpr int dq_row_parts = variant::B_r / rows;

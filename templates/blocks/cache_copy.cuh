@@ -161,7 +161,7 @@ struct CacheCopy {
       }
     } else if (page_sizes != Pages::any || has_chunk()) {
       const u32 bytes = cut ? bytes_of_columns(columns_left) : chunk_bytes;
-      cp_async(strip.at(row, lane_chunk), from, bytes, row_exists, policy);
+      cp_async(strip.at_chunk_below_32(row, lane_chunk), from, bytes, row_exists, policy);
     }
   }
 };

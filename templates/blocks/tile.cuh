@@ -27,6 +27,14 @@ struct Tile {
     return base + row * row_bytes + moved * chunk_bytes;
   }
 
+  // The same of a chunk below 32, where the tile begins at a multiple of 512 bytes. Not a sum: of a uniform base and a
+  // lane's own part of one ptxas (13.0) makes, in branches, copies that no GPU executes (LDGSTS [R+UR], desc[UR1]).
+  __device__ __forceinline__ u32 at_chunk_below_32(u32 row, u32 column_chunk) const {
+    static_assert(bytes % 512 == 0);
+    const u32 moved = swizzled ? row / (8 / span) % span : 0;
+    return ((base | column_chunk * chunk_bytes) ^ moved * chunk_bytes) + row * row_bytes;
+  }
+
   // The chunk `chunks_right` (even, or any from column 0) to the right and `rows_down` (a multiple of 8) below the one
   // at `address`, whose own column of chunks is 0 or 1: one XOR and an immediate offset.
   __device__ __forceinline__ u32 beyond(u32 address, int rows_down, int chunks_right) const {

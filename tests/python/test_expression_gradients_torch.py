@@ -22,6 +22,11 @@ PREFIX = torch.tensor([30, 0], dtype=torch.int32)
 SINKS = torch.tensor([-2.0, 0.5, 3.0, 6.0])
 
 
+def sinks_of(device):
+    """A tensor of its own, which may be given a gradient."""
+    return SINKS.clone().to(device)
+
+
 def formula(bias=None, seen=None, sequences=None):
     """(out, lse) of (q, k, v) or (q, k, v, sinks), of any dtype: bias(p, k, b, h) is added, and what seen(p, k, b) hides.
 
@@ -249,7 +254,7 @@ def test_the_rows_of_a_ragged_batch_that_are_written():
 @pytest.mark.parametrize("expressions", [False, True])
 def test_a_sink_alone_may_require_a_gradient(torch_device, expressions):
     tensors = [x.detach() for x in inputs(torch_device)]
-    sinks = SINKS.to(torch_device).requires_grad_()
+    sinks = sinks_of(torch_device).requires_grad_()
     sinked = with_sinks(library.flash_attn_func)
     ours = expressed(torch_device, None, "k <= p", {}) if expressions else sinked
     ours(*tensors, sinks)[0].float().square().sum().backward()
@@ -277,13 +282,13 @@ def test_the_operator_keeps_its_schema_and_its_fake_and_gradients_agree(torch_de
     torch.library.opcheck(
         torch.ops.attune.attention_train.default,
         (*tensors, score, "k <= p", list(params), arrays),
-        {"softmax_scale": 0.1, "learnable_sink": SINKS.to(torch_device).requires_grad_()},
+        {"softmax_scale": 0.1, "learnable_sink": sinks_of(torch_device).requires_grad_()},
     )
 
 
 def test_compiled_in_one_graph(torch_device, backend):
     _, mask, params, _ = CASES["causal, documents"]
-    tensors = (*inputs(torch_device), SINKS.to(torch_device).requires_grad_())
+    tensors = (*inputs(torch_device), sinks_of(torch_device).requires_grad_())
     params = {name: one.to(torch_device) for name, one in params.items()}
     slopes = SLOPES.to(torch_device)
 

@@ -88,7 +88,7 @@ def test_results_with_an_older_pytorch():
         "test_agrees_with_float32(torch.bfloat16, True)",
         "test_packed()",
         "test_mixed_devices_are_refused()",
-        "test_gradients_are_refused_and_not_detached()",
+        "test_gradients_that_are_not_wanted()",
         "test_runs_on_the_current_stream()",
         "test_lengths_of_a_cache()",
     )

@@ -7,7 +7,7 @@ namespace attune::emulator {
 
 /// Where a block's shared memory starts. Aligned as templates/ptx/memory.cuh promises and no better, so that a kernel
 /// that relies on more is found out.
-constexpr unsigned shared_base = 128;
+constexpr unsigned shared_base = 512;
 
 /// One thread's operands of a wgmma, D += A B or D = A B.
 struct Wgmma {

@@ -208,7 +208,8 @@ TEST_CASE("groups of a ragged batch are those of as many of its longest as its q
       ragged.total_q = ragged.total_k = sequences * 4096 + 100;
       dense.batch = sequences;
       const PrefillPlan planned = plan(variant, ragged, h200);
-      CHECK(planned.group_heads == std::max(8, plan(plain, dense, h200).group_heads));  // 5 heads have 132 tiles; 4 share keys
+      CHECK(planned.group_heads ==
+            std::max(8, plan(plain, dense, h200).group_heads));  // 5 heads have 132 tiles; 4 share keys
       CHECK(planned.grid.x == 132);
       CHECK(planned.q_blocks == 32);
     }

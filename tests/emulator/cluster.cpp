@@ -205,17 +205,17 @@ TEST_CASE("a read of a block that the cluster has not got is a fault") {
 
 TEST_CASE("no address reaches the memory of another block") {
   const std::string outside =
-      "at shared address 0x1080 are outside the launch's shared memory, which is from 0x80 to "
-      "0x1080";
+      "at shared address 0x1200 are outside the launch's shared memory, which is from 0x200 to "
+      "0x1200";
   check_fault("reads_outside", {"@outside", "from block (0, 0, 0): 16 bytes " + outside});
   check_fault("reads_outside_of_its_own", {"@outside of its own", outside});
   check_fault("copies_outside", {"@copies outside", outside});
 }
 
 TEST_CASE("a read of another block's memory is aligned and of what was written") {
-  check_fault("reads_misaligned", {"@misaligned", "shared address 0x308 is not aligned to the 16 bytes"});
+  check_fault("reads_misaligned", {"@misaligned", "shared address 0x488 is not aligned to the 16 bytes"});
   check_fault("reads_the_unwritten", {"@unwritten",
-                                      "from block (0, 0, 0): reads shared address 0x300, which nothing "
+                                      "from block (0, 0, 0): reads shared address 0x480, which nothing "
                                       "has written"});
 }
 

@@ -53,13 +53,13 @@ TEST_CASE("races are found byte by byte") {
 }
 
 TEST_CASE("shared memory that nothing has written cannot be read") {
-  check_fault("reads_unwritten", {"@unwritten", "reads shared address 0xb0, which nothing has written"});
+  check_fault("reads_unwritten", {"@unwritten", "reads shared address 0x230, which nothing has written"});
 }
 
 TEST_CASE("an access beyond the shared memory of the launch, or misaligned, is a fault") {
-  check_fault("misaligned_shared", {"@misaligned", "shared address 0x88", "16 bytes"});
+  check_fault("misaligned_shared", {"@misaligned", "shared address 0x208", "16 bytes"});
   check_fault("reaches_beyond_shared",
-              {"@beyond", "4 bytes at shared address 0x1080 are outside", "from 0x80 to 0x1080"});
+              {"@beyond", "4 bytes at shared address 0x1200 are outside", "from 0x200 to 0x1200"});
 }
 
 TEST_CASE("global memory is the caller's buffers and nothing around or between their rows") {

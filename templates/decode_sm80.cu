@@ -336,14 +336,6 @@ __device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams&
   }
 }
 
-__device__ __forceinline__ Merge merge_of(u32 base, u32 warp_row) {
-  if constexpr (variant::split_rows) {
-    return {static_cast<int>(warp_row)};
-  } else {
-    return {base};
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     decode_sm80(const __grid_constant__ Params given) {
   const AttuneDecodeParams& params = of_own_shape(given);
@@ -355,7 +347,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
   const QTile q_tile{shared_memory() + pipeline_bytes};
   const u32 warp_row = variant::split_rows ? warp_index() * own_rows_of_warp : 0;  // this warp's first of the tile
   const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
-  const Merge merge = merge_of(q_tile.base + Q_bytes, warp_row);
+  const Merge merge{variant::split_rows ? warp_row : q_tile.base + Q_bytes};
   const Parts parts{shared_memory()};
   const int own_rows = params.seqlen_q * params.gqa_ratio - first_row < variant::B_r
                            ? params.seqlen_q * params.gqa_ratio - first_row

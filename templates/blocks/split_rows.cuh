@@ -13,7 +13,7 @@ template <int row_tiles, int columns>
 struct SplitRows {
   static constexpr int bytes = 0;
 
-  int own_row;
+  u32 own_row;
 
   // Calls write(row, column, O, lse) for each four columns of the warp's rows below `rows`: O normalised, LSE to base 2
   // and -inf for a row that saw no key. All lanes together.
@@ -27,7 +27,7 @@ struct SplitRows {
     for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int row = own_row + i * 16 + h * 8 + static_cast<int>(lane / 4);
+        const int row = static_cast<int>(own_row) + i * 16 + h * 8 + static_cast<int>(lane / 4);
         float sum = softmax.l[i][h];
         sum += shuffle_xor(sum, 1);
         sum += shuffle_xor(sum, 2);

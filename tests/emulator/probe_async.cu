@@ -488,7 +488,7 @@ inline void load_handed_over(const ProbeParams& p) {
     fence_for_copies();
     mbarrier_init(shared_memory(), 1);
     mbarrier_fence();
-    load_box(shared_memory() + 896, p.stored_map, shared_memory(), 0, 0, 1, 0);  // @box of handed over
+    load_box(tile(0), p.stored_map, shared_memory(), 0, 0, 1, 0);  // @box of handed over
   }
 }
 

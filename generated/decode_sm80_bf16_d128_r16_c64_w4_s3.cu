@@ -1528,10 +1528,6 @@ __device__ __forceinline__ decltype(auto) of_own_shape(const AttuneDecodeParams&
   return (given);
 }
 
-__device__ __forceinline__ Merge merge_of(u32 base, u32 warp_row) {
-  return {base};
-}
-
 extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     decode_sm80_bf16_d128_r16_c64_w4_s3(const __grid_constant__ Params given) {
   const AttuneDecodeParams& params = of_own_shape(given);
@@ -1543,7 +1539,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
   const QTile q_tile{shared_memory() + pipeline_bytes};
   const u32 warp_row = variant::split_rows ? warp_index() * own_rows_of_warp : 0;  // this warp's first of the tile
   const u32 q_lane = lane_address_rows_first(q_tile, warp_row);
-  const Merge merge = merge_of(q_tile.base + Q_bytes, warp_row);
+  const Merge merge{variant::split_rows ? warp_row : q_tile.base + Q_bytes};
 
   Position position(params, first_row);
   wait_for_kernel_before();  // store_kv may still be writing new keys, and a combine before it reading the workspace

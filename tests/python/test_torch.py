@@ -65,6 +65,7 @@ def run_as_older_pytorch(*calls):
     """Calls tests of this file where PyTorch has neither the C exchange API nor raw streams."""
     script = (
         "import torch\n"
+        "import attune.torch\n"  # first, as PyTorch's compiler wants raw streams while it loads
         "if hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):\n"
         "    del torch.Tensor.__dlpack_c_exchange_api__\n"
         "if hasattr(torch._C, '_cuda_getCurrentRawStream'):\n"

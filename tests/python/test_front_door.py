@@ -15,6 +15,7 @@ import pytest
 
 import attune
 from attune.bench.kept import headlines, kept_markdown
+from attune.bench.report import Report, Result
 
 ROOT = Path(__file__).parents[2]
 TOOL = Path(attune.__file__).parents[2] / "bin" / "attune"
@@ -233,6 +234,25 @@ def test_the_page_of_kept_runs_is_current():
 
 def test_the_readme_has_the_figures_of_the_newest_kept_runs():
     assert headlines(KEPT) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_of_a_case_that_was_measured_again_the_newest_report_speaks(tmp_path):
+    def report(gpu, date, **speedups):
+        machine = {"gpu": gpu, "cuda": "13.0", "cudnn": "9.19.0", "date": f"{date} 10:00 UTC"}
+        timed = {
+            f"d{case[1:]} b1 h1 L64 full": {
+                "attune": Result("timed", ms=1.0),
+                "cudnn": Result("timed", ms=ratio),
+            }
+            for case, ratio in speedups.items()
+        }
+        Report(machine, None, {"backward": timed}).write(tmp_path / f"{gpu[-4:]}_{date}.json")
+
+    report("NVIDIA H200", "2026-11-01", d64=1.5, d128=0.5)
+    report("NVIDIA H200", "2026-11-02", d128=2.0)
+    report("NVIDIA H100", "2026-11-01", d64=0.1, d256=0.1)
+    line = headlines(tmp_path).splitlines()[-1]
+    assert "2 cases | 1.73 times as fast | 1.50 | NVIDIA H200, CUDA 13.0, 2026-11-02" in line
 
 
 @pytest.mark.parametrize("page", sorted(set(PAGES) - FIGURES), ids=named)

@@ -483,7 +483,7 @@ struct Tile {
   static constexpr int bytes = rows * row_bytes;
   static_assert(columns % chunk == 0 && rows % 8 == 0);
 
-  u32 base;  // shared address, 128-byte aligned
+  u32 base;  // shared address, 128-byte aligned, or as a function says
 };
 // --- blocks/sequence_rows.cuh ----------------------------------------------------------------------------------------
 // Where a sequence of a ragged batch lies among the rows of all, which only the device knows.
@@ -905,7 +905,7 @@ struct QueryWalk {
   }
 };
 // --- blocks/ring.cuh -------------------------------------------------------------------------------------------------
-// Tiles in shared memory that one producer thread fetches through the copy engine and consumer warps read, in turn.
+// Tiles in shared memory that one producer at a time fetches through the copy engine and consumer warps read, in turn.
 // Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
 // empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
 template <class Tile, int stages, int readers>

@@ -311,7 +311,7 @@ struct Tile {
   static constexpr int span = chunks % 8 == 0 ? 8 : chunks % 4 == 0 ? 4 : chunks % 2 == 0 ? 2 : 1;
   static_assert(columns % chunk == 0 && rows % 8 == 0);
 
-  u32 base;  // shared address, 128-byte aligned
+  u32 base;  // shared address, 128-byte aligned, or as a function says
 
   // Shared address of a chunk of a row. Unsigned, so that the compiler sees which bits rows a multiple of 8
   // apart share.

@@ -688,7 +688,7 @@ __device__ __forceinline__ void take_residual(u32 (&R)[steps][4], const float (&
   }
 }
 // --- blocks/ring.cuh -------------------------------------------------------------------------------------------------
-// Tiles in shared memory that one producer thread fetches through the copy engine and consumer warps read, in turn.
+// Tiles in shared memory that one producer at a time fetches through the copy engine and consumer warps read, in turn.
 // Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
 // empty, at which each of `readers` warps arrives. Producer and consumers each walk a Ring of their own.
 template <class Tile, int stages, int readers>

@@ -117,8 +117,7 @@ Variant with_limits(Variant variant) {
     const auto [left, right, rest] = expression::limits_of_number(variant.mask);
     variant.mask = rest;
     if (right == 0 && variant.window == 0) variant.causal = 1;
-    const bool has_window = variant.window != 0 || left >= 0 || (right > 0 && variant.causal == 0);
-    if (has_window) {
+    if (variant.window == 0 && (left >= 0 || (right > 0 && variant.causal == 0))) {
       variant.window = 1;
       variant.causal = 0;  // which is among a window's bounds
     }

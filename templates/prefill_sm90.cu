@@ -234,6 +234,15 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
   }
 }
 
+// Until the K before the one that was just loaded has been read, of two stages: this warp's next K has that stage two
+// rounds later, and parities tell one round from the next alone. It comes before the warp's V, without which consumers
+// do not come as far as that next round.
+__device__ __forceinline__ void claim_next_stage(KRing ring) {
+  ring.next();
+  ring.claim();
+  warp_barrier();  // no lane is passed by
+}
+
 // Warps, where keys are in pages: they take blocks in turn, each the K and the V of one, so that one look at the table
 // does for both, and no K waits behind a V whose stage is still being read. A warp looks up its pages a block ahead.
 template <class KernelParams>
@@ -264,11 +273,9 @@ __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared
       }
       if (others == 0) {
         source.template load<Cached::K>(params, shared.k, tile, kv_head, block, pages);
+        if constexpr (variant::stages == 2) claim_next_stage(shared.k);
         source.template load<Cached::V>(params, shared.v, tile, kv_head, block, pages);
         others = loaders;
-      } else {
-        shared.k.claim();  // or, two rounds ahead, it would take the parity of one phase for that of another
-        warp_barrier();    // no lane is passed by, either
       }
       --others;
       if (others == 0) pages = source.find(tile, below);

@@ -134,7 +134,7 @@ class Writer {
       case Op::select:
         return fmt::format("{} ? {} : {}", operand(node.parts[0]), operand(node.parts[1]), operand(node.parts[2]));
       case Op::divide:
-        // One operation instead of some ten, and half a unit in the last place.
+        // One operation instead of some ten.
         if (const std::optional<float> inverse = inverse_of(node.parts[1])) {
           const Node factor{.op = Op::number, .type = Type::real, .number = *inverse};
           return fmt::format("{} * {}", operand(node.parts[0]), number_text(factor));
@@ -190,11 +190,14 @@ class Writer {
     return known == of_rows_.end() ? text : "row." + known->member;
   }
 
-  /// Of a number of which 1 / x is a usual one, too.
+  /// Of a power of two, whose product with it is the quotient to the bit: a mask shows the same keys.
   static std::optional<float> inverse_of(const Node& node) {
     if (node.op == Op::convert) return inverse_of(node.parts[0]);
     const double size = std::abs(node.number);
-    if (node.op != Op::number || size < 1e-30 || size > 1e30) return std::nullopt;
+    int exponent = 0;
+    if (node.op != Op::number || size < 0x1p-100 || size > 0x1p100 || std::frexp(size, &exponent) != 0.5) {
+      return std::nullopt;
+    }
     return static_cast<float>(1 / node.number);
   }
 

@@ -130,9 +130,10 @@ std::vector<Subject> subjects() {
   // Dead, full and partial blocks: by ranges of positions, and by what is looked up.
   const auto number = [](std::string_view text, Use use) { return expression::number_of_text(text, use).value(); };
   const int bias = number("s + bias[h, p - k - 9] where bias: fp32[head, 40]", Use::score);
-  const int holes = number("k <= p and (p - k < 95 or (k >= 40 and k < 44))", Use::mask);
+  // `not k > p`, unlike `k <= p`, stays in the expression.
+  const int holes = number("not k > p and (p - k < 95 or (k >= 40 and k < 44))", Use::mask);
   const int documents = number(
-      "k <= p and document[b, h, p] == document[b, h, k] where document: int32[batch, head, position]", Use::mask);
+      "not k > p and document[b, h, p] == document[b, h, k] where document: int32[batch, head, position]", Use::mask);
   add("masked", [&](Variant& v) { small(v), v.causal = 0, v.score = bias, v.mask = holes; });
   add("looked_up", [&](Variant& v) { small(v), v.causal = 0, v.mask = documents; });
   add_sm90("sm90_masked", [&](Variant& v) { v.head_dim = 64, v.B_c = 64, v.score = bias, v.mask = holes; });
@@ -173,6 +174,7 @@ std::vector<Subject> subjects() {
     });
   };
   add_backward_sm90("backward_sm90_causal", [](Variant& v) { v.causal = 1; });
+  add_backward_sm90("backward_sm90_short_steps", [](Variant& v) { v.B_r = 64, v.causal = 1; });
   add_backward_sm90("backward_sm90_window_ragged_unordered", [](Variant& v) {
     v.dtype = static_cast<int>(Dtype::fp16), v.window = v.ragged = v.softcap = 1, v.deterministic = 0;
   });

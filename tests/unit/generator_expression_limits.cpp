@@ -125,6 +125,9 @@ TEST_CASE("a spec's kernel has the causal mask, a window and a cap for what expr
   CHECK(window.name() == variant_of_spec("window: true\n").name());
   CHECK(variant_of_spec("causal: true\nmask: k <= p + 3\n") == causal);
   CHECK(variant_of_spec("score: 30 * tanh(s / 30)\n") == variant_of_spec("softcap: true\n"));
+  const Result<Spec> both =
+      parse_spec("template: prefill_sm90\nhead_dim: 128\ncausal: true\nwindow: true\nmask: k % 3 != 1\n", "spec.yaml");
+  CHECK_FALSE((both.ok() && expand(both.value).ok()));  // as without a mask
   CHECK(variant_of_spec("mask: k <= p and k % 3 != 1\n") == variant_of_spec("causal: true\nmask: k % 3 != 1\n"));
 }
 

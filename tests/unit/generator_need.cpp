@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generator/check.hpp"
+#include "generator/expression/pool.hpp"
 #include "tests/harness/needs.hpp"
 
 namespace attune {
@@ -28,13 +30,18 @@ using Keys = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("what a family has for a need meets it, for every field of the contract that it knows") {
+  const auto value_of = [](std::string_view key) {
+    if (key == "head_dim" || key == "head_dim_v") return 64;
+    if (key == "score") return expression::number_of_text("s + 1", expression::Use::score).value();
+    return key == "mask" ? expression::number_of_text("k < p", expression::Use::mask).value() : 1;
+  };
   for (const int family : {prefill_sm80, prefill_sm90, decode_sm80}) {
     for (const Field& field : fields()) {
       if (field.relation == Relation::free || !families()[static_cast<std::size_t>(family)].has_key(field.key))
         continue;
       CAPTURE(field.key);
       Need need{.operation = families()[static_cast<std::size_t>(family)].operation};
-      need.*field.wanted = field.key == "head_dim" || field.key == "head_dim_v" ? 64 : 1;
+      need.*field.wanted = value_of(field.key);
       CHECK(fields_against(variant_of(family, need), need).empty());
     }
   }

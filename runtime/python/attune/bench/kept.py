@@ -54,7 +54,7 @@ def kept_markdown(folder: Path) -> str:
 def headlines(folder: Path) -> str:
     """A Markdown table of what the reports show, which README.md has too.
 
-    Of each case the newest report on the GPU of the suite's newest speaks.
+    Of each case the newest report speaks, of those with the GPU and versions of the suite's newest.
     """
     lines = ["| bf16 | geometric mean | lowest | measured on |", "|---|--:|--:|---|"]
     reports = [report for _, report in _reports(folder)]
@@ -65,7 +65,7 @@ def headlines(folder: Path) -> str:
         machine = having[0].machine
         newest: dict[str, dict[str, Result]] = {}
         for one in having:
-            if one.machine["gpu"] == machine["gpu"]:
+            if all(one.machine[what] == machine[what] for what in ("gpu", "cuda", "cudnn")):
                 newest = one.suites[suite] | newest
         found = speedups(newest, peer)
         label = words.format(cudnn=".".join(machine["cudnn"].split(".")[:2]))

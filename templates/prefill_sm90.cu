@@ -240,7 +240,6 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
 __device__ __forceinline__ void claim_next_stage(KRing ring) {
   ring.next();
   ring.claim();
-  warp_barrier();  // no lane is passed by
 }
 
 // Warps, where keys are in pages: they take blocks in turn, each the K and the V of one, so that one look at the table

@@ -64,11 +64,10 @@ struct Subject {
   std::string label;
   Variant variant;
 
-  /// Whether only lines count that no kernel without expressions has, of gradients on Hopper one of tiles of 128 by
-  /// 128.
+  /// Whether only lines count that no kernel without expressions, whose warpgroups have keys of their own, has.
   [[nodiscard]] bool counts_own_lines() const {
-    const bool has_small_tiles = variant.family == backward_sm90 && (variant.B_r == 64 || variant.B_c == 64);
-    return variant.score != 0 || variant.mask != 0 || has_small_tiles;
+    const bool shares_keys = variant.family == backward_sm90 && variant.B_c == 64;
+    return variant.score != 0 || variant.mask != 0 || shares_keys;
   }
 };
 
@@ -175,7 +174,6 @@ std::vector<Subject> subjects() {
     });
   };
   add_backward_sm90("backward_sm90_causal", [](Variant& v) { v.causal = 1; });
-  add_backward_sm90("backward_sm90_short_steps", [](Variant& v) { v.B_r = 64, v.causal = 1; });
   add_backward_sm90("backward_sm90_window_ragged_unordered", [](Variant& v) {
     v.dtype = static_cast<int>(Dtype::fp16), v.window = v.ragged = v.softcap = 1, v.deterministic = 0;
   });

@@ -1,7 +1,9 @@
 // The backward pass on the GPU through the C ABI, against its float64 reference.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/backward_image.hpp"
@@ -38,9 +40,8 @@ class BackwardCall {
 };
 
 /// Runs a call twice, each time on memory full of poison.
-void check(const TestRegistry& registry, const BackwardCase& one, std::uint64_t seed) {
+void check(const TestRegistry& registry, const BackwardCase& one, const BackwardImage& image) {
   CAPTURE(one.text());
-  const BackwardImage image(one, seed);
   const BackwardCall call(image);
   const Memory first = call.run(registry);
   image.check(first);
@@ -49,6 +50,19 @@ void check(const TestRegistry& registry, const BackwardCase& one, std::uint64_t 
   if (one.any_order) return;
   const bool same_bits = image.gradients(first) == image.gradients(second);
   CHECK(same_bits);
+}
+
+/// Compiles the kernels of these cases together, and runs each of them.
+void check_all(const std::vector<BackwardCase>& cases) {
+  const TestRegistry registry;
+  std::vector<std::unique_ptr<BackwardImage>> images;  // expressions' arrays are theirs
+  std::vector<attune_backward_args> calls;
+  for (std::uint64_t i = 0; i < cases.size(); ++i) {
+    images.push_back(std::make_unique<BackwardImage>(cases[i], i + 1));
+    calls.push_back(images.back()->args(no_memory()));
+  }
+  prepare_ahead(registry, ATTUNE_BACKWARD, calls);
+  for (std::uint64_t i = 0; i < cases.size(); ++i) check(registry, cases[i], *images[i]);
 }
 
 BackwardCase dense(int head_dim, int seqlen_q, int seqlen_k, bool causal) {
@@ -66,39 +80,41 @@ BackwardCase dense(int head_dim, int seqlen_q, int seqlen_k, bool causal) {
 }  // namespace
 
 TEST_CASE("gradients of random problems agree with the reference on the GPU, twice, to the same bits") {
-  const TestRegistry registry;
   Random random(67);
-  for (int i = 0; i < 300; ++i) check(registry, testing::random_backward_case(random, 400), random());
+  std::vector<BackwardCase> cases;
+  for (int i = 0; i < 300; ++i) cases.push_back(testing::random_backward_case(random, 400));
+  check_all(cases);
 }
 
 TEST_CASE("gradients of random additive scores and masks agree with the reference on the GPU, to the same bits") {
-  const TestRegistry registry;
   Random random(68);
+  std::vector<BackwardCase> cases;
   for (int i = 0; i < testing::expression_count(); ++i)
-    check(registry, testing::random_expressed_backward_case(random, 400), random());
+    cases.push_back(testing::random_expressed_backward_case(random, 400));
+  check_all(cases);
 }
 
 TEST_CASE("gradients of every head_dim agree with the reference on the GPU") {
-  const TestRegistry registry;
+  std::vector<BackwardCase> cases;
   for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
     for (const bool any_order : {false, true}) {
-      BackwardCase one = dense(head_dim, 300, 333, head_dim % 16 == 0);
-      one.any_order = any_order;
-      check(registry, one, static_cast<std::uint64_t>(head_dim));
+      cases.push_back(dense(head_dim, 300, 333, head_dim % 16 == 0));
+      cases.back().any_order = any_order;
     }
   }
+  check_all(cases);
 }
 
 TEST_CASE("gradients at every length around the tiles' edges agree with the reference on the GPU") {
-  const TestRegistry registry;
+  std::vector<BackwardCase> cases;
   for (const int seqlen : {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257}) {
     for (const bool any_order : {false, true}) {
-      BackwardCase one = dense(seqlen % 2 == 0 ? 64 : 128, seqlen, seqlen + seqlen % 3, true);
-      one.any_order = any_order;
-      one.has_dlse = true;
-      check(registry, one, 9);
+      cases.push_back(dense(seqlen % 2 == 0 ? 64 : 128, seqlen, seqlen + seqlen % 3, true));
+      cases.back().any_order = any_order;
+      cases.back().has_dlse = true;
     }
   }
+  check_all(cases);
 }
 
 TEST_CASE("gradients of many queries on few keys have the same bits in ten calls on the GPU") {

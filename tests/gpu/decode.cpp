@@ -60,10 +60,16 @@ Memory run(const TestRegistry& registry, const DecodeCall& call) {
 void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (&random_case)(Random&, int)) {
   const TestRegistry registry;
   Random random(seed);
+  std::vector<DecodeCase> cases;
+  std::vector<attune_decode_args> calls;
   for (std::uint64_t i = 0; i < count; ++i) {
-    const DecodeCase one = random_case(random, i % 4 == 0 ? 3000 : 300);
-    CAPTURE(one.text());
-    const DecodeCall call(registry, one, i + 1);
+    cases.push_back(random_case(random, i % 4 == 0 ? 3000 : 300));
+    calls.push_back(DecodeImage(cases.back(), i + 1).args(no_memory()));
+  }
+  prepare_ahead(registry, ATTUNE_DECODE, calls);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    CAPTURE(cases[i].text());
+    const DecodeCall call(registry, cases[i], i + 1);
     call.image().check(run(registry, call));
   }
 }

@@ -1,13 +1,8 @@
 // Windows, soft caps and ragged batches through the C ABI, by kernels that NVRTC compiles on this machine.
 #include <doctest/doctest.h>
 
-#include <set>
 #include <vector>
 
-#include "generator/parallel.hpp"
-#include "runtime/cache/cache.hpp"
-#include "runtime/choice/choice.hpp"
-#include "runtime/compiler/compile.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/harness/random_prefill.hpp"
 
@@ -18,39 +13,25 @@ using testing::PrefillCase;
 using testing::random_paged_case;
 using testing::random_prefill_case;
 
-/// Has the kernels of these problems in the cache that registries read, compiled several at a time.
-void compile_ahead(const std::vector<PrefillCase>& cases) {
-  std::set<Variant> distinct;
-  for (const PrefillCase& one : cases) {
-    const Problem& problem = one.problem;
-    if (has_window(problem) || problem.softcap > 0 || problem.ragged) {
-      distinct.insert(choose_own(problem, gpu().device).variant);
-    }
+/// Runs these calls and checks each.
+void check_calls(const std::vector<PrefillCase>& cases) {
+  const TestRegistry registry;
+  std::vector<attune_prefill_args> calls;
+  for (std::uint64_t i = 0; i < cases.size(); ++i) calls.push_back(cases[i].image(i + 1).args(no_memory()));
+  prepare_ahead(registry, ATTUNE_PREFILL, calls);
+  for (std::uint64_t i = 0; i < cases.size(); ++i) {
+    CAPTURE(i);
+    check_call(registry, TestCall(cases[i].image(i + 1)));
   }
-  const std::vector<Variant> variants(distinct.begin(), distinct.end());
-  const Compiler compiler;
-  const Cache cache(default_cache_root());
-  parallel_for(static_cast<long long>(variants.size()), 0, [&](long long i) {
-    const Source source = generate(variants[static_cast<std::size_t>(i)]);
-    const int capability = gpu().device.capability;
-    cache.find_or_build(cache_key(source, capability, compiler.identity()), source,
-                        [&] { return compiler.compile(source, capability); });
-  });
 }
 
 }  // namespace
 
 TEST_CASE("200 random problems with windows, soft caps and ragged batches agree with the reference") {
-  const TestRegistry registry;
   Random random(21);
   std::vector<PrefillCase> cases;
   for (int i = 1; i <= 200; ++i) cases.push_back(random_prefill_case(random, i % 10 == 0 ? 3000 : 400));
-  compile_ahead(cases);
-  for (std::uint64_t i = 1; const PrefillCase& one : cases) {
-    CAPTURE(i);
-    check_call(registry, TestCall(one.image(i)));
-    ++i;
-  }
+  check_calls(cases);
 }
 
 TEST_CASE("ten runs on the same ragged batch give the same bits") {
@@ -114,13 +95,10 @@ TEST_CASE("wild lengths on the device lead to no access outside the tensors") {
 }
 
 TEST_CASE("100 random problems whose keys are in pages agree with the reference") {
-  const TestRegistry registry;
   Random random(24);
-  for (std::uint64_t i = 1; i <= 100; ++i) {
-    CAPTURE(i);
-    const PrefillCase one = random_paged_case(random, i % 10 == 0 ? 3000 : 400);
-    check_call(registry, TestCall(one.image(i)));
-  }
+  std::vector<PrefillCase> cases;
+  for (int i = 1; i <= 100; ++i) cases.push_back(random_paged_case(random, i % 10 == 0 ? 3000 : 400));
+  check_calls(cases);
 }
 
 TEST_CASE("ten runs on the same pages give the same bits") {

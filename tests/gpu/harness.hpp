@@ -33,6 +33,18 @@ class TestRegistry {
   attune_registry* registry_ = nullptr;
 };
 
+/// Compiles the kernels of these calls, several at a time, before the first of them is made. What is wrong with a call
+/// is told when it is made.
+template <class Args>
+void prepare_ahead(const TestRegistry& registry, attune_operation operation, const std::vector<Args>& calls) {
+  std::vector<attune_prepare_item> items;
+  for (const Args& call : calls) items.push_back({.operation = operation, .args = &call});
+  static_cast<void>(attune_prepare_all(registry.get(), items.data(), items.size(), 0, nullptr, nullptr));
+}
+
+/// Stands for memory in the arguments of a call that is prepared and not made.
+inline void* no_memory() { return reinterpret_cast<void*>(std::uintptr_t{1} << 40); }
+
 /// A copy of host memory in device memory.
 inline DeviceBuffer on_device(const Memory& memory) {
   DeviceBuffer buffer(gpu().driver, memory.size() * sizeof(Memory::value_type));

@@ -71,6 +71,9 @@ TEST_CASE("256 problems over every head_dim, length, GQA ratio and layout agree 
   const TestRegistry registry;
   const std::vector<Planned> planned = problems_by_head_dim();
   REQUIRE(planned.size() == 256);
+  std::vector<attune_prefill_args> calls;
+  for (const Planned& one : planned) calls.push_back(CallImage(one.problem, one.layout, 1).args(no_memory()));
+  prepare_ahead(registry, ATTUNE_PREFILL, calls);
   std::uint64_t seed = 1;
   for (const Planned& one : planned) check_call(registry, one.problem, one.layout, seed++);
 }

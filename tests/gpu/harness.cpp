@@ -17,6 +17,7 @@ TestRegistry::TestRegistry(attune_compile_policy policy, attune_device device) {
   options.compile_policy = policy;
   options.device = device;
   options.emulator_seed = 1;
+  static_cast<void>(gpu());  // its context, in which calls are prepared
   REQUIRE(attune_registry_create(&options, &registry_) == ATTUNE_OK);
 }
 

@@ -95,11 +95,16 @@ constexpr int gradient_columns = variant::head_dim / sharers;
 static_assert(shares_keys || variant::B_c == consumers * rows);
 constexpr u32 scores_read = 4;  // named barriers: by the other warpgroup, for each one's next
 
+// Whether the columns of its parts are whole panels, so that tiles which are read by parts lie as others do.
+constexpr int panel_columns = 64;
+constexpr bool dq_has_panels = variant::head_dim * variant::B_r % (consumers * rows * panel_columns) == 0;
+constexpr bool gradients_have_panels = variant::head_dim % (consumers * panel_columns) == 0;
+
 using Sequence = BackwardSequence<variant::ragged>;
 using Mask = PairMask<variant::causal, variant::window>;
-using KTile = Select<variant::head_dim * variant::B_r % (2 * 64 * 64) == 0, Panels<variant::B_c, variant::head_dim>,
+using KTile = Select<dq_has_panels, Panels<variant::B_c, variant::head_dim>,
                      PartedPanels<variant::B_c, variant::head_dim, dq_column_parts>>;
-using QTile = Select<variant::B_c != 64 || variant::head_dim % (2 * 64) == 0, Panels<variant::B_r, variant::head_dim>,
+using QTile = Select<!shares_keys || gradients_have_panels, Panels<variant::B_r, variant::head_dim>,
                      PartedPanels<variant::B_r, variant::head_dim, sharers>>;
 using GradientTile = Panels<variant::B_c, variant::head_dim>;
 using ScoreTile = Panels<variant::B_c, variant::B_r>;  // transposed
@@ -114,7 +119,7 @@ using KGradient = float[gradient_columns / 8][4];
 using QGradient = float[dq_columns / 8][4];
 using Live = LiveQueries<variant::B_r, variant::B_c>;
 using Walk = Select<variant::mask, LiveWalk<Live>, QueryWalk>;
-using SumStage = Select<variant::B_c == 64, HalvedSums<4 * consumers, dq_columns / 8, consumers * warpgroup_size>,
+using SumStage = Select<shares_keys, HalvedSums<4 * consumers, dq_columns / 8, consumers * warpgroup_size>,
                         GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size, adders>>;
 using Turn = Select<variant::deterministic, GradientTurn<variant::B_r, variant::B_c>, AnyTurn>;
 
@@ -213,7 +218,7 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
     }
     turn.wait();
     stage.wait_full(adder);
-    if constexpr (variant::B_c == 64) {
+    if constexpr (shares_keys) {
       if (elect_lane()) {
         add_half(stage, params.dq_sums + row * params.dq_columns, 0);
         wait_boxes_read();
@@ -222,7 +227,7 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
       stage.wait_full();
     }
     if (elect_lane()) {
-      if constexpr (variant::B_c == 64) {
+      if constexpr (shares_keys) {
         add_half(stage, params.dq_sums + row * params.dq_columns, 1);
       } else {
         stage.add(params.dq_sums + row * params.dq_columns);
@@ -263,7 +268,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   const auto multiply_S = [&] { multiply_scores(S[0], shared.k.tile(), warpgroup, shared.q.tile().Q()); };
   // The rest of a step's sums, beside products of the next.
   const auto put_second_half = [&] {
-    if constexpr (variant::B_c == 64) {
+    if constexpr (shares_keys) {
       stage.wait_free();
       put_half<1>(stage, dQ, first_part);
     }
@@ -283,7 +288,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     }
     if (!mask.is_full(first_query, score_queries, own_key, 16)) mask_pairs<true>(mask, S, own_key, first_query);
     if constexpr (!variant::softcap) scores_to_weights(S[0], statistics, params.scale_log2);
-    if constexpr (variant::B_c == 64) {
+    if constexpr (shares_keys) {
       if (is_next) put_second_half();
     }
     wgmma_wait<0>();
@@ -307,7 +312,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     finish_weights();
     while (true) {
       const QRing used = shared.q;
-      if constexpr (variant::B_c == 64) {
+      if constexpr (shares_keys) {
         const ScoreTile weights{shared.scores};
         const ScoreTile gradients{shared.scores + ScoreTile::bytes};
         if (is_next) named_barrier_wait(scores_read + warpgroup, consumers * warpgroup_size);
@@ -348,13 +353,13 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
       multiply_S();
       wgmma_wait<1>();
       used.release();
-      if constexpr (variant::B_c == 64) {
+      if constexpr (shares_keys) {
         named_barrier_announce(scores_read + 1 - warpgroup, consumers * warpgroup_size);
       }
       finish_weights();
-      if constexpr (variant::B_c != 64) scores_tile ^= 1;
+      if constexpr (!shares_keys) scores_tile ^= 1;
     }
-    if constexpr (variant::B_c == 64) put_second_half();
+    if constexpr (shares_keys) put_second_half();
     wgmma_wait<0>();
     settle(dK);
     settle(dV);
@@ -362,7 +367,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
   const GradientTile dK_tile{shared.k.tile().base};
   const GradientTile dV_tile{shared.v.tile().base};
-  if constexpr (variant::B_c == 64) {
+  if constexpr (shares_keys) {
     const auto box = key_box(sequence, tile.head, tile.q_block * variant::B_c);
     const SharedGradientStage<variant::B_c, variant::head_dim> output{warp_key, warpgroup, 1};
     output.put<variant::dtype>(dK, params.scale, dK_tile);

@@ -1021,7 +1021,9 @@ __device__ __forceinline__ void weights_to_gradients(const float (&P)[columns][4
                          [&](u32 n, u32 e, const RowStatistics& row) { dP[n][e] = P[n][e] * (dP[n][e] - row.D); });
 }
 // --- backward_sm90.cu ------------------------------------------------------------------------------------------------
-using Params = AttuneTensorBackwardParams;
+using PlainParams =
+    AttuneTensorBackwardParams;
+using Params = PlainParams;
 
 constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = 2;
@@ -1179,7 +1181,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   KGradient dK = {};
   KGradient dV = {};
   float S[1][score_queries / 8][4];
-  float dP[score_queries / 8][4];
+  float dP[1][score_queries / 8][4];
   QGradient dQ;
   const SumStage stage{shared.sums};
   const u32 first_part = ((warpgroup % dq_row_parts * 4 + warp_index() % 4) * (variant::head_dim / 8) +
@@ -1195,17 +1197,17 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   const auto finish_weights = [&] {
     const u32 statistics = shared.q.tile().statistics() + warp_query * 2 * sizeof(float);
     shared.dout.wait();
-    multiply_scores(dP, shared.v.tile(), warpgroup, shared.dout.tile());
+    multiply_scores(dP[0], shared.v.tile(), warpgroup, shared.dout.tile());
     wgmma_wait<1>();
     settle(S[0]);
     const int first_query = walk.block * variant::B_r + static_cast<int>(warp_query);
     if (!mask.is_full(first_query, score_queries, own_key, 16)) mask_pairs<true>(mask, S, own_key, first_query);
     scores_to_weights(S[0], statistics, params.scale_log2);
     wgmma_wait<0>();
-    settle(dP);
-    weights_to_gradients(S[0], dP, statistics);
+    settle(dP[0]);
+    weights_to_gradients(S[0], dP[0], statistics);
     pack_weights<variant::dtype>(P, S[0]);
-    pack_weights<variant::dtype>(dS, dP);
+    pack_weights<variant::dtype>(dS, dP[0]);
   };
 
   if (walk.goes_on()) {

@@ -57,12 +57,12 @@ class Finder {
     return token < tokens_.size() && tokens_[token].kind == Token::Kind::word;
   }
 
-  /// Whether the brace opens statements: behind parentheses, another statement or `else`.
+  /// Whether the brace opens statements: behind parentheses, a lambda's captures, another statement or `else`.
   [[nodiscard]] bool opens_code(std::size_t brace) const {
     if (brace == 0) return false;
     const Token& before = tokens_[brace - 1];
-    return before.is(")") || before.is("const") || before.is("mutable") || before.is("else") || before.is("do") ||
-           before.is(";") || before.is("{") || before.is("}");
+    return before.is(")") || before.is("]") || before.is("const") || before.is("mutable") || before.is("else") ||
+           before.is("do") || before.is(";") || before.is("{") || before.is("}");
   }
 
   /// The declaration of a variable that nothing else names, if one begins here.

@@ -238,8 +238,9 @@ constexpr std::array backward_sm80_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,     "
                                         "stages"sv, "causal"sv,   "window"sv,  "softcap"sv,      "score"sv,
                                         "mask"sv,   "ragged"sv,   "dropout"sv, "deterministic"sv};
 
-constexpr std::array backward_sm90_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,   "B_c"sv,  "stages"sv, "causal"sv,
-                                        "window"sv, "softcap"sv,  "score"sv, "mask"sv, "ragged"sv, "deterministic"sv};
+constexpr std::array backward_sm90_keys{"dtype"sv,  "head_dim"sv, "B_r"sv,          "B_c"sv,   "stages"sv,
+                                        "causal"sv, "window"sv,   "softcap"sv,      "score"sv, "mask"sv,
+                                        "ragged"sv, "dropout"sv,  "deterministic"sv};
 
 constexpr std::array backward_rows_keys{"dtype"sv, "head_dim"sv, "warps"sv, "ragged"sv};
 

@@ -33,6 +33,7 @@ constexpr bool softcap = false;
 constexpr bool score = false;
 constexpr bool mask = false;
 constexpr bool ragged = false;
+constexpr bool dropout = false;
 constexpr bool deterministic = false;
 }  // namespace variant
 
@@ -49,6 +50,7 @@ constexpr bool deterministic = false;
 #include "blocks/schedule.cuh"
 #include "blocks/score_gradients.cuh"
 #include "blocks/softcap.cuh"
+#include "blocks/weight_dropout.cuh"
 #include "ptx/bulk_copy.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
@@ -62,7 +64,9 @@ constexpr bool deterministic = false;
 #include "blocks/live_queries.cuh"
 #include "blocks/score_place.cuh"
 
-using Params = Select<variant::score || variant::mask, AttuneExpressedTensorBackwardParams, AttuneTensorBackwardParams>;
+using PlainParams =
+    Select<variant::score || variant::mask, AttuneExpressedTensorBackwardParams, AttuneTensorBackwardParams>;
+using Params = Select<variant::dropout, WithDropout<PlainParams>, PlainParams>;
 
 constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = 2;
@@ -254,7 +258,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   KGradient dK = {};
   KGradient dV = {};
   float S[1][score_queries / 8][4];
-  float dP[score_queries / 8][4];
+  float dP[1][score_queries / 8][4];
   QGradient dQ;
   const SumStage stage{shared.sums};
   const u32 first_part = ((warpgroup % dq_row_parts * 4 + warp_index() % 4) * (variant::head_dim / 8) +
@@ -263,6 +267,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   bool is_next = false;  // a step behind the first, whose sums have to leave the stage
   Weights P, dS;
   u32 scores_tile = 0;  // of two, which take turns
+  const Dropout dropped{dropout_of(params), tile.batch * params.heads_q};
 
   // S of the queries that are there, under way.
   const auto multiply_S = [&] { multiply_scores(S[0], shared.k.tile(), warpgroup, shared.q.tile().Q()); };
@@ -277,7 +282,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   const auto finish_weights = [&] {
     const u32 statistics = shared.q.tile().statistics() + warp_query * 2 * sizeof(float);
     shared.dout.wait();
-    multiply_scores(dP, shared.v.tile(), warpgroup, shared.dout.tile());
+    multiply_scores(dP[0], shared.v.tile(), warpgroup, shared.dout.tile());
     wgmma_wait<1>();
     settle(S[0]);
     const int first_query = walk.block * variant::B_r + static_cast<int>(warp_query);
@@ -288,18 +293,21 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     }
     if (!mask.is_full(first_query, score_queries, own_key, 16)) mask_pairs<true>(mask, S, own_key, first_query);
     if constexpr (!variant::softcap) scores_to_weights(S[0], statistics, params.scale_log2);
+    const KeptWeights<true, 1, score_queries / 8> kept{dropped.of_head(walk.head), own_key, first_query};
     if constexpr (shares_keys) {
       if (is_next) put_second_half();
     }
     wgmma_wait<0>();
-    settle(dP);
+    settle(dP[0]);
+    if constexpr (variant::dropout) keep_gradients(dP, kept, dropped.scale);
     if constexpr (variant::softcap) {
-      capped_gradients(S[0], dP, statistics, params.scale_log2);
+      capped_gradients(S[0], dP[0], statistics, params.scale_log2);
     } else {
-      weights_to_gradients(S[0], dP, statistics);
+      weights_to_gradients(S[0], dP[0], statistics);
     }
+    if constexpr (variant::dropout) keep_weights(S, kept);
     pack_weights<variant::dtype>(P, S[0]);
-    pack_weights<variant::dtype>(dS, dP);
+    pack_weights<variant::dtype>(dS, dP[0]);
   };
 
   if (walk.goes_on()) {
@@ -364,6 +372,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     settle(dK);
     settle(dV);
   }
+  if constexpr (variant::dropout) grow(dV, dropout_of(params).scale);
   named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
   const GradientTile dK_tile{shared.k.tile().base};
   const GradientTile dV_tile{shared.v.tile().base};

@@ -30,11 +30,11 @@ struct Dropout {
   u32 key[2];      // the seed
   u32 counter[2];  // head and offset
   u32 high;        // the offset's upper half, which shares its word of the counter with rows: 12 bits are its own
-  u32 last_kept;   // a byte in the uppermost bits keeps its weight up to it
+  u32 surplus;     // added to each of four bytes it overflows those that drop their weights
   float scale;
 
   __device__ __forceinline__ Dropout(const AttuneDropout& params, int head)
-      : counter{static_cast<u32>(head), 0}, last_kept((params.kept << 24) - 1), scale(params.scale) {
+      : counter{static_cast<u32>(head), 0}, surplus((256 - params.kept) * 0x01010101u), scale(params.scale) {
     const bool stored = params.state != nullptr;
     const i64 seed = stored ? load_global_long(params.state) : params.seed;
     const i64 offset = stored ? load_global_long(params.state + 1) : params.offset;
@@ -42,6 +42,19 @@ struct Dropout {
     key[1] = static_cast<u32>(static_cast<u64>(seed) >> 32);
     counter[1] = static_cast<u32>(offset);
     high = static_cast<u32>(static_cast<u64>(offset) >> 32) << 20;
+  }
+
+  // Those of a head so many behind it.
+  __device__ __forceinline__ Dropout of_head(int head) const {
+    Dropout result = *this;
+    result.counter[0] += static_cast<u32>(head);
+    return result;
+  }
+
+  // The uppermost bit of each of four bytes: whether it drops its weight.
+  __device__ __forceinline__ u32 drops(u32 bytes) const {
+    const u32 carries = (bytes & 0x7f7f7f7fu) + (surplus & 0x7f7f7f7fu);  // into the uppermost bit; what leaves it:
+    return ((bytes & surplus) | ((bytes | surplus) & carries)) & 0x80808080u;
   }
 
   // The 16 bytes of a row and a key below 8 in their 32, and of those that share their counter.
@@ -69,11 +82,11 @@ struct Dropout {
 // which begin at multiples of 16. Rows are queries and columns keys, or where `transposed` the other way round.
 template <bool transposed, int row_tiles, int columns>
 struct KeptWeights {
-  u32 word[row_tiles][columns / 2][2];  // of each 16 x 16 weights: those of even columns, and of odd ones
-  u32 last_kept;
+  // A bit of each weight that is not kept. A lane has two words of bytes of each 16 x 16 weights, for even columns and
+  // for odd ones; eight words share one of these, each a bit lower than the one before.
+  u32 dropped[(row_tiles * columns + 7) / 8];
 
-  __device__ __forceinline__ KeptWeights(const Dropout& dropout, int first_row, int first_column)
-      : last_kept(dropout.last_kept) {
+  __device__ __forceinline__ KeptWeights(const Dropout& dropout, int first_row, int first_column) : dropped{} {
     // Pairs of tiles, where they begin at multiples of 32, have both words of their counters.
     constexpr int down = row_tiles % 2 == 0 ? 2 : 1;
     constexpr int across = columns % 4 == 0 ? 2 : 1;
@@ -99,7 +112,8 @@ struct KeptWeights {
               const bool first_key = transposed ? low_half : left_half;
               const u32 upper = first_key ? words[0] : words[1];
               const u32 lower = first_key ? words[2] : words[3];
-              word[i + a][n + b][odd] = first_query ? upper : lower;
+              const u32 word = place(i + a, n + b, odd);
+              dropped[word / 8] |= dropout.drops(first_query ? upper : lower) >> word % 8;
             }
           }
         }
@@ -110,7 +124,13 @@ struct KeptWeights {
   // Whether accumulator [i][n][e] is.
   __device__ __forceinline__ bool has(int i, int n, int e) const {
     const int byte = transposed ? 2 * (n % 2) + e / 2 : 2 * (e / 2) + n % 2;
-    return word[i][n / 2][e % 2] << (24 - 8 * byte) <= last_kept;
+    const u32 word = place(static_cast<u32>(i), static_cast<u32>(n) / 2, static_cast<u32>(e) % 2);
+    return (dropped[word / 8] & 0x80u << 8 * byte >> word % 8) == 0;
+  }
+
+ private:
+  __device__ __forceinline__ static u32 place(u32 row_tile, u32 column_tile, u32 odd) {
+    return (row_tile * (columns / 2) + column_tile) * 2 + odd;
   }
 };
 

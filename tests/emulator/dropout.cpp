@@ -80,6 +80,34 @@ TEST_CASE("gradients with dropout agree with the reference on random problems, w
   }
 }
 
+TEST_CASE("kernels for compute capability 9.0 drop from gradients what the reference drops, whatever their tile") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  std::uint64_t seed = 5;
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
+    for (const bool ragged : {false, true}) {
+      BackwardCase one;
+      Problem& problem = one.prefill.problem;
+      problem = dropped_problem(head_dim, 150, 170);
+      problem.causal = !ragged;
+      if (ragged) {
+        problem.ragged = true;
+        problem.total_q = 210;
+        problem.total_k = 205;
+        one.prefill.sequences.cu_seqlens_q = {0, 140, 210};
+        one.prefill.sequences.cu_seqlens_k = {0, 35, 205};
+      }
+      one.any_order = ragged;
+      const OwnChoice own = choose_own(one.problem(), h200);
+      CHECK(own.variant.family == backward_sm90);
+      CHECK(own.variant.dropout == 1);
+      const BackwardImage image(one, ++seed);
+      Memory memory = image.memory();
+      registry.run(image.args(memory.data()), nullptr);
+      image.check(memory);
+    }
+  }
+}
+
 TEST_CASE("seed and offset in memory drop what the same values drop, and others drop others") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   const testing::CallImage image(dropped_problem(64, 40, 70), testing::Layout::bshd, 5);

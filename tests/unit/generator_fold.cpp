@@ -121,6 +121,9 @@ TEST_CASE("local variables that only dropped branches used go, and those alone")
   CHECK(folded(body("  x = h();\n")) != bare);
   CHECK(folded(body("  T x(h());\n")) != bare);  // which may do something
   CHECK(folded("struct S {\n  int x;\n  int z;\n};\n" + body("")) == "struct S {\n  int x;\n  int z;\n};\n" + bare);
+  CHECK(
+      folded("void f() {\n  const auto g = [&] {\n    int x = 1;\n  if constexpr (variant::causal) use(x);\n    h();\n"
+             "  };\n  g();\n}\n") == "void f() {\n  const auto g = [&] {\n    h();\n  };\n  g();\n}\n");
   CHECK(folded("void f() {\n  int x = 1;\n}\n") == "void f() {\n  int x = 1;\n}\n");  // no choice was made
 }
 

@@ -56,12 +56,18 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   planned.add(step_of(rows, plan(rows.variant, problem.rows()), &params, row_operands));
 
   const auto key_operands = [&](VisitOperand visit) { visit_keys(args, problem, params, keys.variant, visit); };
-  std::optional<AttuneExpressedTensorBackwardParams> tensors;
+  std::optional<WithDropout<AttuneTensorBackwardParams>> tensors;
+  std::optional<WithDropout<AttuneExpressedTensorBackwardParams>> expressed_tensors;
+  const void* key_params = plain_params;
   if (family_of(keys.variant).tensor_maps) {
-    tensors.emplace(make_tensor_params(params, keys.variant, problem, backend.executor));
-    if (expressed) tensors->expressions = expressed->expressions;
+    tensors = {{make_tensor_params(params, keys.variant, problem, backend.executor)}, params.dropout};
+    key_params = &*tensors;
+    if (expressed) {
+      const AttuneTensorBackwardParams& plain = *tensors;
+      expressed_tensors = {{plain, expressed->expressions}, params.dropout};
+      key_params = &*expressed_tensors;
+    }
   }
-  const void* const key_params = tensors ? static_cast<const void*>(&*tensors) : plain_params;
   planned.add(step_of(keys, plan(keys.variant, problem, keys.device), key_params, key_operands));
 
   const auto query_operands = [&](VisitOperand visit) { visit_queries(args, problem, params, visit); };

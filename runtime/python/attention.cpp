@@ -38,8 +38,7 @@ void require_fit(const Operand& q, const Operand& k, const Operand& v) {
 nb::object attend_padded(std::span<const Argument> arguments, const First& first, const Options& options,
                          const Additions& additions, const ExpressionOptions* expressions, std::int64_t head_dim,
                          std::int64_t head_dim_v) {
-  const AddressedFramework* const addressed = first.framework.addressed();
-  const Entered entered(addressed == nullptr ? nb::none() : addressed->on_device(first.array.device));
+  const Entered entered(first.framework.on_device(first.array.device));
   const PaddedCopies padded(first, arguments, head_dim, head_dim_v);
   const nb::object scale = nb::float_(scale_of(options.softmax_scale, head_dim));
   Options with_scale = options;
@@ -140,7 +139,7 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
     return attend_padded(arguments, like, options, additions, expressions, q.shape[3], v.shape[3]);
   }
 
-  Call call{arguments, {}, like.array.device, is_true(options.return_lse)};
+  Call call{arguments, {}, like.array.device, is_true(options.return_lse), {}, {}};
   attune_prefill_args& args = call.args;
   set_tensors(args, like, q, k, v);
   args.batch = count("batch", q.shape[0]);
@@ -151,6 +150,8 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
       like, options.alibi_slopes, additions.learnable_sink, expressions,
       {.batch = args.batch, .heads_q = args.heads_q, .causal = args.causal != 0 || args.window_right == 0});
   scores.set(args);
+  call.params = scores.arrays();
+  call.sink = scores.sink();
   return framework.run(call);
 }
 

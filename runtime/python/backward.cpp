@@ -108,7 +108,7 @@ attune_backward_args args_of(const BackwardArguments& arguments, const First& fi
 
 /// The same of tensors that are padded with zeros, which add nothing to any product: its results without their columns.
 nb::object padded_backward(const BackwardArguments& arguments, const First& first, const Tensors& tensors) {
-  const Entered entered(first.framework.addressed()->on_device(first.array.device));
+  const Entered entered(first.framework.on_device(first.array.device));
   const std::int64_t head_dim = tensors.q.shape[3];
   const std::int64_t head_dim_v = tensors.v.shape[3];
   const auto padded = [&](nb::handle array, std::int64_t columns) {

@@ -54,16 +54,14 @@ attune_named_array read_array(const First& first, const char* name, nb::handle a
 ExpressionArguments::ExpressionArguments(const First& first, nb::handle alibi_slopes, nb::handle sink,
                                          const ExpressionOptions* options, const ExpressedSizes& sizes) {
   if (alibi_slopes.is_none() && sink.is_none() && options == nullptr) return;
-  if (first.framework.addressed() == nullptr) {
-    raise(PyExc_NotImplementedError,
-          fmt::format("attention with {} serves arrays that have an address, and those of JAX have none",
-                      options != nullptr        ? "expressions"
-                      : !alibi_slopes.is_none() ? "alibi_slopes"
-                                                : "learnable_sink"));
-  }
   if (!sink.is_none()) read_sink(first, sink, sizes.heads_q);
   if (!alibi_slopes.is_none()) read_slopes(first, alibi_slopes, sizes);
   if (options != nullptr) read_options(first, *options);
+}
+
+void ExpressionArguments::add(const attune_named_array& array, nb::handle given) {
+  arrays_.push_back(array);
+  given_.push_back(nb::borrow(given));
 }
 
 void ExpressionArguments::read_slopes(const First& first, nb::handle slopes, const ExpressedSizes& sizes) {
@@ -81,7 +79,7 @@ void ExpressionArguments::read_slopes(const First& first, nb::handle slopes, con
                            .rank = read.rank,
                            .extents = {}};
   std::copy_n(read.shape.begin(), read.rank, array.extents);
-  arrays_.push_back(array);
+  add(array, slopes);
   has_score_ = true;
   // Where no key after the query's position is seen, the distance has one sign.
   score_ =
@@ -97,13 +95,12 @@ void ExpressionArguments::read_sink(const First& first, nb::handle sink, std::in
       read_plain(first, name, sink, is_short ? element : Element::float32, std::array{std::int64_t{heads_q}},
                  fmt::format("it must be ({},), (heads_q,)", heads_q));
   require_contiguous(name, given);
-  if (!is_short) {
-    sink_ = pointer<const float>(given.address);
-    return;
+  sink_array_ = nb::borrow(sink);
+  if (is_short) {
+    const Entered entered(first.framework.on_device(first.array.device));
+    sink_array_ = first.framework.as_float32(sink);
   }
-  const Entered entered(first.framework.addressed()->on_device(first.array.device));
-  made_ = first.framework.addressed()->as_float32(sink);
-  sink_ = pointer<const float>(first.framework.read(name, made_).address);
+  sink_ = pointer<const float>(is_short ? first.framework.read(name, sink_array_).address : given.address);
 }
 
 void ExpressionArguments::read_options(const First& first, const ExpressionOptions& options) {
@@ -119,7 +116,7 @@ void ExpressionArguments::read_options(const First& first, const ExpressionOptio
   for (const auto& [name, array] : params) {
     if (!nb::isinstance<nb::str>(name)) raise(PyExc_TypeError, "params is no dict of arrays by their names");
     names_.emplace_back(nb::borrow<nb::str>(name).c_str());
-    arrays_.push_back(read_array(first, names_.back().c_str(), array));
+    add(read_array(first, names_.back().c_str(), array), array);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,7 @@ struct ExpressedSizes {
 class ExpressionArguments {
  public:
   /// `alibi_slopes`: an array, (heads_q,) or (batch, heads_q), or None; `sink`: (heads_q,), of any floating-point dtype
-  /// that kernels know, or None; `options`: null where there are none. Throws where one of them is wrong, and where
-  /// arrays of the first one's framework have no address.
+  /// that kernels know, or None; `options`: null where there are none. Throws where one of them is wrong.
   ExpressionArguments(const First& first, nanobind::handle alibi_slopes, nanobind::handle sink,
                       const ExpressionOptions* options, const ExpressedSizes& sizes);
   ExpressionArguments(const ExpressionArguments&) = delete;
@@ -50,7 +50,13 @@ class ExpressionArguments {
     if constexpr (requires { args.sink; }) args.sink = sink_;
   }
 
+  /// The arrays that expressions look up, as they were passed.
+  [[nodiscard]] std::span<const nanobind::object> arrays() const { return given_; }
+  /// The sink's, float32; none where there is none.
+  [[nodiscard]] nanobind::handle sink() const { return sink_array_; }
+
  private:
+  void add(const attune_named_array& array, nanobind::handle given);
   void read_slopes(const First& first, nanobind::handle slopes, const ExpressedSizes& sizes);
   void read_sink(const First& first, nanobind::handle sink, std::int32_t heads_q);
   void read_options(const First& first, const ExpressionOptions& options);
@@ -61,8 +67,9 @@ class ExpressionArguments {
   bool has_mask_ = false;
   std::vector<std::string> names_;  ///< to which arrays_ points
   std::vector<attune_named_array> arrays_;
+  std::vector<nanobind::object> given_;  ///< arrays_ as they were passed
   const float* sink_ = nullptr;
-  nanobind::object made_;  ///< the sink where it is no float32 array of the caller's
+  nanobind::object sink_array_ = nanobind::none();  ///< the caller's, or one that was made of it
 };
 
 }  // namespace attune::python

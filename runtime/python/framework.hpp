@@ -53,6 +53,8 @@ struct Call {
   attune_prefill_args args;
   std::int64_t device;
   bool return_lse;
+  std::span<const nanobind::object> params;  ///< the arrays of args.params, in their order
+  nanobind::handle sink;                     ///< that of args.sink
 };
 
 class AddressedFramework;
@@ -78,6 +80,13 @@ class Framework {
 
   /// A copy whose last dimension is extended with zeros to this extent.
   [[nodiscard]] virtual nanobind::object padded(nanobind::handle array, std::int64_t extent) const = 0;
+
+  /// The same numbers as float32.
+  [[nodiscard]] virtual nanobind::object as_float32(nanobind::handle array) const = 0;
+
+  /// The context manager that makes a device the current one; none where it already is, or needs not be. Results are
+  /// allocated and the kernel is launched in it.
+  [[nodiscard]] virtual nanobind::object on_device(std::int64_t /*device*/) const { return nanobind::none(); }
 
   /// Computes the output, or (output, LSE, None).
   [[nodiscard]] virtual nanobind::object run(const Call& call) const = 0;
@@ -120,8 +129,6 @@ class AddressedFramework : public Framework {
                                                     nanobind::handle like) const = 0;
   /// 0, 1, 2, ...
   [[nodiscard]] virtual nanobind::object counted_int32(std::int32_t count, nanobind::handle like) const = 0;
-  /// The same numbers as float32.
-  [[nodiscard]] virtual nanobind::object as_float32(nanobind::handle array) const = 0;
   /// The same integers as int64.
   [[nodiscard]] virtual nanobind::object as_int64(nanobind::handle array) const = 0;
   /// The rows of a table that an array of int32 names, contiguous. One that is outside names the nearest.
@@ -133,10 +140,6 @@ class AddressedFramework : public Framework {
   [[nodiscard]] nanobind::object result_like(nanobind::handle array, int rank, attune_tensor& tensor) const;
   /// One for the LSE of those results; it becomes `lse`.
   [[nodiscard]] nanobind::object result_lse(const nanobind::tuple& shape, nanobind::handle like, float*& lse) const;
-
-  /// The context manager that makes a device the current one; none where it already is. Results are allocated and
-  /// the kernel is launched in it.
-  [[nodiscard]] virtual nanobind::object on_device(std::int64_t device) const = 0;
 
   /// Calls the C ABI with the registry, once more where the thread had no CUDA context yet, and throws what it says.
   void call(const std::function<attune_status(attune_registry*)>& operation) const;

@@ -1,4 +1,6 @@
 // JAX arrays: attune/_jax.py calls the kernel as a foreign function of XLA, which owns the memory and the stream.
+#include <cstddef>
+
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/python/errors.hpp"
 #include "runtime/python/framework.hpp"
@@ -43,15 +45,25 @@ class Jax final : public Framework {
     static_cast<void>(check_arguments(args));  // while there is still a caller to tell
     nb::list arrays;
     for (const Argument& argument : call.arguments) arrays.append(argument.array);
+    nb::dict params;
+    for (std::size_t i = 0; i < call.params.size(); ++i) params[args.params[i].name] = call.params[i];
     return calls_.attr("attend")(arrays, args.softmax_scale, args.causal != 0, args.window_left, args.window_right,
-                                 args.softcap, call.return_lse);
+                                 args.softcap, call.return_lse, text_of(args.score), text_of(args.mask), params,
+                                 call.sink);
   }
 
+  [[nodiscard]] nb::object as_float32(nb::handle array) const override { return array.attr("astype")("float32"); }
+
  private:
+  /// Of an expression; empty where there is none.
+  [[nodiscard]] static const char* text_of(const char* expression) { return expression == nullptr ? "" : expression; }
+
   [[nodiscard]] static Element element_of(nb::handle dtype) {
     const nb::object name = dtype.attr("name");
     if (name.equal(nb::str("float16"))) return Element::float16;
     if (name.equal(nb::str("bfloat16"))) return Element::bfloat16;
+    if (name.equal(nb::str("float32"))) return Element::float32;
+    if (name.equal(nb::str("int32"))) return Element::int32;
     return Element::other;
   }
 

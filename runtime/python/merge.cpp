@@ -43,7 +43,7 @@ nb::object merge_padded(const MergeArguments& arguments, const First& first, std
     raise(PyExc_ValueError,
           fmt::format("out is given, and o1 has head_dim {}; out is written where that is a multiple of 8", head_dim));
   }
-  const Entered entered(first.framework.addressed()->on_device(first.array.device));
+  const Entered entered(first.framework.on_device(first.array.device));
   const std::int64_t extent = padded_head_dim(head_dim);
   const nb::object o1 = first.framework.padded(arguments.o1, extent);
   const nb::object o2 = first.framework.padded(arguments.o2, extent);

@@ -123,8 +123,6 @@ class NumPy final : public NdarrayFramework {
     raise(PyExc_ValueError, fmt::format("{} is read-only; results are written to it", argument.name));
   }
 
-  [[nodiscard]] nb::object on_device(std::int64_t /*device*/) const override { return nb::none(); }
-
  protected:
   [[nodiscard]] std::int64_t device(nb::handle /*array*/) const override { return -1; }
 

@@ -50,7 +50,7 @@ Sequences set_sequences(attune_prefill_args& args, const VarlenArguments& argume
   read_optional_lengths(args.seqused_q, q, "seqused_q", arguments.seqused_q, sequences);
   read_optional_lengths(args.seqused_k, q, "seqused_k", arguments.seqused_k, sequences);
   if (paged && !used) {
-    const Entered entered(q.framework.addressed()->on_device(q.array.device));
+    const Entered entered(q.framework.on_device(q.array.device));
     const nb::handle ends = arguments.cu_seqlens_k;
     kept.push_back(ends[nb::slice(nb::int_(1), nb::none(), nb::none())] - ends[nb::slice(-1)]);
     read_lengths(args.seqused_k, q, "seqused_k", kept.back(), sequences);
@@ -128,7 +128,7 @@ attune_prefill_args args_of(const VarlenArguments& arguments, const First& first
 nb::object attend_padded(const VarlenArguments& arguments, const First& first, const std::array<Operand, 3>& operands) {
   const auto& [q, k, v] = operands;
   if (!arguments.out.is_none()) require_whole_output(q, v.shape[3]);
-  const Entered entered(first.framework.addressed()->on_device(first.array.device));
+  const Entered entered(first.framework.on_device(first.array.device));
   const PaddedCopies padded(first, arguments.arrays, q.shape[3], v.shape[3]);
   const nb::object scale = nb::float_(scale_of(arguments.options.softmax_scale, q.shape[3]));
   VarlenArguments same = arguments;

@@ -88,7 +88,8 @@ struct Attributes {  // XLA_FFI_Attrs, ascending by name
   ByteSpan** names;
   void** values;
 };
-inline constexpr int attribute_scalar = 3;
+inline constexpr int attribute_scalar = 3;  // a Scalar
+inline constexpr int attribute_text = 4;    // a ByteSpan
 
 struct ErrorCreateArgs {  // XLA_FFI_Error_Create_Args
   std::size_t struct_size;

@@ -61,3 +61,48 @@ def assert_attends(out, q, k, v, lse=None, **options):
     if lse is not None:
         assert lse.dtype == np.float32
         np.testing.assert_allclose(lse, exact_lse, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    """XLA calls the emulator, by way of NumPy, in place of a kernel."""
+    jax = pytest.importorskip("jax")
+
+    import attune
+    from attune import _jax
+
+    def ffi_call(name, results, vmap_method):
+        def call(*operands, causal, softmax_scale, softcap, score, mask, params, sink, **window):
+            names = params.split()
+            has_sink = bool(sink)
+            options = {
+                "softmax_scale": float(softmax_scale),
+                "causal": bool(causal),
+                "softcap": float(softcap),
+                "window_size": (int(window["window_left"]), int(window["window_right"])),
+                "score": score or None,
+                "mask": mask or None,
+            }
+
+            def run(*arrays):
+                arrays = [np.asarray(x) for x in arrays]
+                params = [arrays.pop() for _ in names][::-1]
+                named = options | {"params": dict(zip(names, params))}
+                if name == "attune_prefill":
+                    q, k, v, *rest = arrays
+                    assert len(rest) == has_sink
+                    named["learnable_sink"] = rest[0] if rest else None
+                    found = attune.attention(q, k, v, **named, return_lse=True)
+                    return list(found[: len(results)])
+                q, k, v, out, lse, dout, *dlse = arrays
+                named["dsoftmax_lse"] = dlse[0] if dlse else None
+                return list(attune.flash_attn_backward(dout, q, k, v, out, lse, **named))
+
+            return jax.pure_callback(run, results, *operands, vmap_method=vmap_method)
+
+        return call
+
+    monkeypatch.setattr(jax.ffi, "ffi_call", ffi_call)
+    _jax._compiled.clear_cache()
+    yield
+    _jax._compiled.clear_cache()

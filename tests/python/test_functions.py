@@ -17,11 +17,12 @@ from flash_attn_2_8 import SIGNATURES
 import attune
 from attune import _attune
 from attune._functions import FUNCTIONS, OPERATORS, REQUIRED, SCHEMAS, binder, for_torch
+from attune._functions.expressions import EXPRESSIONS
 
 PACKAGE = files("attune")
 STUBS = Path(__file__).parents[2] / "runtime" / "python" / "stubs.py"
 #: What the functions that attention traces may call.
-EXPRESSIONS = {"exp2", "log2", "maximum", "minimum", "select", "tanh"}
+TRACED = {"exp2", "log2", "maximum", "minimum", "select", "tanh"}
 #: What attune has beside: the tool's functions, and their results.
 TOOLS = {
     "CacheEntry",
@@ -92,7 +93,7 @@ def all_of(path):
 
 
 def test_the_list_holds_every_function():
-    assert set(attune.__all__) - TOOLS - EXPRESSIONS - {"__version__"} == set(FUNCTIONS)
+    assert set(attune.__all__) - TOOLS - TRACED - {"__version__"} == set(FUNCTIONS)
     assert all_of("torch/__init__.py") - {"register_transformers"} == set(FUNCTIONS)
     modules = {one.module for one in FUNCTIONS.values()}
     for folder in ("", "torch/"):
@@ -276,15 +277,14 @@ def test_the_options_of_the_xla_call_are_those_of_the_operator():
     (options,) = (one for one in tree.body if getattr(one, "name", None) == "_Options")
     fields = [one.target.id for one in options.body if isinstance(one, ast.AnnAssign)]
     names = [name for _, name, _ in arguments_of_schema("flash_attn")][3:]
-    expected = [
-        name for name in names if name not in ("alibi_slopes", "learnable_sink")
-    ]  # not JAX's
-    assert fields == expected
+    expected = [name for name in names if name not in ("alibi_slopes", "learnable_sink")]
+    expressions = [one.name for one in EXPRESSIONS]
+    assert fields == [*expected, *expressions]
     attend = [one.arg for one in definitions("_jax.py")["attend"].args.args]
-    assert attend == ["arrays", *expected, "return_lse"]
+    assert attend == ["arrays", *expected, "return_lse", *expressions, "sink"]
     (call,) = (
         one
         for one in ast.walk(tree)
         if isinstance(one, ast.Call) and ast.unparse(one.func) == "call"
     )
-    assert {one.arg for one in call.keywords} == set(expected)
+    assert {one.arg for one in call.keywords} == {*expected, *expressions, "sink"}

@@ -150,39 +150,6 @@ def assert_gradients(arrays, ours, formula, with_lse=True):
         assert np.abs(one - right).max() <= 3 * np.abs(near - right).max()
 
 
-@pytest.fixture
-def emulated(monkeypatch):
-    """XLA calls the emulator, by way of NumPy, in place of a kernel."""
-    from attune import _jax
-
-    def ffi_call(name, results, vmap_method):
-        def options_of(attributes):
-            window = (int(attributes["window_left"]), int(attributes["window_right"]))
-            scale, cap = float(attributes["softmax_scale"]), float(attributes["softcap"])
-            causal = bool(attributes["causal"])
-            return {"softmax_scale": scale, "causal": causal, "softcap": cap, "window_size": window}
-
-        def call(*operands, **attributes):
-            def run(*arrays):
-                arrays = [np.asarray(x) for x in arrays]
-                if name == "attune_prefill":
-                    found = attune.flash_attn_func(*arrays, **options, return_attn_probs=True)
-                    return list(found[: len(results)])
-                q, k, v, out, lse, dout, *dlse = arrays
-                named = options | ({"dsoftmax_lse": dlse[0]} if dlse else {})
-                return list(attune.flash_attn_backward(dout, q, k, v, out, lse, **named))
-
-            options = options_of(attributes)
-            return jax.pure_callback(run, results, *operands)
-
-        return call
-
-    monkeypatch.setattr(jax.ffi, "ffi_call", ffi_call)
-    _jax._compiled.clear_cache()
-    yield
-    _jax._compiled.clear_cache()
-
-
 def with_lse(**options):
     def attend(*arrays):
         return attune.flash_attn_func(*arrays, return_attn_probs=True, **options)

@@ -7,12 +7,13 @@ as it does outside, and no buffer that JAX takes for immutable is written behind
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 from . import _attune
 
@@ -30,6 +31,17 @@ class _Options(NamedTuple):
     window_left: int
     window_right: int
     softcap: float
+    score: str = ""  # empty: none
+    mask: str = ""
+    params: tuple[str, ...] = ()  # the names of the arrays that expressions look up
+
+
+class _Operands(NamedTuple):
+    """What attention reads, what its derivative is told of each, or the gradient by each."""
+
+    arrays: tuple[Any, ...]  # (q, k, v), (q, kv) or (qkv,)
+    sink: Any  # or None
+    params: tuple[Any, ...]  # that expressions look up
 
 
 def require_usable(name: str, array: jax.Array) -> None:
@@ -60,43 +72,75 @@ def attend(
     window_right: int,
     softcap: float,
     return_lse: bool,
+    score: str,
+    mask: str,
+    params: Mapping[str, jax.Array],
+    sink: jax.Array | None,
 ) -> jax.Array | tuple[jax.Array, jax.Array, None]:
     """The output, or (output, LSE, None), of checked arrays: (q, k, v), (q, kv) or (qkv,)."""
-    options = _Options(softmax_scale, causal, window_left, window_right, softcap)
-    results = _compiled(tuple(arrays), options, return_lse)
+    named = {name: array for name, array in params.items() if name.isidentifier()}
+    options = _Options(softmax_scale, causal, window_left, window_right, softcap, score, mask)
+    operands = _Operands(tuple(arrays), sink, tuple(named.values()))
+    results = _compiled(operands, options._replace(params=tuple(named)), return_lse)
     return (*results, None) if return_lse else results[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _prefill(
-    arrays: tuple[jax.Array, ...], options: _Options, return_lse: bool
-) -> tuple[jax.Array, ...]:
+def _prefill(operands: _Operands, options: _Options, return_lse: bool) -> tuple[jax.Array, ...]:
+    arrays = operands.arrays
     batch, seqlen_q, *_, heads_q, _ = arrays[0].shape
     head_dim_v = arrays[-1].shape[-1]
     results = [jax.ShapeDtypeStruct((batch, seqlen_q, heads_q, head_dim_v), arrays[0].dtype)]
     if return_lse:
         results.append(jax.ShapeDtypeStruct((batch, heads_q, seqlen_q), jnp.float32))
-    return _call(_PREFILL, results, arrays, options)
+    sink = () if operands.sink is None else (operands.sink,)
+    return _call(_PREFILL, results, (*arrays, *sink, *operands.params), options, bool(sink))
 
 
 def _keep(
-    arrays: tuple[jax.Array, ...], options: _Options, return_lse: bool
-) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+    primals: _Operands, options: _Options, return_lse: bool
+) -> tuple[tuple[jax.Array, ...], tuple[_Operands, tuple[jax.Array, ...]]]:
     """The results, and what their gradients take."""
-    results = _prefill(arrays, options, True)
-    return results if return_lse else results[:1], (*arrays, *results)
+    for name, array in zip(options.params, primals.params):
+        if array.perturbed:
+            raise NotImplementedError(
+                f"{name} is differentiated, and has no gradient; pass it through jax.lax.stop_gradient"
+            )
+    _attune.require_gradients(options.score or None, options.softcap)
+    operands = jax.tree.map(lambda primal: primal.value, primals)
+    results = _prefill(operands, options, True)
+    return results if return_lse else results[:1], (operands, results)
 
 
 def _differentiate(
     options: _Options,
     _return_lse: bool,
-    kept: tuple[jax.Array, ...],
-    gradients: tuple[jax.Array, ...],
-) -> tuple[tuple[jax.Array, ...]]:
-    return (_backward((*kept, *gradients), len(kept) - 2, options),)
+    kept: tuple[_Operands, tuple[jax.Array, ...]],
+    gradients: Sequence[jax.Array | SymbolicZero],
+) -> tuple[_Operands]:
+    operands, (out, lse) = kept
+    dout = gradients[0]
+    if isinstance(dout, SymbolicZero):
+        dout = jnp.zeros(dout.shape, dout.dtype)
+    dlse = [x for x in gradients[1:] if not isinstance(x, SymbolicZero)]
+    inputs = (*operands.arrays, out, lse, dout, *dlse, *operands.params)
+    arrays = _backward(inputs, len(operands.arrays), options)
+    sink = operands.sink
+    if sink is not None:
+        sink = _of_sink(sink, out, lse, dout, dlse[0] if dlse else 0.0)
+    return (_Operands(arrays, sink, (None,) * len(operands.params)),)
 
 
-_prefill.defvjp(_keep, _differentiate)
+def _of_sink(
+    sink: jax.Array, out: jax.Array, lse: jax.Array, dout: jax.Array, dlse: jax.Array | float
+) -> jax.Array:
+    """The gradient of a sink, which is one more key of each row, and whose value is 0."""
+    rows = jnp.einsum("bihd,bihd->bhi", dout, out, preferred_element_type=jnp.float32)
+    share = jnp.where(jnp.isfinite(lse), jnp.exp(sink[:, None] - lse), 0)
+    return (share * (dlse - rows)).sum((0, 2))
+
+
+_prefill.defvjp(_keep, _differentiate, symbolic_zeros=True)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
@@ -105,7 +149,7 @@ def _backward(
 ) -> tuple[jax.Array, ...]:
     """The gradients of the first operands, which are _prefill's arrays."""
     results = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands[:inputs]]
-    return _call(_BACKWARD, results, operands, options)
+    return _call(_BACKWARD, results, operands, options, False)
 
 
 @_backward.defjvp
@@ -118,12 +162,19 @@ def _call(
     results: Sequence[jax.ShapeDtypeStruct],
     operands: Sequence[jax.Array],
     options: _Options,
+    sink: bool,
 ) -> tuple[jax.Array, ...]:
-    call = jax.ffi.ffi_call(name, results, vmap_method="broadcast_all")
+    # Sequences of a batch are more of one, unless what is beside them says which one they are, or is of none.
+    alike = not (options.score or options.mask or sink)
+    call = jax.ffi.ffi_call(name, results, vmap_method="broadcast_all" if alike else "sequential")
     return tuple(
         call(
             *operands,
             causal=np.bool_(options.causal),
+            mask=options.mask,
+            params=" ".join(options.params),
+            score=options.score,
+            sink=np.bool_(sink),
             softcap=np.float32(options.softcap),
             softmax_scale=np.float32(options.softmax_scale),
             window_left=np.int32(options.window_left),

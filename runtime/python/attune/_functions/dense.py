@@ -41,7 +41,7 @@ ALIBI_SLOPES = Argument(
     """(heads_q,) or (batch, heads_q), float32, on the device of q: of each head, by what a
 score falls for each key of distance from the query's own position (ALiBi):
 -alibi_slopes[h] * abs(i + seqlen_k - seqlen_q - j) is added to it, after softcap. It has no
-gradient itself, and beside a softcap nothing has one. Not of JAX arrays.""",
+gradient itself, and beside a softcap nothing has one.""",
     None,
 )
 
@@ -71,7 +71,7 @@ LEARNABLE_SINK = Argument(
     """(heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
 (attention sink), in the softmax of each of its rows as one more key's score, whose value is
 0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. It
-has a gradient, as q has. Not of JAX arrays.""",
+has a gradient, as q has.""",
     None,
     by_name=True,
 )

@@ -169,7 +169,7 @@ shape; arguments that do not go together.""",
         (
             "NotImplementedError",
             """A gradient of a cache, of parameters, or by a score that does more than add to s;
-a JAX array; what no kernel serves.""",
+JAX arrays that are ragged or a cache; what no kernel serves.""",
         ),
     ),
     operators=(

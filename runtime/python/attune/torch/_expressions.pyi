@@ -117,7 +117,7 @@ def attention(
             shape; arguments that do not go together.
         TypeError: An array of another dtype or framework.
         NotImplementedError: A gradient of a cache, of parameters, or by a score that does more than add to s;
-            a JAX array; what no kernel serves.
+            JAX arrays that are ragged or a cache; what no kernel serves.
     """
 @overload
 def attention(

@@ -1,0 +1,58 @@
+"""The graph of includes has no arrow upwards: of the rooms of runtime/README.md each includes those above it alone."""
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
+
+
+def rooms():
+    """The rooms of the table, in its order."""
+    page = (ROOT / "runtime" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|", page, re.M)
+    return [name.rstrip("/") for row in rows for name in re.findall(r"`([\w.]+/?)`", row)]
+
+
+#: What includes what is before it, and itself.
+ORDER = ["templates", "generator", "runtime/include", *(f"runtime/{name}" for name in rooms())]
+
+
+def room_of(path):
+    parts = path.parts
+    return "/".join(parts[:2]) if parts[0] == "runtime" else parts[0]
+
+
+@functools.cache
+def arrows():
+    """(file, what it includes) of the tree's own files."""
+    found = []
+    for folder in ("templates", "generator", "runtime"):
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix not in SOURCES:
+                continue
+            searched = (file.parent, ROOT, ROOT / "templates", ROOT / "runtime" / "include")
+            for name in re.findall(r'^#include "(.+)"$', file.read_text(encoding="utf-8"), re.M):
+                where = next(one / name for one in searched if (one / name).is_file())
+                found.append((file.relative_to(ROOT), where.relative_to(ROOT)))
+    return found
+
+
+def test_every_folder_of_the_runtime_is_a_room_of_its_table():
+    folders = {one.name for one in (ROOT / "runtime").iterdir() if list(one.rglob("*.cpp"))}
+    assert set(rooms()) == folders | {"capi.cpp"}
+    assert len(rooms()) == len(set(rooms()))
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_a_room_includes_those_before_it_alone(room):
+    after = ORDER[ORDER.index(room) + 1 :]
+    upwards = [
+        f"{file} includes {other}"
+        for file, other in arrows()
+        if room_of(file) == room and room_of(other) in after
+    ]
+    assert not upwards

@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "generator/constant.hpp"
+#include "generator/expression/derivative.hpp"
+#include "generator/expression/pool.hpp"
 
 namespace attune {
 namespace {
@@ -95,7 +97,8 @@ class Evaluator {
     return name();
   }
 
-  /// A number, true, false, variant::key or Type::word; anything else is stepped over, with what it is called with.
+  /// A number, true, false, variant::key, Expressions::tilts or Type::word; anything else is stepped over, with what it
+  /// is called with.
   Value name() {
     if (next_ == tokens_.size()) return std::nullopt;
     const Token& first = tokens_[next_++];
@@ -110,6 +113,7 @@ class Evaluator {
       const Field* const field = find_field(second.text);
       return field == nullptr ? Value{0} : Value{variant_.*field->member};  // an unknown one is told of where it stands
     }
+    if (first.is("Expressions") && second.is("tilts")) return tilts_scores(variant_) ? 1 : 0;
     const Field* const field = field_of_type(first.text);
     return field == nullptr ? other_name() : word_of(*field, second);
   }
@@ -153,6 +157,11 @@ class Evaluator {
 };
 
 }  // namespace
+
+bool tilts_scores(const Variant& variant) {
+  return variant.family == prefill_sm90 && variant.score != 0 &&
+         expression::added_by_key(expression::expression_of(variant.score)).has_value();
+}
 
 Result<std::optional<long long>> value_of(std::span<const Token> expression, const TemplateFile& file,
                                           const Variant& variant) {

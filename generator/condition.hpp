@@ -12,9 +12,13 @@
 
 namespace attune {
 
-/// The value of an expression of variant::names, numbers, true, false, words of a knob (`Dtype::bf16`), parentheses and
-/// the operators ! * / % + - < <= > >= == != && ||; nothing where it depends on anything else. `false && x` is false
-/// and `true || x` is true whatever x is. A word that its knob doesn't have is a problem, with the nearest one.
+/// Whether a kernel's score is one that blocks/tilted_softmax.cuh adds beside the softmax (`Expressions::tilts`).
+bool tilts_scores(const Variant& variant);
+
+/// The value of an expression of variant::names, Expressions::tilts, numbers, true, false, words of a knob
+/// (`Dtype::bf16`), parentheses and the operators ! * / % + - < <= > >= == != && ||; nothing where it depends on
+/// anything else. `false && x` is false and `true || x` is true whatever x is. A word that its knob doesn't have is a
+/// problem, with the nearest one.
 Result<std::optional<long long>> value_of(std::span<const Token> expression, const TemplateFile& file,
                                           const Variant& variant);
 

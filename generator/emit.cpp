@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "generator/check.hpp"
+#include "generator/condition.hpp"
 #include "generator/constant.hpp"
 #include "generator/declarations.hpp"
 #include "generator/expression/cuda.hpp"
@@ -92,7 +93,7 @@ std::string block_expressions_text(const Variant& variant) {
 std::string expressions_text(const Variant& variant) {
   const auto of = [](int number) { return number == 0 ? nullptr : &expression::expression_of(number); };
   if (variant.score == 0 && variant.mask == 0) return {};
-  return expression::cuda_text(of(variant.score), of(variant.mask));
+  return expression::cuda_text(of(variant.score), of(variant.mask), tilts_scores(variant));
 }
 
 class Emitter {

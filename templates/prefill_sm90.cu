@@ -75,6 +75,7 @@ constexpr bool stream_k = false;
 #include "blocks/paged_rows.cuh"
 #include "blocks/score_rows.cuh"
 #include "blocks/sink.cuh"
+#include "blocks/tilted_softmax.cuh"
 #include "blocks/told_blocks.cuh"
 
 using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams,
@@ -132,7 +133,8 @@ using FoundInPages = Ring<TileSlot, 1, loaders>;
 using FoundRing = Select<variant::ragged, FoundAhead, Select<variant::paged, FoundInPages, Ring<TileSlot, 1, 1>>>;
 using KeySource = Select<variant::page_multiple == 1, PageGather<variant::B_c>, PageBoxes<variant::B_c>>;  // of pages
 // Where a row of O is long, a second vote costs less than the multiplications that it saves.
-using Softmax = LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>;
+using Softmax = Select<Expressions::tilts, TiltedSoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>,
+                       LazySoftmax<variant::rescale_bound, O_columns <= 128 ? 2 : 1>>;
 using Output = OutputStage<O_columns>;
 using ProductTurns = Select<variant::ping_pong, Turns<consumers>, NoTurns>;
 using Unfinished = UnfinishedTile<Params, O_columns, consumers * 4, Softmax>;
@@ -392,7 +394,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     if constexpr (variant::mask) {
       express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
                      {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale, live.is_full(j));
-    } else if constexpr (variant::score) {
+    } else if constexpr (variant::score && !Expressions::tilts) {
       express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
                      {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
     } else {
@@ -438,6 +440,10 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     }
     Softmax softmax;
     softmax.restart();
+    if constexpr (Expressions::tilts) {
+      tilt_rows(softmax, expressions_of(params), score_rows<Rows>(params, tile), tile.first_row + warp_row,
+                params.scale_log2);
+    }
     float O[O_columns / 8][4];
     float S[variant::B_c / 8][4];
     u32 P[variant::B_c / 16][4];
@@ -458,6 +464,10 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     wgmma_wait<0>();
     take_S(S, j);
     finish_S(S, j);
+    if constexpr (Expressions::tilts) {
+      tilt_block(softmax, expressions_of(params), score_rows<Rows>(params, tile),
+                 {tile.first_row + warp_row, j * variant::B_c}, params.scale_log2);
+    }
     update<variant::dtype>(softmax, S, P, params.scale_log2, [](float) {});
     if constexpr (variant::dropout) {
       keep_weights<variant::dtype>(S, P, KeptWeights<false, 1, variant::B_c / 8>(dropped, drop_row, j * variant::B_c));
@@ -481,6 +491,10 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       take_S(S, j);
       // Tiles that blocks share have no mask but their keys' end, which came with their first block.
       if constexpr (!variant::stream_k || variant::softcap) finish_S(S, j);
+      if constexpr (Expressions::tilts) {
+        tilt_block(softmax, expressions_of(params), score_rows<Rows>(params, tile),
+                   {tile.first_row + warp_row, j * variant::B_c}, params.scale_log2);
+      }
       update<variant::dtype>(softmax, S, P, params.scale_log2, [&](float sum) {
         hold_wait_behind(sum, shared.k);
         wgmma_wait<0>();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "generator/expression/derivative.hpp"
 #include "generator/expression/interval.hpp"
 
 namespace attune::expression {
@@ -108,11 +109,6 @@ struct RowLookup {
   [[nodiscard]] std::string_view type_name() const { return type == Type::real ? "float" : "int"; }
 };
 
-bool depends_on_key(const Node& node) {
-  return (node.op == Op::name && node.index == static_cast<int>(Name::k)) ||
-         std::ranges::any_of(node.parts, depends_on_key);
-}
-
 class Writer {
  public:
   Writer(const Expression& expression, const std::vector<RowLookup>& of_rows)
@@ -151,7 +147,7 @@ class Writer {
 
   /// Adds the outermost look-ups that do not depend on k.
   static void add_row_lookups(const Expression& expression, const Node& node, std::vector<RowLookup>& found) {
-    if (node.op != Op::lookup || depends_on_key(node)) {
+    if (node.op != Op::lookup || depends_on(node, Name::k)) {
       for (const Node& part : node.parts) add_row_lookups(expression, part, found);
       return;
     }
@@ -385,7 +381,7 @@ std::string conflict_of(const Expression* score, const Expression* mask) {
              : std::string{};
 }
 
-std::string cuda_text(const Expression* score, const Expression* mask) {
+std::string cuda_text(const Expression* score, const Expression* mask, bool tilted) {
   std::string text{head};
   const std::vector<Parameter> parameters = parameters_of(score, mask);
   for (std::size_t i = 0; i < parameters.size(); ++i) text += accessor_of(parameters[i], i);
@@ -397,6 +393,10 @@ std::string cuda_text(const Expression* score, const Expression* mask) {
   if (score != nullptr) {
     const std::string value = Writer(*score, of_rows).value(score->root);
     text += function_text(commented(score->formula()), "float score(float s, ", value);
+    if (const std::optional<Node> step = tilted ? added_by_key(*score) : std::nullopt) {
+      text += function_text("What it adds for a key more than for the key before it.", "float added_by_key(",
+                            Writer(*score, of_rows).value(*step));
+    }
   }
   if (mask != nullptr) {
     const std::string value = Writer(*mask, of_rows).value(mask->root);

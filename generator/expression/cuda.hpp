@@ -22,8 +22,9 @@ std::string conflict_of(const Expression* score, const Expression* mask);
 /// The same of the kernel that tells which blocks a mask leaves.
 inline constexpr std::string_view block_cuda_path = "blocks/block_expressions.cuh";
 
-/// The struct `Expressions` of a score and a mask, each of which may be null.
-std::string cuda_text(const Expression* score, const Expression* mask);
+/// The struct `Expressions` of a score and a mask, each of which may be null. `tilted`: with what added_by_key() says
+/// of the score, if it says something.
+std::string cuda_text(const Expression* score, const Expression* mask, bool tilted);
 
 /// The struct `BlockExpressions` of a mask.
 std::string block_cuda_text(const Expression& mask);

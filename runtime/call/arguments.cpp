@@ -73,7 +73,7 @@ ScoreScales scales_of(float softmax_scale, float softcap) {
 
 ScoreScales scales_of_expressed(float softmax_scale, float softcap, float& score_scale) {
   ScoreScales scales = scales_of(softmax_scale, softcap);
-  score_scale = softcap > 0 ? softcap : softmax_scale;
+  score_scale = std::max(softcap > 0 ? softcap : softmax_scale, smallest_scale);  // kernels divide by it
   scales.scale_log2 = std::numbers::log2e_v<float>;
   return scales;
 }

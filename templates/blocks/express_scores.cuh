@@ -25,7 +25,7 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
   const int lane = static_cast<int>(lane_index());
   [[maybe_unused]] bool masks = false;
   if constexpr (variant::mask) masks = !full && !Expressions::shows(rows.box(at.row, 16, at.key, columns * 8)).surely;
-  if constexpr (!variant::score) {
+  if constexpr (!variant::score || Expressions::tilts) {
     if (!masks) return;
   }
 #pragma unroll
@@ -39,7 +39,8 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
         ScorePlace place = first;
         place.k += n * 8 + e;
         float& s = S[n][2 * h + e];
-        if constexpr (variant::score) s = expressions.score(s * expressions.params.score_scale, place, row);
+        if constexpr (variant::score && !Expressions::tilts)
+          s = expressions.score(s * expressions.params.score_scale, place, row);
         if constexpr (variant::mask) {
           if (masks && !expressions.sees(place, row)) s = minus_infinity();
         }

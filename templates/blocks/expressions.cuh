@@ -19,6 +19,11 @@ struct Expressions {
   __device__ __forceinline__ float score(float s, const ScorePlace& /*at*/, const Row& /*row*/) const { return s; }
   __device__ __forceinline__ bool sees(const ScorePlace& /*at*/, const Row& /*row*/) const { return true; }
 
+  // What each key adds to a score more than the key before it, where that is the same for all keys of a row, and
+  // whether it is (blocks/tilted_softmax.cuh).
+  __device__ __forceinline__ float added_by_key(const ScorePlace& /*at*/, const Row& /*row*/) const { return 0.0f; }
+  static constexpr bool tilts = false;
+
   // The same of all places in a box.
   __device__ __forceinline__ static Truth shows(const ScoreBox& /*in*/) { return {true, true}; }
 

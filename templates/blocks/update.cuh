@@ -4,7 +4,9 @@
 // sum: a branch on it waits for no more exponentials than that.
 #pragma once
 
+#include "blocks/expressions.cuh"
 #include "blocks/lazy_softmax.cuh"
+#include "blocks/tilted_softmax.cuh"
 #include "ptx/math.cuh"
 #include "ptx/wgmma.cuh"
 #include "types.h"
@@ -19,34 +21,38 @@ __device__ __forceinline__ void hold_wait_behind(float sum, const Ring& ring) {
 template <Dtype dtype, class Softmax, int columns, class Between>
 __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
                                        float scale_log2, const Between& between) {
-  const float before[2] = {softmax.m[0], softmax.m[1]};
-  float largest = larger(S[0][0], S[0][1]);
+  if constexpr (Expressions::tilts) {
+    update_tilted<dtype>(softmax, S, P, between);
+  } else {
+    const float before[2] = {softmax.m[0], softmax.m[1]};
+    float largest = larger(S[0][0], S[0][1]);
 #pragma unroll
-  for (int n = 1; n < columns; ++n) largest = larger(larger(largest, S[n][0]), S[n][1]);
-  softmax.follow(0, largest, scale_log2);
-  largest = S[0][3];
-  float sum[2][2] = {}, half = 0.0f;
+    for (int n = 1; n < columns; ++n) largest = larger(larger(largest, S[n][0]), S[n][1]);
+    softmax.follow(0, largest, scale_log2);
+    largest = S[0][3];
+    float sum[2][2] = {}, half = 0.0f;
 #pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    S[n][0] = exp2_approx(S[n][0] * scale_log2 - softmax.m[0]);
-    S[n][1] = exp2_approx(S[n][1] * scale_log2 - softmax.m[0]);
-    sum[0][0] += S[n][0];
-    sum[0][1] += S[n][1];
-    if (n == columns / 2) half = sum[0][0] + sum[0][1];
-    largest = larger(larger(largest, S[n][2]), S[n][3]);
+    for (int n = 0; n < columns; ++n) {
+      S[n][0] = exp2_approx(S[n][0] * scale_log2 - softmax.m[0]);
+      S[n][1] = exp2_approx(S[n][1] * scale_log2 - softmax.m[0]);
+      sum[0][0] += S[n][0];
+      sum[0][1] += S[n][1];
+      if (n == columns / 2) half = sum[0][0] + sum[0][1];
+      largest = larger(larger(largest, S[n][2]), S[n][3]);
+    }
+    softmax.follow(1, largest, scale_log2);
+    settle(S);
+    between(half);
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+      S[n][2] = exp2_approx(S[n][2] * scale_log2 - softmax.m[1]);
+      S[n][3] = exp2_approx(S[n][3] * scale_log2 - softmax.m[1]);
+      sum[1][0] += S[n][2];
+      sum[1][1] += S[n][3];
+      P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
+      P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
+    }
+    softmax.correct(before);
+    for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
   }
-  softmax.follow(1, largest, scale_log2);
-  settle(S);
-  between(half);
-#pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    S[n][2] = exp2_approx(S[n][2] * scale_log2 - softmax.m[1]);
-    S[n][3] = exp2_approx(S[n][3] * scale_log2 - softmax.m[1]);
-    sum[1][0] += S[n][2];
-    sum[1][1] += S[n][3];
-    P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
-    P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
-  }
-  softmax.correct(before);
-  for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -214,7 +215,7 @@ TEST_CASE("no text makes the parser do anything but answer") {
     if (result.ok()) {
       ++parsed;
       CHECK(parse(result.value.text(), result.value.use).ok());
-      CHECK(!cuda_text(&result.value, nullptr).empty());
+      CHECK(!cuda_text(&result.value, nullptr, true).empty());
     } else {
       CHECK(result.problems.front().where.column >= 1);
       CHECK(result.problems.front().where.column <= static_cast<int>(text.size()) + 1);
@@ -223,15 +224,41 @@ TEST_CASE("no text makes the parser do anything but answer") {
   CHECK(parsed > 1000);
 }
 
+TEST_CASE("what a key adds is known of a score that is s and a multiple of k, and of no other") {
+  const auto added = [](std::string_view text) -> std::string {
+    const Result<Expression> score = parse(text, Use::score);
+    REQUIRE_MESSAGE(score.ok(), score.problems.front().text());
+    const std::optional<Node> step = added_by_key(score.value);
+    return step ? Expression{Use::score, *step, score.value.parameters}.formula() : "";
+  };
+  CHECK(added("s + slope[h] * (k - p) where slope: fp32[head]") == "slope[h]");
+  CHECK(added("s - slope[b, h] * (p - 3 * k) / 4 where slope: fp32[batch, head]") == "-(slope[b, h] * -3.0 / 4.0)");
+  CHECK(added("k * 0.5 + s - (h + 1.0) * k") == "0.5 - (real(h) + 1.0)");
+  CHECK(added("s + select(h < 2, 0.5, 0.25) * k") == "select(h < 2, 0.5, 0.25)");
+  CHECK(added("s + h * 1.0 * p") == "");
+  CHECK(added("2 * s + k") == "");
+  CHECK(added("s + abs(k - p)") == "");
+  CHECK(added("s + real(k) * k") == "");
+  CHECK(added("s + k // 2") == "");
+  CHECK(added("s + h / (k + 1)") == "");
+  CHECK(added("s + bias[k] where bias: fp32[position]") == "");
+  CHECK(added("s + select(k < p, 0.5, 0.25) * p") == "");
+}
+
 TEST_CASE("the emitted struct has a function for each part that a reader finds") {
   const Result<Expression> score = parse("s + slope[h] * (k - p) where slope: fp32[head]", Use::score);
   const Result<Expression> mask = parse("k <= p and d[b, k] == d[b, p] where d: int32[batch, position]", Use::mask);
   REQUIRE((score.ok() && mask.ok()));
-  const std::string text = cuda_text(&score.value, &mask.value);
+  const std::string text = cuda_text(&score.value, &mask.value, false);
   CAPTURE(text);
   CHECK(text.find("return s + (row.slope_0 * static_cast<float>(at.k - at.p));") != std::string::npos);
   CHECK(text.find("return (at.k <= at.p) && (d_at(at.b, at.k) == row.d_1);") != std::string::npos);
   CHECK(text.find("return both(less_equal(in.k, in.p), unknown());") != std::string::npos);
+  CHECK(text.find("added_by_key") == std::string::npos);
+  const std::string tilted = cuda_text(&score.value, nullptr, true);
+  CAPTURE(tilted);
+  CHECK(tilted.find("float added_by_key(const ScorePlace& /*at*/, const Row& row) const {\n    return row.slope_0;") !=
+        std::string::npos);
   CHECK(score.value.slug().starts_with("slope_"));
   const Result<Expression> other = parse("slope[h] < 1 where slope: int32[head]", Use::mask);
   REQUIRE(other.ok());

@@ -1,0 +1,121 @@
+// The softmax of scores to which an expression adds the same for each key of a row, as ALiBi's does (arXiv 2108.12409).
+//
+// What a block's first key of a lane adds is one number for each row, which the maximum takes in; and what the keys
+// behind it add more is a multiple of what one does. So a score costs one operation, with a constant in the
+// instruction: it is added to the product before its scale, which the exponential's argument has anyway. These
+// operations stand where they wait for nobody, behind one maximum and the next, or one exponential and the next.
+#pragma once
+
+#include "blocks/expressions.cuh"
+#include "blocks/lazy_softmax.cuh"
+#include "blocks/score_place.cuh"
+#include "blocks/scores.cuh"
+#include "ptx/math.cuh"
+#include "ptx/thread.cuh"
+#include "ptx/wgmma.cuh"
+#include "types.h"
+
+template <int bound, int rows_per_vote>
+struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
+  float scale;              // of products, in base 2
+  float slope[2];           // what a key adds, of each row, before that scale
+  float added[2];           // by the block's first key of this lane, behind it
+  Expressions::Row row[2];  // what is looked up for each
+
+  // The tile's rows, of which this warp's 16 begin with `first_row`.
+  __device__ __forceinline__ void begin_rows(const Expressions& expressions, const ScoreRows& rows, int first_row,
+                                             float log2_e) {
+    scale = expressions.params.score_scale * log2_e;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const ScorePlace at = rows.place(first_row + h * 8 + static_cast<int>(lane_index()) / 4, 0);
+      row[h] = expressions.row(at);
+      slope[h] = expressions.added_by_key(at, row[h]) / expressions.params.score_scale;
+    }
+  }
+
+  // A block of their keys.
+  __device__ __forceinline__ void begin_block(const Expressions& expressions, const ScoreRows& rows,
+                                              const ScoreCorner& at, float log2_e) {
+    const int lane = static_cast<int>(lane_index());
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const ScorePlace first = rows.place(at.row + h * 8 + lane / 4, at.key + lane % 4 * 2);
+      added[h] = expressions.score(0.0f, first, row[h]) * log2_e;
+    }
+  }
+
+  // Adds to the score of row h in tile n, column e.
+  __device__ __forceinline__ void tilt(float& s, int h, int n, int e) const {
+    if (n + e > 0) s += slope[h] * static_cast<float>(n * 8 + e);
+  }
+
+  // Of row h: given the largest score of this lane's columns, what exponents are relative to from now on.
+  __device__ __forceinline__ void follow(int h, float largest) {
+    float top = largest * scale + added[h];
+    top = larger(top, shuffle_xor(top, 1));
+    top = larger(top, shuffle_xor(top, 2));
+    if constexpr (variant::rescale_bound == 0) {
+      this->m[h] = larger(this->m[h], top);
+    } else {
+      if (top > this->m[h] + bound) this->m[h] = top;
+    }
+  }
+};
+
+// A tile, of whose rows this warp's begin with `first_row`; and of their keys a block.
+template <class Softmax>
+__device__ __forceinline__ void tilt_rows(Softmax& softmax, const Expressions& expressions, const ScoreRows& rows,
+                                          int first_row, float log2_e) {
+  softmax.begin_rows(expressions, rows, first_row, log2_e);
+}
+template <class Softmax>
+__device__ __forceinline__ void tilt_block(Softmax& softmax, const Expressions& expressions, const ScoreRows& rows,
+                                           const ScoreCorner& at, float log2_e) {
+  softmax.begin_block(expressions, rows, at, log2_e);
+}
+
+// As update() of other softmaxes.
+template <Dtype dtype, class Softmax, int columns, class Between>
+__device__ __forceinline__ void update_tilted(Softmax& softmax, float (&S)[columns][4], u32 (&P)[columns / 2][4],
+                                              const Between& between) {
+  const float before[2] = {softmax.m[0], softmax.m[1]};
+  float largest = S[0][0];
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+    softmax.tilt(S[n][0], 0, n, 0);
+    softmax.tilt(S[n][1], 0, n, 1);
+    largest = larger(larger(largest, S[n][0]), S[n][1]);
+  }
+  softmax.follow(0, largest);
+  const float scale = softmax.scale;
+  float shift = softmax.added[0] - softmax.m[0];
+  largest = S[0][2];
+  float sum[2][2] = {}, half = 0.0f;
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+    S[n][0] = exp2_approx(S[n][0] * scale + shift);
+    S[n][1] = exp2_approx(S[n][1] * scale + shift);
+    sum[0][0] += S[n][0];
+    sum[0][1] += S[n][1];
+    if (n == columns / 2) half = sum[0][0] + sum[0][1];
+    softmax.tilt(S[n][2], 1, n, 0);
+    softmax.tilt(S[n][3], 1, n, 1);
+    largest = larger(larger(largest, S[n][2]), S[n][3]);
+  }
+  softmax.follow(1, largest);
+  shift = softmax.added[1] - softmax.m[1];
+  settle(S);
+  between(half);
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+    S[n][2] = exp2_approx(S[n][2] * scale + shift);
+    S[n][3] = exp2_approx(S[n][3] * scale + shift);
+    sum[1][0] += S[n][2];
+    sum[1][1] += S[n][3];
+    P[n / 2][n % 2 * 2] = pack<dtype>(S[n][0], S[n][1]);
+    P[n / 2][n % 2 * 2 + 1] = pack<dtype>(S[n][2], S[n][3]);
+  }
+  softmax.correct(before);
+  for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
+}

@@ -560,17 +560,6 @@ struct CacheCopy {
     }
   }
 
-  // That of the strip which lane `step` looked up, for all lanes; each lane has one of its own.
-  __device__ __forceinline__ static Place found_by(u32 step, const Place& own, int first_key) {
-    Place place;
-    place.first_key = first_key;
-#pragma unroll
-    for (u32 p = 0; p < pieces; ++p) {
-      place.of[p] = {shuffle_from(own.of[p].page, step), shuffle_from(own.of[p].token, step)};
-    }
-    return place;
-  }
-
   // Keys that do not exist become zeros and are never read, so that nothing in padding reaches a product. Scores of
   // those in front of `begin` are masked, so that K may have anything there; but V may not, as a weight of 0 times NaN
   // is NaN.
@@ -1349,9 +1338,6 @@ using Strip = Tile<strip_keys, variant::head_dim, true>;
 constexpr Pages page_sizes = !variant::paged ? Pages::none : variant::page_multiple == 16 ? Pages::of_16 : Pages::any;
 using CopiedStrip = Tile<copied_keys, variant::head_dim, true>;
 using Copy = CacheCopy<CopiedStrip, page_sizes, variant::cut_rows>;
-// Parts of one sequence alone have the pages of as many strips to come as a warp has lanes looked up at once: a table
-// that is not in L2 has its latency once, not for each strip that is asked for before the first has come.
-constexpr bool looks_ahead = variant::cluster && page_sizes == Pages::of_16;
 // Beside O and S of 16 rows and 128 columns, or as much in another shape, registers hold Q and a whole strip, whose
 // place is filled again before the products.
 constexpr bool small_tile = !variant::split_rows && variant::B_r * variant::head_dim <= 16 * 128;
@@ -1431,7 +1417,6 @@ struct StripPipeline {
   __device__ __forceinline__ void request_K(const AttuneDecodeParams& params, u32 stage) {
     strip_barrier();  // all are done with what the stage held
     if (position.exists()) {
-      if constexpr (looks_ahead) place = Copy::found_by(steps % warp_size, ahead, first_key());
       const Visible& keys = position.visible;
       if (all_warps_copy || copies()) {
         copy.copy<true>(copy.k, params.k, params.pages, keys.begin, keys.seqlen_k, copied(k(stage)), place);
@@ -1449,7 +1434,6 @@ struct StripPipeline {
         copy.copy<false>(copy.v, params.v, params.pages, keys.begin, keys.seqlen_k, copied(v(stage)), place);
       }
       position.next(params);
-      if constexpr (looks_ahead) ++steps;
       find(params);
     }
     cp_async_commit();
@@ -1470,14 +1454,7 @@ struct StripPipeline {
 
   __device__ __forceinline__ void find(const AttuneDecodeParams& params) {
     if (!position.exists()) return;
-    if constexpr (!looks_ahead) {
-      place = Copy::find(params, position.batch, position.visible.begin, position.visible.seqlen_k, first_key());
-    } else if (steps % warp_size == 0) {
-      const int more = static_cast<int>(lane_index()) * (variant::interleave ? params.splits : 1);
-      const int seqlen =
-          position.block + more < position.end ? position.visible.seqlen_k : 0;  // no key behind the part
-      ahead = Copy::find(params, position.batch, position.visible.begin, seqlen, first_key() + more * variant::B_c);
-    }
+    place = Copy::find(params, position.batch, position.visible.begin, position.visible.seqlen_k, first_key());
   }
 };
 
@@ -1565,7 +1542,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     }
     block_barrier();
     QStream Q;
-    if constexpr (small_tile) load_queries(q_tile, Q.fragment[0]);
+    load_queries(q_tile, Q.fragment[0]);
     OnlineSoftmax<row_tiles> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
+#include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,8 +58,8 @@ Value combined(std::string_view sign, Value a, Value b) {
 
 class Evaluator {
  public:
-  Evaluator(std::span<const Token> tokens, const TemplateFile& file, const Variant& variant)
-      : tokens_(tokens), file_(file), variant_(variant) {}
+  Evaluator(std::span<const Token> tokens, const TemplateFile& file, const Constants& constants, const Variant& variant)
+      : tokens_(tokens), file_(file), constants_(constants), variant_(variant) {}
 
   Result<Value> run() && {
     result_.value = binary(1);
@@ -97,8 +100,8 @@ class Evaluator {
     return name();
   }
 
-  /// A number, true, false, variant::key, Expressions::tilts or Type::word; anything else is stepped over, with what it
-  /// is called with.
+  /// A number, true, false, variant::key, Expressions::tilts, Type::word or a constant of the file; anything else is
+  /// stepped over, with what it is called with.
   Value name() {
     if (next_ == tokens_.size()) return std::nullopt;
     const Token& first = tokens_[next_++];
@@ -106,7 +109,8 @@ class Evaluator {
     long long number = 0;
     const char* const end = first.text.data() + first.text.size();
     if (std::from_chars(first.text.data(), end, number).ptr == end) return number;
-    if (!at("::") || next_ + 1 >= tokens_.size()) return other_name();
+    if (!at("::")) return constant(first);
+    if (next_ + 1 >= tokens_.size()) return other_name();
     const Token& second = tokens_[next_ + 1];
     next_ += 2;
     if (first.is("variant")) {
@@ -116,6 +120,15 @@ class Evaluator {
     if (first.is("Expressions") && second.is("tilts")) return tilts_scores(variant_) ? 1 : 0;
     const Field* const field = field_of_type(first.text);
     return field == nullptr ? other_name() : word_of(*field, second);
+  }
+
+  /// One that the file defines before this place, or another name.
+  Value constant(const Token& name) {
+    const auto found = constants_.find(name.text);
+    if (found == constants_.end() || found->second.front().offset >= name.offset) return other_name();
+    Result<Value> result = Evaluator(found->second, file_, constants_, variant_).run();
+    std::ranges::move(result.problems, std::back_inserter(result_.problems));
+    return result.value;
   }
 
   /// A name that is not the variant's, whose value is not known here: stepped over, with its members and arguments.
@@ -151,10 +164,25 @@ class Evaluator {
 
   std::span<const Token> tokens_;
   const TemplateFile& file_;
+  const Constants& constants_;
   const Variant& variant_;
   std::size_t next_ = 0;
   Result<Value> result_;
 };
+
+/// Whether the token at `name` may be a declaration's name, of what a condition may ask: it follows a type's.
+bool may_be_declared(const std::vector<Token>& tokens, std::size_t name) {
+  if (name == 0 || tokens[name].kind != Token::Kind::word) return false;
+  return tokens[name - 1].kind == Token::Kind::word && !tokens[name - 1].is("return");
+}
+
+/// Whether the name at `name` is that of a constant's definition: `constexpr int name =`, without `template <...>`.
+bool is_constant(const std::vector<Token>& tokens, std::size_t name) {
+  if (name < 2 || name + 1 >= tokens.size() || !tokens[name + 1].is("=")) return false;
+  if (!tokens[name - 2].is("constexpr") || !(tokens[name - 1].is("bool") || tokens[name - 1].is("int"))) return false;
+  return name == 2 || tokens[name - 3].is(";") || tokens[name - 3].is("}") ||
+         tokens[name - 3].kind == Token::Kind::directive;
+}
 
 }  // namespace
 
@@ -163,9 +191,25 @@ bool tilts_scores(const Variant& variant) {
          expression::added_by_key(expression::expression_of(variant.score)).has_value();
 }
 
+Constants constants_of(const std::vector<Token>& tokens) {
+  Constants constants;
+  std::set<std::string_view> declared;
+  for (std::size_t i = 0, depth = 0; i < tokens.size(); ++i) {
+    if (tokens[i].is("{")) ++depth;
+    if (tokens[i].is("}")) --depth;
+    if (!may_be_declared(tokens, i)) continue;
+    constants.erase(tokens[i].text);
+    if (!declared.insert(tokens[i].text).second || depth > 0 || !is_constant(tokens, i)) continue;
+    const auto value = tokens.begin() + static_cast<std::ptrdiff_t>(i) + 2;
+    const auto end = std::find_if(value, tokens.end(), [](const Token& token) { return token.is(";"); });
+    if (end != value) constants.emplace(tokens[i].text, std::span(value, end));
+  }
+  return constants;
+}
+
 Result<std::optional<long long>> value_of(std::span<const Token> expression, const TemplateFile& file,
-                                          const Variant& variant) {
-  return Evaluator(expression, file, variant).run();
+                                          const Constants& constants, const Variant& variant) {
+  return Evaluator(expression, file, constants, variant).run();
 }
 
 }  // namespace attune

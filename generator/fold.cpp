@@ -34,7 +34,7 @@ std::string dedented(std::string_view text) {
 class Folder {
  public:
   Folder(const TemplateFile& file, const Variant& variant)
-      : file_(file), variant_(variant), tokens_(tokens_of(file.code())) {}
+      : file_(file), variant_(variant), tokens_(tokens_of(file.code())), constants_(constants_of(tokens_)) {}
 
   Result<std::string> run() && {
     std::string text = render(0, file_.text().size());
@@ -108,8 +108,8 @@ class Folder {
   }
 
   std::optional<bool> decided(const Statement& condition) {
-    Result<std::optional<long long>> result =
-        value_of(std::span(tokens_).subspan(condition.first, condition.end - condition.first), file_, variant_);
+    const auto tokens = std::span(tokens_).subspan(condition.first, condition.end - condition.first);
+    Result<std::optional<long long>> result = value_of(tokens, file_, constants_, variant_);
     std::ranges::move(result.problems, std::back_inserter(problems_));
     return result.value ? std::optional<bool>(*result.value != 0) : std::nullopt;
   }
@@ -210,6 +210,7 @@ class Folder {
   const TemplateFile& file_;
   const Variant& variant_;
   std::vector<Token> tokens_;
+  Constants constants_;
   std::vector<Diagnostic> problems_;
 };
 

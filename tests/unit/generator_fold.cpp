@@ -64,6 +64,31 @@ TEST_CASE("conditions are expressions of knobs, numbers and words") {
   }
 }
 
+TEST_CASE("a constant of the file's own decides as what it is defined as would") {
+  const std::string file =
+      "namespace variant {\nconstexpr int stages = 7;\n}\n#define A\nconstexpr int rows = 64;\n"
+      "constexpr bool short_steps = variant::B_r == 2 * rows && !variant::causal;\n";
+  CHECK(folded(file + choice("short_steps")) == file + yes);
+  CHECK(folded(file + choice("!short_steps")) == file + no);
+  CHECK(folded(file + choice("unknown && !short_steps")) == file + no);
+  CHECK(folded(file + choice("rows > 64")) == file + no);
+  CHECK(folded(file + "using A = Select<short_steps, B, C>;\n") == file + "using A = B;\n");
+}
+
+TEST_CASE("a name that may be another's than the file's constant decides nothing") {
+  const std::string constant = "constexpr int rows = 64;\n";
+  for (const std::string& file :
+       {constant + "template <int rows>\n", "template <int rows>\nvoid g();\n" + constant,
+        "template <int n>\n" + constant, std::string("struct X {\n  static constexpr int rows = 64;\n};\n"),
+        std::string("constexpr int rows = sizeof(X);\n"), std::string("constexpr int rows = n == 1 ? 64 : 32;\n"),
+        std::string("constexpr int rows = rows;\n")}) {
+    CAPTURE(file);
+    CHECK(folded(file + choice("rows == 64")) == file + choice("rows == 64"));
+  }
+  const std::string later = choice("rows == 64") + constant;
+  CHECK(folded(later) == later);
+}
+
 TEST_CASE("what depends on something else stays, and choices inside it are made") {
   for (const char* const condition : {"unknown", "variant::ping_pong && unknown", "Other::bf16 == 1",
                                       "sizeof(int) == 4", "variant::stages / 0 == 1"}) {

@@ -842,7 +842,9 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 }
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
 using SoleParams = AttuneTensorPrefillParams;
-using Params = SoleParams;
+using OrderedParams = SoleParams;
+using PlainParams = OrderedParams;
+using Params = PlainParams;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's

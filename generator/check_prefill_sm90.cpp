@@ -198,10 +198,10 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
   if (v.dropout != 0) {
     return Refusal{"stream_k", "parameters with dropout have nothing about shared tiles; stream_k: false"};
   }
-  if (v.causal != 0 || v.window != 0 || v.ragged != 0 || v.paged != 0) {
+  if (v.causal != 0 || v.window != 0 || v.ragged != 0) {
     return Refusal{"stream_k",
                    "the keys of a tile are shared out by their number, which is the same for all tiles only without a "
-                   "mask and in sequences of one length; stream_k: false"};
+                   "mask and in sequences of as many queries; stream_k: false"};
   }
   return std::nullopt;
 }

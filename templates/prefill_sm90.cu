@@ -80,10 +80,10 @@ constexpr bool stream_k = false;
 
 using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams,
                           Select<variant::sink, AttuneExpressedTensorParams, AttuneTensorPrefillParams>>;
-using Params = Select<variant::dropout, WithDropout<Select<variant::paged, WithPages<SoleParams>, SoleParams>>,
-                      Select<variant::stream_k, AttuneSharedPrefillParams,
-                             Select<variant::tile_list, AttuneListedPrefillParams,
-                                    Select<variant::paged, WithPages<SoleParams>, SoleParams>>>>;
+using OrderedParams = Select<variant::stream_k, AttuneSharedPrefillParams,
+                             Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>;
+using PlainParams = Select<variant::paged, WithPages<OrderedParams>, OrderedParams>;
+using Params = Select<variant::dropout, WithDropout<PlainParams>, PlainParams>;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's
@@ -109,12 +109,13 @@ using WholeTile = Select<variant::window || variant::mask, WindowTile, QueryTile
 using SequenceTile = Select<variant::stream_k, SharedTile, WholeTile>;
 using TileInPages = PagedTile<SequenceTile>;
 using Tile = Select<variant::paged, TileInPages, Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>>;
-using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c>,
+using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c, GivenShares>,
                              Select<variant::tile_list, ListOrder<Rows, variant::B_r, variant::B_c>,
                                     RoundOrder<Rows, variant::B_r, variant::B_c>>>;
 using BatchOrder = Select<variant::tile_list, ListedRaggedOrder<Rows, variant::B_r, variant::B_c>,
                           RaggedOrder<Rows, variant::B_r, variant::B_c>>;
-using OrderInPages = PagedOrder<SequenceOrder, Rows, variant::B_r, variant::B_c>;
+using OrderInPages = Select<variant::stream_k, PagedSharedOrder<Rows, variant::B_r, variant::B_c>,
+                            PagedOrder<SequenceOrder, Rows, variant::B_r, variant::B_c>>;
 using Order = Select<variant::ragged, BatchOrder, Select<variant::paged, OrderInPages, SequenceOrder>>;
 
 using Live = Select<Expressions::told, ToldBlocks<variant::B_r>, LiveBlocks<variant::B_r, variant::B_c>>;

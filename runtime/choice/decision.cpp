@@ -24,9 +24,11 @@ std::string launch_text(const Decision& decision) {
   if (launch.workspace_bytes > 0 && decision.serving.variant.stream_k == 0) {
     text += fmt::format("  in a workspace of {}\n", bytes_text(static_cast<double>(launch.workspace_bytes)));
   } else if (launch.workspace_bytes > 0) {
-    text += fmt::format("  given a workspace of {}, blocks share the last {} of {} tiles\n",
-                        bytes_text(static_cast<double>(launch.workspace_bytes)),
-                        launch.shares.tiles - launch.shares.whole_tiles, launch.shares.tiles);
+    text +=
+        fmt::format("  given a workspace of {}, blocks share the last {} of {} tiles{}\n",
+                    bytes_text(static_cast<double>(launch.workspace_bytes)),
+                    launch.shares.tiles - launch.shares.whole_tiles, launch.shares.tiles,
+                    decision.problem.paged ? ", where their sequences turn out to have as many blocks of keys" : "");
   }
   if (decision.problem.head_dim < decision.serving.variant.head_dim) {
     text += fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim,

@@ -16,9 +16,19 @@ struct SharedTile : QueryTile {
   bool begun;       // by the thread block before, which has read those from `blocks` on
 };
 
-template <class Rows, int B_r, int B_c>
-struct SharedOrder {
+// Which tiles are whole, and what each block gets of the others, as the host knows it.
+struct GivenShares {
   const AttuneSharedPrefillParams& params;
+
+  __device__ __forceinline__ int whole_tiles() const { return params.whole_tiles; }
+  __device__ __forceinline__ int share() const { return params.share; }
+  __device__ __forceinline__ int longer_shares() const { return params.longer_shares; }
+};
+
+// `Shares` as above.
+template <class Rows, int B_r, int B_c, class Shares>
+struct SharedOrder {
+  Shares shares;
   Divisor head_tiles;
   Divisor sequence_heads;
   Divisor key_blocks;  // of a tile
@@ -27,13 +37,17 @@ struct SharedOrder {
   int run_end;
 
   __device__ __forceinline__ explicit SharedOrder(const AttuneSharedPrefillParams& params)
-      : params(params),
+      : SharedOrder(params, GivenShares{params}, blocks_reaching(params.seqlen_k, B_c)) {}
+
+  // `tile_blocks` of keys has each tile that is shared.
+  __device__ __forceinline__ SharedOrder(const AttuneTensorPrefillParams& params, const Shares& shares, int tile_blocks)
+      : shares(shares),
         head_tiles(params.q_blocks),
         sequence_heads(Rows::heads(params)),
-        key_blocks(blocks_reaching(params.seqlen_k, B_c)),
+        key_blocks(tile_blocks),
         place(static_cast<int>(block_number())),
-        run_begin(place * params.share + (place < params.longer_shares ? place : params.longer_shares)),
-        run_end(run_begin + params.share + (place < params.longer_shares ? 1 : 0)) {}
+        run_begin(place * shares.share() + (place < shares.longer_shares() ? place : shares.longer_shares())),
+        run_end(run_begin + shares.share() + (place < shares.longer_shares() ? 1 : 0)) {}
 
   // Finds this block's next tile; false when there is none left.
   template <class Tile>
@@ -42,11 +56,11 @@ struct SharedOrder {
     int index = place;
     int begin = 0;  // of those of the tile's blocks of keys that are this block's, in the order in which they are read
     int end = all;
-    if (index < params.whole_tiles) {
+    if (index < shares.whole_tiles()) {
       place += static_cast<int>(block_count());
     } else {
       if (run_end == run_begin) return false;
-      index = params.whole_tiles + key_blocks.divide(run_end - 1, end);
+      index = shares.whole_tiles() + key_blocks.divide(run_end - 1, end);
       ++end;
       begin = run_end - run_begin < end ? end - (run_end - run_begin) : 0;
       run_end -= end - begin;

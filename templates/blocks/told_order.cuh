@@ -22,7 +22,7 @@ struct TileSlot {
     store_shared(base + chunk_bytes, Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block),
                                             word(tile.keys.first)}});
     if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
-      store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), 0, 0, 0}});
+      store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), word(tile.left), word(tile.begun), 0}});
   }
 
   template <class Tile>
@@ -36,10 +36,17 @@ struct TileSlot {
     tile.queries.first = static_cast<int>(first.word[3]);
     tile.queries.count = static_cast<int>(second.word[0]);
     tile.keys.count = static_cast<int>(second.word[1]);
-    if constexpr (variant::window || variant::mask) tile.first_block = static_cast<int>(second.word[2]);
+    if constexpr (variant::window || variant::mask || variant::stream_k)
+      tile.first_block = static_cast<int>(second.word[2]);
     tile.keys.first = static_cast<int>(second.word[3]);
-    if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
-      tile.batch = static_cast<int>(load_shared(base + 2 * chunk_bytes).word[0]);
+    if constexpr (variant::dropout || variant::score || variant::mask || variant::paged) {
+      const Chunk third = load_shared(base + 2 * chunk_bytes);
+      tile.batch = static_cast<int>(third.word[0]);
+      if constexpr (variant::stream_k) {
+        tile.left = third.word[1] != 0;
+        tile.begun = third.word[2] != 0;
+      }
+    }
     return tile;
   }
 };
@@ -89,7 +96,11 @@ struct ToldOrder {
     next.queries.first = uniform(next.queries.first);
     next.queries.count = uniform(next.queries.count);
     next.keys.count = uniform(next.keys.count);
-    if constexpr (variant::window || variant::mask) next.first_block = uniform(next.first_block);
+    if constexpr (variant::window || variant::mask || variant::stream_k) next.first_block = uniform(next.first_block);
+    if constexpr (variant::stream_k) {
+      next.left = uniform(static_cast<int>(next.left)) != 0;
+      next.begun = uniform(static_cast<int>(next.begun)) != 0;
+    }
     if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
       next.batch = uniform(next.batch);
     if (next.blocks == 0) return false;

@@ -82,6 +82,26 @@ Run run_on(const EmulatedKernel& kernel, const testing::CallImage& image, int mu
   return run;
 }
 
+/// A sequence for each length, of one tile, whose pages lie backwards.
+testing::CallImage image_in_pages(const Variant& variant, int page_size, const std::vector<std::int32_t>& lengths) {
+  constexpr int most_keys = 480;
+  Problem problem{.dtype = static_cast<Dtype>(variant.dtype),
+                  .batch = static_cast<int>(lengths.size()),
+                  .heads_q = 1,
+                  .heads_kv = 1,
+                  .seqlen_q = variant.B_r - 5,
+                  .seqlen_k = most_keys,
+                  .head_dim = variant.head_dim,
+                  .paged = true,
+                  .page_size = page_size};
+  problem.table_width = (most_keys + page_size - 1) / page_size;
+  problem.pages = problem.batch * problem.table_width;
+  Sequences sequences;
+  sequences.seqused_k = lengths;
+  for (int page = problem.pages - 1; page >= 0; --page) sequences.block_table.push_back(page);
+  return {problem, testing::Layout::bshd, 3, sequences};
+}
+
 }  // namespace
 
 TEST_CASE("tiles that blocks share are to the bit those of one block, and right") {
@@ -116,6 +136,39 @@ TEST_CASE("tiles that blocks share are to the bit those of one block, and right"
         CHECK(std::ranges::all_of(shared.signals, [](std::uint64_t word) { return word == 0 || word == poison; }));
         CHECK(std::ranges::count(shared.signals, 0U) > 0);
       }
+    }
+  }
+}
+
+TEST_CASE("tiles of keys in pages are shared where all sequences of these have as many blocks of keys") {
+  HostKernels kernels;
+  for (const int page_multiple : {1, 16}) {
+    Variant variant = variants()[page_multiple == 1 ? 0 : 2];
+    variant.paged = 1;
+    variant.page_multiple = page_multiple;
+    CAPTURE(variant.name());
+    REQUIRE(check(variant).empty());
+    const EmulatedKernel& kernel = kernels[variant];
+    struct Batch {
+      std::vector<std::int32_t> lengths;
+      bool shares;
+    };
+    // Of seven tiles three blocks have one each and share the others, of four all.
+    const std::vector<Batch> batches{{{461, 461, 461, 461}, true},
+                                     {{3, 0, 470, 399, 400, 399, 399}, true},
+                                     {{333, 333, 333, 333, 333, 200, 333}, false},
+                                     {{0, 0, 0, 0}, false}};
+    for (const auto& [lengths, shares] : batches) {
+      CAPTURE(lengths);
+      const testing::CallImage image = image_in_pages(variant, page_multiple * 3, lengths);
+      const Run whole = run_on(kernel, image, 3, false, 1);
+      REQUIRE_MESSAGE(whole.fault.empty(), whole.fault);
+      image.check(whole.output, whole.scale);
+      const Run shared = run_on(kernel, image, 3, true, 4);
+      REQUIRE_MESSAGE(shared.fault.empty(), shared.fault);
+      CHECK(shared.output == whole.output);
+      CHECK(std::ranges::all_of(shared.signals, [](std::uint64_t word) { return word == 0 || word == poison; }));
+      CHECK((std::ranges::count(shared.signals, 0U) > 0) == shares);
     }
   }
 }

@@ -244,7 +244,7 @@ TEST_CASE("a ragged kernel has slots for which tiles come, and packs no heads, n
   CHECK(refusals_of(variant).starts_with("pack_gqa: pack_gqa has no windows among its masks"));
 }
 
-TEST_CASE("a kernel for pages has slots for which tiles come, and no tiles that are shared or listed") {
+TEST_CASE("a kernel for pages has slots for which tiles come, and no tiles that are listed") {
   Variant paged = tile(128, 128, 128, 2);
   const int without = resources(paged).shared_bytes;
   paged.paged = 1;
@@ -259,8 +259,10 @@ TEST_CASE("a kernel for pages has slots for which tiles come, and no tiles that 
         "page_multiple: page_multiple is 8; prefill_sm90 has 1, 16; nearest that passes: page_multiple 1\n");
   paged.page_multiple = 16;
   paged.stream_k = 1;
+  CHECK(refusals_of(paged).empty());
+  paged.ragged = 1;
   CHECK(refusals_of(paged).starts_with("stream_k: the keys of a tile are shared out by their number"));
-  paged.stream_k = 0;
+  paged.ragged = paged.stream_k = 0;
   paged.causal = paged.tile_list = 1;
   CHECK(refusals_of(paged).starts_with("tile_list: a list is balanced for sequences of one length, which in pages"));
   Variant unpaged = defaults;

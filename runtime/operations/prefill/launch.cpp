@@ -59,8 +59,11 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
   }
   if (plan.variant.stream_k == 0) return tensor_block_of(std::in_place_type<AttuneTensorPrefillParams>, tensors);
   const Workspace workspace = workspace_of(args, executor.launch_number());
-  return block(std::in_place_type<AttuneSharedPrefillParams>,
-               [&] { return make_shared_params(tensors(), plan, workspace); });
+  const auto shared = [&] { return make_shared_params(tensors(), plan, workspace); };
+  if (plan.variant.paged == 0) return block(std::in_place_type<AttuneSharedPrefillParams>, shared);
+  return block(std::in_place_type<WithPages<AttuneSharedPrefillParams>>, [&] {
+    return WithPages<AttuneSharedPrefillParams>{shared(), make_pages(plain(), plan)};
+  });
 }
 
 PrefillParams::PrefillParams(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
@@ -81,7 +84,9 @@ void PrefillParams::visit_workspace(VisitOperand visit) const {
     visit(array_operand("carried", carrying->carried, {1, 1, 1, carried_floats_}, Access::write));
     return;
   }
-  const auto* const shared = std::get_if<AttuneSharedPrefillParams>(&block_);
+  const auto* const paged = std::get_if<WithPages<AttuneSharedPrefillParams>>(&block_);
+  const AttuneSharedPrefillParams* const shared =
+      paged != nullptr ? paged : std::get_if<AttuneSharedPrefillParams>(&block_);
   if (shared == nullptr || shared->partials == nullptr) return;
   const long long partials = reinterpret_cast<const float*>(shared->signals) - shared->partials;
   visit(array_operand("partials", shared->partials, {1, 1, 1, partials}, Access::write));

@@ -39,7 +39,7 @@ class PrefillParams {
                    AttuneExpressedPrefillParams, AttuneExpressedTensorParams, WithDropout<AttuneExpressedPrefillParams>,
                    WithDropout<AttuneExpressedTensorParams>, WithPages<AttuneTensorPrefillParams>,
                    WithPages<AttuneExpressedTensorParams>, WithDropout<WithPages<AttuneTensorPrefillParams>>,
-                   WithDropout<WithPages<AttuneExpressedTensorParams>>>;
+                   WithDropout<WithPages<AttuneExpressedTensorParams>>, WithPages<AttuneSharedPrefillParams>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor, unsigned* words);
 

@@ -40,15 +40,23 @@ def kept_markdown(folder: Path) -> str:
 
     Raises OSError, or ValueError where a JSON file is no report.
     """
-    parts = [_PREFACE, "## In short\n", headlines(folder)]
+    sections: list[str] = []
+    runs: dict[str, list[str]] = {}
+    titles: dict[str, str] = {}
     for path, report in _reports(folder):
         when, line = report.machine["date"].split()[0], heading(report).replace("\n", "; ")
-        parts.append(f"\n## {path.stem}: {report.machine['gpu']}, {when}\n")
-        parts.append(f"[`{path.name}`]({path.name}). {line[0].upper()}{line[1:]}.\n")
+        sections.append(f"\n## {path.stem}: {report.machine['gpu']}, {when}\n")
+        sections.append(f"[`{path.name}`]({path.name}). {line[0].upper()}{line[1:]}.\n")
         for name in report.suites:
             title, rest = suite_text(report, name, markdown=True).split("\n", 1)
-            parts.append(f"### {title}\n{rest}\n")
-    return "\n".join(parts)
+            words = title.removeprefix(f"{name}: ")
+            sections.append(f"### {name} in {path.stem}\n\n{words[0].upper()}{words[1:]}\n{rest}\n")
+            titles.setdefault(name, words.split("; ")[0])
+            runs.setdefault(name, []).append(f"[{path.stem}](#{name}-in-{path.stem})")
+    rows = [f"| {name} | {titles[name]} | {', '.join(runs[name])} |" for name in sorted(runs)]
+    contents = "\n".join(["| figures | of what | runs, the newest first |", "|---|---|---|", *rows])
+    short = ["## In short\n", headlines(folder), f"## Contents\n\n{contents}\n"]
+    return "\n".join([_PREFACE, *short, *sections])
 
 
 def headlines(folder: Path) -> str:

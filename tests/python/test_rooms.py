@@ -1,6 +1,11 @@
-"""The graph of includes has no arrow upwards: of the rooms of runtime/README.md each includes those above it alone."""
+"""The graph of includes has no arrow upwards: of the rooms of runtime/README.md each includes those above it alone.
 
+And the modules of the Python package import one another in no circle.
+"""
+
+import ast
 import functools
+import graphlib
 import re
 from pathlib import Path
 
@@ -56,3 +61,36 @@ def test_a_room_includes_those_before_it_alone(room):
         if room_of(file) == room and room_of(other) in after
     ]
     assert not upwards
+
+
+def imports_of(file, package):
+    """The modules of the package that a module imports, at its beginning or in a function."""
+    own = ".".join(("attune", *file.relative_to(package).with_suffix("").parts))
+    inside = (
+        own.removesuffix(".__init__").split(".")
+        if own.endswith("__init__")
+        else own.split(".")[:-1]
+    )
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = inside[: len(inside) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ([name] if node.module else [])
+            yield from (f"{name}.{one.name}" for one in node.names)
+
+
+def test_modules_of_the_package_import_one_another_in_no_circle():
+    package = ROOT / "runtime" / "python" / "attune"
+    modules = {
+        ".".join(("attune", *file.relative_to(package).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): file
+        for file in package.rglob("*.py")
+    }
+    graph = {
+        name: {one for one in imports_of(file, package) if one in modules and one != name}
+        for name, file in modules.items()
+    }
+    assert list(graphlib.TopologicalSorter(graph).static_order())

@@ -47,13 +47,6 @@ def _refuse(given: Mapping[str, Any], where: str) -> None:
             raise ValueError(f"{name} is given {where}")
 
 
-def differentiable(name: str, *arguments: Any, **options: Any) -> Any:
-    """The same call as an operator that PyTorch differentiates."""
-    from . import torch
-
-    return getattr(torch, name)(*arguments, **options)
-
-
 def dropout_state(dropout_p: float, rng_state: Any, like: Any) -> Any:
     """Seed and offset of a call with dropout: those given, else of a PyTorch tensor two of its generator's.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import _attune
-from ._arguments import Array, GradientWanted, Pair, differentiable, require_one_kind
+from ._arguments import Array, GradientWanted, Pair, require_one_kind
 from ._functions import documented
+from ._gradients import differentiable
 from ._texts import Expression, complete
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from . import _attune
-from ._arguments import Array, GradientWanted, Pair, differentiable
+from ._arguments import Array, GradientWanted, Pair
 from ._functions import documented
+from ._gradients import differentiable
 
 
 @documented

@@ -1,7 +1,8 @@
 #include "generator/expression/derivative.hpp"
 
-#include <algorithm>
 #include <optional>
+
+#include "generator/expression/interval.hpp"
 
 namespace attune::expression {
 namespace {
@@ -90,11 +91,6 @@ std::optional<Node> step_of(const Node& node) {
 }
 
 }  // namespace
-
-bool depends_on(const Node& node, Name name) {
-  return (node.op == Op::name && node.index == static_cast<int>(name)) ||
-         std::ranges::any_of(node.parts, [&](const Node& part) { return depends_on(part, name); });
-}
 
 bool has_unit_slope(const Expression& score) { return slope_of(score.root) == 1; }
 

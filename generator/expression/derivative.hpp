@@ -7,9 +7,6 @@
 
 namespace attune::expression {
 
-/// Whether a value reads this name.
-bool depends_on(const Node& node, Name name);
-
 /// Whether its derivative by s is one wherever s is: s plus, or chosen among such sums by, what does not depend on s.
 bool has_unit_slope(const Expression& score);
 

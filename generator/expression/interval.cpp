@@ -119,19 +119,15 @@ bool bounds_by_lookups(const Expression& mask) {
   return mask.use == Use::mask && says_more(says_more, mask.root);
 }
 
-bool looks_up_by_key(const Node& node) {
-  const auto depends_on_key = [](const auto& self, const Node& part) -> bool {
-    return (part.op == Op::name && part.index == static_cast<int>(Name::k)) ||
-           std::ranges::any_of(part.parts, [&](const Node& inner) { return self(self, inner); });
-  };
-  return (node.op == Op::lookup && depends_on_key(depends_on_key, node)) ||
-         std::ranges::any_of(node.parts, looks_up_by_key);
+bool depends_on(const Node& node, Name name) {
+  return (node.op == Op::name && node.index == static_cast<int>(name)) ||
+         std::ranges::any_of(node.parts, [&](const Node& part) { return depends_on(part, name); });
 }
 
-bool depends_on_head(const Node& node) {
-  const bool is_head =
-      node.op == Op::name && (node.index == static_cast<int>(Name::h) || node.index == static_cast<int>(Name::hk));
-  return is_head || std::ranges::any_of(node.parts, depends_on_head);
+bool looks_up_by_key(const Node& node) {
+  return (node.op == Op::lookup && depends_on(node, Name::k)) || std::ranges::any_of(node.parts, looks_up_by_key);
 }
+
+bool depends_on_head(const Node& node) { return depends_on(node, Name::h) || depends_on(node, Name::hk); }
 
 }  // namespace attune::expression

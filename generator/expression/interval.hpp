@@ -40,6 +40,9 @@ bool is_bounded(const Node& node, bool looks_up = false);
 /// blocks are dead, and which full (templates/mask_blocks.cu).
 bool bounds_by_lookups(const Expression& mask);
 
+/// Whether a value depends on this name.
+bool depends_on(const Node& node, Name name);
+
 /// Whether something is looked up that depends on the key, and so for each score.
 bool looks_up_by_key(const Node& node);
 

@@ -63,7 +63,6 @@ constexpr int B_c = 128;                     // rows of K and V in one step of t
 constexpr int stages = 2;                    // K/V blocks that shared memory holds at a time
 constexpr int Q_columns_in_registers = 128;  // columns of Q that stay in registers for all of a tile's keys; others are read in shared memory
 constexpr int P_residual_keys = 16;          // first keys that a tile reads, for which V is also multiplied by what rounding took from P
-constexpr bool causal = true;                // query i sees keys j <= i + seqlen_k - seqlen_q only
 constexpr int gqa_ratio = 0;                 // any: heads of Q per head of K and V; any: taken from the launch
 constexpr int rescale_bound = 0;             // log2 by which a row's maximum may grow before O and l are rescaled
 }  // namespace variant
@@ -511,9 +510,11 @@ struct RoundOrder {
     const int first_head = group_tiles.divide(index, place) * params.group_heads;
     const bool last = first_head + params.group_heads > heads;
     int head;
-    const int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
+    int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
+    // Later rows see more keys of the causal mask, and may of another.
+    q_block = params.q_blocks - 1 - q_block;
     tile.batch = sequence_heads.divide(first_head + head, tile.head);
-    tile.first_row = (variant::causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
+    tile.first_row = q_block * B_r;
     find_blocks<B_r, B_c>(Rows::mask_of_longest(params), tile);
     return true;
   }

@@ -118,12 +118,13 @@ static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 // registers are to hold them, too, as plans count on; and two blocks of warps with rows of their own.
 constexpr int shared_bytes = pipeline_bytes + Q_bytes + Merge::bytes;
 constexpr int reserved_bytes = 1024;  // of each block
-constexpr bool are_three =
+constexpr bool three_blocks_fit =
     variant::B_r == 16 && variant::warps == 4 && !small_tile && 3 * (shared_bytes + reserved_bytes) <= 228 * 1024;
-constexpr bool are_two = variant::split_rows && (variant::head_dim / 2 + variant::B_c / 2 + 55) * threads <= 32 * 1024;
+constexpr bool two_blocks_fit =
+    variant::split_rows && (variant::head_dim / 2 + variant::B_c / 2 + 55) * threads <= 32 * 1024;
 constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1
-                                : are_three                   ? 3
-                                : are_two                     ? 2
+                                : three_blocks_fit            ? 3
+                                : two_blocks_fit              ? 2
                                                               : 0;  // 0: whatever ptxas finds
 
 static_assert(variant::split_rows || variant::B_c % (16 * variant::warps) == 0);

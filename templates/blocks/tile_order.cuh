@@ -73,11 +73,11 @@ struct RoundOrder {
     const int first_head = group_tiles.divide(index, place) * params.group_heads;
     const bool last = first_head + params.group_heads > heads;
     int head;
-    const int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
+    int q_block = last ? last_group_heads.divide(place, head) : group_heads.divide(place, head);
+    // Later rows see more keys of the causal mask, and may of another.
+    if constexpr (variant::causal || variant::mask) q_block = params.q_blocks - 1 - q_block;
     tile.batch = sequence_heads.divide(first_head + head, tile.head);
-    tile.first_row = (variant::causal ? params.q_blocks - 1 - q_block : q_block) * B_r;
-    // A mask may leave later rows more keys, as the causal one does.
-    if constexpr (variant::mask && !variant::causal) tile.first_row = (params.q_blocks - 1 - q_block) * B_r;
+    tile.first_row = q_block * B_r;
     find_blocks<B_r, B_c>(Rows::mask_of_longest(params), tile);
     return true;
   }

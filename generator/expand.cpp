@@ -113,7 +113,7 @@ Variant with_limits(Variant variant) {
   if (variant.mask != 0 && family.operation == Operation::mask_blocks) {
     const int rest = expression::limits_of_number(variant.mask).rest;
     if (rest != 0) variant.mask = rest;
-  } else if (variant.mask != 0 && family.has_key("window")) {
+  } else if (variant.mask != 0 && family.takes_limits()) {
     const auto [left, right, rest] = expression::limits_of_number(variant.mask);
     variant.mask = rest;
     if (right == 0 && variant.window == 0) variant.causal = 1;
@@ -122,7 +122,7 @@ Variant with_limits(Variant variant) {
       variant.causal = 0;  // which is among a window's bounds
     }
   }
-  if (variant.score != 0 && variant.softcap == 0 && family.has_key("window") && family.has_key("softcap") &&
+  if (variant.score != 0 && variant.softcap == 0 && family.takes_limits() &&
       expression::softcap_of_number(variant.score) > 0) {
     variant.softcap = 1;
     variant.score = 0;

@@ -220,6 +220,10 @@ struct Family {
   /// Whether its kernels have this field.
   [[nodiscard]] bool has_key(std::string_view key) const;
 
+  /// Whether it has fields for the limits that a mask says and the cap that a score is, so that those of its
+  /// operation's problems are in theirs (runtime/call/limits.hpp).
+  [[nodiscard]] bool takes_limits() const { return has_key("window"); }
+
   /// The architecture as compilers are told it: "90", or "90a" (PTX ISA, "architecture-specific features").
   [[nodiscard]] std::string target(int capability) const;
 };

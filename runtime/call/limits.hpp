@@ -7,8 +7,9 @@
 
 namespace attune {
 
-/// Gives the fields what the expressions say of them, so that kernels without the expressions serve. It comes before
-/// set_window(), and a caller's window has the bounds that it was given.
+/// Gives the fields what the expressions say of them, so that kernels without the expressions serve: of the operations
+/// whose kernels have those fields (Family::takes_limits). It comes before set_window(), and a caller's window has the
+/// bounds that it was given.
 template <class OneProblem>
 void take_limits(OneProblem& problem) {
   if (problem.expressions.mask != 0) {

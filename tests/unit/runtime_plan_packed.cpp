@@ -21,13 +21,7 @@ using namespace attune;
 
 namespace {
 
-const Device h200{.ordinal = 0,
-                  .name = "H200",
-                  .capability = 90,
-                  .multiprocessors = 132,
-                  .shared_per_block = 227 * 1024,
-                  .shared_per_sm = 228 * 1024,
-                  .l2_bytes = 50LL << 20};
+const Device h200 = device_of(*find_arch("sm_90"));
 
 Problem problem_of(int seqlen_q, int ratio, bool causal = false) {
   return {.dtype = Dtype::bf16,

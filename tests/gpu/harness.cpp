@@ -37,6 +37,14 @@ attune_status TestCall::run(const TestRegistry& registry, void* stream) const {
 
 Outputs TestCall::fetch() const { return image_.outputs(fetched(memory_, image_.memory())); }
 
+void check_same_bits(const TestRegistry& registry, const TestCall& call, const Outputs& bits, int times) {
+  for (int i = 0; i < times; ++i) {
+    call.poison();
+    REQUIRE(call.run(registry) == ATTUNE_OK);
+    CHECK(call.fetch() == bits);
+  }
+}
+
 void check_call(const TestRegistry& registry, const TestCall& call) {
   CAPTURE(call.image().problem().text());
   const attune_status status = call.run(registry);

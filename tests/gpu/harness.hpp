@@ -86,6 +86,9 @@ class TestCall {
   DeviceBuffer memory_;
 };
 
+/// Runs a call so many times, each with its memory as it was before, and checks that it gives these bits.
+void check_same_bits(const TestRegistry& registry, const TestCall& call, const Outputs& bits, int times);
+
 /// Runs one call and checks everything a correct one fulfils.
 void check_call(const TestRegistry& registry, const TestCall& call);
 void check_call(const TestRegistry& registry, const Problem& problem, Layout layout, std::uint64_t seed);

@@ -12,6 +12,9 @@
 // in shared memory. What is read is small and just written, and each scheduler has a warp or two: the latency of
 // instructions limits, one behind the other. So addresses are worked out while the kernel before still runs, a lane
 // asks for all it needs of several parts at once, and each warp weighs its own parts by their own maximum.
+//
+// Where rows are many and their parts few (`warp_rows`) each warp has a row of its own, with all its parts: nothing
+// meets, and no warp waits without a part.
 // --- params.h --------------------------------------------------------------------------------------------------------
 // The kernel parameter block, read by host and device alike: plain C, no headers, so that the host
 // compiler, nvcc and NVRTC agree on every offset. A change here changes ATTUNE_PARAMS_ABI, which is
@@ -78,7 +81,7 @@ struct AttuneDecodeParams {
   // at most seqlen_q. Q and O are total_q x heads_q x head_dim, LSE heads_q x total_q.
   const int* cu_seqlens_q;  // batch + 1
   int total_q;
-  int tile_rows;  // decode's B_r, as combine has a block for each row
+  int tile_rows;  // decode's B_r, as combine counts rows one by one
   // Of those that read no pages, too; null: keys are in a cache. Sequence i has the keys from row cu_seqlens_k[i] up to
   // cu_seqlens_k[i + 1] of K and V, total_k x heads_kv x head_dim, of which the first seqlens_k[i] count (null: all),
   // at most max_seqlen_k. Any row begins a page here: pages is total_k, stride_batch is stride_seq, block_table is
@@ -90,6 +93,7 @@ struct AttuneDecodeParams {
   const int* seqused_q;  // batch
   // Kernels with cut_rows: as in AttunePrefillParams
   int key_columns;
+  int warp_rows;  // 1: each warp of combine has a row, of those of all heads; 0: a block has one
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -489,10 +493,10 @@ struct Slots {
   int next = 0;
   int step = 0;
 
-  // The sequence that this block combines; none (count 0) where it has one part or another block does it. All lanes of
-  // a warp together.
-  __device__ __forceinline__ explicit Slots(const AttuneDecodeParams& params) {
-    const int first_row = Queries::tile_of(params, static_cast<int>(block_index().z));
+  // Of the sequence that the row of this block or warp is of; none (count 0) where it has one part or another block
+  // does it. All lanes of a warp together.
+  __device__ __forceinline__ Slots(const AttuneDecodeParams& params, int row) {
+    const int first_row = Queries::tile_of(params, row);
     const int index = static_cast<int>(block_index().x);
     if (params.splits > 0) {
       batch = index;
@@ -550,19 +554,38 @@ struct PartialRows {
   __device__ __forceinline__ const float* o_of(int slot) const { return o + static_cast<u64>(at(slot)) * row_floats; }
 };
 
+// Four columns of O of a row, and with the first its LSE, from sums relative to the largest of its parts' LSE.
+__device__ __forceinline__ void store(const QueryRow& row, const AttuneDecodeParams& params, int column, float l,
+                                      float largest, Float4 O) {
+  normalise(l, O);
+  store_global(row.in(params.o) + column * 2, pack<variant::dtype>(O.value[0], O.value[1]),
+               pack<variant::dtype>(O.value[2], O.value[3]));
+  if (column == 0) row.store_lse(params, merged_lse(l, merged_shift(largest, largest)));
+}
+
 // At least one block a multiprocessor: else ptxas saves registers for more, by asking for parts one after the other.
 extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(const __grid_constant__ AttuneDecodeParams params) {
-  const Slots slots(params);
-  const int kv_head = static_cast<int>(block_index().y);
-  const int row = static_cast<int>(block_index().z);
+  const bool warp_rows = params.warp_rows != 0;
+  int kv_head = static_cast<int>(block_index().y);
+  int row = static_cast<int>(block_index().z);
+  if (warp_rows) {
+    const int rows = params.seqlen_q * params.gqa_ratio;
+    const int place = kv_head * variant::warps + static_cast<int>(warp_index());
+    kv_head = place / rows;
+    row = place - kv_head * rows;
+    if (kv_head >= params.heads_kv) return;
+  }
+  const Slots slots(params, row);
   const QueryRow own(params, slots.batch, kv_head, row);
   if (slots.count == 0 || !own.exists) return;
-  const int warp = static_cast<int>(warp_index());
+  // Of the parts this warp takes those from `warp` on, `row_warps` apart.
+  const int warp = warp_rows ? 0 : static_cast<int>(warp_index());
+  const int row_warps = warp_rows ? 1 : variant::warps;
   const int lane_column = static_cast<int>(lane_index()) * 4;
   const PartialRows rows(params, kv_head, row, lane_column);
   // The `p`-th of a warp's parts from this one on: again the first where no more exist, rather than branch.
   const auto slot_of = [&](int part, int p) {
-    return slots.at(part + p * variant::warps < slots.count ? part + p * variant::warps : part);
+    return slots.at(part + p * row_warps < slots.count ? part + p * row_warps : part);
   };
   const int first_part = warp < slots.count ? warp : 0;
 #pragma unroll
@@ -576,7 +599,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(co
   float m = minus_infinity();
   float l = 0.0f;
   Float4 O[lane_chunks] = {};
-  for (int part = warp; part < slots.count; part += at_once * variant::warps) {
+  for (int part = warp; part < slots.count; part += at_once * row_warps) {
     Float4 part_O[at_once][lane_chunks];
     float lse[at_once];
 #pragma unroll
@@ -590,7 +613,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(co
     }
 #pragma unroll
     for (int p = 1; p < at_once; ++p) {
-      if (part + p * variant::warps >= slots.count) lse[p] = minus_infinity();
+      if (part + p * row_warps >= slots.count) lse[p] = minus_infinity();
     }
     const float before = m;
 #pragma unroll
@@ -615,6 +638,14 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(co
     }
   }
 
+  if (warp_rows) {
+#pragma unroll
+    for (int c = 0; c < lane_chunks; ++c) {
+      const int column = lane_column + c * static_cast<int>(warp_size) * 4;
+      if (column < params.head_dim) store(own, params, column, l, m, O[c]);
+    }
+    return;
+  }
   constexpr u32 warp_bytes = variant::head_dim * 4;
   const u32 sums = shared_memory();
   const u32 statistics = sums + variant::warps * warp_bytes;
@@ -640,8 +671,5 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(co
     merge_part(sum_l, sum, weight, warp_l,
                load_shared_floats(sums + w * warp_bytes + static_cast<u32>(own_column) * 4));
   }
-  normalise(sum_l, sum);
-  store_global(own.in(params.o) + own_column * 2, pack<variant::dtype>(sum.value[0], sum.value[1]),
-               pack<variant::dtype>(sum.value[2], sum.value[3]));
-  if (own_column == 0) own.store_lse(params, merged_lse(sum_l, shift));
+  store(own, params, own_column, sum_l, largest, sum);
 }

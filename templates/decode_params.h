@@ -53,7 +53,7 @@ struct AttuneDecodeParams {
   // at most seqlen_q. Q and O are total_q x heads_q x head_dim, LSE heads_q x total_q.
   const int* cu_seqlens_q;  // batch + 1
   int total_q;
-  int tile_rows;  // decode's B_r, as combine has a block for each row
+  int tile_rows;  // decode's B_r, as combine counts rows one by one
   // Of those that read no pages, too; null: keys are in a cache. Sequence i has the keys from row cu_seqlens_k[i] up to
   // cu_seqlens_k[i + 1] of K and V, total_k x heads_kv x head_dim, of which the first seqlens_k[i] count (null: all),
   // at most max_seqlen_k. Any row begins a page here: pages is total_k, stride_batch is stride_seq, block_table is
@@ -65,4 +65,5 @@ struct AttuneDecodeParams {
   const int* seqused_q;  // batch
   // Kernels with cut_rows: as in AttunePrefillParams
   int key_columns;
+  int warp_rows;  // 1: each warp of combine has a row, of those of all heads; 0: a block has one
 };

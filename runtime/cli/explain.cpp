@@ -148,8 +148,10 @@ std::string text_of(const DecodeProblem& problem, const Device& device, const Se
                       bytes_text(launch.shared_bytes));
   text += fmt::format("  {}\n  {}\n", room_text(problem, launch, device), parts_text(problem, launch));
   if (launch.combines()) {
-    text += fmt::format("  merged by {}, {}, through {} of workspace\n", kernel_text(untuned(problem.merge(), device)),
-                        grid_text(launch.combine_grid), bytes_text(static_cast<double>(launch.workspace_bytes)));
+    const Served combine = untuned(problem.merge(), device);
+    text += fmt::format("  merged by {}, {}, a {} for each row, through {} of workspace\n", kernel_text(combine),
+                        grid_text(combine_grid(launch, combine.variant)), launch.warp_rows ? "warp" : "block",
+                        bytes_text(static_cast<double>(launch.workspace_bytes)));
   }
   if (problem.appends()) {
     const Served store = untuned(problem.store(), device);
@@ -180,8 +182,9 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
       {"workspace_bytes", launch.workspace_bytes},
       {"tuned", tuned_json(kernel.tuned)}};
   if (launch.combines()) {
-    json["combine"] = untuned(problem.merge(), device).variant.name();
-    json["combine_grid"] = grid_json(launch.combine_grid);
+    const Variant combine = untuned(problem.merge(), device).variant;
+    json["combine"] = combine.name();
+    json["combine_grid"] = grid_json(combine_grid(launch, combine));
   }
   if (problem.appends()) json["store"] = untuned(problem.store(), device).variant.name();
   return json;

@@ -124,8 +124,10 @@ void check_random_problems(std::uint64_t seed, std::uint64_t count, DecodeCase (
     DecodePlan planned = plan(kernels.variant_for(problem), problem, emulator::device());
     // Left alone, `auto` gives each step a part of its own: the emulated GPU is far larger than the problems.
     if (problem.splits == 0 && i % 3 != 0)
-      planned = with_parts(planned, problem, 1 + static_cast<int>(random.below(6)));
+      planned = with_parts(planned, problem, emulator::device(), 1 + static_cast<int>(random.below(6)));
+    planned.warp_rows = i % 2 == 0;
     CAPTURE(planned.parts);
+    CAPTURE(planned.warp_rows);
     check_call(kernels, one, planned, i + 1);
   }
 }
@@ -192,7 +194,8 @@ TEST_CASE("kernels of their own head_dim agree with the reference, whatever rows
     one.problem.seqlen_q = 1;
     CAPTURE(one.text());
     DecodePlan planned = plan(choose_own(one.problem, emulator::device()).variant, one.problem, emulator::device());
-    if (one.problem.splits == 0) planned = with_parts(planned, one.problem, 1 + static_cast<int>(random.below(4)));
+    if (one.problem.splits == 0)
+      planned = with_parts(planned, one.problem, emulator::device(), 1 + static_cast<int>(random.below(4)));
     check_call(kernels, one, planned, i + 1);
   }
 }
@@ -228,7 +231,7 @@ TEST_CASE(
     REQUIRE(check(variant).empty());
     DecodePlan planned = plan(variant, one.problem, emulator::device());
     if (one.problem.splits == 0 && variant.cluster == 0) {
-      planned = with_parts(planned, one.problem, 1 + static_cast<int>(random.below(4)));
+      planned = with_parts(planned, one.problem, emulator::device(), 1 + static_cast<int>(random.below(4)));
     }
     check_call(kernels, one, planned, i + 1);
   }

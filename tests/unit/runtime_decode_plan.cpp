@@ -334,12 +334,11 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
     return plan_of(problem).splits;
   };
   CHECK(splits(1, 1 << 20) == 264 / 8);
-  CHECK(splits(1, 4096) == 16);  // four steps of 64 keys each
+  CHECK(splits(1, 4096) == 22);  // three steps of 64 keys each
   CHECK(splits(1, 1) == 1);
   CHECK(splits(8, 4096) == 264 / 64);
   CHECK(splits(64, 4096) == 1);  // 512 rows are two rounds but for 16
-  CHECK(splits(36, 4096) == 0);  // 288 would leave the second round empty
-  CHECK(plan_of(problem).parts == 33);
+  CHECK(splits(36, 4096) == 1);  // 288 are more than fit: those left over run as others end
   CHECK_FALSE(splits(0, 4096) > 256);
   CHECK(splits(16, 4096) == 2);
   problem.table_width = 1;
@@ -348,7 +347,58 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
   problem.equal_lengths = false;
   CHECK(splits(16, 4096) == 0);
   CHECK(plan_of(problem).parts == 16);
-  CHECK(splits(1, 4096) == 16);  // its length, whatever it is, is the only one
+  CHECK(splits(1, 4096) == 22);  // its length, whatever it is, is the only one
+}
+
+TEST_CASE("a short sequence has a part for each step or two, as long as their merge takes less time than it spares") {
+  DecodeProblem problem = typical;
+  problem.batch = 1;
+  const auto splits = [&](int seqlen_k) {
+    problem.max_seqlen_k = seqlen_k;
+    return plan_of(problem).splits;
+  };
+  CHECK(splits(2048) == 16);
+  CHECK(splits(1024) == 16);
+  CHECK(splits(512) == 8);
+  CHECK(splits(320) == 5);
+  CHECK(splits(192) == 1);  // two steps less, which is what the second kernel takes
+}
+
+TEST_CASE("heads whose rows are shorter than a line of L2 have several parts a block, unless they fill it") {
+  DecodeProblem problem = typical;
+  problem.equal_lengths = true;
+  problem.table_width = 1;
+  problem.head_dim = 48;
+  const auto splits = [&](int batch, int seqlen_k) {
+    problem.batch = batch;
+    problem.max_seqlen_k = seqlen_k;
+    return plan(choose_own(problem, h200).variant, problem, h200).splits;
+  };
+  CHECK(splits(38, 5647) == 10);  // 304 rows of 45 steps, and 396 blocks at once
+  CHECK(splits(38, 1284) == 5);   // of two steps each
+  CHECK(splits(26, 482) == 1);    // the merge would take longer
+  CHECK(splits(33, 5647) == 1);   // 264 are two blocks on each of 132 multiprocessors
+  problem.head_dim = 80;
+  CHECK(splits(38, 5647) == 1);
+}
+
+TEST_CASE("parts are merged by a warp for each row where they are few or rows are many") {
+  DecodeProblem problem = typical;
+  const auto by_warps = [&](int batch, int heads_q, int parts) {
+    problem.batch = batch;
+    problem.heads_q = heads_q;
+    problem.splits = parts;
+    return plan_of(problem).warp_rows;
+  };
+  CHECK(by_warps(1, 32, 4));
+  CHECK_FALSE(by_warps(1, 32, 5));
+  CHECK(by_warps(34, 32, 12));  // 1,088 rows: blocks would take two rounds
+  CHECK_FALSE(by_warps(34, 32, 13));
+  const DecodePlan planned = plan_of(problem);
+  const Variant kernel = families()[combine].defaults;
+  CHECK(combine_grid(planned, kernel) == planned.combine_grid);
+  CHECK(by_warps(34, 32, 2));
+  CHECK(combine_grid(plan_of(problem), kernel) == Grid{34, 4, 1});
 }
 
 TEST_CASE("a number of splits is kept, whatever the GPU") {
@@ -388,7 +438,8 @@ TEST_CASE("the parts of a sequence make a cluster that the GPU holds with all ot
   CHECK(planned(8, 4096).splits == 2);
   CHECK(planned(16, 4096).splits == 2);  // pairs find room everywhere
   CHECK(planned(64, 4096).grid == Grid{8, 1, 64, 1});
-  CHECK(planned(1, 1024).splits == 4);  // four steps of 64 keys each
+  CHECK(planned(1, 1024).splits == 8);  // two steps of 64 keys each
+  CHECK(planned(1, 192).splits == 1);   // three are too few
   CHECK(planned(1, 1).splits == 1);
   CHECK(planned(8, 4096).workspace_bytes == 0);
   CHECK_FALSE(planned(8, 4096).combines());

@@ -316,7 +316,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .cu_seqlens_k = problem.packed_keys ? args.cu_seqlens_k : nullptr,
           .leftpad_k = leftpad_of(args),
           .seqused_q = used_queries(args),
-          .key_columns = problem.head_dim};
+          .key_columns = problem.head_dim,
+          .warp_rows = plan.warp_rows ? 1 : 0};
 }
 
 AttuneExpressionParams make_expression_params(const attune_decode_args& args, const DecodeProblem& problem) {

@@ -83,7 +83,7 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Ser
     const ServingKernel& combine = backend.kernels.kernel_for(problem.merge());
     const Resources needs = resources(combine.variant);
     planned.add({.kernel = &combine,
-                 .grid = launch.combine_grid,
+                 .grid = combine_grid(launch, combine.variant),
                  .threads = needs.threads,
                  .shared_bytes = needs.shared_bytes,
                  .params = &params,

@@ -53,15 +53,58 @@ bool fills(long long rows, long long blocks, const Variant& variant, const Devic
   return rows * 8 >= ceil_div(rows, round) * round * 7;
 }
 
-/// For sequences of one length: as many splits as the GPU holds at once, or one where that is enough. Else 0, parts of
-/// the whole batch.
+/// What it takes to merge the parts of a sequence, as a time that steps of keys take: at all, and for each part.
+/// Measured on an H200 with one sequence of 512 to 2,048 keys, head_dim 64 to 256: a step is 0.4 to 0.9 us.
+struct MergeCost {
+  double all;
+  double part;
+};
+constexpr MergeCost second_kernel{.all = 2.4, .part = 0.12};
+constexpr MergeCost within_cluster{.all = 2.0, .part = 0.0};
+
+double steps_with(long long steps, long long splits, const MergeCost& merge) {
+  const auto longest = static_cast<double>(ceil_div(steps, splits));
+  return splits == 1 ? longest : longest + merge.all + merge.part * static_cast<double>(splits);
+}
+
+/// Of up to so many splits that all run at once those that take the shortest time.
+long long best_splits(long long steps, long long most) {
+  long long best = 1;
+  double least = steps_with(steps, 1, second_kernel);
+  for (long long each = ceil_div(steps, most); static_cast<double>(each) < least; ++each) {
+    const long long splits = ceil_div(steps, each);
+    const double cost = steps_with(steps, splits, second_kernel);
+    if (cost < least) {
+      least = cost;
+      best = splits;
+    }
+  }
+  return best;
+}
+
+/// Splits that keep heads in step whose rows are shorter than L2's lines: neighbours share these, and blocks that walk
+/// through all keys drift apart. Measured on an H200 (head_dim 32 to 56, 204 to 1,216 sequences of heads): 15 to 22% of
+/// the time where each block has several of these parts one after the other, of two steps at least.
+long long splits_in_step(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
+  constexpr int line_columns = 64;
+  constexpr long long rounds = 8;
+  constexpr double gain = 0.15;
+  const long long blocks = blocks_at_once(variant, device);
+  const long long steps = ceil_div(problem.longest_keys(), variant.B_c);
+  const long long splits = std::min(rounds * blocks / rows, steps / 2);
+  if (problem.head_dim > line_columns || splits <= 1) return 1;
+  const double all_steps = static_cast<double>(rows * steps) / device.multiprocessors;
+  return gain * all_steps > second_kernel.all + second_kernel.part * static_cast<double>(splits) ? splits : 1;
+}
+
+/// For sequences of one length.
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long blocks = blocks_at_once(variant, device);
-  const long long rows = tiles * problem.batch;
+  const long long rows = std::max(1LL, tiles * problem.batch);
   if (fills(rows, blocks, variant, device)) return 1;
-  if (rows > blocks) return 0;
-  return static_cast<int>(
-      std::max(1LL, std::min({blocks / std::max(1LL, rows), most_splits(variant, problem), 256LL})));
+  const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
+  const long long at_once = best_splits(steps, std::max(1LL, blocks / rows));
+  return static_cast<int>(std::min(256LL, std::max(at_once, splits_in_step(variant, problem, device, rows))));
 }
 
 /// As many parts as make a cluster, a power of two. A cluster lives within a group of multiprocessors (GPC), of which
@@ -70,13 +113,14 @@ int cluster_splits(const Variant& variant, const DecodeProblem& problem, const D
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = tiles * problem.batch;
   if (fills(rows, blocks, variant, device)) return 1;
-  int splits = 1;
-  while (splits < most_in_cluster && 2 * splits <= most_splits(variant, problem)) {
-    const long long room = splits > 1 ? blocks * 10 / 11 : blocks;
-    if (rows * 2 * splits > room) break;
-    splits *= 2;
+  const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
+  int best = 1;
+  for (int splits = 2; splits <= most_in_cluster; splits *= 2) {
+    const long long room = splits > 2 ? blocks * 10 / 11 : blocks;
+    if (rows * splits > room) break;
+    if (steps_with(steps, splits, within_cluster) < steps_with(steps, best, within_cluster)) best = splits;
   }
-  return splits;
+  return best;
 }
 
 /// Whether sequences whose lengths the device alone knows are too short to be parted: so that each is a block's, which
@@ -109,11 +153,23 @@ bool reads_once(const Variant& variant, const DecodeProblem& problem, const Devi
   return problem.rows() <= variant.B_r && rows < 4 * rows_in_L2;
 }
 
-/// With a launch that merges the parts of so many sequences, or at so many borders.
-DecodePlan with_merges(DecodePlan plan, const DecodeProblem& problem, long long merges) {
+/// Whether rows are merged by a warp each, which asks for four parts at a time, and not by a block: its warps take a
+/// part each, and those of eight blocks run at once on a multiprocessor.
+bool merges_by_warps(const DecodeProblem& problem, const Device& device, long long merges, long long parts) {
+  constexpr long long parts_at_once = 4;
+  constexpr long long blocks_of_multiprocessor = 8;
+  const long long rows = static_cast<long long>(problem.heads_kv) * problem.rows();
+  const long long rounds = ceil_div(merges * rows, blocks_of_multiprocessor * device.multiprocessors);
+  return rows <= max_grid_yz && parts <= parts_at_once * (2 * rounds - 1);
+}
+
+/// With a launch that merges so many parts of each of so many sequences, or at so many borders.
+DecodePlan with_merges(DecodePlan plan, const DecodeProblem& problem, const Device& device, long long merges,
+                       long long parts) {
   if (merges == 0) return plan;
   require_fits("K/V heads", problem.heads_kv, max_grid_yz);
   plan.workspace_bytes = workspace_bytes(problem, plan.slots, plan.cuts);
+  plan.warp_rows = merges_by_warps(problem, device, merges, parts);
   plan.combine_grid = {.x = static_cast<unsigned>(merges),
                        .y = static_cast<unsigned>(problem.heads_kv),
                        .z = static_cast<unsigned>(problem.rows())};
@@ -126,7 +182,7 @@ bool is_countable(const Variant& variant, const DecodeProblem& problem) {
 }
 
 /// With so many parts of each sequence.
-DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, int splits) {
+DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, const Device& device, int splits) {
   const long long parts = static_cast<long long>(problem.batch) * splits;
   require_fits("the sequences", problem.batch, max_grid_yz);
   plan.splits = splits;
@@ -134,7 +190,7 @@ DecodePlan with_splits(DecodePlan plan, const DecodeProblem& problem, int splits
   plan.grid.y = static_cast<unsigned>(splits);
   plan.grid.z = static_cast<unsigned>(problem.batch);
   plan.grid.cluster = plan.variant.cluster != 0 ? static_cast<unsigned>(splits) : 1U;
-  return splits == 1 || plan.variant.cluster != 0 ? plan : with_merges(plan, problem, problem.batch);
+  return splits == 1 || plan.variant.cluster != 0 ? plan : with_merges(plan, problem, device, problem.batch, splits);
 }
 
 /// As ProblemFacts has it.
@@ -169,7 +225,13 @@ std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long 
          static_cast<std::size_t>(cuts) * cut_bytes;
 }
 
-DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, long long parts) {
+Grid combine_grid(const DecodePlan& plan, const Variant& combine) {
+  if (!plan.warp_rows) return plan.combine_grid;
+  const long long rows = static_cast<long long>(plan.combine_grid.y) * plan.combine_grid.z;
+  return {.x = plan.combine_grid.x, .y = static_cast<unsigned>(ceil_div(rows, combine.warps)), .z = 1};
+}
+
+DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, const Device& device, long long parts) {
   require_fits("the parts of the batch", parts, max_grid_yz);
   plan.splits = 0;
   plan.parts = static_cast<int>(parts);
@@ -181,7 +243,9 @@ DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, long long p
   plan.cuts = static_cast<int>(parts > 1 && parts <= problem.batch ? row_tiles * parts : 0);
   plan.workspace_bytes = 0;
   plan.combine_grid = {};
-  return parts == 1 ? plan : with_merges(plan, problem, std::min<long long>(parts - 1, problem.batch));
+  if (parts == 1) return plan;
+  const long long batch = std::max(1, problem.batch);
+  return with_merges(plan, problem, device, std::min(parts - 1, batch), parts / batch + 2);
 }
 
 DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device) {
@@ -203,8 +267,8 @@ DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Devi
                           .shared_bytes = needs.shared_bytes,
                           .evict_first = reads_once(variant, problem, device),
                           .combine_grid = {}};
-  return splits == 0 ? with_parts(result, problem, parts_of_batch(variant, problem, device, some_tiles))
-                     : with_splits(result, problem, splits);
+  return splits == 0 ? with_parts(result, problem, device, parts_of_batch(variant, problem, device, some_tiles))
+                     : with_splits(result, problem, device, splits);
 }
 
 }  // namespace attune

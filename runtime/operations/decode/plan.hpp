@@ -23,7 +23,8 @@ struct DecodePlan {
   bool evict_first = false;  ///< L2 had best give up keys and values before anything else
   int cuts = 0;              ///< where decode tells combine of sequences that parts of the batch share; 0: nowhere
   std::size_t workspace_bytes = 0;  ///< for them all
-  Grid combine_grid;                ///< of the kernel that merges them; empty: no launch
+  Grid combine_grid;                ///< what a second kernel merges: sequences x K/V heads x rows; empty: no launch
+  bool warp_rows = false;           ///< each of its warps has one of these rows; else a block has
 
   [[nodiscard]] bool combines() const { return combine_grid.blocks() > 0; }
 };
@@ -41,8 +42,11 @@ std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long 
 /// The launch facts of one variant for one problem. Throws Error{ATTUNE_UNSUPPORTED} when no grid can hold it.
 DecodePlan plan(const Variant& variant, const DecodeProblem& problem, const Device& device);
 
+/// The grid of that kernel.
+Grid combine_grid(const DecodePlan& plan, const Variant& combine);
+
 /// A plan that has the launch's tiles, with so many parts of the whole batch, as plan() gives it for GPUs that hold so
 /// many.
-DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, long long parts);
+DecodePlan with_parts(DecodePlan plan, const DecodeProblem& problem, const Device& device, long long parts);
 
 }  // namespace attune

@@ -124,10 +124,9 @@ std::string parts_text(const DecodeProblem& problem, const DecodePlan& launch) {
                        : problem.splits == 0 && !problem.one_length() ? ", which has too few keys for more"
                                                                       : "");
   }
-  return fmt::format("{} of the whole batch's keys, equally long whatever the sequences' lengths; {}",
-                     counted(launch.parts, "part"),
-                     problem.one_length() ? "whole sequences would leave the last round of thread blocks too empty"
-                                          : "the lengths are known on the GPU alone");
+  return fmt::format(
+      "{} of the whole batch's keys, equally long whatever the sequences' lengths, which are known on the GPU alone",
+      counted(launch.parts, "part"));
 }
 
 /// What a GPU holds, which automatic parts are to fill.

@@ -305,8 +305,7 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK_FALSE(contains(explained({"--splits", "1"}).out, "merged by "));
   const ToolResult ragged = explained({"--page-size", "64", "--lengths-on-device"});
   CHECK(contains(ragged.out, "page64"));
-  CHECK(
-      contains(ragged.out, "of the whole batch's keys, equally long whatever the sequences' lengths; the lengths are"));
+  CHECK(contains(ragged.out, "of the whole batch's keys, equally long whatever the sequences' lengths, which are"));
   CHECK(contains(attune_tool({"explain", "--decode", "--arch", "sm_90", "--lengths-on-device"}).out,
                  "parts of each sequence"));  // one sequence has one length
   const ToolResult appends =

@@ -23,7 +23,8 @@ report without a GPU. `pip install '.[bench]'` brings what a run needs. Compare 
 In a case's name d is head_dim, b the batch, h the heads (hq of queries, hk of keys and values) and L the length. FA-2 is
 FlashAttention-2 as PyTorch has it, FA-3 the forward kernels of FlashAttention-3, FA-4 the package flash-attn-4. "vs" is
 the peer's time divided by Attune's. `host_cost.cpp` and `start_cost.cpp` measure the host
-(`build/default/bin/attune_host_cost`, `attune_start_cost`). [`notes.md`](notes.md) keeps what was measured by hand.
+(`build/default/bin/attune_host_cost`, `attune_start_cost`), `decode_probe.cpp` puts a decode kernel beside itself without
+products (`attune_decode_probe`). [`notes.md`](notes.md) keeps what was measured by hand.
 """
 
 #: What the README says: suite, peer, in words.

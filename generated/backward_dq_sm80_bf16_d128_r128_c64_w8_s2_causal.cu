@@ -68,6 +68,8 @@ struct AttunePrefillParams {
   int page_shift;
   // Kernels with cut_rows: columns of K and V, up to 7 fewer than head_dim. What is beyond them in memory is not read.
   int key_columns;
+  // Ragged kernels: sequences of fewer queries are another kernel's, and no row of theirs is written.
+  int fewest_queries;
 };
 // --- backward_params.h -----------------------------------------------------------------------------------------------
 // The parameter block of the kernels of the backward pass; plain C like params.h, and part of the same

@@ -74,6 +74,8 @@ struct AttunePrefillParams {
   int page_shift;
   // Kernels with cut_rows: columns of K and V, up to 7 fewer than head_dim. What is beyond them in memory is not read.
   int key_columns;
+  // Ragged kernels: sequences of fewer queries are another kernel's, and no row of theirs is written.
+  int fewest_queries;
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.

@@ -42,6 +42,7 @@ struct AttuneTensorPrefillParams {
   float cap_scale;                // of those with a softcap, likewise
   int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
   const int *cu_seqlens_q, *cu_seqlens_k, *seqused_q, *seqused_k;
+  int fewest_queries;  // likewise
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.

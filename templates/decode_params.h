@@ -66,4 +66,7 @@ struct AttuneDecodeParams {
   // Kernels with cut_rows: as in AttunePrefillParams
   int key_columns;
   int warp_rows;  // 1: each warp of combine has a row, of those of all heads; 0: a block has one
+  // Of ragged batches: the most queries of a sequence, of which no more count. Where they are more than seqlen_q,
+  // sequences of more than seqlen_q are another kernel's, and no row of theirs is written.
+  int longest_q;
 };

@@ -132,7 +132,8 @@ extern "C" __global__ void __launch_bounds__(threads)
   const Sequence sequence(params, tile.batch);
   const int first_query = tile.q_block * variant::B_r;
   if constexpr (variant::ragged) {
-    if (first_query >= sequence.queries(params)) return;  // the grid is made for the longest
+    // The grid is made for the longest, and short ones may be another kernel's.
+    if (first_query >= sequence.queries(params) || sequence.queries(params) < params.fewest_queries) return;
   }
   const int kv_head = tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
   const Matrix Q_rows = sequence.query_rows(params, params.q, tile.head);

@@ -26,4 +26,5 @@ struct AttuneTensorPrefillParams {
   float cap_scale;                // of those with a softcap, likewise
   int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
   const int *cu_seqlens_q, *cu_seqlens_k, *seqused_q, *seqused_k;
+  int fewest_queries;  // likewise
 };

@@ -47,17 +47,18 @@ struct DenseQueryRow {
   }
 };
 
-// A sequence's queries among those of a ragged batch, in which only the device knows where they are; none beyond it.
+// A sequence's queries among those of a ragged batch, in which only the device knows where they are; none beyond it,
+// and none where they are more than a kernel of few queries takes.
 struct RaggedQueries {
   int first;
   int count;
 
   __device__ __forceinline__ RaggedQueries(const AttuneDecodeParams& params, int batch) : first(0), count(0) {
     if (batch >= params.batch) return;
-    SequenceRows rows(params.cu_seqlens_q, batch, params.total_q, params.seqlen_q);
+    SequenceRows rows(params.cu_seqlens_q, batch, params.total_q, params.longest_q);
     rows.keep(params.seqused_q, batch);
     first = rows.first;
-    count = rows.count;
+    count = rows.count <= params.seqlen_q ? rows.count : 0;
   }
 
   // Where the tile of a row begins, and whether it holds any of these queries: else it need not see their keys.

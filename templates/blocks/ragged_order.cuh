@@ -12,6 +12,9 @@
 #include "tile_list.h"
 #include "types.h"
 
+// Where the rows of a sequence are.
+using OwnRows = Select<variant::paged, PagedTile<QueryTile>, RaggedTile<QueryTile>>;
+
 // RoundOrder of the tiles that exist, which all lanes of a warp find together: in a group of heads the last tile of the
 // longest sequence comes first, for every head, and each block of queries before those in front of it. A lane knows how
 // many tiles one sequence of the group has. So nobody looks at what does not exist: a tile costs some sums over the
@@ -81,27 +84,20 @@ struct RaggedOrder {
     return sum_of_lanes(static_cast<int>(lane_index()) < lane ? own : 0);
   }
 
-  // What the group has of this lane's sequence: the first ones are whole, the next has some of its heads, if any.
+  // What the group has of this lane's sequence: the first ones are whole, the next has some of its heads, if any. One
+  // that is another kernel's has no tiles, and takes no time.
   __device__ __forceinline__ void look_at_group() {
     const int member = static_cast<int>(lane_index());
     int blocks = 1;
     own_heads = own_tiles = 0;
     if (sequence + member < params.batch) {
-      if constexpr (variant::paged) {
-        PagedTile<QueryTile> rows{};
-        rows.batch = sequence + member;
-        rows.find_rows(params);
+      OwnRows rows{};
+      rows.batch = sequence + member;
+      rows.find_rows(params);
+      own_heads = Rows::heads(params) - (member == 0 ? head : 0);
+      if (rows.queries.count >= params.fewest_queries) {
         own_tiles = (rows.queries.count + B_r - 1) / B_r;
-        own_heads = Rows::heads(params) - (member == 0 ? head : 0);
         blocks = key_blocks(rows.keys.count);
-      } else {
-        SequenceRows queries(params.cu_seqlens_q, sequence + member, params.total_q, params.seqlen_q);
-        SequenceRows keys(params.cu_seqlens_k, sequence + member, params.total_k, params.seqlen_k);
-        queries.keep(params.seqused_q, sequence + member);
-        keys.keep(params.seqused_k, sequence + member);
-        own_tiles = (queries.count + B_r - 1) / B_r;
-        own_heads = Rows::heads(params) - (member == 0 ? head : 0);
-        blocks = key_blocks(keys.count);
       }
     }
     const int most_heads = warp_size * Rows::heads(params);  // more would be of more sequences than there are lanes

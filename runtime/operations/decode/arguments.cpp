@@ -317,7 +317,8 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .leftpad_k = leftpad_of(args),
           .seqused_q = used_queries(args),
           .key_columns = problem.head_dim,
-          .warp_rows = plan.warp_rows ? 1 : 0};
+          .warp_rows = plan.warp_rows ? 1 : 0,
+          .longest_q = std::max(problem.seqlen_q, problem.longest_q)};
 }
 
 AttuneExpressionParams make_expression_params(const attune_decode_args& args, const DecodeProblem& problem) {

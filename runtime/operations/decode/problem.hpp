@@ -69,6 +69,8 @@ struct DecodeProblem {
   bool ragged = false;  ///< each sequence has up to seqlen_q queries, how many is known on the device alone;
                         ///< its calls append no keys
   int total_q = 0;      ///< rows of a ragged Q and O
+  int longest_q = 0;    ///< where it is more than seqlen_q, sequences may have so many queries, and those of more than
+                        ///< seqlen_q are left out. No field of records and tables
 
   bool packed_keys = false;  ///< of a ragged batch: its keys lie one sequence after the other, in no pages
   int total_k = 0;           ///< rows of a packed K and V

@@ -48,7 +48,7 @@ constexpr auto problem_fields(const DecodeProblem* /*type*/) {
       field("rotations", &P::rotations, {feature, extent, absent, any_extent}, {.applies = is_rotated}),
       field("ragged", &P::ragged, {feature, option, optional}, {.tag = " ragged"}),
       field("total_q", &P::total_q, {feature, extent, optional, any_length}, {.tag = " tq", .applies = is_ragged}),
-      field("packed_keys", &P::packed_keys, {}),
+      field("longest_q", &P::longest_q, {}), field("packed_keys", &P::packed_keys, {}),
       field("total_k", &P::total_k, {feature, extent, optional, any_length}, {.tag = " tk", .applies = is_packed}));
 }
 

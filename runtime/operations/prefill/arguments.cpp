@@ -274,7 +274,8 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
                              .page_size = problem.page_size,
                              .page_multiplier = 0,
                              .page_shift = 0,
-                             .key_columns = problem.head_dim};
+                             .key_columns = problem.head_dim,
+                             .fewest_queries = 0};
   if (problem.ragged) {
     params.cu_seqlens_q = args.cu_seqlens_q;
     params.cu_seqlens_k = args.cu_seqlens_k;

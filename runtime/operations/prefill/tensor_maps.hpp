@@ -87,7 +87,8 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
           .cu_seqlens_q = params.cu_seqlens_q,
           .cu_seqlens_k = params.cu_seqlens_k,
           .seqused_q = params.seqused_q,
-          .seqused_k = params.seqused_k};
+          .seqused_k = params.seqused_k,
+          .fewest_queries = params.fewest_queries};
 }
 
 /// The same with how thread blocks share the last tiles of a planned call: not at all where the workspace does not do.

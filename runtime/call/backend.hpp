@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attune/attune.h"
+#include "runtime/base/error.hpp"
 #include "runtime/base/function_ref.hpp"
 #include "runtime/call/plan.hpp"
 #include "runtime/call/problem_view.hpp"
@@ -11,20 +13,40 @@
 
 namespace attune {
 
+/// Whether a problem's lack of a kernel is one of the kinds that a call may do without: no template serves it here, or
+/// the policy or the machine forbids to make what does.
+inline bool is_lack(const Error& error) {
+  return error.status() == ATTUNE_NOT_COMPILED || error.status() == ATTUNE_UNSUPPORTED;
+}
+
 class KernelFinder {
  public:
   virtual ~KernelFinder() = default;
 
   /// What serves a problem; it stays until this goes. Throws Error.
   virtual const ServingKernel& kernel_for(const ProblemView& problem) = 0;
+
+  /// The same for what a call may do without: null where nothing serves it. Throws Error where something fails.
+  virtual const ServingKernel* optional_kernel_for(const ProblemView& problem) {
+    try {
+      return &kernel_for(problem);
+    } catch (const Error& error) {
+      if (!is_lack(error)) throw;
+      return nullptr;
+    }
+  }
 };
 
 /// The same, as a parameter.
 using FindKernel = FunctionRef<const ServingKernel&(const ProblemView&)>;
 
-/// The most that `bytes(variant, device)` says of the kernels that serve a problem or are to take over.
-using MostBytes =
-    FunctionRef<std::size_t(const ProblemView&, FunctionRef<std::size_t(const Variant&, const Device&)> bytes)>;
+/// Whether a call has to have a kernel.
+enum class Needed { yes, no };
+
+/// The most that `bytes(variant, device)` says of the kernels that serve a problem or are to take over; 0 where none
+/// serves one that a call may do without.
+using MostBytes = FunctionRef<std::size_t(
+    const ProblemView&, FunctionRef<std::size_t(const Variant&, const Device&)> bytes, Needed needed)>;
 
 class Executor {
  public:

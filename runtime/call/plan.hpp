@@ -22,6 +22,11 @@ enum class LaunchOrder {
   overlapping,  ///< the kernel before it lets it; it waits for that one's results itself. Compute capability 9.0
 };
 
+/// Of a launch behind another one of its plan, whose kernel waits for that one's results.
+inline LaunchOrder order_behind(const Device& device) {
+  return device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
+}
+
 /// One launch. What it points to lives until the plan has been run.
 struct Step {
   const ServingKernel* kernel;

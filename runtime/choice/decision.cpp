@@ -6,11 +6,23 @@
 #include "runtime/base/text.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/emulator.hpp"
+#include "runtime/operations/prefill/short_sequences.hpp"
 
 namespace attune {
 namespace {
 
 std::string compiler_text(Origin origin) { return origin == Origin::host_compiler ? "the host's compiler" : "NVRTC"; }
+
+/// Whose the short sequences are.
+std::string short_text(const ShortDecision& few) {
+  std::string text =
+      fmt::format("  given a workspace of {}, sequences of up to {} are decode's: {}, grid {} x {} x {}",
+                  bytes_text(static_cast<double>(few.launch.workspace_bytes)),
+                  few.problem.seqlen_q == 1 ? "one query" : fmt::format("{} queries", few.problem.seqlen_q),
+                  few.serving.variant.name(), few.launch.grid.x, few.launch.grid.y, few.launch.grid.z);
+  if (few.launch.combines()) text += fmt::format(", merged by {}", few.merging.variant.name());
+  return text + "\n";
+}
 
 std::string launch_text(const Decision& decision) {
   const PrefillPlan& launch = *decision.launch;
@@ -30,6 +42,7 @@ std::string launch_text(const Decision& decision) {
                     launch.shares.tiles - launch.shares.whole_tiles, launch.shares.tiles,
                     decision.problem.paged ? ", where their sequences turn out to have as many blocks of keys" : "");
   }
+  if (decision.few) text += short_text(*decision.few);
   if (decision.problem.head_dim < decision.serving.variant.head_dim) {
     text += fmt::format("  head_dim {} is padded to {} with zeros\n", decision.problem.head_dim,
                         decision.serving.variant.head_dim);
@@ -85,6 +98,20 @@ std::string considered_text(const Decision& decision, std::string_view rest) {
 
 }  // namespace
 
+namespace {
+
+std::optional<ShortDecision> decide_short(const Problem& problem, const Device& device, const ReadyKernels& ready,
+                                          std::span<const TunedTable> tables) {
+  const std::optional<DecodeProblem> part = short_sequences(problem);
+  if (!part) return std::nullopt;
+  const Served serving = serve(ready, tables, *part, device);
+  if (!refusals(serving.variant, *part, device).empty()) return std::nullopt;
+  return ShortDecision{*part, serving, plan(serving.variant, *part, device),
+                       serve(ready, tables, part->merge(), device)};
+}
+
+}  // namespace
+
 Decision decide(const Problem& problem, const Device& device, const ReadyKernels& ready,
                 std::span<const TunedTable> tables) {
   const std::span<const Variant> candidates = ready.heuristic_variants(Operation::prefill);
@@ -94,9 +121,12 @@ Decision decide(const Problem& problem, const Device& device, const ReadyKernels
                     .own = choose_own(problem, device),
                     .serving = serve(ready, tables, problem, device),
                     .launch = {},
+                    .few = {},
                     .refusals = {}};
   decision.refusals = refusals(decision.serving.variant, problem, device);
-  if (decision.refusals.empty()) decision.launch = plan(decision.serving.variant, problem, device);
+  if (!decision.refusals.empty()) return decision;
+  decision.launch = plan(decision.serving.variant, problem, device);
+  decision.few = decide_short(problem, device, ready, tables);
   return decision;
 }
 

@@ -10,9 +10,18 @@
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned_verdict.hpp"
+#include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 
 namespace attune {
+
+/// What has the sequences of few queries of a ragged batch.
+struct ShortDecision {
+  DecodeProblem problem;
+  Served serving;
+  DecodePlan launch;
+  Served merging;  ///< serves `problem.merge()`, where the launch combines
+};
 
 struct Decision {
   Problem problem;
@@ -21,6 +30,7 @@ struct Decision {
   OwnChoice own;                       ///< what would be generated for these head dimensions
   Served serving;                      ///< the variant of the tuned row, else the best ready one, else `own`
   std::optional<PrefillPlan> launch;   ///< of `serving`; nothing when it is refused
+  std::optional<ShortDecision> few;    ///< where short sequences are not `serving`'s, given a workspace
   std::vector<std::string> refusals;   ///< why no kernel can serve; empty when one does
 
   [[nodiscard]] bool served() const { return launch.has_value(); }

@@ -69,6 +69,16 @@ nlohmann::ordered_json json_of(const std::vector<Considered>& considered) {
   return rows;
 }
 
+nlohmann::ordered_json json_of(const ShortDecision& few) {
+  nlohmann::ordered_json json{{"most_queries", few.problem.seqlen_q},
+                              {"variant", few.serving.variant.name()},
+                              {"source", origin_text(few.serving.origin)},
+                              {"grid", grid_json(few.launch.grid)},
+                              {"workspace_bytes", few.launch.workspace_bytes}};
+  if (few.launch.combines()) json["combine"] = few.merging.variant.name();
+  return json;
+}
+
 /// `all`: also variants that are refused for several reasons.
 Explanation explanation(const Problem& problem, const Device& device, bool all) {
   const ReadyKernels ready;
@@ -82,6 +92,7 @@ Explanation explanation(const Problem& problem, const Device& device, bool all) 
     json["grid"] = grid_json(decision.launch->grid);
     json["threads"] = decision.launch->threads;
     json["shared_bytes"] = decision.launch->shared_bytes;
+    if (decision.few) json["short_sequences"] = json_of(*decision.few);
   } else {
     json["refusals"] = decision.refusals;
   }

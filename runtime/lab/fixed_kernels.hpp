@@ -36,6 +36,10 @@ class FixedKernels : public KernelFinder {
     return *kernel;
   }
 
+  const ServingKernel* optional_kernel_for(const ProblemView& problem) override {
+    return kernels_[index_of(problem.operation())];
+  }
+
  private:
   static constexpr std::size_t index_of(Operation operation) { return static_cast<std::size_t>(operation); }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/operations/prefill/short_sequences.hpp"
 #include "runtime/python/arrays.hpp"
 #include "runtime/python/attention.hpp"
 #include "runtime/python/binding.hpp"
@@ -147,6 +148,15 @@ bool is_served_by_decode(const attune_prefill_args& args) {
          args.dropout.p == 0 && args.heads_q <= most_shared_heads * args.heads_kv && args.window_left >= -1 &&
          args.window_right >= -1 &&
          (args.batch <= most_sequences || (args.score == nullptr && args.mask == nullptr && args.sink == nullptr));
+}
+
+/// Up to how many queries prefill leaves a sequence to decode, as far as sizes alone say.
+int short_queries_of(const attune_prefill_args& args) {
+  return short_queries({.batch = args.batch,
+                        .longest = args.seqlen_q,
+                        .total = args.total_q,
+                        .more_keys = args.page_size > 0 || args.total_k > args.total_q,
+                        .gqa_ratio = args.heads_q / args.heads_kv});
 }
 
 /// The same call for decode.
@@ -312,12 +322,14 @@ nb::object varlen(const VarlenArguments& arguments) {
   if (return_lse) {
     lse = framework.result_lse(nb::make_tuple(args.heads_q, args.total_q), first.argument.array, args.lse);
   }
-  // Only a mask that looks things up has one here, for what mask_blocks finds; to ask costs each call.
+  // A mask that looks things up has one here, for what mask_blocks finds, and a batch in which some sequences have few
+  // queries; to ask costs each call.
   nb::object workspace;
   if (is_served_by_decode(args)) {
     launch_decode(framework, first, decode_args_of(args, !arguments.block_table.is_none()));
   } else {
-    if (args.mask != nullptr) workspace = framework.workspace(&attune_prefill_workspace, args, first.argument.array);
+    if (args.mask != nullptr || short_queries_of(args) > 0)
+      workspace = framework.workspace(&attune_prefill_workspace, args, first.argument.array);
     framework.launch(&attune_prefill, args, first.array.device);
   }
   return return_lse ? nb::make_tuple(out, lse, nb::none()) : out;

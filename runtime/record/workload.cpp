@@ -1,11 +1,13 @@
 #include "runtime/record/workload.hpp"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <variant>
 
 #include "runtime/choice/choice.hpp"
+#include "runtime/operations/prefill/short_sequences.hpp"
 
 namespace attune {
 namespace {
@@ -24,17 +26,31 @@ class KernelCollector {
     if (problem.appends()) add(problem.store());
   }
 
+  void operator()(const Problem& problem) {
+    add(problem);
+    const std::optional<DecodeProblem> part = short_sequences(problem);
+    if (!part || !find(*part)) return;  // without a kernel for them its own has all sequences
+    add(*part);
+    add(part->merge());
+  }
+
   void operator()(const auto& problem) { add(problem); }
 
  private:
   template <class OneProblem>
   void add(const OneProblem& problem) {
+    if (const std::optional<Variant> found = find(problem)) return variants_.push_back(*found);
+    unserved_.push_back(
+        {.problem = problem.text(), .device = device_.name, .reasons = choose_own(problem, device_).refusals});
+  }
+
+  /// What serves it; nothing where nothing does.
+  [[nodiscard]] std::optional<Variant> find(const ProblemView& problem) const {
     const ReadyChoice choice = choose_ready(ready_, problem, device_, ATTUNE_COMPILE_EXACT);
-    if (choice.preferred) return variants_.push_back(choice.kernel->variant);
-    OwnChoice own = choose_own(problem, device_);
-    if (own.refusals.empty()) return variants_.push_back(own.variant);
-    if (choice.kernel != nullptr) return variants_.push_back(choice.kernel->variant);
-    unserved_.push_back({.problem = problem.text(), .device = device_.name, .reasons = std::move(own.refusals)});
+    if (choice.preferred) return choice.kernel->variant;
+    const OwnChoice own = choose_own(problem, device_);
+    if (own.refusals.empty()) return own.variant;
+    return choice.kernel != nullptr ? std::optional(choice.kernel->variant) : std::nullopt;
   }
 
   const Device& device_;

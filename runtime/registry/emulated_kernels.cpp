@@ -66,7 +66,8 @@ ServingNames EmulatedKernels::serving(const ProblemView& problem) {
 }
 
 std::size_t EmulatedKernels::most_bytes(const ProblemView& problem,
-                                        FunctionRef<std::size_t(const Variant&, const Device&)> bytes) {
+                                        FunctionRef<std::size_t(const Variant&, const Device&)> bytes, Needed needed) {
+  if (needed == Needed::no && optional_kernel_for(problem) == nullptr) return 0;
   return bytes(choice(problem), emulator::device());
 }
 

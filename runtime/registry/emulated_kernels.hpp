@@ -36,8 +36,8 @@ class EmulatedKernels : public Kernels {
   const EmulatedKernel& kernel_for(const ProblemView& problem) override;
   const EmulatedKernel& prepare(const ProblemView& problem) override { return kernel_for(problem); }
   ServingNames serving(const ProblemView& problem) override;
-  std::size_t most_bytes(const ProblemView& problem,
-                         FunctionRef<std::size_t(const Variant&, const Device&)> bytes) override;
+  std::size_t most_bytes(const ProblemView& problem, FunctionRef<std::size_t(const Variant&, const Device&)> bytes,
+                         Needed needed) override;
 
  private:
   [[nodiscard]] Variant choice(const ProblemView& problem) const;

@@ -63,6 +63,23 @@ const KernelTable::Row& GpuKernels::row_for(const ProblemView& problem) {
   return *row;
 }
 
+const KernelTable::Row* GpuKernels::optional_row_for(const ProblemView& problem) {
+  const Located located = locate(problem);
+  if (const KernelTable::Row* row = table_of(problem.operation()).find(located.key)) {
+    counters_.hit();
+    return row;
+  }
+  KernelTable& lacking = lacking_[static_cast<std::size_t>(problem.operation())];
+  if (lacking.find(located.key) != nullptr) return nullptr;
+  try {
+    return &load(problem, located, Wait::no);
+  } catch (const Error& error) {
+    if (!is_lack(error)) throw;
+    lacking.add({.key = located.key, .kernel = nullptr});
+    return nullptr;
+  }
+}
+
 ServingNames GpuKernels::serving(const ProblemView& problem) {
   const KernelTable::Row* row = table_of(problem.operation()).find(locate(problem).key);
   if (row == nullptr) return {};
@@ -70,11 +87,17 @@ ServingNames GpuKernels::serving(const ProblemView& problem) {
 }
 
 std::size_t GpuKernels::most_bytes(const ProblemView& problem,
-                                   FunctionRef<std::size_t(const Variant&, const Device&)> bytes) {
-  const KernelTable::Row& row = row_for(problem);
-  const Device& device = row.kernel->device;
-  const std::size_t now = bytes(row.kernel->variant, device);
-  return row.coming == nullptr ? now : std::max(now, bytes(*row.coming, device));
+                                   FunctionRef<std::size_t(const Variant&, const Device&)> bytes, Needed needed) {
+  const KernelTable::Row* const row = needed == Needed::yes ? &row_for(problem) : optional_row_for(problem);
+  if (row == nullptr) return 0;
+  const Device& device = row->kernel->device;
+  const std::size_t now = bytes(row->kernel->variant, device);
+  return row->coming == nullptr ? now : std::max(now, bytes(*row->coming, device));
+}
+
+const LoadedKernel* GpuKernels::optional_kernel_for(const ProblemView& problem) {
+  const KernelTable::Row* const row = optional_row_for(problem);
+  return row == nullptr ? nullptr : row->kernel;
 }
 
 const LoadedKernel& GpuKernels::prepare(const ProblemView& problem) {

@@ -38,12 +38,15 @@ class GpuKernels : public Kernels {
   /// Error.
   const LoadedKernel& kernel_for(const ProblemView& problem) override { return *row_for(problem).kernel; }
 
-  /// The same, but the current context holds its code then.
+  /// What was found to be lacking is looked for once.
+  const LoadedKernel* optional_kernel_for(const ProblemView& problem) override;
+
+  /// As kernel_for(), but the current context holds its code then.
   const LoadedKernel& prepare(const ProblemView& problem) override;
 
   ServingNames serving(const ProblemView& problem) override;
-  std::size_t most_bytes(const ProblemView& problem,
-                         FunctionRef<std::size_t(const Variant&, const Device&)> bytes) override;
+  std::size_t most_bytes(const ProblemView& problem, FunctionRef<std::size_t(const Variant&, const Device&)> bytes,
+                         Needed needed) override;
 
   /// The background's part of attune_registry_finish().
   void stop_background();
@@ -67,6 +70,9 @@ class GpuKernels : public Kernels {
 
   /// What serves a problem and what is to take over from it.
   const KernelTable::Row& row_for(const ProblemView& problem);
+
+  /// The same of a problem that a call may do without; null where nothing serves it.
+  const KernelTable::Row* optional_row_for(const ProblemView& problem);
 
   [[nodiscard]] int current_device() const;
   Located locate(const ProblemView& problem);
@@ -97,10 +103,11 @@ class GpuKernels : public Kernels {
   const Driver driver_;
   KernelLoader loader_;
   std::array<KernelTable, operation_count> tables_;
-  std::mutex mutex_;                            ///< of what is below; held for no load and no compilation
-  std::map<int, Device> devices_;               ///< by ordinal
-  std::set<std::pair<int, Variant>> failed_;    ///< what could not be compiled in the background, by ordinal
-  std::optional<BackgroundThread> background_;  // the last: its jobs use the others
+  std::array<KernelTable, operation_count> lacking_;  ///< rows without kernels: what calls did without
+  std::mutex mutex_;                                  ///< of what is below; held for no load and no compilation
+  std::map<int, Device> devices_;                     ///< by ordinal
+  std::set<std::pair<int, Variant>> failed_;          ///< what could not be compiled in the background, by ordinal
+  std::optional<BackgroundThread> background_;        // the last: its jobs use the others
 };
 
 }  // namespace attune

@@ -24,9 +24,10 @@ class Kernels : public KernelFinder {
   /// What serves the problem now. Loads nothing. Throws Error.
   virtual ServingNames serving(const ProblemView& problem) = 0;
 
-  /// The most that this says of the kernel that serves the problem, and of one that is to take over. Throws Error.
+  /// The most that this says of the kernel that serves the problem, and of one that is to take over; as MostBytes has
+  /// it. Throws Error.
   virtual std::size_t most_bytes(const ProblemView& problem,
-                                 FunctionRef<std::size_t(const Variant&, const Device&)> bytes) = 0;
+                                 FunctionRef<std::size_t(const Variant&, const Device&)> bytes, Needed needed) = 0;
 };
 
 }  // namespace attune

@@ -138,8 +138,8 @@ ServingNames Registry::serving(AnyArgs args) {
 std::size_t Registry::workspace_bytes(AnyArgs args) {
   return std::visit(
       [this](const auto* call) {
-        const auto most = [this](const ProblemView& problem, auto bytes) {
-          return state_->kernels().most_bytes(problem, bytes);
+        const auto most = [this](const ProblemView& problem, auto bytes, Needed needed) {
+          return state_->kernels().most_bytes(problem, bytes, needed);
         };
         return attune::workspace_bytes(check_shapes(*call), most);
       },

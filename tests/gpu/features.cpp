@@ -3,7 +3,9 @@
 
 #include <vector>
 
+#include "runtime/operations/prefill/short_sequences.hpp"
 #include "tests/gpu/harness.hpp"
+#include "tests/harness/mixed_batch.hpp"
 #include "tests/harness/random_prefill.hpp"
 
 namespace attune::gpu_tests {
@@ -106,6 +108,33 @@ TEST_CASE("ten runs on the same pages give the same bits") {
   REQUIRE(call.run(registry) == ATTUNE_OK);
   const Outputs first = call.fetch();
   check_same_bits(registry, call, first, 9);
+}
+
+TEST_CASE("sequences of few queries beside long ones agree with the reference, to the same bits each time") {
+  const TestRegistry registry;
+  testing::MixedBatch batch;
+  for (int i = 0; i < 40; ++i) {
+    batch.queries.push_back(i % 13 == 5 ? 700 - 9 * i : i % 6);  // decode's limit is 4
+    batch.keys.push_back(i == 20 ? 30000 : i % 7 == 3 ? batch.queries.back() : 150 * i);
+  }
+  for (const int page_size : {0, 1, 16, 64}) {
+    for (const int head_dim : {64, 128}) {
+      const Problem problem{.heads_q = 8, .heads_kv = 2, .head_dim = head_dim, .causal = head_dim == 128};
+      TestCall call(page_size == 0 ? batch.contiguous(problem) : batch.in_pages(problem, page_size));
+      REQUIRE(short_sequences(call.image().problem()));
+      REQUIRE(attune_prefill_workspace(registry.get(), &call.args, &call.args.workspace_bytes) == ATTUNE_OK);
+      REQUIRE(call.args.workspace_bytes > 0);
+      const DeviceBuffer workspace(gpu().driver, call.args.workspace_bytes);
+      call.args.workspace = workspace.data();
+      check_call(registry, call);
+      const Outputs first = call.fetch();
+      for (int i = 1; i < 5; ++i) {
+        call.poison();
+        REQUIRE(call.run(registry) == ATTUNE_OK);
+        CHECK(call.fetch() == first);
+      }
+    }
+  }
 }
 
 TEST_CASE("wild tables and lengths on the device lead to no access outside the pages") {

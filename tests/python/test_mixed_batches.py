@@ -106,3 +106,26 @@ def test_of_bfloat16(dtype):
         return_attn_probs=True,
     )
     assert_each_attends(out, lse, q, sequences, causal=True)
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_sequences_of_few_queries_beside_a_long_one_are_as_if_alone(sinks):
+    lengths_q = (1,) * 8 + (150, 9, 8, 0) + (2,) * 4
+    lengths_k = tuple(max(length, 37 * place % 90) for place, length in enumerate(lengths_q))
+    at_q, at_k = starts(lengths_q), starts(lengths_k)
+    q = random_array((at_q[-1], 4, 64), "float16", 0)
+    k, v = (random_array((at_k[-1], 2, 64), "float16", seed) for seed in (1, 2))
+    options = {"causal": True, "return_attn_probs": True}
+    if sinks:
+        options["learnable_sink"] = np.float32([0.5, -1, 2, 0])
+    out, lse, _ = attune.flash_attn_varlen_func(
+        *(q, k, v, at_q, at_k, max(lengths_q), max(lengths_k)), **options
+    )
+    for index in (0, 7, 8, 9, 10, 15):
+        own_q = slice(at_q[index], at_q[index + 1])
+        own_k = slice(at_k[index], at_k[index + 1])
+        alone, alone_lse, _ = attune.flash_attn_func(
+            *(q[own_q][None], k[own_k][None], v[own_k][None]), **options
+        )
+        np.testing.assert_allclose(out[own_q], alone[0], rtol=1e-2, atol=2e-3)
+        np.testing.assert_allclose(lse[:, own_q], alone_lse[0], rtol=1e-5, atol=1e-5)

@@ -169,7 +169,9 @@ typedef struct attune_prefill_args {
   int32_t page_size;
   /* Speed for memory: attune_prefill_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and
    * is free again after the call's work on its stream. Some kernels then keep every multiprocessor busy to the end,
-   * where else some would wait for others: results are the same to the bit. Null, or fewer bytes: none is used */
+   * where else some would wait for others: results are the same to the bit. Of a ragged batch in which, by its totals,
+   * some sequences have few queries and others many, those of few are decode's then, by its kernels (attune explain
+   * says whose). Null, or fewer bytes: none is used */
   void* workspace;
   size_t workspace_bytes;
   /* Of a ragged batch, batch: how many of a sequence's rows of q count, to the last of which the masks are aligned;
@@ -496,12 +498,12 @@ ATTUNE_API attune_status attune_registry_finish(attune_registry* registry);
 ATTUNE_API attune_status attune_prepare_all(attune_registry* registry, const attune_prepare_item* items, size_t count,
                                             int32_t threads, attune_prepare_callback callback, void* user);
 
-/* Everything attune_prefill does short of the launch, so that a CUDA graph capture or a first request
- * meets a loaded kernel. Pointers in `args` are checked but not used. */
+/* Everything attune_prefill does short of its launches, so that a CUDA graph capture or a first request meets loaded
+ * kernels. Pointers in `args` are checked but not used. */
 ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args);
 
 /* Bytes of workspace that attune_prefill makes use of for these shapes on the current context's device; often 0.
- * Pointers and strides are not read; the kernel is loaded as attune_prefill does. Enough, too, for a kernel that is to
+ * Strides are not read, nor pointers but for whether they are null; the kernel is loaded as attune_prefill does. Enough, too, for a kernel that is to
  * take over. */
 ATTUNE_API attune_status attune_prefill_workspace(attune_registry* registry, const attune_prefill_args* args,
                                                   size_t* bytes);

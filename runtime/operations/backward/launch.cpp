@@ -79,8 +79,9 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
 
 std::size_t workspace_bytes(const BackwardProblem& problem, MostBytes most) {
   if (is_empty(problem)) return 0;
-  return most(problem,
-              [&](const Variant& variant, const Device& /*device*/) { return workspace_of(variant, problem).bytes(); });
+  return most(
+      problem, [&](const Variant& variant, const Device& /*device*/) { return workspace_of(variant, problem).bytes(); },
+      Needed::yes);
 }
 
 }  // namespace attune

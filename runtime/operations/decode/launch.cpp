@@ -39,15 +39,52 @@ void prepare(const DecodeProblem& problem, FindKernel prepare_kernel) {
   if (problem.appends()) prepare_kernel(problem.store());
 }
 
+DecodeSteps::DecodeSteps(const attune_decode_args& args, const DecodeProblem& problem, const ServingKernel& kernel,
+                         const DecodePlan& launch, const ServingKernel* combine)
+    : args_(args),
+      problem_(problem),
+      kernel_(kernel),
+      launch_(launch),
+      combine_(combine),
+      params_{make_params(args, problem, launch),
+              problem.expressions.any() ? make_expression_params(args, problem) : AttuneExpressionParams{}} {}
+
+void DecodeSteps::Attended::operator()(VisitOperand visit) const {
+  visit_attention(steps->args_, steps->problem_, Access::read, visit);
+  visit_lengths(steps->args_, steps->problem_, visit);
+  visit_results(steps->args_, steps->problem_, visit);
+  visit_parts(steps->params_, steps->launch_, Access::write, visit);
+}
+
+void DecodeSteps::Merged::operator()(VisitOperand visit) const {
+  visit_lengths(steps->args_, steps->problem_, visit);
+  visit_results(steps->args_, steps->problem_, visit);
+  visit_parts(steps->params_, steps->launch_, Access::read, visit);
+}
+
+void DecodeSteps::add_to(Plan& plan, LaunchOrder order) const {
+  plan.add({.kernel = &kernel_,
+            .grid = launch_.grid,
+            .threads = launch_.threads,
+            .shared_bytes = launch_.shared_bytes,
+            .params = &params_,
+            .operands = attended_,
+            .order = order});
+  if (combine_ == nullptr) return;
+  const Resources needs = resources(combine_->variant);
+  plan.add({.kernel = combine_,
+            .grid = combine_grid(launch_, combine_->variant),
+            .threads = needs.threads,
+            .shared_bytes = needs.shared_bytes,
+            .params = &params_,
+            .operands = merged_,
+            .order = order_behind(kernel_.device)});
+}
+
 void run(const attune_decode_args& args, const DecodeProblem& problem, const ServingKernel& kernel,
          const DecodePlan& launch, const Backend& backend, NewKeys keys) {
   // Kernels are found before the first launch: what fails must not leave half of the work behind.
   check_workspace(args, launch);
-  // Kernels without expressions read the first part alone.
-  const AttuneExpressedDecodeParams params{
-      make_params(args, problem, launch),
-      problem.expressions.any() ? make_expression_params(args, problem) : AttuneExpressionParams{}};
-  const LaunchOrder later = kernel.device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
   Plan planned;
 
   const StoreProblem new_keys = problem.store();
@@ -60,36 +97,9 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Ser
     planned.add(step_of(store, plan(store.variant, new_keys), &store_params, stored));
   }
 
-  const auto attended = [&](VisitOperand visit) {
-    visit_attention(args, problem, Access::read, visit);
-    visit_lengths(args, problem, visit);
-    visit_results(args, problem, visit);
-    visit_parts(params, launch, Access::write, visit);
-  };
-  planned.add({.kernel = &kernel,
-               .grid = launch.grid,
-               .threads = launch.threads,
-               .shared_bytes = launch.shared_bytes,
-               .params = &params,
-               .operands = attended,
-               .order = stores ? later : LaunchOrder::after});
-
-  const auto merged = [&](VisitOperand visit) {
-    visit_lengths(args, problem, visit);
-    visit_results(args, problem, visit);
-    visit_parts(params, launch, Access::read, visit);
-  };
-  if (launch.combines()) {
-    const ServingKernel& combine = backend.kernels.kernel_for(problem.merge());
-    const Resources needs = resources(combine.variant);
-    planned.add({.kernel = &combine,
-                 .grid = combine_grid(launch, combine.variant),
-                 .threads = needs.threads,
-                 .shared_bytes = needs.shared_bytes,
-                 .params = &params,
-                 .operands = merged,
-                 .order = later});
-  }
+  const ServingKernel* const combine = launch.combines() ? &backend.kernels.kernel_for(problem.merge()) : nullptr;
+  const DecodeSteps steps(args, problem, kernel, launch, combine);
+  steps.add_to(planned, stores ? order_behind(kernel.device) : LaunchOrder::after);
   backend.executor.run(planned, backend.stream);
 }
 
@@ -106,7 +116,7 @@ void run(const attune_decode_args& args, const DecodeProblem& problem, const Bac
   }
 }
 
-std::size_t workspace_bytes(const DecodeProblem& problem, MostBytes most) {
+std::size_t workspace_bytes(const DecodeProblem& problem, MostBytes most, Needed needed) {
   if (is_empty(problem) || problem.splits == 1) return 0;
   std::size_t bytes = 0;  // launches come one after the other
   for (long long begin = 0; begin < problem.batch; begin += most_launched_sequences) {
@@ -115,7 +125,7 @@ std::size_t workspace_bytes(const DecodeProblem& problem, MostBytes most) {
       return plan(variant, part, device).workspace_bytes;
     };
     bytes = std::max(bytes, part.splits > 1 ? workspace_bytes(part, static_cast<long long>(part.batch) * part.splits)
-                                            : most(part, planned));
+                                            : most(part, planned, needed));
   }
   return bytes;
 }

@@ -1,11 +1,14 @@
 #include "runtime/operations/prefill/launch.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "generator/check.hpp"
 #include "runtime/base/result_of.hpp"
 #include "runtime/call/dropout.hpp"
+#include "runtime/operations/decode/launch.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/prefill/short_sequences.hpp"
 
 namespace attune {
 
@@ -15,7 +18,11 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
   const auto block = []<class Params>(std::in_place_type_t<Params> type, const auto& make) {
     return Block(type, ResultOf(make));
   };
-  const auto plain = [&] { return make_params(args, problem); };
+  const auto plain = [&] {
+    AttunePrefillParams params = make_params(args, problem);
+    params.fewest_queries = plan.fewest_queries;
+    return params;
+  };
   const auto tensors = [&] {
     return make_tensor_params(plain(), shapes_of(problem), plan,
                               [&](const TensorDescription& tensor) { return executor.encode(tensor); });
@@ -93,15 +100,34 @@ void PrefillParams::visit_workspace(VisitOperand visit) const {
   visit(array_operand("signals", shared->signals, {1, 1, 1, signals_}, Access::write));
 }
 
-void prepare(const Problem& problem, FindKernel prepare_kernel) {
-  const ServingKernel& kernel = prepare_kernel(problem);
-  if (plan_mask_blocks(kernel.variant, problem).bytes() > 0) {
-    prepare_kernel(MaskBlocksProblem{problem.expressions.mask});
-  }
+namespace {
+
+/// A part of a call that a kernel of decode has, and what merges its parts, if anything does.
+struct ShortPart {
+  DecodeProblem problem;
+  attune_decode_args args;
+  const ServingKernel* kernel;
+  DecodePlan launch;
+  const ServingKernel* combine;
+};
+
+/// That of a call's short sequences; nothing where they are prefill's.
+std::optional<ShortPart> short_part(const attune_prefill_args& args, const Problem& problem, KernelFinder& kernels) {
+  const std::optional<DecodeProblem> part = short_sequences(problem);
+  if (!part) return std::nullopt;
+  const ServingKernel* const kernel = kernels.optional_kernel_for(*part);
+  if (kernel == nullptr) return std::nullopt;
+  const DecodePlan launch = plan(kernel->variant, *part, kernel->device);
+  if (launch.workspace_bytes > workspace_of(args, 0).bytes) return std::nullopt;
+  const ServingKernel* const combine = launch.combines() ? kernels.optional_kernel_for(part->merge()) : nullptr;
+  if (launch.combines() && combine == nullptr) return std::nullopt;
+  return ShortPart{*part, short_args(args, problem, *part), kernel, launch, combine};
 }
 
-void run(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
-         const PrefillPlan& launch, Executor& executor, void* stream, const ServingKernel* mask_kernel) {
+/// As run() of a planned call, with what decode has of it.
+void run_with(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
+              const PrefillPlan& launch, Executor& executor, void* stream, const ServingKernel* mask_kernel,
+              const ShortPart* part) {
   unsigned* const words = mask_kernel == nullptr ? nullptr : static_cast<unsigned*>(workspace_of(args, 0).data);
   const PrefillParams params(args, problem, launch, executor, words);
   Plan planned;
@@ -130,26 +156,58 @@ void run(const attune_prefill_args& args, const Problem& problem, const ServingK
                .shared_bytes = launch.shared_bytes,
                .params = params.get(),
                .operands = operands});
+  std::optional<DecodeSteps> steps;
+  if (part != nullptr) {
+    steps.emplace(part->args, part->problem, *part->kernel, part->launch, part->combine);
+    steps->add_to(planned, order_behind(kernel.device));
+  }
   executor.run(planned, stream);
+}
+
+}  // namespace
+
+void prepare(const Problem& problem, FindKernel prepare_kernel) {
+  const ServingKernel& kernel = prepare_kernel(problem);
+  if (plan_mask_blocks(kernel.variant, problem).bytes() > 0) {
+    prepare_kernel(MaskBlocksProblem{problem.expressions.mask});
+  }
+  const std::optional<DecodeProblem> part = short_sequences(problem);
+  if (!part) return;
+  try {
+    prepare(*part, prepare_kernel);
+  } catch (const Error& error) {
+    if (!is_lack(error)) throw;  // else prefill's kernel has all sequences
+  }
+}
+
+void run(const attune_prefill_args& args, const Problem& problem, const ServingKernel& kernel,
+         const PrefillPlan& launch, Executor& executor, void* stream, const ServingKernel* mask_kernel) {
+  run_with(args, problem, kernel, launch, executor, stream, mask_kernel, nullptr);
 }
 
 void run(const attune_prefill_args& args, const Problem& problem, const Backend& backend) {
   if (problem.dropout) require_replayable(args.dropout, backend);
   const ServingKernel& kernel = backend.kernels.kernel_for(problem);
-  const PrefillPlan launch = plan(kernel.variant, problem, kernel.device);
+  PrefillPlan launch = plan(kernel.variant, problem, kernel.device);
   // Without a place for it, or where all is in the mask itself, no kernel tells which blocks it leaves.
   const std::size_t bytes = launch.mask_blocks.bytes();
   const bool asks = bytes > 0 && workspace_of(args, 0).bytes >= bytes;
   const ServingKernel* const mask_kernel =
       asks ? &backend.kernels.kernel_for(MaskBlocksProblem{problem.expressions.mask}) : nullptr;
-  run(args, problem, kernel, launch, backend.executor, backend.stream, mask_kernel);
+  const std::optional<ShortPart> part = short_part(args, problem, backend.kernels);
+  if (part) launch.fewest_queries = part->problem.seqlen_q + 1;
+  run_with(args, problem, kernel, launch, backend.executor, backend.stream, mask_kernel, part ? &*part : nullptr);
 }
 
 std::size_t workspace_bytes(const Problem& problem, MostBytes most) {
   if (is_empty(problem)) return 0;
-  return most(problem, [&](const Variant& variant, const Device& device) {
-    return plan(variant, problem, device).workspace_bytes;
-  });
+  const std::size_t bytes = most(
+      problem,
+      [&](const Variant& variant, const Device& device) { return plan(variant, problem, device).workspace_bytes; },
+      Needed::yes);
+  const std::optional<DecodeProblem> part = short_sequences(problem);
+  // Kernels of ragged batches with such a part take none themselves.
+  return part ? std::max(bytes, workspace_bytes(*part, most, Needed::no)) : bytes;
 }
 
 }  // namespace attune

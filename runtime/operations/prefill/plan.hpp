@@ -39,7 +39,8 @@ struct PrefillPlan {
                                     ///< mask leaves; 0: there are none
   int threads = 0;
   int shared_bytes = 0;
-  int head_dim_v = 0;  ///< the problem's, of V and O
+  int head_dim_v = 0;      ///< the problem's, of V and O
+  int fewest_queries = 0;  ///< of a ragged batch: sequences of fewer are left out
 
   /// How many warps, of all thread blocks, may leave a tile to others.
   [[nodiscard]] long long sharing_warps() const { return static_cast<long long>(grid.x) * (variant.B_r / 16); }

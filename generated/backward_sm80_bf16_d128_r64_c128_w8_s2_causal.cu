@@ -71,8 +71,11 @@ struct AttuneBackwardParams {
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
   unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
                               // each B_r the first; not initialised
-  unsigned long long launch;  // a number that no memory holds; nor do those that follow
-  float scale;                // of the scores, without a soft cap's part
+  // Of kernels whose blocks have query heads that share keys in parts (blocks/head_parts.cuh), where they do:
+  float* key_sums;                // dK and dV of each tile of keys as accumulators have them, batch x heads_kv x tiles
+  unsigned long long* key_turns;  // which part has left its sums: a word of each warp of those; not initialised
+  unsigned long long launch;      // a number that no memory holds; nor do those that follow
+  float scale;                    // of the scores, without a soft cap's part
   float scale_log2;
   float cap_scale;
   int batch;
@@ -82,6 +85,8 @@ struct AttuneBackwardParams {
   int head_dim;
   int head_dim_v;
   int gqa_ratio;
+  int head_parts;  // 1: a block has all heads that share its keys
+  int part_heads;  // heads of a part: gqa_ratio / head_parts
   int window_left;
   int window_right;
   int padded_seqlen_q;  // seqlen_q rounded up to ATTUNE_BACKWARD_ROWS

@@ -8,7 +8,8 @@
 // FlashAttention-3 backward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0: dK and dV, and
 // sums that become dQ.
 //
-// A block owns B_c keys of one K/V head and walks the queries of all heads that share it, B_r at a time. One thread of
+// A block owns B_c keys of one K/V head and walks the queries of the heads that share it, B_r at a time: all of them,
+// or where tiles of keys are too few for a GPU a part, so that blocks sum dK and dV one after the other. One thread of
 // the first warpgroup fetches K and V, then Q and dO with what is known of their rows, ahead; each of the others owns
 // 64 keys. It computes scores transposed, S^T = K Q^T and dP^T = V dO^T, so that P^T and dS^T are in registers just as
 // dV += P^T dO and dK += dS^T Q take them. dQ += dS K sums over the keys of all warpgroups: dS goes through shared
@@ -67,8 +68,11 @@ struct AttuneBackwardParams {
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
   unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
                               // each B_r the first; not initialised
-  unsigned long long launch;  // a number that no memory holds; nor do those that follow
-  float scale;                // of the scores, without a soft cap's part
+  // Of kernels whose blocks have query heads that share keys in parts (blocks/head_parts.cuh), where they do:
+  float* key_sums;                // dK and dV of each tile of keys as accumulators have them, batch x heads_kv x tiles
+  unsigned long long* key_turns;  // which part has left its sums: a word of each warp of those; not initialised
+  unsigned long long launch;      // a number that no memory holds; nor do those that follow
+  float scale;                    // of the scores, without a soft cap's part
   float scale_log2;
   float cap_scale;
   int batch;
@@ -78,6 +82,8 @@ struct AttuneBackwardParams {
   int head_dim;
   int head_dim_v;
   int gqa_ratio;
+  int head_parts;  // 1: a block has all heads that share its keys
+  int part_heads;  // heads of a part: gqa_ratio / head_parts
   int window_left;
   int window_right;
   int padded_seqlen_q;  // seqlen_q rounded up to ATTUNE_BACKWARD_ROWS
@@ -421,6 +427,30 @@ __device__ __forceinline__ void await_word(const u64* place, u64 word) {
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(found) : "l"(__cvta_generic_to_global(place)) : "memory");
   } while (__any_sync(~0u, found != word));
 }
+
+// Four floats of what is handed over, 16-byte aligned.
+__device__ __forceinline__ void store_floats(float* pointer, const float (&f)[4]) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f[0]),
+               "f"(f[1]), "f"(f[2]), "f"(f[3])
+               : "memory");
+}
+__device__ __forceinline__ void load_floats(float (&f)[4], const float* pointer) {
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f[0]), "=f"(f[1]), "=f"(f[2]), "=f"(f[3])
+               : "l"(__cvta_generic_to_global(pointer)));
+}
+// --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
+// Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
+
+// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
+__device__ __forceinline__ uint3 block_index() {
+  uint3 i;
+  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
+               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
+  return i;
+}
+
+__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 // --- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
 // Barriers in shared memory that count bytes too (PTX ISA, "mbarrier"). A phase is over when every expected arrival has
 // come and every expected byte has landed; the next one begins at once. Who waits names the phase by its parity: a
@@ -447,18 +477,6 @@ __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
       "r"(parity)
       : "memory");
 }
-// --- ptx/grid.cuh ----------------------------------------------------------------------------------------------------
-// Where a block stands in a grid of up to three dimensions (PTX ISA, "Special Registers").
-
-// Read anew at each call: what is derived from it before a long loop and again after it needs no registers inside.
-__device__ __forceinline__ uint3 block_index() {
-  uint3 i;
-  asm volatile("mov.u32 %0, %%ctaid.x; mov.u32 %1, %%ctaid.y; mov.u32 %2, %%ctaid.z;"
-               : "=r"(i.x), "=r"(i.y), "=r"(i.z));
-  return i;
-}
-
-__device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -877,6 +895,94 @@ struct GradientTurn {
     announce_word(place, is_last ? 0 : launch + static_cast<u64>(before) + 1);
   }
 };
+// --- blocks/schedule.cuh ---------------------------------------------------------------------------------------------
+// Which tile of the problem a block computes.
+struct TileIndex {
+  int batch;
+  int head;
+  int q_block;
+  bool exists;  // the last group may have fewer heads than the grid is wide
+};
+
+// The grid is heads of a group x tiles of a head x groups of heads, and blocks start in that order. A group is as
+// many (batch, head) pairs as share L2 well; within it the same tile of every head comes before the next tile, and
+// `longest_first` starts with the last tile, which sees the most keys when causal, so that short ones fill the tail.
+template <bool longest_first>
+__device__ __forceinline__ TileIndex tile_index(u32 heads, u32 batches) {
+  const uint3 block = block_index();
+  const uint3 grid = grid_size();
+  const u32 head = block.z * grid.x + block.x;
+  const u32 batch = head / heads;
+  return {static_cast<int>(batch), static_cast<int>(head - batch * heads),
+          static_cast<int>(longest_first ? grid.y - 1 - block.y : block.y), batch < batches};
+}
+// --- blocks/head_parts.cuh -------------------------------------------------------------------------------------------
+// Query heads that share keys, in parts: where the tiles of keys are too few for a GPU, a thread block has some of
+// these heads alone, and the gradients of keys are summed in the order of the heads. A block adds what the parts before
+// its own have left in memory to its sums, in fp32, and leaves them to the next; the last has the gradients. Blocks
+// start part after part, so that nobody waits for who has not begun, and those that run beside each other rarely wait
+// at all.
+
+// Which heads a block has.
+struct HeadPart {
+  TileIndex tile;
+  int part;
+  int first_head;  // of Q
+  int heads;
+
+  __device__ __forceinline__ HeadPart(const AttuneBackwardParams& params, const TileIndex& of_all)
+      : tile(of_all), part(of_all.batch / params.batch) {
+    tile.batch -= part * params.batch;
+    first_head = tile.head * params.gqa_ratio + part * params.part_heads;
+    heads = params.part_heads;
+  }
+};
+
+// Adds to a lane's accumulators what was left of them from there on, ...
+template <int pieces>
+__device__ __forceinline__ void add_left(float (&D)[pieces][4], const float* from) {
+#pragma unroll
+  for (int n = 0; n < pieces; ++n) {
+    float left[4];
+    load_floats(left, from + n * (4 * warp_size));
+#pragma unroll
+    for (int e = 0; e < 4; ++e) D[n][e] += left[e];
+  }
+}
+
+// ... and leaves them there.
+template <int pieces>
+__device__ __forceinline__ void leave(const float (&D)[pieces][4], float* to) {
+#pragma unroll
+  for (int n = 0; n < pieces; ++n) store_floats(to + n * (4 * warp_size), D[n]);
+}
+
+// A warp of `warps`: its sums and those of all parts before. False where another part goes on with them.
+template <int warps, int pieces>
+__device__ __forceinline__ bool gather_parts(const AttuneBackwardParams& params, const HeadPart& own, u32 warp,
+                                             float (&dK)[pieces][4], float (&dV)[pieces][4]) {
+  if (params.head_parts == 1) return true;
+  const int kv_heads = params.heads_q / params.gqa_ratio;
+  const u32 tile =
+      static_cast<u32>(own.tile.batch * kv_heads + own.tile.head) * grid_size().y + static_cast<u32>(own.tile.q_block);
+  const u32 place = tile * warps + warp;
+  float* const of_keys = params.key_sums + static_cast<i64>(place) * (2 * pieces * 4 * warp_size) + lane_index() * 4;
+  float* const of_values = of_keys + pieces * 4 * warp_size;
+  u64* const word = params.key_turns + place;
+  if (own.part > 0) {
+    await_word(word, params.launch + static_cast<u64>(own.part));
+    add_left(dK, of_keys);
+    add_left(dV, of_values);
+  }
+  const bool is_last = own.part + 1 == params.head_parts;
+  if (!is_last) {
+    leave(dK, of_keys);
+    leave(dV, of_values);
+  }
+  warp_barrier();  // all lanes have seen the word, and written
+  if (lane_index() == 0) announce_word(word, is_last ? 0 : params.launch + static_cast<u64>(own.part) + 1);
+  return is_last;
+}
 // --- blocks/query_walk.cuh -------------------------------------------------------------------------------------------
 // The order in which a block of keys meets queries.
 
@@ -963,27 +1069,6 @@ struct Ring {
   __device__ __forceinline__ u32 full() const { return barriers + stage * mbarrier_bytes; }
   __device__ __forceinline__ u32 empty() const { return barriers + (stages + stage) * mbarrier_bytes; }
 };
-// --- blocks/schedule.cuh ---------------------------------------------------------------------------------------------
-// Which tile of the problem a block computes.
-struct TileIndex {
-  int batch;
-  int head;
-  int q_block;
-  bool exists;  // the last group may have fewer heads than the grid is wide
-};
-
-// The grid is heads of a group x tiles of a head x groups of heads, and blocks start in that order. A group is as
-// many (batch, head) pairs as share L2 well; within it the same tile of every head comes before the next tile, and
-// `longest_first` starts with the last tile, which sees the most keys when causal, so that short ones fill the tail.
-template <bool longest_first>
-__device__ __forceinline__ TileIndex tile_index(u32 heads, u32 batches) {
-  const uint3 block = block_index();
-  const uint3 grid = grid_size();
-  const u32 head = block.z * grid.x + block.x;
-  const u32 batch = head / heads;
-  return {static_cast<int>(batch), static_cast<int>(head - batch * heads),
-          static_cast<int>(longest_first ? grid.y - 1 - block.y : block.y), batch < batches};
-}
 // --- blocks/score_gradients.cuh --------------------------------------------------------------------------------------
 // From scores S = Q K^T and dP = dO V^T to P and dS.
 
@@ -1172,7 +1257,8 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
 
 // A warpgroup: its keys.
 __device__ __forceinline__ void consume(const Params& params, Shared shared, const Sequence& sequence,
-                                        const TileIndex& tile, Walk walk) {
+                                        const HeadPart& part, Walk walk) {
+  const TileIndex& tile = part.tile;
   const u32 warpgroup = warp_index() / 4 - 1;
   const u32 warp_key = (shares_keys ? 0 : warpgroup * rows) + warp_index() % 4 * 16;
   const u32 warp_query = shares_keys ? warpgroup * score_queries : 0;
@@ -1249,6 +1335,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     settle(dK);
     settle(dV);
   }
+  if (!gather_parts<consumers * 4>(params, part, warp_index() - 4, dK, dV)) return;
   named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
   const GradientTile dK_tile{shared.k.tile().base};
   const GradientTile dV_tile{shared.v.tile().base};
@@ -1261,13 +1348,15 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
 
 extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90_bf16_d128_r64_c128_s2_causal(const __grid_constant__ Params params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
-  const TileIndex tile = tile_index<shortest_first>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
+  const HeadPart part(params, tile_index<shortest_first>(static_cast<u32>(kv_heads),
+                                                         static_cast<u32>(params.batch * params.head_parts)));
+  const TileIndex& tile = part.tile;
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
   if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
   const Mask mask(params, sequence);
-  Walk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
+  Walk walk(part.first_head, part.heads, mask.first_query(first_key) / variant::B_r,
             (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
 
   const Shared shared((shared_memory() + 1023) / 1024 * 1024);
@@ -1287,6 +1376,6 @@ extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90_bf16_d128
     }
   } else {
     take_registers<consumer_registers>();
-    consume(params, shared, sequence, tile, walk);
+    consume(params, shared, sequence, part, walk);
   }
 }

@@ -1,7 +1,8 @@
 // FlashAttention-3 backward (arXiv 2407.08608) on wgmma and bulk tensor copies, compute capability 9.0: dK and dV, and
 // sums that become dQ.
 //
-// A block owns B_c keys of one K/V head and walks the queries of all heads that share it, B_r at a time. One thread of
+// A block owns B_c keys of one K/V head and walks the queries of the heads that share it, B_r at a time: all of them,
+// or where tiles of keys are too few for a GPU a part, so that blocks sum dK and dV one after the other. One thread of
 // the first warpgroup fetches K and V, then Q and dO with what is known of their rows, ahead; each of the others owns
 // 64 keys. It computes scores transposed, S^T = K Q^T and dP^T = V dO^T, so that P^T and dS^T are in registers just as
 // dV += P^T dO and dK += dS^T Q take them. dQ += dS K sums over the keys of all warpgroups: dS goes through shared
@@ -42,6 +43,7 @@ constexpr bool deterministic = false;
 #include "blocks/dq_sums.cuh"
 #include "blocks/gradient_stage.cuh"
 #include "blocks/gradient_sums.cuh"
+#include "blocks/head_parts.cuh"
 #include "blocks/pair_mask.cuh"
 #include "blocks/panels.cuh"
 #include "blocks/parted_panels.cuh"
@@ -249,7 +251,8 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
 
 // A warpgroup: its keys.
 __device__ __forceinline__ void consume(const Params& params, Shared shared, const Sequence& sequence,
-                                        const TileIndex& tile, Walk walk) {
+                                        const HeadPart& part, Walk walk) {
+  const TileIndex& tile = part.tile;
   const u32 warpgroup = warp_index() / 4 - 1;
   const u32 warp_key = (shares_keys ? 0 : warpgroup * rows) + warp_index() % 4 * 16;
   const u32 warp_query = shares_keys ? warpgroup * score_queries : 0;
@@ -372,6 +375,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
     settle(dK);
     settle(dV);
   }
+  if (!gather_parts<consumers * 4>(params, part, warp_index() - 4, dK, dV)) return;
   if constexpr (variant::dropout) grow(dV, dropout_of(params).scale);
   named_barrier_wait(1, consumers * warpgroup_size);  // K and V have been read: their places take dK and dV
   const GradientTile dK_tile{shared.k.tile().base};
@@ -397,13 +401,15 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
 
 extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90(const __grid_constant__ Params params) {
   const int kv_heads = params.heads_q / params.gqa_ratio;
-  const TileIndex tile = tile_index<shortest_first>(static_cast<u32>(kv_heads), static_cast<u32>(params.batch));
+  const HeadPart part(params, tile_index<shortest_first>(static_cast<u32>(kv_heads),
+                                                         static_cast<u32>(params.batch * params.head_parts)));
+  const TileIndex& tile = part.tile;
   if (!tile.exists) return;
   const Sequence sequence(params, tile.batch);
   const int first_key = tile.q_block * variant::B_c;  // tiles are those of keys here
   if (first_key >= sequence.keys.count) return;       // the grid is made for the longest
   const Mask mask(params, sequence);
-  Walk walk(tile.head * params.gqa_ratio, params.gqa_ratio, mask.first_query(first_key) / variant::B_r,
+  Walk walk(part.first_head, part.heads, mask.first_query(first_key) / variant::B_r,
             (mask.query_limit(first_key + variant::B_c - 1) + variant::B_r - 1) / variant::B_r);
   if constexpr (variant::mask) {
     walk_live(walk, rows_of_head(sequence, tile.batch, tile.head * params.gqa_ratio, tile.head), first_key);
@@ -426,6 +432,6 @@ extern "C" __global__ void __launch_bounds__(threads, 1) backward_sm90(const __g
     }
   } else {
     take_registers<consumer_registers>();
-    consume(params, shared, sequence, tile, walk);
+    consume(params, shared, sequence, part, walk);
   }
 }

@@ -87,6 +87,9 @@ struct GlobalMemory::Written {
   struct By {
     unsigned long long block = 0;  ///< or `announced` or `added`, whoever did it
     Epoch epoch;
+    unsigned long long reader = 0;  ///< the last of other blocks that read what this one wrote, ...
+    Epoch read{};                   ///< ... and when, if one did
+    bool has_readers = false;       ///< several blocks did, of which nobody can know
   };
   std::mutex mutex;
 
@@ -100,11 +103,17 @@ struct GlobalMemory::Written {
   }
 
   /// No fence orders the copy engine's accesses with others.
-  static bool read_ordered(const By& by, const Access& access) {
+  static bool ordered(const By& by, const Access& access) {
     return access.epoch.proxy == Proxy::generic && access.knows(by.block, by.epoch);
   }
-  static bool write_ordered(const By& by, const Access& access) {
-    return by.block == access.block && read_ordered(by, access);
+  static bool ordered_with_reads(const By& by, const Access& access) {
+    return !by.read.exists() || (!by.has_readers && access.knows(by.reader, by.read));
+  }
+  static void note_read(By& by, const Access& access) {
+    if (by.block == access.block) return;
+    by.has_readers = by.read.exists() && by.reader != access.block;
+    by.reader = access.block;
+    by.read = access.epoch;
   }
 
  private:
@@ -169,7 +178,7 @@ std::optional<std::string> GlobalMemory::check_loaded_row(const void* pointer, u
   if (!place) return missed("reads", pointer, bytes, false);
   const std::lock_guard lock(place->written->mutex);
   for (unsigned i = 0; i < bytes / place->buffer->element_bytes; ++i) {
-    const Written::By& by = place->written->of(place->element + i);
+    Written::By& by = place->written->of(place->element + i);
     if (!by.epoch.exists())
       return fmt::format("reads element {} of {}, which nothing has written", place->element + i, place->buffer->name);
     if (by.block == Written::announced) {
@@ -180,10 +189,11 @@ std::optional<std::string> GlobalMemory::check_loaded_row(const void* pointer, u
       return fmt::format("reads element {} of {}, to which line {} adds", place->element + i, place->buffer->name,
                          by.epoch.line);
     }
-    if (!Written::read_ordered(by, access)) {
+    if (!Written::ordered(by, access)) {
       return fmt::format("race: reads element {} of {}, unordered with its write in line {}", place->element + i,
                          place->buffer->name, by.epoch.line);
     }
+    Written::note_read(by, access);
   }
   return std::nullopt;
 }
@@ -209,11 +219,15 @@ std::optional<std::string> GlobalMemory::check_stored_row(const void* pointer, u
       return fmt::format("writes element {} of {}, to which line {} adds", place->element + i, place->buffer->name,
                          by.epoch.line);
     }
-    if (by.epoch.exists() && !Written::write_ordered(by, access)) {
+    if (!Written::ordered_with_reads(by, access)) {
+      return fmt::format("race: writes element {} of {}, unordered with a read in line {}", place->element + i,
+                         place->buffer->name, by.read.line);
+    }
+    if (by.epoch.exists() && !Written::ordered(by, access)) {
       return fmt::format("race: writes element {} of {}, unordered with a write in line {} of {}", place->element + i,
                          place->buffer->name, by.epoch.line, by.block == access.block ? access.here : "another block");
     }
-    by = {access.block, access.epoch};
+    by = {.block = access.block, .epoch = access.epoch};
   }
   return std::nullopt;
 }
@@ -231,7 +245,7 @@ std::optional<std::string> GlobalMemory::check_added(const void* pointer, unsign
       return fmt::format("adds to element {} of {}, which line {} writes", place->element + i, place->buffer->name,
                          by.epoch.line);
     }
-    by = {Written::added, access.epoch};
+    by = {.block = Written::added, .epoch = access.epoch};
   }
   return std::nullopt;
 }
@@ -254,7 +268,7 @@ std::optional<std::string> GlobalMemory::check_announced(const void* pointer, co
       return fmt::format("announces a word at element {} of {}, which is written as memory in line {}",
                          place.element + i, place.buffer->name, by.epoch.line);
     }
-    by = {Written::announced, access.epoch};
+    by = {.block = Written::announced, .epoch = access.epoch};
   }
   return std::nullopt;
 }

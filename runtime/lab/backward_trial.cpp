@@ -83,7 +83,8 @@ class BackwardTrial final : public Trial {
   }
 
   [[nodiscard]] TrialPlan plan_with(FixedKernels kernels) const override {
-    const std::size_t bytes = workspace_of(kernels.kernel_for(problem_).variant, problem_).bytes();
+    const ServingKernel& keys = kernels.kernel_for(problem_);
+    const std::size_t bytes = workspace_of(keys.variant, problem_, keys.device).bytes();
     const auto launch_it = [this, kernels, bytes](void* memory, Executor& executor) mutable {
       attune::run(arguments(memory, bytes), problem_, Backend{kernels, executor, nullptr});
     };
@@ -271,7 +272,7 @@ std::vector<Variant> backward_companions(const Variant& variant, const Device& d
   const Variant keys = own == Operation::backward           ? variant
                        : own == Operation::backward_queries ? keys_without_sums(whole, device)
                                                             : choose_own(whole, device).variant;
-  const bool adds = workspace_of(keys, whole).dq_bytes != 0;
+  const bool adds = workspace_of(keys, whole, device).dq_bytes != 0;
   const ProblemView last = adds ? ProblemView(conversion) : ProblemView(queries);
   std::vector<Variant> result;
   if (own != Operation::backward) result.push_back(keys);

@@ -16,6 +16,7 @@
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/host_kernels.hpp"
+#include "runtime/operations/backward/plan.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/harness/backward_image.hpp"
 
@@ -166,7 +167,8 @@ TEST_CASE("where many blocks of keys add to a query's sums in turn, large tiles 
 
 TEST_CASE("the words by which blocks take turns are zeros behind a call, so that the next of its number finds none") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
-  const BackwardCase one = dense(64, 512, 512, true);
+  BackwardCase one = dense(64, 512, 512, true);
+  one.prefill.problem.heads_kv = 2;
   const BackwardImage image(one, 2);
   Memory memory = image.memory();
   const attune_backward_args args = image.args(memory.data());
@@ -180,6 +182,56 @@ TEST_CASE("the words by which blocks take turns are zeros behind a call, so that
     CAPTURE(i);
     if (i % blocks != 0) CHECK(word == 0);  // the first sees the keys of one block alone
   }
+}
+
+TEST_CASE(
+    "query heads that share keys are in parts where tiles of keys are few, and their gradients are the reference's") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  const Device device = emulator::device();
+  struct Setting {
+    int head_dim;
+    int batch;
+    int heads_q;
+    int heads_kv;
+    bool causal;
+    int parts;  // of the 132 multiprocessors
+  };
+  constexpr std::array settings{Setting{64, 2, 6, 1, true, 6},    Setting{128, 1, 8, 2, false, 4},
+                                Setting{96, 1, 3, 1, true, 3},    Setting{256, 1, 4, 1, true, 4},
+                                Setting{64, 120, 4, 1, false, 2}, Setting{64, 120, 6, 2, false, 1}};
+  for (const Setting& setting : settings) {
+    for (const bool any_order : {false, true}) {
+      const bool small = setting.batch > 100;
+      BackwardCase one = dense(setting.head_dim, small ? 9 : 150, small ? 20 : 170, setting.causal);
+      one.any_order = any_order;
+      one.prefill.problem.batch = setting.batch;
+      one.prefill.problem.heads_q = setting.heads_q;
+      one.prefill.problem.heads_kv = setting.heads_kv;
+      const BackwardProblem whole = one.problem();
+      const Variant own = choose_own(whole, device).variant;
+      CAPTURE(own.name());
+      CHECK(workspace_of(own, whole, device).head_parts == setting.parts);
+      check(registry, one, 14);
+    }
+  }
+}
+
+TEST_CASE("the words of parts are zeros behind a call") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  BackwardCase one = dense(64, 70, 200, false);
+  one.any_order = true;
+  const BackwardImage image(one, 2);
+  const BackwardProblem whole = one.problem();
+  const BackwardWorkspace workspace =
+      workspace_of(choose_own(whole, emulator::device()).variant, whole, emulator::device());
+  REQUIRE(workspace.key_turn_bytes > 0);
+  Memory memory = image.memory();
+  const attune_backward_args args = image.args(memory.data());
+  registry.run(args, nullptr);
+  std::vector<std::uint64_t> words(workspace.key_turn_bytes / sizeof(std::uint64_t), 1);
+  std::memcpy(words.data(), static_cast<const std::byte*>(args.workspace) + workspace.key_turns_offset(),
+              workspace.key_turn_bytes);
+  CHECK(std::ranges::count(words, 0U) == std::ssize(words));
 }
 
 TEST_CASE("without queries the gradients of keys are zeros, and without keys those of queries") {
@@ -259,16 +311,16 @@ TEST_CASE("wild lengths of a ragged batch lead to no access outside the tensors 
 
 TEST_CASE("kernels that give dQ by themselves need no sums in the workspace") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
-  BackwardCase one = dense(256, 40, 40, false);
-  one.prefill.problem.dropout = true;
-  const BackwardImage image(one, 3);
+  const BackwardImage image(dense(256, 40, 0, false), 3);  // tensor maps describe no tensor without keys
   Memory memory = image.memory();
   CHECK(registry.workspace_bytes(image.args(memory.data())) == 2 * 128 * 8);
 }
 
 TEST_CASE("a workspace that is missing or too small is named") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
-  const BackwardImage image(dense(64, 40, 40, false), 3);
+  BackwardCase one = dense(64, 40, 40, false);
+  one.prefill.problem.heads_kv = 2;
+  const BackwardImage image(one, 3);
   Memory memory = image.memory();
   attune_backward_args args = image.args(memory.data());
   CHECK(registry.workspace_bytes(args) == 2 * 128 * (8 + 4 * 64) + 2 * 8);

@@ -22,7 +22,15 @@ struct Setup {
   Sequences told = {};       ///< what the kernels are told of a ragged batch, where that is more than there is
   unsigned group = 0;        ///< heads whose tiles run together; 0: as planned
   bool count_banks = false;  ///< and compare them with the unmutated run
+  bool parts_heads = false;  ///< on a GPU so large that query heads that share keys are in parts
 };
+
+/// The emulator's GPU, or one that a block of keys for all heads keeps busy.
+Device device_of(const Setup& setup) {
+  Device device = emulator::device();
+  if (!setup.parts_heads) device.multiprocessors = 0;
+  return device;
+}
 
 /// A call of the backward pass.
 class BackwardExperiment : public PlanExperiment {
@@ -33,7 +41,7 @@ class BackwardExperiment : public PlanExperiment {
  private:
   BackwardExperiment(const Variant& variant, const Setup& setup, BackwardImage image,
                      std::shared_ptr<HostKernels> others)
-      : PlanExperiment(variant, emulator::device(), image.memory(),
+      : PlanExperiment(variant, device_of(setup), image.memory(),
                        {.group = setup.group, .count_banks = setup.count_banks}, std::move(others)),
         told_(setup.told),
         image_(std::move(image)) {
@@ -208,7 +216,14 @@ std::vector<std::unique_ptr<Experiment>> backward_experiments(const Variant& var
   std::vector<Setup> setups = has_expressions       ? masked_setups(one, variant)
                               : variant.ragged != 0 ? ragged_setups(one)
                                                     : dense_setups(one);
-  if (variant.family == backward_sm90) setups.push_back(long_setup(one, variant.ragged != 0));
+  if (variant.family == backward_sm90) {
+    setups.push_back(long_setup(one, variant.ragged != 0));
+    Setup& parts = setups.emplace_back(setups.front());
+    parts.parts_heads = true;
+    parts.one.prefill.problem.batch = variant.ragged != 0 ? parts.one.prefill.problem.batch : 2;
+    parts.one.prefill.problem.heads_q = 6;
+    parts.one.prefill.problem.heads_kv = 2;
+  }
   for (Setup& setup : setups) {
     // Rows begin with sums in every other problem.
     if (operation == Operation::backward_rows) setup.one.any_order = result.size() % 2 == 0;

@@ -28,7 +28,7 @@ void check(HostKernels& kernels, const BackwardCase& one, const Device& device, 
   REQUIRE(own.refusals.empty());
   CAPTURE(own.variant.name());
   FixedKernels found{&kernels[own.variant]};
-  const bool adds = workspace_of(own.variant, problem).dq_bytes != 0;
+  const bool adds = workspace_of(own.variant, problem, device).dq_bytes != 0;
   found.add(kernels[choose_own(problem.rows(), device).variant]);
   found.add(
       kernels[adds ? choose_own(problem.conversion(), device).variant : choose_own(problem.queries(), device).variant]);

@@ -102,8 +102,13 @@ TEST_CASE("a wait tells its own thread, and no other lane of the warp and no oth
                                 of(3, 1));
 }
 
-TEST_CASE("what another block wrote may be read behind a wait, and not overwritten") {
-  check_fault("heard_and_overwritten", {"@overwrite", "race: writes element", "@write", "another block"});
+TEST_CASE("what another block wrote may be overwritten behind a wait, and not where a third one has read it") {
+  const std::vector<float> out = check_clean("heard_and_overwritten", of(2, 2));
+  for (int i = 0; i < lanes; ++i) CHECK(out[i] == 1);
+  Probe::handover().check_fault(
+      "heard_and_overwritten",
+      {"@overwrite", "block (2, 0, 0)", "race: writes element", "unordered with a read", "@read"}, of(3, 1));
+  check_race("overwritten_unheard", {"@overwrite unheard", "race: writes element", "unordered with a write", "@write"});
 }
 
 TEST_CASE("the copy engine may not read what another block wrote, wait or not") {

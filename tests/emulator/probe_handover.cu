@@ -24,6 +24,7 @@ enum Which {
   one_lane_awaits,
   one_block_awaits,
   heard_and_overwritten,
+  overwritten_unheard,
   nobody_announces,
   another_word_is_announced,
   memory_holds_the_word,
@@ -61,6 +62,10 @@ inline void write(const ProbeParams& p) {
 
 inline void read(const ProbeParams& p) {
   const u32 lane = lane_index();
+  if (p.which == overwritten_unheard) {
+    store_global(data_of(p, 0) + lane, 1.0F);  // @overwrite unheard
+    return;
+  }
   const bool awaits = p.which == one_lane_awaits    ? lane == 0
                       : p.which == one_block_awaits ? block_number() == 1
                                                     : p.which != awaits_nothing;
@@ -79,7 +84,9 @@ inline void read(const ProbeParams& p) {
     await_word(word_of(p, 1), 7);
     sum += load_global_float(data_of(p, 1) + lane);
   }
-  if (p.which == heard_and_overwritten) store_global(data_of(p, 0) + (lane ^ 1), 1.0F);  // @overwrite
+  if (p.which == heard_and_overwritten && block_number() + 1 == grid_size().x) {
+    store_global(data_of(p, 0) + (lane ^ 1), 1.0F);  // @overwrite
+  }
   store_global(data_of(p, block_number()) + lane, sum);
   if (p.which == reset_behind_a_barrier) warp_barrier();
   if (lane == 0 && (p.which == reset_behind_a_barrier || p.which == reset_without_barrier)) {

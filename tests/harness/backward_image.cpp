@@ -169,6 +169,11 @@ BackwardImage::BackwardImage(const BackwardCase& one, std::uint64_t seed) : case
   // LSE and D, sums of the largest head_dim, and of every 16 rows a word.
   constexpr std::size_t row_bytes = 8 + 4 * 256 + 8 / 8;
   workspace_bytes_ = static_cast<std::size_t>(case_.problem().padded_rows()) * problem.heads_q * row_bytes;
+  // Of heads in parts two sums of the largest head_dim, and of every 64 keys the words of 8 warps.
+  constexpr std::size_t key_bytes = 2 * 4 * 256 + 8 * 8 / 64;
+  constexpr std::size_t most_keys = 128;  // of a tile
+  const std::size_t key_tiles = (case_.problem().longest_keys() + most_keys - 1) / most_keys;
+  workspace_bytes_ += static_cast<std::size_t>(problem.batch) * problem.heads_kv * key_tiles * most_keys * key_bytes;
   workspace_ = places_.add(workspace_bytes_);
   arrays_ = StoredArrays(whole(), seed, places_);
   memory_ = places_.memory();

@@ -371,8 +371,9 @@ typedef struct attune_backward_args {
   const float* dlse; /* the gradient of lse, likewise; null: zeros */
   /* attune_backward_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and is free again
    * after the call's work on its stream. For each head of q and each of its rows, of every sequence rounded up to a
-   * multiple of 128, it is 8 bytes and, with any_order, up to 4 * 256 more (4 for each column of a kernel's head_dim)
-   */
+   * multiple of 128, it is 8 bytes and up to 4 * 256 + 1 / 8 more (4 for each column of a kernel's head_dim). Where few
+   * blocks of keys would have many query heads, each head of k and each of its keys, of every sequence as long as the
+   * longest rounded up to a multiple of 128, has up to 8 * 256 + 1 more */
   void* workspace;
   size_t workspace_bytes;
   int32_t batch;    /* at most 65,535, as heads_q is */

@@ -211,6 +211,9 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
                                  ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
                                  : scales_of(args.softmax_scale, problem.softcap);
   auto* const statistics = static_cast<std::byte*>(args.workspace);
+  const auto words_at = [&](std::size_t offset, std::size_t bytes) {
+    return bytes == 0 ? nullptr : reinterpret_cast<unsigned long long*>(statistics + offset);
+  };
   return {
       .q = kernel_tensor(args.q, shapes.q),
       .k = kernel_tensor(args.k, shapes.k),
@@ -224,9 +227,10 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .dlse = args.dlse,
       .statistics = reinterpret_cast<float*>(statistics),
       .dq_sums = workspace.dq_bytes == 0 ? nullptr : reinterpret_cast<float*>(statistics + workspace.statistics_bytes),
-      .turns = workspace.turn_bytes == 0 ? nullptr
-                                         : reinterpret_cast<unsigned long long*>(
-                                               statistics + workspace.statistics_bytes + workspace.dq_bytes),
+      .turns = words_at(workspace.key_turns_offset() + workspace.key_turn_bytes, workspace.turn_bytes),
+      .key_sums =
+          workspace.key_sum_bytes == 0 ? nullptr : reinterpret_cast<float*>(statistics + workspace.key_sums_offset()),
+      .key_turns = words_at(workspace.key_turns_offset(), workspace.key_turn_bytes),
       .launch = launch,
       .scale = args.softmax_scale,
       .scale_log2 = scales.scale_log2,
@@ -238,6 +242,8 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .head_dim = problem.head_dim,
       .head_dim_v = problem.head_dim_of_v(),
       .gqa_ratio = problem.heads_q / problem.heads_kv,
+      .head_parts = workspace.head_parts,
+      .part_heads = problem.heads_q / problem.heads_kv / workspace.head_parts,
       .window_left = bounded(problem.window_left, problem.seqlen_k),
       .window_right = problem.causal ? 0 : bounded(problem.window_right, problem.seqlen_q),
       .padded_seqlen_q = static_cast<int>(problem.padded_seqlen_q()),
@@ -297,6 +303,13 @@ void visit_keys(const attune_backward_args& args, const BackwardProblem& problem
   visit(statistics_operand(params, Access::read));
   visit(sums_operand(params, Access::add));
   visit(turns_operand(params, variant.B_r));
+  // What one part leaves to the next.
+  const long long tiles = (problem.longest_keys() + variant.B_c - 1LL) / variant.B_c;
+  const long long words = tiles * key_warps;
+  visit(array_operand("key_sums", params.key_sums,
+                      {problem.batch, problem.heads_kv, words, 2LL * variant.B_c * variant.head_dim / key_warps},
+                      Access::write));
+  visit(array_operand("key_turns", params.key_turns, {1, problem.batch, problem.heads_kv, words}, Access::write));
 }
 
 void visit_queries(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

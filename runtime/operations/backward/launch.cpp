@@ -22,7 +22,8 @@ Step step_of(const ServingKernel& kernel, const BackwardLaunch& launch, const vo
 
 /// The kernel that gives dQ, beside this one for dK and dV.
 const ServingKernel& queries_kernel(const BackwardProblem& problem, const ServingKernel& keys, FindKernel find) {
-  return workspace_of(keys.variant, problem).dq_bytes == 0 ? find(problem.queries()) : find(problem.conversion());
+  return workspace_of(keys.variant, problem, keys.device).dq_bytes == 0 ? find(problem.queries())
+                                                                        : find(problem.conversion());
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   const ServingKernel& keys = find(problem);
   const ServingKernel& rows = find(problem.rows());
   const ServingKernel& queries = queries_kernel(problem, keys, find);
-  const BackwardWorkspace workspace = workspace_of(keys.variant, problem);
+  const BackwardWorkspace workspace = workspace_of(keys.variant, problem, keys.device);
   check_workspace(args, workspace);
   if (problem.dropout) require_replayable(args.dropout, backend);
   // Kernels without dropout take what is before it, and those without expressions what is before these.
@@ -80,7 +81,8 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
 std::size_t workspace_bytes(const BackwardProblem& problem, MostBytes most) {
   if (is_empty(problem)) return 0;
   return most(
-      problem, [&](const Variant& variant, const Device& /*device*/) { return workspace_of(variant, problem).bytes(); },
+      problem,
+      [&](const Variant& variant, const Device& device) { return workspace_of(variant, problem, device).bytes(); },
       Needed::yes);
 }
 

@@ -20,8 +20,9 @@ constexpr long long max_grid_x = std::numeric_limits<int>::max();
 constexpr long long max_grid_yz = 65535;
 
 constexpr int lanes = 32;
-constexpr int chunk = 8;      // elements of a lane
-constexpr int mma_rows = 16;  // that a warp of backward_convert has
+constexpr int chunk = 8;        // elements of a lane
+constexpr int mma_rows = 16;    // that a warp of backward_convert has
+constexpr double enough = 0.9;  // of the thread blocks that keep a GPU busy
 
 long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
@@ -38,14 +39,29 @@ BackwardLaunch with_grid(const Variant& variant, const Grid& grid) {
 }
 
 /// Tiles of heads in groups (templates/blocks/schedule.cuh), so that what all tiles of a head read and add to shares
-/// L2.
-Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, const Device& device) {
+/// L2. Of heads in parts no group is larger than all heads of a part.
+Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, const Device& device, int parts = 1) {
   if (heads == 0 || tiles == 0) return {.x = 0, .y = 0, .z = 0};
   const long long fit = device.l2_bytes / 2 / std::max(1LL, bytes_per_head);
-  const long long group = std::min(heads, std::max({fit, ceil_div(heads, max_grid_yz), 1LL}));
+  const long long group = std::min(heads / parts, std::max({fit, ceil_div(heads, max_grid_yz), 1LL}));
   return {.x = static_cast<unsigned>(group),
           .y = static_cast<unsigned>(tiles),
           .z = static_cast<unsigned>(ceil_div(heads, group))};
+}
+
+/// Thread blocks that share the query heads of a tile of keys: the fewest, of equally many heads each, that give each
+/// multiprocessor nearly two blocks, or where masks make them unlike, four.
+int head_parts_of(const Variant& variant, const BackwardProblem& problem, const Device& device) {
+  if (!family_of(variant).tensor_maps || problem.heads_kv == 0) return 1;
+  const int heads = problem.heads_q / problem.heads_kv;
+  const bool is_full = variant.causal == 0 && variant.window == 0 && variant.mask == 0;
+  const double wanted = (is_full ? 2 : 4) * enough * device.multiprocessors;
+  const double blocks =
+      static_cast<double>(problem.batch) * problem.heads_kv * ceil_div(problem.longest_keys(), variant.B_c);
+  for (int parts = 1; parts < heads; ++parts) {
+    if (heads % parts == 0 && blocks * parts >= wanted) return parts;
+  }
+  return std::max(heads, 1);
 }
 
 void check_tiles(std::vector<std::string>& found, const char* field, int seqlen, const char* size, int tile) {
@@ -102,13 +118,15 @@ std::vector<std::string> part_refusals(Operation part, const BackwardProblem& wh
 
 BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, const Device& device) {
   require_launch(variant, problem);
-  // Q, dO and the sums that become dQ of all heads that share K and V.
+  // Q, dO and the sums that become dQ of the heads that a block has.
+  const BackwardWorkspace workspace = workspace_of(variant, problem, device);
   const long long row_bytes =
       static_cast<long long>(problem.head_dim + problem.head_dim_of_v()) * bytes_of(problem.dtype) +
-      workspace_of(variant, problem).dq_columns * static_cast<long long>(sizeof(float));
-  const long long bytes = problem.longest_queries() * row_bytes * (problem.heads_q / problem.heads_kv);
-  return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_kv) * problem.batch,
-                                         ceil_div(problem.longest_keys(), variant.B_c), bytes, device));
+      workspace.dq_columns * static_cast<long long>(sizeof(float));
+  const int parts = workspace.head_parts;
+  const long long bytes = problem.longest_queries() * row_bytes * (problem.heads_q / problem.heads_kv / parts);
+  return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_kv) * problem.batch * parts,
+                                         ceil_div(problem.longest_keys(), variant.B_c), bytes, device, parts));
 }
 
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries,
@@ -136,7 +154,7 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
   return with_grid(variant, row_grid(problem, problem.longest_queries(), variant.warps * mma_rows));
 }
 
-BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem) {
+BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem, const Device& device) {
   const std::size_t rows = static_cast<std::size_t>(problem.padded_rows()) * problem.heads_q;
   BackwardWorkspace result{.statistics_bytes = rows * 2 * sizeof(float)};
   const bool adds = family_of(variant).tensor_maps || variant.deterministic == 0;
@@ -145,6 +163,13 @@ BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& pr
   result.dq_columns = variant.head_dim;
   result.dq_in_quads = family_of(variant).tensor_maps;
   result.dq_bytes = rows * variant.head_dim * sizeof(float);
+  result.head_parts = head_parts_of(variant, problem, device);
+  if (result.head_parts > 1) {
+    const std::size_t tiles =
+        static_cast<std::size_t>(problem.batch) * problem.heads_kv * ceil_div(problem.longest_keys(), variant.B_c);
+    result.key_sum_bytes = tiles * 2 * variant.B_c * variant.head_dim * sizeof(float);
+    result.key_turn_bytes = tiles * key_warps * sizeof(std::uint64_t);
+  }
   return result;
 }
 

@@ -24,19 +24,28 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows);
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion);
 
-/// Bytes of the workspace: LSE and D of each row, and after them the sums that become dQ. Where blocks add to these in
-/// an order, words follow that say whose turn it is.
+/// Warps of a thread block that have sums of dK and dV, where query heads are in parts.
+inline constexpr int key_warps = 8;
+
+/// Bytes of the workspace: LSE and D of each row, and after them the sums that become dQ, in fp32. Where the query
+/// heads that share keys are in parts, what these sum of dK and dV follows, once for all parts and in fp32, and a word
+/// for each warp. Where blocks add to dQ in an order, words follow that say whose turn it is.
 struct BackwardWorkspace {
   std::size_t statistics_bytes = 0;
   std::size_t dq_bytes = 0;  ///< 0: dQ has a kernel of its own
   int dq_columns = 0;
-  std::size_t turn_bytes = 0;  ///< words by which blocks add in their order; after the sums
+  int head_parts = 1;  ///< thread blocks that share the query heads of each tile of keys
+  std::size_t key_sum_bytes = 0;
+  std::size_t key_turn_bytes = 0;
+  std::size_t turn_bytes = 0;  ///< words by which blocks add in their order; the last
   bool dq_in_quads = false;    ///< as AttuneBackwardParams has it
 
-  [[nodiscard]] std::size_t bytes() const { return statistics_bytes + dq_bytes + turn_bytes; }
+  [[nodiscard]] std::size_t bytes() const { return key_turns_offset() + key_turn_bytes + turn_bytes; }
+  [[nodiscard]] std::size_t key_sums_offset() const { return statistics_bytes + dq_bytes; }
+  [[nodiscard]] std::size_t key_turns_offset() const { return key_sums_offset() + key_sum_bytes; }
 };
 
 /// Where this variant gives dK and dV.
-BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem);
+BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem, const Device& device);
 
 }  // namespace attune

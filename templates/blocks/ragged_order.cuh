@@ -15,14 +15,17 @@
 // Where the rows of a sequence are.
 using OwnRows = Select<variant::paged, PagedTile<QueryTile>, RaggedTile<QueryTile>>;
 
-// RoundOrder of the tiles that exist, which all lanes of a warp find together: in a group of heads the last tile of the
-// longest sequence comes first, for every head, and each block of queries before those in front of it. A lane knows how
-// many tiles one sequence of the group has. So nobody looks at what does not exist: a tile costs some sums over the
-// lanes, as many as the logarithm of the group's longest sequence's tiles, and a group a look at its lengths. A group
-// has as many blocks of keys as group_heads of the longest sequence would have: short sequences are in one group, up to
-// as many as there are lanes, or a batch of them would cost a look at each.
+// RoundOrder of the tiles that exist, which all lanes of a warp find together: in a group of heads the last tiles of
+// the longest sequence come first, for every head, and each run of blocks of queries before those in front of it. Tiles
+// of a run are one head's, so that thread blocks side by side read the same keys. A lane knows how many tiles one
+// sequence of the group has. So nobody looks at what does not exist: a tile costs some sums over the lanes, as many as
+// the logarithm of the group's longest sequence's tiles, and a group a look at its lengths. A group has as many blocks
+// of keys as group_heads of the longest sequence would have: short sequences are in one group, up to as many as there
+// are lanes, or a batch of them would cost a look at each.
 template <class Rows, int B_r, int B_c>
 struct RaggedOrder {
+  static constexpr int run_tiles = 4;
+
   const AttuneTensorPrefillParams& params;
   int round = 0;
   int first_tile = 0;  // of this group, among those of all
@@ -47,27 +50,30 @@ struct RaggedOrder {
       place -= tiles;
       if (!next_group()) return false;
     }
-    // The block of queries: the last that with those behind it has more tiles than come before this one.
-    int block = 0;
-    for (int end = greatest_of_lanes(own_tiles); end - block > 1;) {
-      const int middle = (block + end) / 2;
-      if (tiles_from(middle) > place) {
-        block = middle;
+    // The run of blocks of queries: the last that with those behind it has more tiles than come before this one.
+    int run = 0;
+    for (int end = (greatest_of_lanes(own_tiles) + run_tiles - 1) / run_tiles; end - run > 1;) {
+      const int middle = (run + end) / 2;
+      if (tiles_from(middle * run_tiles) > place) {
+        run = middle;
       } else {
         end = middle;
       }
     }
-    place -= tiles_from(block + 1);
-    // The sequence: of those that have this block of queries the last that has no more heads before it.
-    const int heads = own_tiles > block ? own_heads : 0;
+    place -= tiles_from((run + 1) * run_tiles);
+    // The sequence: of those that have this run the last that has no more tiles before it.
+    const int left = own_tiles - run * run_tiles;
+    const int own_run = left < 0 ? 0 : left < run_tiles ? left : run_tiles;  // of each head
     int member = 0;
 #pragma unroll 1
     for (int step = warp_size / 2; step > 0; step /= 2) {
-      if (sum_before(member + step, heads) <= place) member += step;
+      if (sum_before(member + step, own_heads * own_run) <= place) member += step;
     }
+    place -= sum_before(member, own_heads * own_run);
+    const int length = shuffle_from(own_run, static_cast<u32>(member));
     tile.batch = sequence + member;
-    tile.head = place - sum_before(member, heads) + (member == 0 ? head : 0);
-    tile.first_row = block * B_r;
+    tile.head = place / length + (member == 0 ? head : 0);
+    tile.first_row = (run * run_tiles + length - 1 - place % length) * B_r;
     tile.find_rows(params);
     find_blocks<B_r, B_c>(Rows::mask(params, tile), tile);
     return true;

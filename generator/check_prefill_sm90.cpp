@@ -207,14 +207,16 @@ std::optional<Refusal> stream_k_rule(const Variant& v) {
 }
 
 std::optional<Refusal> tiles_of_expressions_rule(const Variant& v) {
-  if ((v.score == 0 && v.mask == 0 && v.sink == 0) || (v.tile_list == 0 && v.stream_k == 0)) return std::nullopt;
-  const char* key = v.tile_list != 0 ? "tile_list" : "stream_k";
-  if (v.score == 0 && v.mask == 0) {
-    return Refusal{key, std::string("parameters with sinks have nothing about ") +
-                            (v.tile_list != 0 ? "a list of tiles; " : "shared tiles; ") + key + ": false"};
+  if (v.mask != 0 && (v.tile_list != 0 || v.stream_k != 0)) {
+    const std::string key = v.tile_list != 0 ? "tile_list" : "stream_k";
+    return Refusal{key,
+                   key + " counts blocks of keys on the host, which masks leave to the device; " + key + ": false"};
   }
-  return Refusal{key, std::string(key) + " counts blocks of keys on the host, which expressions leave to the device; " +
-                          key + ": false"};
+  if (v.stream_k != 0 && (v.score != 0 || v.sink != 0)) {
+    return Refusal{"stream_k", fmt::format("parameters with {} have nothing about shared tiles; stream_k: false",
+                                           v.score != 0 ? "a score's expression" : "sinks")};
+  }
+  return std::nullopt;
 }
 
 constexpr auto rules = std::to_array<Rule>(

@@ -4,8 +4,14 @@
 #include "expression_params.h"
 #include "mask_blocks_params.h"
 #include "tensor_params.h"
+#include "tile_list.h"
 
 struct AttuneExpressedTensorParams : AttuneTensorPrefillParams {
   AttuneExpressionParams expressions;
   AttuneMaskBlocks blocks;
+};
+
+// Of those that are told which tiles each block computes; they have no masks.
+struct AttuneListedExpressedParams : AttuneListedPrefillParams {
+  AttuneExpressionParams expressions;
 };

@@ -80,8 +80,10 @@ constexpr bool stream_k = false;
 
 using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams,
                           Select<variant::sink, AttuneExpressedTensorParams, AttuneTensorPrefillParams>>;
-using OrderedParams = Select<variant::stream_k, AttuneSharedPrefillParams,
-                             Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>;
+using OrderedParams = Select<variant::tile_list && variant::score, AttuneListedExpressedParams,
+                             Select<variant::tile_list && variant::sink, AttuneListedExpressedParams,
+                                    Select<variant::stream_k, AttuneSharedPrefillParams,
+                                           Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>>>;
 using PlainParams = Select<variant::paged, WithPages<OrderedParams>, OrderedParams>;
 using Params = Select<variant::dropout, WithDropout<PlainParams>, PlainParams>;
 

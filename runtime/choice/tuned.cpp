@@ -129,7 +129,8 @@ Variant variant_for(const TunedRow& row, const Need& need) {
   const CallExpressions expressions = CallExpressions::of(need);
   if (expressions.any()) {  // a row's tile serves with them, as tables name none
     own = expressions.given_to(own);
-    own.tile_list = own.stream_k = 0;
+    own.stream_k = 0;
+    if (need.mask != 0) own.tile_list = 0;
   }
   return meets(own, need) ? own : relaxed(own);
 }

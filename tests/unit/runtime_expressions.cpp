@@ -128,11 +128,17 @@ TEST_CASE("a kernel that a table of tuned problems names serves with a problem's
   row.result.variant.head_dim = 64;
   CHECK(variant_for(row, need) == row.result.variant);
   const Call call;
-  need.score = check_arguments(call.args).expressions.score;
+  const CallExpressions expressions = check_arguments(call.args).expressions;
+  need.score = expressions.score;
   const Variant served = variant_for(row, need);
   CHECK(served.score == need.score);
-  CHECK(served.tile_list == 0);
+  CHECK(served.tile_list == 1);
   CHECK(meets(served, need));
+  need.mask = expressions.mask;
+  const Variant masked = variant_for(row, need);
+  CHECK(masked.mask == need.mask);
+  CHECK(masked.tile_list == 0);
+  CHECK(meets(masked, need));
 }
 
 }  // namespace attune

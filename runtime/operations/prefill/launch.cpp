@@ -47,6 +47,11 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
       return WithPages<Params>{make(), make_pages(plain(), plan)};
     });
   };
+  if (problem.expressions.any() && plan.tiles != nullptr) {
+    return block(std::in_place_type<AttuneListedExpressedParams>, [&] {
+      return AttuneListedExpressedParams{{tensors(), *plan.tiles}, make_expression_params(args, problem)};
+    });
+  }
   if (problem.expressions.any()) {
     const auto expressions = [&] { return make_expression_params(args, problem); };
     if (!maps) {

@@ -36,9 +36,10 @@ class PrefillParams {
   using Block =
       std::variant<AttunePrefillParams, AttuneTensorPrefillParams, AttuneListedPrefillParams, AttuneSharedPrefillParams,
                    AttuneCarriedPrefillParams, WithDropout<AttunePrefillParams>, WithDropout<AttuneTensorPrefillParams>,
-                   AttuneExpressedPrefillParams, AttuneExpressedTensorParams, WithDropout<AttuneExpressedPrefillParams>,
-                   WithDropout<AttuneExpressedTensorParams>, WithPages<AttuneTensorPrefillParams>,
-                   WithPages<AttuneExpressedTensorParams>, WithDropout<WithPages<AttuneTensorPrefillParams>>,
+                   AttuneExpressedPrefillParams, AttuneExpressedTensorParams, AttuneListedExpressedParams,
+                   WithDropout<AttuneExpressedPrefillParams>, WithDropout<AttuneExpressedTensorParams>,
+                   WithPages<AttuneTensorPrefillParams>, WithPages<AttuneExpressedTensorParams>,
+                   WithDropout<WithPages<AttuneTensorPrefillParams>>,
                    WithDropout<WithPages<AttuneExpressedTensorParams>>, WithPages<AttuneSharedPrefillParams>>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor, unsigned* words);

@@ -1,5 +1,5 @@
 // Kernels in which a thread has 16 bytes of each tensor, whatever the problem, so that every number of warps will do;
-// and so it does for check_tables.
+// and so it does for check_tables and mask_blocks.
 #include "generator/family_checks.hpp"
 
 namespace attune {
@@ -12,7 +12,7 @@ Resources resources_of(const Variant& v) {
   return {.threads = v.warps * lanes, .shared_bytes = 0, .accumulator_registers = registers_of_two_chunks};
 }
 
-/// What each warp found: 16 bytes.
+/// What each warp found, in a table or of a mask: 16 bytes.
 Resources check_resources(const Variant& v) {
   constexpr int fault_bytes = 16;
   return {.threads = v.warps * lanes, .shared_bytes = v.warps * fault_bytes, .accumulator_registers = 0};

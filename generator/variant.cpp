@@ -395,7 +395,7 @@ constexpr std::array family_table = numbered(std::array{
            .tensor_maps = false,
            .keys = mask_blocks_keys,
            .defaults = {.warps = 8},
-           .checks = chunk_checks,
+           .checks = check_tables_checks,
            .doc = "which blocks of keys a mask leaves, where what it looks up says so"},
 });
 static_assert(family_table[prefill_sm80].name == "prefill_sm80" && family_table[prefill_sm90].name == "prefill_sm90");

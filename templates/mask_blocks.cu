@@ -1,11 +1,12 @@
 // Which blocks of keys a mask leaves to tiles of rows, where what the mask looks up says so: before a kernel of
 // attention, which then neither loads dead blocks nor looks at the mask in full ones.
 //
-// A block has a tile of rows, and each of its warps every `warps`-th 16 blocks of keys, half a word. Of each look-up
-// all lanes find the smallest and the largest value among the indices that the rows and keys have, and from these
-// follows what the mask shows, as it does from the ranges of names. What is read is, for each tile, an element of each
-// array for each key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 * head_dim
-// operations on it. More than `most_elements` indices at once are not looked at: of such a block nothing is known.
+// A block has a tile of rows and 32 blocks of keys, a word of each kind, of which each warp has as many. Of each
+// look-up all lanes find the smallest and the largest value among the indices that the rows and keys have, and from
+// these follows what the mask shows, as it does from the ranges of names. What is read is, for each tile, an element of
+// each array for each key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 *
+// head_dim operations on it. More than `most_elements` indices at once are not looked at: of such a block nothing is
+// known.
 #include "mask_blocks_params.h"
 #include "types.h"
 
@@ -19,10 +20,15 @@ constexpr bool mask = false;
 #include "blocks/score_place.cuh"
 #include "blocks/sequence_rows.cuh"
 #include "ptx/grid.cuh"
-#include "ptx/memory_elements.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/memory_chunks.cuh"
+#include "ptx/memory_words.cuh"
 #include "ptx/thread.cuh"
 
 constexpr int threads = variant::warps * warp_size;
+constexpr int word_blocks = 32;
+constexpr int warp_blocks = word_blocks / variant::warps;
+static_assert(word_blocks % variant::warps == 0);
 
 // How many rows a sequence has: all as many, or as arrays say.
 __device__ __forceinline__ int rows_of(const int* cu_seqlens, const int* used, int batch, int total, int most) {
@@ -36,7 +42,9 @@ __device__ __forceinline__ int rows_of(const int* cu_seqlens, const int* used, i
 extern "C" __global__ void __launch_bounds__(threads)
     mask_blocks(const __grid_constant__ AttuneMaskBlocksParams params) {
   const AttuneMaskBlocks& blocks = params.blocks;
-  const int place = static_cast<int>(block_index().x);
+  const int word_place = static_cast<int>(block_index().x);
+  const int word = word_place % blocks.tile_words;
+  const int place = word_place / blocks.tile_words;
   const int tile = place % blocks.tiles;
   const int head = place / blocks.tiles % blocks.heads * params.ratio;
   const int batch = place / blocks.tiles / blocks.heads;
@@ -49,23 +57,27 @@ extern "C" __global__ void __launch_bounds__(threads)
   const BlockExpressions expressions{params.expressions};
   const int own = score_rows.query(first_row + rows - 1) + keys - queries;  // the last row's position
   const int end = minimum_of(keys, own + params.window_right + 1);
-  for (int half = static_cast<int>(warp_index()); half < 2 * blocks.tile_words; half += variant::warps) {
-    u32 live = 0;
-    u32 full = 0;
-    for (int i = 0; i < 16; ++i) {
-      const int key = (half * 16 + i) * params.block_keys;
-      if (key >= end) break;
-      const ScoreBox box = score_rows.box(first_row, rows, key, minimum_of(params.block_keys, keys - key));
-      Truth seen = unknown();
-      if constexpr (variant::mask) seen = expressions.shows(box);
-      if (seen.maybe) live |= 1u << i;
-      if (seen.surely) full |= 1u << i;
-    }
-    if (lane_index() == 0) {
-      u32* const words = blocks.words + 2 * (static_cast<i64>(place) * blocks.tile_words + half / 2);
-      char* const own = reinterpret_cast<char*>(words) + half % 2 * 2;
-      store_global_element(own, live);
-      store_global_element(own + sizeof(u32), full);
-    }
+  const u32 own_warp = warp_index();                                 // here, where lanes have not parted
+  const int first_block = static_cast<int>(own_warp) * warp_blocks;  // of the word
+  u32 live = 0;
+  u32 full = 0;
+  for (int i = first_block; i < first_block + warp_blocks; ++i) {
+    const int key = (word * word_blocks + i) * params.block_keys;
+    if (key >= end) break;
+    const ScoreBox box = score_rows.box(first_row, rows, key, minimum_of(params.block_keys, keys - key));
+    Truth seen = unknown();
+    if constexpr (variant::mask) seen = expressions.shows(box);
+    if (seen.maybe) live |= 1u << i;
+    if (seen.surely) full |= 1u << i;
   }
+  const u32 bits = shared_memory();
+  if (lane_index() == 0) store_shared(bits + own_warp * chunk_bytes, Chunk{{live, full, 0, 0}});
+  block_barrier();
+  if (thread_index() != 0) return;
+  for (u32 warp = 1; warp < variant::warps; ++warp) {
+    const Chunk other = load_shared(bits + warp * chunk_bytes);
+    live |= other.word[0];
+    full |= other.word[1];
+  }
+  store_global(blocks.words + 2 * static_cast<i64>(word_place), live, full);
 }

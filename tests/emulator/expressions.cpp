@@ -262,6 +262,34 @@ TEST_CASE("blocks that belong to other documents are not read, whichever kernel 
   }
 }
 
+TEST_CASE("a mask that looks things up leaves many tiles of several sequences and heads their blocks") {
+  HostKernels kernels;
+  const std::array<Texts, 2> masks{{
+      {"", "document[b, p] == document[b, k] and k <= p where document: int32[batch, position]"},
+      {"", "k <= p and flag[h, k // 64] != 0 where flag: int32[head, 12]"},
+  }};
+  Problem problem{.batch = 2, .heads_q = 2, .heads_kv = 2, .seqlen_q = 700, .seqlen_k = 700, .head_dim = 64};
+  for (const Texts& texts : masks) {
+    ExpressedCall call({problem, {}, texts}, 8);
+    call.set_array("document", [](int i) { return i % 700 < 450 ? i % 700 / 200 : i; });
+    call.tell_blocks(kernels);
+    call.check_prefill(kernels[choose_own(call.problem(), h200).variant], 8);
+  }
+}
+
+TEST_CASE("tiles come from a list beside slopes and sinks, too") {
+  HostKernels kernels;
+  Problem problem{.batch = 2, .heads_q = 3, .heads_kv = 3, .seqlen_q = 300, .seqlen_k = 400, .head_dim = 64};
+  problem.causal = true;
+  for (const Texts& texts : {Texts{"s + slope[h] * (k - p) where slope: fp32[head]", ""}, Texts{"s * 0.5 - h", ""}}) {
+    ExpressedCall call({problem, {}, texts}, 9);
+    Variant variant = choose_own(call.problem(), h200).variant;
+    variant.tile_list = 1;
+    REQUIRE(check(variant).empty());
+    call.check_prefill(kernels[variant], 9);
+  }
+}
+
 TEST_CASE("words of a mask's blocks are as many as its tiles, of heads where it depends on them") {
   Problem problem{.batch = 1, .heads_q = 2, .heads_kv = 1, .seqlen_q = 300, .seqlen_k = 5000, .head_dim = 64};
   problem.expressions = Texts{"", "flag[h, k // 1000] <= p where flag: int32[head, 5]"}.numbers();

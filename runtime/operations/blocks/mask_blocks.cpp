@@ -40,7 +40,7 @@ MaskBlocksPlan plan_mask_blocks(const Variant& variant, const Problem& problem) 
       .heads = expression::depends_on_head(mask.root) ? problem.heads_q / ratio : 1,
       .ratio = ratio,
       .batch = problem.batch};
-  const bool fits = plan.tile_words > 0 && plan.all_tiles() > 0 && plan.all_tiles() < std::numeric_limits<int>::max();
+  const bool fits = plan.pairs() > 0 && plan.pairs() < std::numeric_limits<int>::max();
   return fits ? plan : MaskBlocksPlan{};
 }
 
@@ -78,9 +78,8 @@ AttuneMaskBlocks told(const MaskBlocksPlan& plan, unsigned* words) {
 }
 
 Operand words_operand(const MaskBlocksPlan& plan, const unsigned* words, Access access) {
-  constexpr int half_bytes = sizeof(unsigned) / 2;  // halves of words are written apart
-  return array_operand("mask_blocks", words, half_bytes, alignof(unsigned),
-                       {1, 1, plan.all_tiles(), 4LL * plan.tile_words}, access);
+  return array_operand("mask_blocks", words, sizeof(unsigned), 2 * sizeof(unsigned),
+                       {1, 1, plan.all_tiles(), 2LL * plan.tile_words}, access);
 }
 
 }  // namespace attune

@@ -39,9 +39,9 @@ struct MaskBlocksPlan {
   int batch = 0;
 
   [[nodiscard]] long long all_tiles() const { return static_cast<long long>(tiles) * heads * batch; }
-  [[nodiscard]] std::size_t bytes() const {
-    return static_cast<std::size_t>(all_tiles()) * static_cast<std::size_t>(tile_words) * 2 * sizeof(unsigned);
-  }
+  /// Of words, each with a thread block of its own.
+  [[nodiscard]] long long pairs() const { return all_tiles() * tile_words; }
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(pairs()) * 2 * sizeof(unsigned); }
 };
 
 /// Nothing where the problem's mask says as much by itself, or there are more tiles than a launch holds.

@@ -144,9 +144,9 @@ void run_with(const attune_prefill_args& args, const Problem& problem, const Ser
   if (words != nullptr && launch.grid.blocks() > 0) {
     mask_params = make_params(args, problem, launch.variant, launch.mask_blocks, make_params(args, problem), words);
     planned.add({.kernel = mask_kernel,
-                 .grid = {.x = static_cast<unsigned>(launch.mask_blocks.all_tiles()), .y = 1, .z = 1},
+                 .grid = {.x = static_cast<unsigned>(launch.mask_blocks.pairs()), .y = 1, .z = 1},
                  .threads = resources(mask_kernel->variant).threads,
-                 .shared_bytes = 0,
+                 .shared_bytes = resources(mask_kernel->variant).shared_bytes,
                  .params = &*mask_params,
                  .operands = mask_operands});
   }

@@ -28,21 +28,24 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
   if constexpr (!variant::score || Expressions::tilts) {
     if (!masks) return;
   }
+  const ScorePlace first[2] = {rows.place(at.row + lane / 4, at.key + lane % 4 * 2),
+                               rows.place(at.row + 8 + lane / 4, at.key + lane % 4 * 2)};
+  const Expressions::Row row[2] = {expressions.row(first[0]), expressions.row(first[1])};
+  // Both rows of a key after each other, as what is looked up for it is then wanted no longer.
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const ScorePlace first = rows.place(at.row + h * 8 + lane / 4, at.key + lane % 4 * 2);
-    const Expressions::Row row = expressions.row(first);
+  for (int n = 0; n < columns; ++n) {
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
+    for (int e = 0; e < 2; ++e) {
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        ScorePlace place = first;
+      for (int h = 0; h < 2; ++h) {
+        ScorePlace place = first[h];
         place.k += n * 8 + e;
         float& s = S[n][2 * h + e];
-        if constexpr (variant::score && !Expressions::tilts)
-          s = expressions.score(s * expressions.params.score_scale, place, row);
+        if constexpr (variant::score && !Expressions::tilts) {
+          s = expressions.score(s * expressions.params.score_scale, place, row[h]);
+        }
         if constexpr (variant::mask) {
-          if (masks && !expressions.sees(place, row)) s = minus_infinity();
+          if (masks && !expressions.sees(place, row[h])) s = minus_infinity();
         }
       }
     }

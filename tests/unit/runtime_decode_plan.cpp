@@ -337,8 +337,10 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
   CHECK(splits(1, 4096) == 22);  // three steps of 64 keys each
   CHECK(splits(1, 1) == 1);
   CHECK(splits(8, 4096) == 264 / 64);
-  CHECK(splits(64, 4096) == 1);  // 512 rows are two rounds but for 16
-  CHECK(splits(36, 4096) == 1);  // 288 are more than fit: those left over run as others end
+  CHECK(splits(64, 4096) == 1);   // 512 rows are two rounds but for 16
+  CHECK(splits(36, 4096) == 4);   // 288 would leave the second round empty, 1,152 fill four and a third
+  CHECK(splits(36, 300) == 1);    // five steps spare less than the merge takes
+  CHECK(splits(200, 4096) == 1);  // of seven rounds the last is short
   CHECK_FALSE(splits(0, 4096) > 256);
   CHECK(splits(16, 4096) == 2);
   problem.table_width = 1;
@@ -352,16 +354,23 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
 
 TEST_CASE("a short sequence has a part for each step or two, as long as their merge takes less time than it spares") {
   DecodeProblem problem = typical;
+  problem.equal_lengths = true;
   problem.batch = 1;
   const auto splits = [&](int seqlen_k) {
     problem.max_seqlen_k = seqlen_k;
     return plan_of(problem).splits;
   };
   CHECK(splits(2048) == 16);
-  CHECK(splits(1024) == 16);
+  CHECK(splits(1024) == 8);
   CHECK(splits(512) == 8);
   CHECK(splits(320) == 5);
-  CHECK(splits(192) == 1);  // two steps less, which is what the second kernel takes
+  CHECK(splits(192) == 1);   // two steps less, which is what the second kernel takes
+  problem.heads_q = 8 * 71;  // whose parts are much to write and read
+  problem.batch = 6;
+  problem.max_seqlen_k = 750;
+  const Variant own = choose_own(problem, h200).variant;
+  REQUIRE(own.split_rows == 1);
+  CHECK(plan(own, problem, h200).splits == 3);
 }
 
 TEST_CASE("heads whose rows are shorter than a line of L2 have several parts a block, unless they fill it") {

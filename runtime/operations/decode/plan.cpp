@@ -67,17 +67,55 @@ double steps_with(long long steps, long long splits, const MergeCost& merge) {
   return splits == 1 ? longest : longest + merge.all + merge.part * static_cast<double>(splits);
 }
 
-/// Of up to so many splits that all run at once those that take the shortest time.
-long long best_splits(long long steps, long long most) {
+/// Of splits that all run at once those that take the shortest time; where each of as many as there is room for has a
+/// few steps, memory limits, and they are that many. What a part leaves of each row is written and read, as much as two
+/// keys; where memory limits, a round's step takes as long as three that wait.
+long long best_splits(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks) {
+  constexpr double keys_left = 2.0 * 3;
+  const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
+  const long long most = blocks / rows;
+  const double left =
+      keys_left * static_cast<double>(problem.rows() * rows) / static_cast<double>(variant.B_c * blocks);
+  const MergeCost merge{.all = second_kernel.all, .part = second_kernel.part + left};
+  constexpr long long few_steps = 4;
+  if (steps >= few_steps * most) return std::max(1LL, most);
   long long best = 1;
-  double least = steps_with(steps, 1, second_kernel);
-  for (long long each = ceil_div(steps, most); static_cast<double>(each) < least; ++each) {
+  double least = steps_with(steps, 1, merge);
+  for (long long each = ceil_div(steps, most); each <= few_steps; ++each) {
     const long long splits = ceil_div(steps, each);
-    const double cost = steps_with(steps, splits, second_kernel);
+    const double cost = steps_with(steps, splits, merge);
     if (cost < least) {
       least = cost;
       best = splits;
     }
+  }
+  return best;
+}
+
+/// Of sequences that are more than run at once, so many that the last round is not long and nearly empty. A round whose
+/// blocks have a multiprocessor each takes a third of the time of a full one, which memory limits; so does its merge
+/// beside the steps. What parts leave is written and read: of each row as much as two keys. Whole sequences stay where
+/// it is a matter of 5%.
+long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks) {
+  constexpr double alone = 1.0 / 3;
+  constexpr long long most = 4;
+  constexpr double worth = 0.95;
+  const long long steps = ceil_div(problem.longest_keys(), variant.B_c);
+  const auto cost = [&](long long splits) {
+    const double last = static_cast<double>(rows * splits % blocks) / static_cast<double>(blocks);
+    const double rounds = static_cast<double>(rows * splits / blocks) + (last > 0 ? std::max(alone, last) : 0);
+    const double each = rounds * static_cast<double>(ceil_div(steps, splits));
+    if (splits == 1) return each;
+    const auto left = static_cast<double>(2 * splits * problem.rows()) / static_cast<double>(variant.B_c);
+    return each + left * static_cast<double>(rows) / static_cast<double>(blocks) +
+           alone * (second_kernel.all + second_kernel.part * static_cast<double>(splits));
+  };
+  long long best = 1;
+  double least = worth * cost(1);
+  for (long long splits = 2; splits <= std::min(most, steps); ++splits) {
+    if (cost(splits) >= least) continue;
+    least = cost(splits);
+    best = splits;
   }
   return best;
 }
@@ -102,8 +140,8 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
   if (fills(rows, blocks, variant, device)) return 1;
-  const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
-  const long long at_once = best_splits(steps, std::max(1LL, blocks / rows));
+  const long long at_once =
+      rows <= blocks ? best_splits(variant, problem, rows, blocks) : best_in_rounds(variant, problem, rows, blocks);
   return static_cast<int>(std::min(256LL, std::max(at_once, splits_in_step(variant, problem, device, rows))));
 }
 

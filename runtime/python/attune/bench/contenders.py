@@ -151,6 +151,15 @@ def _paged_prefill(inputs: Inputs, others: int | None = None) -> Call:
     case, pages = inputs.case, inputs.pages
     if others is None:
         others = case.others
+    if case.others == 0:  # then the cache's call says that all have as many
+        return lambda: attune.flash_attn_with_kvcache(
+            inputs.q,
+            pages.k,
+            pages.v,
+            cache_seqlens=pages.lengths,
+            block_table=pages.table,
+            causal=case.causal,
+        )
     rows, sequences = inputs.q.flatten(0, 1), case.batch + others
     q = torch.cat((rows, rows.new_ones(others, *rows.shape[1:])))
     lengths = [case.seqlen_q] * case.batch + [1] * others

@@ -40,7 +40,8 @@ std::vector<std::string> refusals(const Variant& variant, const ProblemView& pro
 
 bool is_better(const Variant& one, const Variant& other, const Ask& ask) {
   const auto rank = [&](const Variant& variant) {
-    return std::tuple(variant.head_dim, std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple,
+    const int newness = wastes_padding(variant, ask.need) ? 0 : family_of(variant).minimum_capability;
+    return std::tuple(-newness, variant.head_dim, std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple,
                       -variant.gqa_ratio, -variant.one_query, variant.deterministic != ask.need.deterministic);
   };
   return rank(one) < rank(other);

@@ -21,8 +21,8 @@ std::vector<std::string> refusals(const Variant& variant, const Need& need, cons
 /// Why this variant cannot serve this problem on this device; empty when it can.
 std::vector<std::string> refusals(const Variant& variant, const ProblemView& problem, const Device& device);
 
-/// Whether the first is the better one for whoever asks, when both serve: it pads less, its tile is nearer to the one
-/// preferred, or it is for fewer problems.
+/// Whether the first is the better one for whoever asks, when both serve: its family is for newer GPUs, it pads less,
+/// its tile is nearer to the one preferred, or it is for fewer problems.
 bool is_better(const Variant& one, const Variant& other, const Ask& ask);
 
 /// The best of the candidates that serve; of equally good ones the first. Prefill has rules of its own

@@ -24,7 +24,8 @@ using OwnRows = Select<variant::paged, PagedTile<QueryTile>, RaggedTile<QueryTil
 // are lanes, or a batch of them would cost a look at each.
 template <class Rows, int B_r, int B_c>
 struct RaggedOrder {
-  static constexpr int run_tiles = 4;
+  // Of causal tiles, which differ in length, the longest come first for all heads.
+  static constexpr int run_tiles = variant::causal ? 1 : 4;
 
   const AttuneTensorPrefillParams& params;
   int round = 0;

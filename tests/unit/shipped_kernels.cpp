@@ -8,7 +8,10 @@
 #include "generator/collect.hpp"
 #include "generator/parallel.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/call/device.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/compiler/compile.hpp"
+#include "runtime/operations/backward/problem.hpp"
 #include "tests/harness/shipped_specs.hpp"
 
 namespace attune {
@@ -61,6 +64,34 @@ TEST_CASE("every shipped kernel compiles with NVRTC for 8.0 and 9.0 as its famil
     const bool is_full = family_of(one.source->variant).name == "backward_sm80";
     CHECK(one.usage.spill_stores + one.usage.spill_loads <= (is_full ? 96 : 0));
     CHECK(one.usage.static_shared_bytes == 0);
+  }
+}
+
+TEST_CASE("shipped kernels that compute gradients are those written for the GPU, not older ones that run there, too") {
+  std::vector<ReadyKernel> kernels;
+  for (const Wanted& one : shipped()) kernels.push_back({.variant = one.variant, .name = "kernel", .fatbin = ""});
+  const ReadyKernels ready(kernels);
+  for (const int head_dim : {64, 96, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      for (const bool any_order : {false, true}) {
+        BackwardProblem problem{.batch = 4,
+                                .heads_q = 16,
+                                .heads_kv = 16,
+                                .seqlen_q = 4096,
+                                .seqlen_k = 4096,
+                                .head_dim = head_dim,
+                                .causal = causal};
+        problem.any_order = any_order;
+        CAPTURE(problem.text());
+        const std::optional<Variant> on_h200 = choose_of_ready(ready, problem, *find_gpu_device("h200"));
+        REQUIRE(on_h200);
+        CHECK(family_of(*on_h200).name == "backward_sm90");
+        const std::optional<Variant> on_a100 = choose_of_ready(ready, problem, *find_gpu_device("a100"));
+        REQUIRE(on_a100);
+        CHECK(family_of(*on_a100).name == "backward_sm80");
+        CHECK(on_h200->deterministic != (any_order ? 1 : 0));
+      }
+    }
   }
 }
 

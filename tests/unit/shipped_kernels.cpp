@@ -71,7 +71,7 @@ TEST_CASE("shipped kernels that compute gradients are those written for the GPU,
   std::vector<ReadyKernel> kernels;
   for (const Wanted& one : shipped()) kernels.push_back({.variant = one.variant, .name = "kernel", .fatbin = ""});
   const ReadyKernels ready(kernels);
-  for (const int head_dim : {64, 96, 128, 256}) {
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
     for (const bool causal : {false, true}) {
       for (const bool any_order : {false, true}) {
         BackwardProblem problem{.batch = 4,

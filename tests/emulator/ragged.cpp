@@ -74,6 +74,22 @@ Problem problem_of(bool causal, int heads_q) {
   return {.dtype = Dtype::bf16, .heads_q = heads_q, .heads_kv = 1, .head_dim = 64, .causal = causal};
 }
 
+/// Runs a call with so many heads in a group, on seven blocks.
+void check_groups(const EmulatedKernel& kernel, const testing::CallImage& image, int group_heads) {
+  CAPTURE(group_heads);
+  Memory memory = image.memory();
+  const attune_prefill_args args = image.args(memory.data());
+  PrefillPlan planned = plan(kernel.variant, image.problem(), h200);
+  planned.group_heads = group_heads;
+  planned.grid.x = 7;
+  FixedKernels fixed{&kernel};
+  const emulator::Report report = emulate(fixed, {.seed = 1}, [&](const Backend& backend) {
+    run(args, image.problem(), kernel, planned, backend.executor, backend.stream);
+  });
+  REQUIRE_MESSAGE(report.ok(), report.fault);
+  image.check(image.outputs(std::move(memory)), args.softmax_scale);
+}
+
 }  // namespace
 
 TEST_CASE("one long sequence among many short ones, empty ones anywhere, and queries that do not count") {
@@ -111,20 +127,17 @@ TEST_CASE("groups of heads may begin and end inside a sequence, and have as many
   const testing::CallImage image = image_of({.lengths = mostly_empty()}, problem_of(true, 3));
   const EmulatedKernel& kernel = kernels[choose_own(image.problem(), h200).variant];
   REQUIRE(family_of(kernel.variant).tensor_maps);
-  for (const int group_heads : {1, 2, 4, 31 * 3, 31 * 3 + 1}) {
-    CAPTURE(group_heads);
-    Memory memory = image.memory();
-    const attune_prefill_args args = image.args(memory.data());
-    PrefillPlan planned = plan(kernel.variant, image.problem(), h200);
-    planned.group_heads = group_heads;
-    planned.grid.x = 7;
-    FixedKernels fixed{&kernel};
-    const emulator::Report report = emulate(fixed, {.seed = 1}, [&](const Backend& backend) {
-      run(args, image.problem(), kernel, planned, backend.executor, backend.stream);
-    });
-    REQUIRE_MESSAGE(report.ok(), report.fault);
-    image.check(image.outputs(std::move(memory)), args.softmax_scale);
-  }
+  for (const int group_heads : {1, 2, 4, 31 * 3, 31 * 3 + 1}) check_groups(kernel, image, group_heads);
+}
+
+TEST_CASE("a head's tiles without a mask come in runs, whole ones and what is left of them, of every sequence") {
+  HostKernels kernels;
+  const Batch batch{.lengths = {1100, 30, 0, 513, 640, 128, 512}};
+  Variant variant = families()[prefill_sm90].defaults;
+  variant.head_dim = variant.B_c = 64, variant.stages = 2, variant.causal = 0, variant.ragged = 1;
+  REQUIRE(check(variant).empty());
+  const testing::CallImage image = image_of(batch, problem_of(false, 3));
+  for (const int group_heads : {2, 21}) check_groups(kernels[variant], image, group_heads);
 }
 
 }  // namespace attune::emulator_tests

@@ -504,8 +504,8 @@ ATTUNE_API attune_status attune_prepare_all(attune_registry* registry, const att
 ATTUNE_API attune_status attune_prefill_prepare(attune_registry* registry, const attune_prefill_args* args);
 
 /* Bytes of workspace that attune_prefill makes use of for these shapes on the current context's device; often 0.
- * Strides are not read, nor pointers but for whether they are null; the kernel is loaded as attune_prefill does. Enough, too, for a kernel that is to
- * take over. */
+ * Strides are not read, nor pointers but for whether they are null; the kernel is loaded as attune_prefill does.
+ * Enough, too, for a kernel that is to take over. */
 ATTUNE_API attune_status attune_prefill_workspace(attune_registry* registry, const attune_prefill_args* args,
                                                   size_t* bytes);
 

@@ -65,8 +65,8 @@ std::optional<Node> step_of(const Node& node) {
     }
     case Op::add:
     case Op::subtract: {
-      const std::optional<Node> x = part(0);
-      const std::optional<Node> y = part(1);
+      std::optional<Node> x = part(0);
+      std::optional<Node> y = part(1);
       if (!x || !y) return std::nullopt;
       if (is_number(*y, 0)) return x;
       if (!is_number(*x, 0)) return Node{.op = node.op, .type = node.type, .parts = {*x, *y}};

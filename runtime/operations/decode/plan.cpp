@@ -102,8 +102,9 @@ long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, l
   constexpr double worth = 0.95;
   const long long steps = ceil_div(problem.longest_keys(), variant.B_c);
   const auto cost = [&](long long splits) {
+    const long long whole_rounds = rows * splits / blocks;
     const double last = static_cast<double>(rows * splits % blocks) / static_cast<double>(blocks);
-    const double rounds = static_cast<double>(rows * splits / blocks) + (last > 0 ? std::max(alone, last) : 0);
+    const double rounds = static_cast<double>(whole_rounds) + (last > 0 ? std::max(alone, last) : 0);
     const double each = rounds * static_cast<double>(ceil_div(steps, splits));
     if (splits == 1) return each;
     const auto left = static_cast<double>(2 * splits * problem.rows()) / static_cast<double>(variant.B_c);

@@ -12,6 +12,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/call/expressions.hpp"
 #include "runtime/call/limits.hpp"
+#include "runtime/call/problem_fields.hpp"
 #include "runtime/call/window.hpp"
 #include "runtime/choice/decision.hpp"
 #include "runtime/choice/tuned_devices.hpp"
@@ -32,8 +33,19 @@ struct ExplainOptions {
   std::string gpu;
   std::string score;
   std::string mask;
+  int total_q = left_out;
+  int total_k = left_out;
   bool all = false;
   bool json = false;
+
+  /// Without --decode.
+  [[nodiscard]] Problem prefill() const {
+    ProblemOptions sizes = problem;
+    sizes.named.ragged = total_q != left_out;
+    sizes.named.total_q = total_q;
+    sizes.named.total_k = total_k;
+    return decode.prefill(sizes);
+  }
 };
 
 /// What is said of a problem, for programs and for people.
@@ -243,6 +255,16 @@ Command explain_command(CLI::App& root) {
   add_gpu_option(
       *app, options->gpu,
       fmt::format("Explain for this GPU, which need not be here [default: this machine's, else {}]", usual_gpu));
+  CLI::Option* const total_q =
+      app->add_option("--total-q", options->total_q,
+                      "Queries of a ragged batch, whose sequences have up to --seqlen-q each, and --seqlen-k keys")
+          ->type_name("INT")
+          ->check(CLI::NonNegativeNumber)
+          ->excludes("--decode");
+  app->add_option("--total-k", options->total_k, "Its keys, where they are in no pages [default: the most]")
+      ->type_name("INT")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(total_q);
   app->add_option("--score", options->score,
                   "What scores s become, as in 's + slope[h] * (k - p) where slope: fp32[head]'");
   app->add_option("--mask", options->mask, "Which keys a query sees, as in 'k <= p and (p - k < 1024 or k < 4)'");
@@ -253,10 +275,11 @@ Command explain_command(CLI::App& root) {
   attune explain --head-dim 128 --seqlen-q 4096 --mask 'k <= p and (p - k < 1024 or k < 4)'
   attune explain --head-dim 72 --seqlen-q 1000 --gpu l40s --all
   attune explain --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 512 --seqlen-k 8192 --page-size 64 --causal
+  attune explain --batch 65 --heads-q 32 --heads-kv 8 --seqlen-q 2048 --total-q 2112 --seqlen-k 4096 --page-size 64
   attune explain --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64 --lengths-on-device)");
   return {.app = app, .run = [options, app] {
             return options->decode.decode ? explain(*options, options->decode.problem(options->problem, *app))
-                                          : explain(*options, options->decode.prefill(options->problem));
+                                          : explain(*options, options->prefill());
           }};
 }
 

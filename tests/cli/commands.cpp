@@ -272,6 +272,22 @@ TEST_CASE("explain takes the head_dim of V where it is another") {
   CHECK(contains(unsound.err, "head_dim_v is 300"));
 }
 
+TEST_CASE("explain tells of a ragged batch which kernel computes its sequences of few queries") {
+  const auto explained = [](const char* total_q) {
+    return attune_tool({"explain", "--gpu", "h200", "--batch", "65", "--heads-q", "32", "--heads-kv", "8", "--seqlen-q",
+                        "2048", "--total-q", total_q, "--seqlen-k", "4096", "--page-size", "64", "--json"});
+  };
+  const json mixed = json::parse(explained("2112").out);
+  CHECK(contains(mixed["problem"], "ragged tq2112"));
+  CHECK(contains(mixed["variant"], "prefill_sm90"));
+  CHECK(mixed["short_sequences"]["most_queries"] == 4);
+  CHECK(contains(mixed["short_sequences"]["variant"], "decode_sm80"));
+  CHECK_FALSE(json::parse(explained("133120").out).contains("short_sequences"));  // as many as there may be
+  const ToolResult alone = attune_tool({"explain", "--total-k", "100"});
+  CHECK(alone.exit_code == 2);
+  CHECK(contains(alone.err, "--total-k requires --total-q"));
+}
+
 TEST_CASE("explain tells prefill over pages, and what only decoding has is refused without --decode") {
   const ToolResult paged = attune_tool({"explain", "--seqlen-q", "40", "--seqlen-k", "200", "--page-size", "16"});
   CHECK(paged.exit_code == 0);

@@ -1027,7 +1027,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       turns.pass();
       wgmma_wait<1>();
       take_S(S, j);
-      // Without a mask there is no end of the keys but in the first block.
+      // Tiles that blocks share have no mask but their keys' end, which came with their first block.
       finish_S(S, j);
       update<variant::dtype>(softmax, S, P, params.scale_log2, [&](float sum) {
         hold_wait_behind(sum, shared.k);

@@ -87,7 +87,6 @@ using OrderedParams = Select<variant::tile_list && variant::score, AttuneListedE
 using PlainParams = Select<variant::paged, WithPages<OrderedParams>, OrderedParams>;
 using Params = Select<variant::dropout, WithDropout<PlainParams>, PlainParams>;
 
-constexpr bool masks_blocks = variant::causal || variant::window || variant::score || variant::mask;
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
 constexpr int rows = 64;                                       // of a warpgroup: wgmma's
 constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
@@ -493,8 +492,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       turns.pass();
       wgmma_wait<1>();
       take_S(S, j);
-      // Without a mask there is no end of the keys but in the first block.
-      if constexpr (masks_blocks || variant::softcap) finish_S(S, j);
+      // Tiles that blocks share have no mask but their keys' end, which came with their first block.
+      if constexpr (!variant::stream_k || variant::softcap) finish_S(S, j);
       if constexpr (Expressions::tilts) {
         tilt_block(softmax, expressions_of(params), score_rows<Rows>(params, tile),
                    {tile.first_row + warp_row, j * variant::B_c}, params.scale_log2);

@@ -566,6 +566,12 @@ __device__ __forceinline__ void store(const QueryRow& row, const AttuneDecodePar
   if (column == 0) row.store_lse(params, merged_lse(l, merged_shift(largest, largest)));
 }
 
+// Ends a warp that has nothing to merge. What comes after this kernel relies on it alone for what decode wrote: it must
+// not end before decode has, so that its first blocks wait in any case.
+__device__ __forceinline__ void end_without_rows() {
+  if (block_index().x == 0) wait_for_kernel_before();
+}
+
 // At least one block a multiprocessor: else ptxas saves registers for more, by asking for parts one after the other.
 extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(const __grid_constant__ AttuneDecodeParams params) {
   const bool warp_rows = params.warp_rows != 0;
@@ -576,11 +582,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) combine_bf16_d128_w8(co
     const int place = kv_head * variant::warps + static_cast<int>(warp_index());
     kv_head = place / rows;
     row = place - kv_head * rows;
-    if (kv_head >= params.heads_kv) return;
+    if (kv_head >= params.heads_kv) return end_without_rows();
   }
   const Slots slots(params, row);
   const QueryRow own(params, slots.batch, kv_head, row);
-  if (slots.count == 0 || !own.exists) return;
+  if (slots.count == 0 || !own.exists) return end_without_rows();
   // Of the parts this warp takes those from `warp` on, `row_warps` apart.
   const int warp = warp_rows ? 0 : static_cast<int>(warp_index());
   const int row_warps = warp_rows ? 1 : variant::warps;

@@ -8,7 +8,7 @@
 // Which blocks of keys a mask leaves to tiles of rows, where what the mask looks up says so: before a kernel of
 // attention, which then neither loads dead blocks nor looks at the mask in full ones.
 //
-// A block has a tile of rows and 32 blocks of keys, a word of each kind, of which each warp has as many. Of each
+// A block has a tile of rows and 32 blocks of keys, a word of each kind, of which each warp has its share. Of each
 // look-up all lanes find the smallest and the largest value among the indices that the rows and keys have, and from
 // these follows what the mask shows, as it does from the ranges of names. What is read is, for each tile, an element of
 // each array for each key: for tiles of 128 rows 4 / 128 bytes of each score, from L2, where attention spends 4 *

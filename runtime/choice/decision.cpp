@@ -15,9 +15,10 @@ std::string compiler_text(Origin origin) { return origin == Origin::host_compile
 
 /// Whose the short sequences are.
 std::string short_text(const ShortDecision& few) {
+  const std::size_t bytes = few.launch.workspace_bytes;
   std::string text =
-      fmt::format("  given a workspace of {}, sequences of up to {} are decode's: {}, grid {} x {} x {}",
-                  bytes_text(static_cast<double>(few.launch.workspace_bytes)),
+      fmt::format("  {}sequences of up to {} are decode's: {}, grid {} x {} x {}",
+                  bytes > 0 ? fmt::format("given a workspace of {}, ", bytes_text(static_cast<double>(bytes))) : "",
                   few.problem.seqlen_q == 1 ? "one query" : fmt::format("{} queries", few.problem.seqlen_q),
                   few.serving.variant.name(), few.launch.grid.x, few.launch.grid.y, few.launch.grid.z);
   if (few.launch.combines()) text += fmt::format(", merged by {}", few.merging.variant.name());
@@ -95,10 +96,6 @@ std::string considered_text(const Decision& decision, std::string_view rest) {
   }
   return text;
 }
-
-}  // namespace
-
-namespace {
 
 std::optional<ShortDecision> decide_short(const Problem& problem, const Device& device, const ReadyKernels& ready,
                                           std::span<const TunedTable> tables) {

@@ -9,7 +9,7 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// A tile of a ragged batch in shared memory.
+// A tile of a ragged batch, or of one in pages, in shared memory.
 struct TileSlot {
   static constexpr u32 bytes = 3 * chunk_bytes;
 

@@ -170,8 +170,9 @@ typedef struct attune_prefill_args {
   /* Speed for memory: attune_prefill_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and
    * is free again after the call's work on its stream. Some kernels then keep every multiprocessor busy to the end,
    * where else some would wait for others: results are the same to the bit. Of a ragged batch in which, by its totals,
-   * some sequences have few queries and others many, those of few are decode's then, by its kernels (attune explain
-   * says whose). Null, or fewer bytes: none is used */
+   * some sequences have few queries and others many, those of few are decode's, by its kernels (attune explain says
+   * whose): their last bits are others, and follow from the lengths of the whole batch. Null, or fewer bytes than
+   * are asked for: none is used */
   void* workspace;
   size_t workspace_bytes;
   /* Of a ragged batch, batch: how many of a sequence's rows of q count, to the last of which the masks are aligned;
@@ -540,7 +541,8 @@ ATTUNE_API attune_status attune_rotary_embedding(attune_registry* registry, cons
 
 /* Bytes of workspace that attune_backward needs for these shapes on the current context's device. Pointers and strides
  * are not read, other than whether cu_seqlens_q and cu_seqlens_k are null; the kernel is loaded as attune_backward
- * does. Enough, too, for a kernel that is to take over. */
+ * does. Enough, too, for a kernel that is to take over. Shorter sequences may need more, whose query heads are in
+ * parts: the bound that attune_backward_args names holds for all. */
 ATTUNE_API attune_status attune_backward_workspace(attune_registry* registry, const attune_backward_args* args,
                                                    size_t* bytes);
 

@@ -20,9 +20,9 @@ constexpr long long max_grid_x = std::numeric_limits<int>::max();
 constexpr long long max_grid_yz = 65535;
 
 constexpr int lanes = 32;
-constexpr int chunk = 8;        // elements of a lane
-constexpr int mma_rows = 16;    // that a warp of backward_convert has
-constexpr double enough = 0.9;  // of the thread blocks that keep a GPU busy
+constexpr int chunk = 8;                 // elements of a lane
+constexpr int mma_rows = 16;             // that a warp of backward_convert has
+constexpr double least_occupancy = 0.9;  // of the thread blocks wanted; fewer are too few
 
 long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
@@ -55,7 +55,7 @@ int head_parts_of(const Variant& variant, const BackwardProblem& problem, const 
   if (!family_of(variant).tensor_maps || problem.heads_kv == 0) return 1;
   const int heads = problem.heads_q / problem.heads_kv;
   const bool is_full = variant.causal == 0 && variant.window == 0 && variant.mask == 0;
-  const double wanted = (is_full ? 2 : 4) * enough * device.multiprocessors;
+  const double wanted = (is_full ? 2 : 4) * least_occupancy * device.multiprocessors;
   const double blocks =
       static_cast<double>(problem.batch) * problem.heads_kv * ceil_div(problem.longest_keys(), variant.B_c);
   for (int parts = 1; parts < heads; ++parts) {

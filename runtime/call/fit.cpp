@@ -40,9 +40,9 @@ std::vector<std::string> refusals(const Variant& variant, const ProblemView& pro
 
 bool is_better(const Variant& one, const Variant& other, const Ask& ask) {
   const auto rank = [&](const Variant& variant) {
-    const int newness = wastes_padding(variant, ask.need) ? 0 : family_of(variant).minimum_capability;
-    return std::tuple(-newness, variant.head_dim, std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple,
-                      -variant.gqa_ratio, -variant.one_query, variant.deterministic != ask.need.deterministic);
+    return std::tuple(-family_of(variant).minimum_capability, variant.head_dim,
+                      std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple, -variant.gqa_ratio,
+                      -variant.one_query, variant.deterministic != ask.need.deterministic);
   };
   return rank(one) < rank(other);
 }
@@ -59,11 +59,6 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Problem
 
 Variant own_variant(int family, const Ask& ask, const Device& device) {
   return default_variant(family, ask.need, device.shared_per_block, ask.preference.B_r);
-}
-
-bool wastes_padding(const Variant& variant, const Need& need) {
-  return family_of(variant).architecture_specific && need.head_dim_of_v() == need.head_dim &&
-         2 * variant.head_dim > 3 * need.head_dim;
 }
 
 }  // namespace attune

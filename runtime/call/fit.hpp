@@ -32,8 +32,4 @@ std::optional<Variant> choose(std::span<const Variant> candidates, const Problem
 /// What a family has for a problem that nobody tuned.
 Variant own_variant(int family, const Ask& ask, const Device& device);
 
-/// Whether a variant that is made for one architecture pads head_dim so far (more than half as much again) that it
-/// loses to one of an older family that pads less. Older families serve nothing whose V has a head_dim of its own.
-bool wastes_padding(const Variant& variant, const Need& need);
-
 }  // namespace attune

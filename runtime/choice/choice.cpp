@@ -82,10 +82,6 @@ OwnChoice choose_own(const ProblemView& problem, const Device& device) {
     choice.variant = own_variant(family, ask, device);
     choice.refusals = refusals(choice.variant, problem, device);
     const bool newer = family != candidates.back();
-    if (newer && wastes_padding(choice.variant, ask.need)) {
-      choice.refusals.push_back(fmt::format("head_dim: padding {} to {} costs more than this family gains",
-                                            ask.need.head_dim, choice.variant.head_dim));
-    }
     if (!newer || choice.refusals.empty()) break;
     if (family_of(choice.variant).runs_on(device.capability)) {
       choice.passed_over.push_back({choice.variant, choice.refusals});

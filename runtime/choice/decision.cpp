@@ -61,11 +61,6 @@ std::string launch_text(const Decision& decision) {
   return text;
 }
 
-std::string could_serve_text(const Decision& decision, const Considered& one) {
-  if (!wastes_padding(one.variant, decision.problem.ask().need)) return "could serve";
-  return fmt::format("could serve, but padding head_dim to {} costs more than its family gains", one.variant.head_dim);
-}
-
 /// What newer families lack, where none of theirs serves.
 std::string passed_over_text(const Decision& decision) {
   std::string text;
@@ -81,8 +76,7 @@ std::string considered_text(const Decision& decision, std::string_view rest) {
   std::size_t left_out = 0;
   for (const Considered& one : decision.considered) {
     if (one.refusals.empty()) {
-      table.add(
-          {one.variant.name(), one.variant == decision.serving.variant ? "serves" : could_serve_text(decision, one)});
+      table.add({one.variant.name(), one.variant == decision.serving.variant ? "serves" : "could serve"});
     } else if (rest.empty() || one.refusals.size() == 1) {
       table.add({one.variant.name(), fmt::format("{}", fmt::join(one.refusals, "; "))});
     } else {

@@ -118,13 +118,6 @@ TEST_CASE("the text says why a newer family was passed over, on the GPU that run
   CHECK(!contains(decision_text(decide(problem_of(128), device_of(*find_arch("sm_90"))), ""), "not by"));
 }
 
-TEST_CASE("the table says what padding speaks against a kernel that could serve") {
-  Decision decision = decide(problem_of(40), device_of(*find_arch("sm_90")));
-  const Variant wasteful = default_variant(prefill_sm90, need_for(Dtype::bf16, 64, true), 227 << 10);
-  decision.considered = {{.variant = wasteful, .refusals = {}}};
-  CHECK(contains(decision_text(decision, ""), "could serve, but padding head_dim to 64 costs more"));
-}
-
 TEST_CASE("in the emulator the host's compiler makes the kernel, whatever is embedded") {
   const Decision decision = decide_emulated(problem_of(64));
   CHECK(decision.device.name == emulator::device().name);

@@ -126,7 +126,7 @@ TEST_CASE("a frozen registry emulates what is on the disk, and says what is not"
   } catch (const api::Error& error) {
     CHECK(error.status() == ATTUNE_NOT_COMPILED);
     CHECK(std::string(error.what()).find("ATTUNE_COMPILE_FROZEN") != std::string::npos);
-    CHECK(std::string(error.what()).find("prefill_sm80_fp16_d") != std::string::npos);
+    CHECK(std::string(error.what()).find("prefill_sm90_fp16_d") != std::string::npos);
   }
   CHECK(folder.entries().empty());
   CHECK(frozen.counters().failures == 1);

@@ -183,9 +183,9 @@ void lay_out(PrefillPlan& plan, const Problem& problem, const Device& device) {
 
 /// What comes before the size of tiles, the smaller the better.
 auto rank_of(const Variant& variant, const Problem& problem) {
-  const int newness = wastes_padding(variant, problem.ask().need) ? -1 : family_of(variant).minimum_capability;
+  const Family& family = family_of(variant);
   const bool spare_window = variant.window != 0 && !has_window(problem);
-  return std::tuple(family_of(variant).named_only, -newness, variant.columns(), spare_window);
+  return std::tuple(family.named_only, -family.minimum_capability, variant.columns(), spare_window);
 }
 
 /// choose() among those with pack_gqa, or among those without.

@@ -39,6 +39,7 @@ struct AttuneMaskBlocks {
   int tile_words;   // of a tile, in pairs
   int tiles;        // of a head
   int heads;        // of a sequence; 1: all are alike
+  int* drawn;       // how many tiles have been taken, which mask_blocks sets to 0; null: tiles come in rounds
 };
 
 struct AttuneMaskBlocksParams {
@@ -261,6 +262,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     mask_blocks_w8(const __grid_constant__ AttuneMaskBlocksParams params) {
   const AttuneMaskBlocks& blocks = params.blocks;
   const int word_place = static_cast<int>(block_index().x);
+  if (word_place == 0 && thread_index() == 0 && blocks.drawn != nullptr) store_global(blocks.drawn, 0, 0);
   const int word = word_place % blocks.tile_words;
   const int place = word_place / blocks.tile_words;
   const int tile = place % blocks.tiles;

@@ -507,6 +507,13 @@ struct RoundOrder {
     const int index = round * blocks + (round % 2 == 0 ? own : blocks - 1 - own);
     ++round;
     if (index >= params.q_blocks * heads) return false;
+    find(index, tile);
+    return true;
+  }
+
+  // Finds the tile of this number, below params.q_blocks * heads.
+  template <class Tile>
+  __device__ __forceinline__ void find(int index, Tile& tile) const {
     int place;
     const int first_head = group_tiles.divide(index, place) * params.group_heads;
     const bool last = first_head + params.group_heads > heads;
@@ -517,7 +524,6 @@ struct RoundOrder {
     tile.batch = sequence_heads.divide(first_head + head, tile.head);
     tile.first_row = q_block * B_r;
     find_blocks<B_r, B_c>(Rows::mask_of_longest(params), tile);
-    return true;
   }
 };
 // --- blocks/lse_places.cuh -------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "generator/condition.hpp"
 #include "generator/expression/interval.hpp"
 #include "generator/expression/pool.hpp"
 #include "generator/family_checks.hpp"
@@ -20,7 +21,7 @@ constexpr int most_consumers = 3;
 constexpr int panel_columns = 64;  // 128 bytes, the swizzle's row
 constexpr int panel_row_bytes = 128;
 constexpr int ring_stage_bytes = 16;   // a full and an empty mbarrier
-constexpr int slot_bytes = 48;         // what a ragged or paged kernel says of a tile: of the one that Q is of, ...
+constexpr int slot_bytes = 48;         // what a kernel that finds tiles says of one: of the one that Q is of, ...
 constexpr int ragged_found = 4;        // ... and of those found for after it, of a ragged batch
 constexpr int alignment_slack = 1023;  // shared memory starts anywhere, panels at multiples of 1,024 bytes
 
@@ -55,7 +56,7 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (1 + 2 * v.stages) * ring_stage_bytes + alignment_slack;
-  if (v.ragged != 0 || v.paged != 0) {
+  if (v.ragged != 0 || v.paged != 0 || tells_blocks(v)) {
     const int found = v.ragged != 0 ? ragged_found : 1;
     needs.shared_bytes += (1 + found) * slot_bytes + found * ring_stage_bytes;
   }

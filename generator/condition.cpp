@@ -14,6 +14,7 @@
 
 #include "generator/constant.hpp"
 #include "generator/expression/derivative.hpp"
+#include "generator/expression/interval.hpp"
 #include "generator/expression/pool.hpp"
 
 namespace attune {
@@ -100,8 +101,8 @@ class Evaluator {
     return name();
   }
 
-  /// A number, true, false, variant::key, Expressions::tilts, Type::word or a constant of the file; anything else is
-  /// stepped over, with what it is called with.
+  /// A number, true, false, variant::key, Expressions::tilts or told, Type::word or a constant of the file; anything
+  /// else is stepped over, with what it is called with.
   Value name() {
     if (next_ == tokens_.size()) return std::nullopt;
     const Token& first = tokens_[next_++];
@@ -118,6 +119,7 @@ class Evaluator {
       return field == nullptr ? Value{0} : Value{variant_.*field->member};  // an unknown one is told of where it stands
     }
     if (first.is("Expressions") && second.is("tilts")) return tilts_scores(variant_) ? 1 : 0;
+    if (first.is("Expressions") && second.is("told")) return tells_blocks(variant_) ? 1 : 0;
     const Field* const field = field_of_type(first.text);
     return field == nullptr ? other_name() : word_of(*field, second);
   }
@@ -189,6 +191,10 @@ bool is_constant(const std::vector<Token>& tokens, std::size_t name) {
 bool tilts_scores(const Variant& variant) {
   return variant.family == prefill_sm90 && variant.score != 0 &&
          expression::added_by_key(expression::expression_of(variant.score)).has_value();
+}
+
+bool tells_blocks(const Variant& variant) {
+  return variant.mask != 0 && expression::bounds_by_lookups(expression::expression_of(variant.mask));
 }
 
 Constants constants_of(const std::vector<Token>& tokens) {

@@ -43,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(threads)
     mask_blocks(const __grid_constant__ AttuneMaskBlocksParams params) {
   const AttuneMaskBlocks& blocks = params.blocks;
   const int word_place = static_cast<int>(block_index().x);
+  if (word_place == 0 && thread_index() == 0 && blocks.drawn != nullptr) store_global(blocks.drawn, 0, 0);
   const int word = word_place % blocks.tile_words;
   const int place = word_place / blocks.tile_words;
   const int tile = place % blocks.tiles;

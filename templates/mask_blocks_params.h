@@ -11,6 +11,7 @@ struct AttuneMaskBlocks {
   int tile_words;   // of a tile, in pairs
   int tiles;        // of a head
   int heads;        // of a sequence; 1: all are alike
+  int* drawn;       // how many tiles have been taken, which mask_blocks sets to 0; null: tiles come in rounds
 };
 
 struct AttuneMaskBlocksParams {

@@ -67,6 +67,7 @@ constexpr bool stream_k = false;
 #include "shared_tiles.h"
 #include "tile_list.h"
 
+#include "blocks/drawn_order.cuh"
 #include "blocks/express_scores.cuh"
 #include "blocks/expressions.cuh"
 #include "blocks/live_blocks.cuh"
@@ -99,6 +100,8 @@ constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
 constexpr u32 page_producer_registers = consumers == 3 ? 32 : 40;
 constexpr u32 page_consumer_registers = consumers == 3 ? 160 : 232;
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
+// Whether a warp of its own finds the tiles, and tells them to the others.
+constexpr bool finds_tiles = variant::ragged || variant::paged || Expressions::told;
 
 // What a row is and sees, and the order of tiles.
 using QueryMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
@@ -107,20 +110,22 @@ using RowsInPages =
 using Rows = Select<variant::ragged, RaggedRows<QueryMask>,
                     Select<variant::paged, RowsInPages,
                            Select<variant::pack_gqa, PackedRows<QueryMask, variant::gqa_ratio>, DenseRows<QueryMask>>>>;
-using WholeTile = Select<variant::window || variant::mask, WindowTile, QueryTile>;
+using WholeTile = Select<Expressions::told, ToldTile, Select<variant::window || variant::mask, WindowTile, QueryTile>>;
 using SequenceTile = Select<variant::stream_k, SharedTile, WholeTile>;
 using TileInPages = PagedTile<SequenceTile>;
 using Tile = Select<variant::paged, TileInPages, Select<variant::ragged, RaggedTile<SequenceTile>, SequenceTile>>;
 using SequenceOrder = Select<variant::stream_k, SharedOrder<Rows, variant::B_r, variant::B_c, GivenShares>,
                              Select<variant::tile_list, ListOrder<Rows, variant::B_r, variant::B_c>,
-                                    RoundOrder<Rows, variant::B_r, variant::B_c>>>;
+                                    Select<Expressions::told, DrawnOrder<Rows, variant::B_r, variant::B_c>,
+                                           RoundOrder<Rows, variant::B_r, variant::B_c>>>>;
 using BatchOrder = Select<variant::tile_list, ListedRaggedOrder<Rows, variant::B_r, variant::B_c>,
                           RaggedOrder<Rows, variant::B_r, variant::B_c>>;
 using OrderInPages = Select<variant::stream_k, PagedSharedOrder<Rows, variant::B_r, variant::B_c>,
                             PagedOrder<SequenceOrder, Rows, variant::B_r, variant::B_c>>;
 using Order = Select<variant::ragged, BatchOrder, Select<variant::paged, OrderInPages, SequenceOrder>>;
 
-using Live = Select<Expressions::told, ToldBlocks<variant::B_r>, LiveBlocks<variant::B_r, variant::B_c>>;
+using WarpLive = Select<Expressions::told, ToldBlocks<variant::B_r, true>, LiveBlocks<variant::B_r, variant::B_c>>;
+using ThreadLive = Select<Expressions::told, ToldBlocks<variant::B_r>, LiveBlocks<variant::B_r, variant::B_c>>;
 
 using QTile = Panels<variant::B_r, variant::head_dim>;
 using KTile = Panels<variant::B_c, variant::head_dim>;
@@ -155,7 +160,7 @@ struct Shared {
         v{k.tiles + KRing::bytes, k.barriers + KRing::barrier_bytes},
         output(v.tiles + VRing::bytes) {}
 
-  // Of a ragged batch: what is known of the tile that Q is of, and of the one that was found for after it.
+  // Where a warp finds tiles: what is known of the one that Q is of, and of the one that was found for after it.
   __device__ __forceinline__ TileSlot told() const { return {v.barriers + VRing::barrier_bytes}; }
   __device__ __forceinline__ FoundRing found() const {
     if constexpr (variant::ragged) {
@@ -166,16 +171,24 @@ struct Shared {
   }
 };
 
-// Which blocks of keys a mask's expression leaves to a tile.
-template <class KernelParams>
+// Which blocks of keys a mask's expression leaves to a tile; `Live` is WarpLive or ThreadLive.
+template <class Live, class KernelParams>
 __device__ __forceinline__ Live live_blocks(const KernelParams& params, const Tile& tile) {
   return {params, score_rows<Rows>(params, tile), tile.head, tile.first_row};
+}
+
+// The same of a tile that another warp may have found, with what that one was told.
+template <class Live, class KernelParams>
+__device__ __forceinline__ Live found_blocks(const KernelParams& params, const Tile& tile) {
+  Live told_before = live_blocks<Live>(params, tile);
+  if constexpr (Expressions::told) told_before.take(tile);
+  return told_before;
 }
 
 // How the thread that fetches learns of its tiles: another warp finds them, or it does itself.
 template <class KernelParams>
 __device__ __forceinline__ auto producer_order(const KernelParams& params, const Shared& shared) {
-  if constexpr (variant::ragged) {
+  if constexpr (finds_tiles) {
     return FoundOrder<FoundRing>{shared.found()};
   } else {
     return Order(params);
@@ -187,12 +200,15 @@ template <class KernelParams>
 __device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing found) {
   Order order(params);
   Tile tile{};
+  if constexpr (Expressions::told) found.claim();  // a tile is taken no earlier than the one before has been
   while (order.next(tile)) {
     if constexpr (variant::mask) {
-      auto found_blocks = live_blocks(params, tile);
-      keep_live_blocks(found_blocks, tile);
+      auto left_blocks = live_blocks<WarpLive>(params, tile);
+      keep_live_blocks(left_blocks, tile);
+      if constexpr (Expressions::told) left_blocks.tell(tile);
     }
     hand_over(found, tile);
+    if constexpr (Expressions::told) found.claim();
   }
   hand_over(found, Tile{});
 }
@@ -209,9 +225,8 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
     shared.v.load(params.v, V_box);
   };
   while (order.next(tile)) {
-    auto live_keys = live_blocks(params, tile);
-    // A ragged batch's tiles come so.
-    if constexpr (variant::mask && !variant::ragged) keep_live_blocks(live_keys, tile);
+    auto live_keys = found_blocks<ThreadLive>(params, tile);
+    if constexpr (variant::mask && !finds_tiles) keep_live_blocks(live_keys, tile);  // else they come so
     const int kv_head = Rows::kv_head(params, tile);
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
       if constexpr (variant::mask) j = live_keys.last(j, tile.first_block);
@@ -219,7 +234,7 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
       shared.k.load(params.k, Rows::keys(tile, kv_head, j * variant::B_c));
       load_V();
       if (j == tile.blocks - 1) {
-        if constexpr (variant::ragged) {
+        if constexpr (finds_tiles) {
           shared.q.claim();
           shared.told().write(tile);
           shared.q.announce();
@@ -232,7 +247,7 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
     }
   }
   load_V();
-  if constexpr (variant::ragged) {  // a tile without blocks: there is none left
+  if constexpr (finds_tiles) {  // a tile without blocks: there is none left
     shared.q.claim();
     shared.told().write(Tile{});
     shared.q.announce(0);
@@ -266,7 +281,7 @@ __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared
       shared.q.next();
     }
     const int kv_head = Rows::kv_head(params, tile);
-    auto live_pages = live_blocks(params, tile);
+    auto live_pages = found_blocks<WarpLive>(params, tile);
     int block = tile.blocks - 1;
     auto pages = source.find(tile, block);
 #pragma unroll 1
@@ -326,7 +341,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
 // How a consumer learns of its tiles: it is told them with Q, or finds them itself.
 template <class KernelParams>
 __device__ __forceinline__ auto consumer_order(const KernelParams& params, const Shared& shared) {
-  if constexpr (variant::ragged || variant::paged) {
+  if constexpr (finds_tiles) {
     return ToldOrder<QRing>{shared.q, shared.told()};
   } else {
     return Order(params);
@@ -343,13 +358,13 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   const ProductTurns turns{warpgroup};
   auto order = consumer_order(params, shared);
   Tile tile{};
-  Live live{};        // of the tile's blocks of keys, where a mask hides some
+  WarpLive live{};    // of the tile's blocks of keys, where a mask hides some
   u32 Q[Q_steps][4];  // the first columns of this warp's rows
   bool skips_last = false;
 
   // Q is there; returns the block of keys to begin with.
   const auto begin_tile = [&] {
-    if constexpr (!variant::ragged && !variant::paged) shared.q.wait();
+    if constexpr (!finds_tiles) shared.q.wait();
     if constexpr (variant::Q_columns_in_registers != 0) {
       const u32 own_row = static_cast<u32>(warp_row) + lane_index() % 16;
 #pragma unroll
@@ -423,8 +438,8 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
-    if constexpr (variant::mask) live = live_blocks(params, tile);
-    if constexpr (variant::mask && !variant::ragged && !variant::paged) keep_live_blocks(live, tile);
+    if constexpr (variant::mask) live = found_blocks<WarpLive>(params, tile);
+    if constexpr (variant::mask && !finds_tiles) keep_live_blocks(live, tile);
     if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
       int own_row = static_cast<int>(warpgroup) * rows;  // in the tile
       // A tile that the rows of one hold is a warpgroup's alone, in turn, so that they compute several side by side.
@@ -533,8 +548,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     } else {
       store(params, output, tile, warpgroup, O, softmax);
     }
-    if constexpr (variant::stream_k || variant::ragged || variant::paged)
-      warp_barrier();  // or the loop goes on as if lanes had parted
+    if constexpr (variant::stream_k || finds_tiles) warp_barrier();  // or the loop goes on as if lanes had parted
   }
   turns.end();
   output.finish();
@@ -546,7 +560,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
     shared.q.create();
     shared.k.create();
     shared.v.create();
-    if constexpr (variant::ragged || variant::paged) shared.found().create();
+    if constexpr (finds_tiles) shared.found().create();
     mbarrier_fence();
     prefetch_map(params.q);
     if constexpr (!variant::paged || variant::page_multiple != 1) {
@@ -562,7 +576,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
     } else {
       give_registers<producer_registers>();
     }
-    if constexpr (variant::ragged || variant::paged) {
+    if constexpr (finds_tiles) {
       if (warp_index() == 1) find_tiles(params, shared.found());
     }
     if constexpr (variant::paged) {

@@ -60,6 +60,7 @@ class Block final : public Machine {
   void load_global(const void* pointer, void* to, unsigned bytes, int line) override;
   void store_global(void* pointer, const void* from, unsigned bytes, int line) override;
   void add_global(float* pointer, float value, int line) override;
+  int count_global(int* counter, int line) override;
   void announce_word(void* place, unsigned long long word, int line) override;
   void await_word(const void* place, unsigned long long word, int line) override;
   void cp_async(unsigned address, const void* pointer, unsigned bytes, int line) override;

@@ -56,6 +56,12 @@ void Block::add_global(float* pointer, float value, int line) {
   std::atomic_ref(*pointer).fetch_add(value, std::memory_order_relaxed);
 }
 
+int Block::count_global(int* counter, int line) {
+  const Thread& self = *current_;
+  require(self, line, global_.check_added(counter, sizeof(*counter), access_of(self, epoch_of(self, line))));
+  return std::atomic_ref(*counter).fetch_add(1, std::memory_order_relaxed);
+}
+
 void Block::cp_async(unsigned address, const void* pointer, unsigned bytes, int line) {
   Thread& self = *current_;
   if (bytes > copied_bytes)

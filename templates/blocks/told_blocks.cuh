@@ -3,13 +3,14 @@
 
 #include "blocks/score_place.cuh"
 #include "mask_blocks_params.h"
+#include "ptx/lanes.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
 #include "types.h"
 
 // As LiveBlocks. The words of 32 blocks stay in registers until others are asked for: no block waits for memory but the
-// first of them.
-template <int B_r>
+// first of them. `together`: all lanes of a warp ask, and the compiler may know that they are told the same.
+template <int B_r, bool together = false>
 struct ToldBlocks {
   const u32* words;  // of the tile; null: all blocks are alive, and none is full
   int held;          // the number of the words that are here, -1: none, ...
@@ -28,6 +29,21 @@ struct ToldBlocks {
     held = -1;
     live_bits = 0xffffffffu;
     full_bits = 0;
+  }
+
+  // Hands words over with a tile: those of its last block.
+  template <class Tile>
+  __device__ __forceinline__ void tell(Tile& tile) {
+    hold((tile.blocks - 1) / 32);
+    tile.word = held;
+    tile.live = live_bits;
+    tile.full = full_bits;
+  }
+  template <class Tile>
+  __device__ __forceinline__ void take(const Tile& tile) {
+    held = tile.word;
+    live_bits = tile.live;
+    full_bits = tile.full;
   }
 
   __device__ __forceinline__ bool has(int block) { return (live_of(block / 32) >> block % 32 & 1) != 0; }
@@ -61,8 +77,15 @@ struct ToldBlocks {
   __device__ __forceinline__ void hold(int word) {
     if (words == nullptr || word == held) return;
     held = word;
-    live_bits = load_global_word(words + word * 2);
-    full_bits = load_global_word(words + word * 2 + 1);
+    live_bits = known(load_global_word(words + word * 2));
+    full_bits = known(load_global_word(words + word * 2 + 1));
+  }
+  __device__ __forceinline__ static u32 known(u32 bits) {
+    if constexpr (together) {
+      return static_cast<u32>(uniform(static_cast<int>(bits)));
+    } else {
+      return bits;
+    }
   }
   __device__ __forceinline__ u32 live_of(int word) {
     hold(word);

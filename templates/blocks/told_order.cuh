@@ -2,6 +2,7 @@
 // with Q.
 #pragma once
 
+#include "blocks/expressions.cuh"
 #include "ptx/lanes.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/memory_chunks.cuh"
@@ -9,7 +10,7 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// A tile of a ragged batch, or of one in pages, in shared memory.
+// A tile of a ragged batch, of one in pages, or of those whose blocks mask_blocks tells, in shared memory.
 struct TileSlot {
   static constexpr u32 bytes = 3 * chunk_bytes;
 
@@ -18,30 +19,46 @@ struct TileSlot {
   template <class Tile>
   __device__ __forceinline__ void write(const Tile& tile) const {
     const auto word = [](int value) { return static_cast<u32>(value); };
-    store_shared(base, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.queries.first)}});
-    store_shared(base + chunk_bytes, Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block),
-                                            word(tile.keys.first)}});
-    if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
+    if constexpr (variant::ragged || variant::paged) {
+      store_shared(base, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.queries.first)}});
+      store_shared(base + chunk_bytes, Chunk{{word(tile.queries.count), word(tile.keys.count), word(tile.first_block),
+                                              word(tile.keys.first)}});
+    } else {
+      store_shared(base, Chunk{{word(tile.blocks), word(tile.head), word(tile.first_row), word(tile.first_block)}});
+    }
+    if constexpr (Expressions::told) {
+      store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), word(tile.word), tile.live, tile.full}});
+    } else if constexpr (variant::dropout || variant::score || variant::mask || variant::paged) {
       store_shared(base + 2 * chunk_bytes, Chunk{{word(tile.batch), word(tile.left), word(tile.begun), 0}});
+    }
   }
 
   template <class Tile>
   __device__ __forceinline__ Tile read() const {
     const Chunk first = load_shared(base);
-    const Chunk second = load_shared(base + chunk_bytes);
     Tile tile{};
     tile.blocks = static_cast<int>(first.word[0]);
     tile.head = static_cast<int>(first.word[1]);
     tile.first_row = static_cast<int>(first.word[2]);
-    tile.queries.first = static_cast<int>(first.word[3]);
-    tile.queries.count = static_cast<int>(second.word[0]);
-    tile.keys.count = static_cast<int>(second.word[1]);
-    if constexpr (variant::window || variant::mask || variant::stream_k)
-      tile.first_block = static_cast<int>(second.word[2]);
-    tile.keys.first = static_cast<int>(second.word[3]);
+    if constexpr (variant::ragged || variant::paged) {
+      const Chunk second = load_shared(base + chunk_bytes);
+      tile.queries.first = static_cast<int>(first.word[3]);
+      tile.queries.count = static_cast<int>(second.word[0]);
+      tile.keys.count = static_cast<int>(second.word[1]);
+      if constexpr (variant::window || variant::mask || variant::stream_k)
+        tile.first_block = static_cast<int>(second.word[2]);
+      tile.keys.first = static_cast<int>(second.word[3]);
+    } else {
+      tile.first_block = static_cast<int>(first.word[3]);
+    }
     if constexpr (variant::dropout || variant::score || variant::mask || variant::paged) {
       const Chunk third = load_shared(base + 2 * chunk_bytes);
       tile.batch = static_cast<int>(third.word[0]);
+      if constexpr (Expressions::told) {
+        tile.word = static_cast<int>(third.word[1]);
+        tile.live = third.word[2];
+        tile.full = third.word[3];
+      }
       if constexpr (variant::stream_k) {
         tile.left = third.word[1] != 0;
         tile.begun = third.word[2] != 0;
@@ -93,9 +110,11 @@ struct ToldOrder {
     next.blocks = uniform(next.blocks);
     next.head = uniform(next.head);
     next.first_row = uniform(next.first_row);
-    next.queries.first = uniform(next.queries.first);
-    next.queries.count = uniform(next.queries.count);
-    next.keys.count = uniform(next.keys.count);
+    if constexpr (variant::ragged || variant::paged) {
+      next.queries.first = uniform(next.queries.first);
+      next.queries.count = uniform(next.queries.count);
+      next.keys.count = uniform(next.keys.count);
+    }
     if constexpr (variant::window || variant::mask || variant::stream_k) next.first_block = uniform(next.first_block);
     if constexpr (variant::stream_k) {
       next.left = uniform(static_cast<int>(next.left)) != 0;
@@ -103,6 +122,11 @@ struct ToldOrder {
     }
     if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
       next.batch = uniform(next.batch);
+    if constexpr (Expressions::told) {
+      next.word = uniform(next.word);
+      next.live = static_cast<u32>(uniform(static_cast<int>(next.live)));
+      next.full = static_cast<u32>(uniform(static_cast<int>(next.full)));
+    }
     if (next.blocks == 0) return false;
     tile = next;
     return true;

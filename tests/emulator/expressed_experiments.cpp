@@ -18,18 +18,21 @@ using testing::ExpressedImage;
 /// A call of prefill; where its mask looks things up, a launch before it tells which blocks there are, if `tells`.
 class ExpressedExperiment : public PlanExperiment {
  public:
-  ExpressedExperiment(const Variant& variant, const Device& device, ExpressedImage image, bool tells,
+  /// `attention`: the family of the kernel that is told, where the bug is in the one that tells.
+  ExpressedExperiment(const Variant& variant, const Device& device, ExpressedImage image, bool tells, int attention,
                       std::shared_ptr<HostKernels> others)
       : PlanExperiment(variant, device, image.memory(), {}, std::move(others)),
         image_(std::move(image)),
         is_telling_(family_of(variant).operation == Operation::mask_blocks) {
     const Problem& problem = image_.problem();
-    serve(problem);
+    serve(problem, attention);
     serve(blocks_);
     if (!tells) return;
-    const Variant attention =
-        is_telling_ ? default_variant(prefill_sm80, ProblemView(problem).need(), device.shared_per_block) : variant;
-    words_.resize(plan(attention, problem, device).workspace_bytes / sizeof(unsigned));
+    const Variant told =
+        is_telling_ ? default_variant(attention, ProblemView(problem).need(), device.shared_per_block) : variant;
+    const PrefillPlan planned = plan(told, problem, device);
+    words_.resize(planned.workspace_bytes / sizeof(unsigned));
+    count_ = planned.mask_blocks.drawn ? 2 * static_cast<std::size_t>(planned.mask_blocks.pairs()) : words_.size();
   }
 
  private:
@@ -44,6 +47,8 @@ class ExpressedExperiment : public PlanExperiment {
       words_ = told_;
     }
     attune::run(args, image_.problem(), backend);
+    // What attention has counted since then is taken back.
+    std::fill(words_.begin() + static_cast<std::ptrdiff_t>(count_), words_.end(), 0U);
     if (told_.empty()) told_ = words_;
   }
 
@@ -57,6 +62,7 @@ class ExpressedExperiment : public PlanExperiment {
   bool is_telling_;  ///< whether the bug is in the launch that tells
   MaskBlocksProblem blocks_{image_.problem().expressions.mask};
   std::vector<unsigned> words_;
+  std::size_t count_ = 0;       ///< where the count of tiles stands in them
   std::vector<unsigned> told_;  ///< without a bug
 };
 
@@ -68,7 +74,7 @@ std::vector<std::unique_ptr<Experiment>> expressed_experiments(const Variant& va
   device.multiprocessors = 3;  // so few that blocks that stay have several tiles
   std::vector<std::unique_ptr<Experiment>> result;
   const auto add = [&](int batch, int heads_q, int seqlen_q, int seqlen_k, const std::function<int(int)>& document,
-                       bool tells = true) {
+                       bool tells = true, int attention = prefill_sm80) {
     ExpressedCase one;
     one.problem = {.dtype = static_cast<Dtype>(variant.dtype),
                    .batch = batch,
@@ -82,12 +88,16 @@ std::vector<std::unique_ptr<Experiment>> expressed_experiments(const Variant& va
     ExpressedImage image(one, 29);
     // Of each sequence and head its own.
     image.set_array("document", [&](int i) { return document(i % seqlen_k - variant.B_c * (i / seqlen_k)); });
-    result.push_back(std::make_unique<ExpressedExperiment>(variant, device, std::move(image), tells, others));
+    result.push_back(
+        std::make_unique<ExpressedExperiment>(variant, device, std::move(image), tells, attention, others));
   };
+  const bool is_telling = family_of(variant).operation == Operation::mask_blocks;
   const auto short_documents = [](int position) { return position / 4; };
   // Queries before the first key are of no document.
   add(1, 2, variant.B_r + 9, 20, short_documents);
-  add(1, 2, 9, 3 * variant.B_c + 5, short_documents, family_of(variant).operation == Operation::mask_blocks);
+  add(1, 2, 9, 3 * variant.B_c + 5, short_documents, is_telling);
+  // Tiles that are counted.
+  if (is_telling) add(1, 2, 150, 150, short_documents, true, prefill_sm90);
   // Edges of what a mask shows before, at and after those of blocks.
   for (const int beyond : {-1, 0, 1}) {
     const int seqlen_q = 2 * variant.B_r;

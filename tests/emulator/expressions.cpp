@@ -54,6 +54,32 @@ class ExpressedCall : public ExpressedImage {
     CHECK(wrong(std::move(after)) == "");
   }
 
+  /// The same of a kernel that is told which blocks its mask leaves, on a GPU of so few multiprocessors that each has
+  /// many tiles. What the workspace holds before is another call's.
+  void check_told_prefill(const EmulatedKernel& kernel, int multiprocessors, std::uint64_t seed) const {
+    CAPTURE(kernel.variant.name());
+    CAPTURE(problem().text());
+    CAPTURE(multiprocessors);
+    Device device = kernel.device;
+    device.multiprocessors = multiprocessors;
+    Memory after = memory();
+    attune_prefill_args args = prefill_args(after.data());
+    const Problem checked = check_arguments(args);
+    const PrefillPlan planned = plan(kernel.variant, checked, device);
+    REQUIRE(planned.mask_blocks.bytes() > 0);
+    std::vector<std::uint64_t> workspace(planned.workspace_bytes / sizeof(std::uint64_t) + 1, 0x7fffffff7fffffff);
+    args.workspace = workspace.data();
+    args.workspace_bytes = planned.workspace_bytes;
+    const ServingKernel& teller =
+        (*kernels_)[choose_own(MaskBlocksProblem{checked.expressions.mask}, kernel.device).variant];
+    FixedKernels found{&kernel, &teller};
+    const emulator::Report report = emulate(found, {.seed = seed}, [&](const Backend& backend) {
+      attune::run(args, checked, kernel, planned, backend.executor, nullptr, &teller);
+    });
+    REQUIRE_MESSAGE(report.ok(), report.fault);
+    CHECK(wrong(std::move(after)) == "");
+  }
+
   /// Has a kernel tell which blocks a mask leaves, where what it looks up says so.
   void tell_blocks(HostKernels& kernels) { kernels_ = &kernels; }
 
@@ -273,7 +299,9 @@ TEST_CASE("a mask that looks things up leaves many tiles of several sequences an
     ExpressedCall call({problem, {}, texts}, 8);
     call.set_array("document", [](int i) { return i % 700 < 450 ? i % 700 / 200 : i; });
     call.tell_blocks(kernels);
-    call.check_prefill(kernels[choose_own(call.problem(), h200).variant], 8);
+    const EmulatedKernel& kernel = kernels[choose_own(call.problem(), h200).variant];
+    call.check_prefill(kernel, 8);
+    for (const int multiprocessors : {1, 3}) call.check_told_prefill(kernel, multiprocessors, 9);
   }
 }
 
@@ -297,7 +325,8 @@ TEST_CASE("words of a mask's blocks are as many as its tiles, of heads where it 
   const MaskBlocksPlan planned = plan_mask_blocks(variant, problem);
   CHECK(planned.heads == 2);
   CHECK(planned.tile_words == (5000 / variant.B_c + 32) / 32);
-  CHECK(planned.bytes() == static_cast<std::size_t>(planned.tiles) * planned.tile_words * 2 * 8);
+  CHECK(planned.drawn);  // so that a count stands behind them
+  CHECK(planned.bytes() == (static_cast<std::size_t>(planned.tiles) * planned.tile_words * 2 + 1) * 8);
   problem.expressions = Texts{"", "flag[k // 1000] <= p where flag: int32[5]"}.numbers();
   CHECK(plan_mask_blocks(variant, problem).heads == 1);
   problem.expressions = Texts{"", "k <= p"}.numbers();

@@ -18,13 +18,15 @@ PlanExperiment::PlanExperiment(const Variant& variant, const Device& device, Mem
       memory_(before),
       first_(std::move(before)) {}
 
-void PlanExperiment::serve(const ProblemView& part) {
+void PlanExperiment::serve(const ProblemView& part, int family) {
   if (part.operation() == family_of(own_.variant).operation) {
     kernels_.add(own_);
     return;
   }
-  const auto family = std::ranges::find(families(), part.operation(), &Family::operation);
-  kernels_.add((*others_)[default_variant(family->defaults.family, part.need(), own_.device.shared_per_block)]);
+  if (family < 0) {
+    family = std::ranges::find(families(), part.operation(), &Family::operation)->defaults.family;
+  }
+  kernels_.add((*others_)[default_variant(family, part.need(), own_.device.shared_per_block)]);
 }
 
 Experiment::Seen PlanExperiment::launch(const emulator::Kernel& kernel) {

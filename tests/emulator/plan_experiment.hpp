@@ -26,8 +26,9 @@ class PlanExperiment : public Experiment, private EmulatorExecutor {
   PlanExperiment(const Variant& variant, const Device& device, Memory before, const Options& options,
                  std::shared_ptr<HostKernels> others);
 
-  /// Serves a part of the call: with the kernel that has the bug if the variant is of its operation, else another's.
-  void serve(const ProblemView& part);
+  /// Serves a part of the call: with the kernel that has the bug if the variant is of its operation, else one of this
+  /// family; -1: the first of the operation.
+  void serve(const ProblemView& part, int family = -1);
 
   /// The memory that the call is about.
   Memory& memory() { return memory_; }

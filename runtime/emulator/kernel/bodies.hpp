@@ -86,6 +86,7 @@ inline void store_shared(unsigned address, float first, float second, int line) 
   machine().store_shared(address, values, sizeof(values), line);
 }
 inline void add_global(float* pointer, float value, int line) { machine().add_global(pointer, value, line); }
+inline int count_global(int* counter, int line) { return machine().count_global(counter, line); }
 inline Float4 load_shared_floats(unsigned address, int line) { return load_shared_as<Float4>(address, line); }
 inline Float4 load_global_floats(const float* pointer, int line) { return load_global_as<Float4>(pointer, line); }
 inline void store_global(float* pointer, const Float4& f, int line) {

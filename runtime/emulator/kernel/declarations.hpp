@@ -81,6 +81,9 @@ inline void store_shared(unsigned address, float first, float second, int line =
 // ptx/reduce.cuh
 inline void add_global(float* pointer, float value, int line = __builtin_LINE());
 
+// ptx/counter.cuh
+inline int count_global(int* counter, int line = __builtin_LINE());
+
 // ptx/floats.cuh
 struct alignas(16) Float4 {
   float value[4];

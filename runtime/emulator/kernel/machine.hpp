@@ -46,6 +46,7 @@ class Machine {
   virtual void load_global(const void* pointer, void* to, unsigned bytes, int line) = 0;
   virtual void store_global(void* pointer, const void* from, unsigned bytes, int line) = 0;
   virtual void add_global(float* pointer, float value, int line) = 0;
+  virtual int count_global(int* counter, int line) = 0;
 
   /// Words of 8 bytes in global memory.
   virtual void announce_word(void* place, unsigned long long word, int line) = 0;

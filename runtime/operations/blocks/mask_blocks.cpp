@@ -39,7 +39,8 @@ MaskBlocksPlan plan_mask_blocks(const Variant& variant, const Problem& problem) 
       .tiles = static_cast<int>(ceil_div(problem.rows(ratio > 1), variant.B_r)),
       .heads = expression::depends_on_head(mask.root) ? problem.heads_q / ratio : 1,
       .ratio = ratio,
-      .batch = problem.batch};
+      .batch = problem.batch,
+      .drawn = variant.family == prefill_sm90 && variant.ragged == 0};
   const bool fits = plan.pairs() > 0 && plan.pairs() < std::numeric_limits<int>::max();
   return fits ? plan : MaskBlocksPlan{};
 }
@@ -71,10 +72,21 @@ void visit_operands(const attune_prefill_args& args, const Problem& problem, con
   visit(lengths_operand("seqused_q", params.seqused_q, problem.batch));
   visit(lengths_operand("seqused_k", params.seqused_k, problem.batch));
   visit(words_operand(plan, params.blocks.words, Access::write));
+  visit(drawn_operand(plan, params.blocks.words, Access::write));
 }
 
 AttuneMaskBlocks told(const MaskBlocksPlan& plan, unsigned* words) {
-  return {.words = words, .tile_words = plan.tile_words, .tiles = plan.tiles, .heads = plan.heads};
+  const bool counts = words != nullptr && plan.drawn;
+  return {.words = words,
+          .tile_words = plan.tile_words,
+          .tiles = plan.tiles,
+          .heads = plan.heads,
+          .drawn = counts ? reinterpret_cast<int*>(words + 2 * plan.pairs()) : nullptr};
+}
+
+Operand drawn_operand(const MaskBlocksPlan& plan, const unsigned* words, Access access) {
+  const bool counts = words != nullptr && plan.drawn;
+  return array_operand("drawn_tiles", counts ? words + 2 * plan.pairs() : nullptr, {1, 1, 1, counts ? 2 : 0}, access);
 }
 
 Operand words_operand(const MaskBlocksPlan& plan, const unsigned* words, Access access) {

@@ -37,11 +37,15 @@ struct MaskBlocksPlan {
   int heads = 0;
   int ratio = 0;  ///< rows of a query in a tile
   int batch = 0;
+  bool drawn = false;  ///< whether tiles are taken one by one, and counted
 
   [[nodiscard]] long long all_tiles() const { return static_cast<long long>(tiles) * heads * batch; }
   /// Of words, each with a thread block of its own.
   [[nodiscard]] long long pairs() const { return all_tiles() * tile_words; }
-  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(pairs()) * 2 * sizeof(unsigned); }
+  /// Of the words, and of the count behind them, two words as well.
+  [[nodiscard]] std::size_t bytes() const {
+    return (static_cast<std::size_t>(pairs()) + (drawn ? 1 : 0)) * 2 * sizeof(unsigned);
+  }
 };
 
 /// Nothing where the problem's mask says as much by itself, or there are more tiles than a launch holds.
@@ -60,5 +64,8 @@ AttuneMaskBlocks told(const MaskBlocksPlan& plan, unsigned* words);
 
 /// The words as an operand; none where they are null.
 Operand words_operand(const MaskBlocksPlan& plan, const unsigned* words, Access access);
+
+/// The count behind them, likewise; none where tiles are not counted.
+Operand drawn_operand(const MaskBlocksPlan& plan, const unsigned* words, Access access);
 
 }  // namespace attune

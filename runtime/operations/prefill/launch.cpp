@@ -92,6 +92,7 @@ const void* PrefillParams::get() const {
 
 void PrefillParams::visit_workspace(VisitOperand visit) const {
   if (words_ != nullptr) visit(words_operand(mask_blocks_, words_, Access::read));
+  visit(drawn_operand(mask_blocks_, words_, Access::add));
   if (const auto* const carrying = std::get_if<AttuneCarriedPrefillParams>(&block_)) {
     visit(array_operand("carried", carrying->carried, {1, 1, 1, carried_floats_}, Access::write));
     return;

@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <optional>
+#include <utility>
 
 #include "generator/expression/derivative.hpp"
 #include "generator/expression/interval.hpp"
@@ -100,10 +103,11 @@ constexpr std::string_view range_function_of(Op op) {
   }
 }
 
-/// A look-up that is the same for all keys of a row, and so is made once.
-struct RowLookup {
+/// A look-up that is the same for all keys of a row, or for all rows of a key, and so is made once.
+struct SharedLookup {
   std::string value;   ///< as a kernel writes it
-  std::string member;  ///< of Expressions::Row
+  std::string owner;   ///< "row" or "key", of Expressions::Row or Expressions::Key
+  std::string member;  ///< of that
   Type type;
 
   [[nodiscard]] std::string_view type_name() const { return type == Type::real ? "float" : "int"; }
@@ -111,8 +115,8 @@ struct RowLookup {
 
 class Writer {
  public:
-  Writer(const Expression& expression, const std::vector<RowLookup>& of_rows)
-      : expression_(expression), of_rows_(of_rows) {}
+  Writer(const Expression& expression, std::vector<SharedLookup> shared)
+      : expression_(expression), shared_(std::move(shared)) {}
 
   /// The value, in parentheses where it is more than a word.
   [[nodiscard]] std::string value(const Node& node) const {
@@ -146,15 +150,19 @@ class Writer {
   }
 
   /// Adds the outermost look-ups that do not depend on k.
-  static void add_row_lookups(const Expression& expression, const Node& node, std::vector<RowLookup>& found) {
-    if (node.op != Op::lookup || depends_on(node, Name::k)) {
-      for (const Node& part : node.parts) add_row_lookups(expression, part, found);
-      return;
-    }
-    std::string value = Writer(expression, {}).value(node);
-    if (std::ranges::find(found, value, &RowLookup::value) != found.end()) return;
-    const std::string& name = expression.parameters[static_cast<std::size_t>(node.index)].name;
-    found.push_back({std::move(value), fmt::format("{}_{}", name, found.size()), node.type});
+  static void add_row_lookups(const Expression& expression, const Node& node, std::vector<SharedLookup>& found) {
+    add_lookups(
+        expression, node, "row", [](const Node& lookup) { return !depends_on(lookup, Name::k); }, found);
+  }
+
+  /// Adds the outermost of the others that depend on k, but on nothing that the rows of a tile have of their own.
+  static void add_key_lookups(const Expression& expression, const Node& node, std::vector<SharedLookup>& found) {
+    const auto is_of_keys = [](const Node& lookup) {
+      constexpr std::array of_rows{Name::s, Name::q, Name::p, Name::h};
+      return depends_on(lookup, Name::k) &&
+             std::ranges::none_of(of_rows, [&](Name name) { return depends_on(lookup, name); });
+    };
+    add_lookups(expression, node, "key", is_of_keys, found);
   }
 
   /// The same of ranges.
@@ -179,11 +187,24 @@ class Writer {
   }
 
  private:
+  template <class IsShared>
+  static void add_lookups(const Expression& expression, const Node& node, std::string_view owner,
+                          const IsShared& is_shared, std::vector<SharedLookup>& found) {
+    if (node.op != Op::lookup || !is_shared(node)) {
+      for (const Node& part : node.parts) add_lookups(expression, part, owner, is_shared, found);
+      return;
+    }
+    std::string value = Writer(expression, {}).value(node);
+    if (std::ranges::find(found, value, &SharedLookup::value) != found.end()) return;
+    const std::string& name = expression.parameters[static_cast<std::size_t>(node.index)].name;
+    found.push_back({std::move(value), std::string{owner}, fmt::format("{}_{}", name, found.size()), node.type});
+  }
+
   [[nodiscard]] std::string lookup(const Node& node) const {
     std::string text = fmt::format("{}_at({})", expression_.parameters[static_cast<std::size_t>(node.index)].name,
                                    list_of(node.parts));
-    const auto known = std::ranges::find(of_rows_, text, &RowLookup::value);
-    return known == of_rows_.end() ? text : "row." + known->member;
+    const auto known = std::ranges::find(shared_, text, &SharedLookup::value);
+    return known == shared_.end() ? text : fmt::format("{}.{}", known->owner, known->member);
   }
 
   /// Of a power of two, whose product with it is the quotient to the bit: a mask shows the same keys.
@@ -219,7 +240,7 @@ class Writer {
   }
 
   const Expression& expression_;
-  const std::vector<RowLookup>& of_rows_;
+  std::vector<SharedLookup> shared_;
 };
 
 /// Comments of no more than a line, and no more than one.
@@ -301,28 +322,46 @@ std::string named_if(std::string_view name, std::string_view value) {
   return used ? std::string{name} : fmt::format("/*{}*/", name);
 }
 
-std::string function_text(const std::string& comment, std::string_view head, const std::string& value) {
+std::string function_text(const std::string& comment, std::string_view head, const std::string& value,
+                          std::string_view further = {}) {
   const bool ignores_s = head.ends_with("float s, ") && !reads_s(value);
   const std::string_view begin = ignores_s ? "float score(float /*s*/, " : head;
   return fmt::format(
       "\n  // {}\n"
-      "  __device__ __forceinline__ {}const ScorePlace& {}, const Row& {}) const {{\n{}  }}\n",
-      comment, begin, named_if("at", value), named_if("row", value), returned(value));
+      "  __device__ __forceinline__ {}const ScorePlace& {}, const Row& {}{}) const {{\n{}  }}\n",
+      comment, begin, named_if("at", value), named_if("row", value), further, returned(value));
 }
 
-std::string row_text(const std::vector<RowLookup>& of_rows) {
+/// Declares what is looked up once for all of a row or a key, and the function that does.
+std::string shared_text(std::string_view comment, std::string_view type, std::string_view function,
+                        const std::vector<SharedLookup>& lookups, const std::string& methods = {}) {
   std::string members;
   std::vector<std::string> values;
-  for (const RowLookup& lookup : of_rows) {
+  for (const SharedLookup& lookup : lookups) {
     members += fmt::format("    {} {};\n", lookup.type_name(), lookup.member);
     values.push_back(lookup.value);
   }
   const std::string value = fmt::format("{{{}}}", fmt::join(values, ", "));
   return fmt::format(
-      "\n  // What is looked up once for all keys of a row.\n"
-      "  struct Row {{\n{}  }};\n"
-      "  __device__ __forceinline__ Row row(const ScorePlace& {}) const {{\n{}  }}\n",
-      members, named_if("at", value), returned(value));
+      "\n  // {}\n"
+      "  struct {} {{\n{}{}  }};\n"
+      "  __device__ __forceinline__ {} {}(const ScorePlace& {}) const {{\n{}  }}\n",
+      comment, type, members, methods, type, function, named_if("at", value), returned(value));
+}
+
+std::string row_text(const std::vector<SharedLookup>& of_rows) {
+  return shared_text("What is looked up once for all keys of a row.", "Row", "row", of_rows);
+}
+
+std::string key_text(const std::vector<SharedLookup>& of_keys) {
+  std::vector<std::string> values;
+  for (const SharedLookup& lookup : of_keys) values.push_back(fmt::format("shuffle_from({}, lane)", lookup.member));
+  const std::string value = fmt::format("{{{}}}", fmt::join(values, ", "));
+  const std::string methods = fmt::format(
+      "{}    // That of the key that another lane of the warp has.\n"
+      "    __device__ __forceinline__ Key from(u32 {}) const {{ return {}; }}\n",
+      of_keys.empty() ? "" : "\n", of_keys.empty() ? "/*lane*/" : "lane", value);
+  return shared_text("What the mask looks up once for all rows of a key.", "Key", "key", of_keys, methods);
 }
 
 constexpr std::string_view head = R"(// What the spec says of scores and of which keys a query sees.
@@ -333,6 +372,7 @@ constexpr std::string_view head = R"(// What the spec says of scores and of whic
 #include "blocks/score_place.cuh"
 #include "expression_params.h"
 #include "ptx/kept_pointer.cuh"
+#include "ptx/lanes.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory_words.cuh"
 #include "types.h"
@@ -385,7 +425,7 @@ std::string cuda_text(const Expression* score, const Expression* mask, bool tilt
   std::string text{head};
   const std::vector<Parameter> parameters = parameters_of(score, mask);
   for (std::size_t i = 0; i < parameters.size(); ++i) text += accessor_of(parameters[i], i);
-  std::vector<RowLookup> of_rows;
+  std::vector<SharedLookup> of_rows;
   for (const Expression* one : {score, mask}) {
     if (one != nullptr) Writer::add_row_lookups(*one, one->root, of_rows);
   }
@@ -399,8 +439,14 @@ std::string cuda_text(const Expression* score, const Expression* mask, bool tilt
     }
   }
   if (mask != nullptr) {
-    const std::string value = Writer(*mask, of_rows).value(mask->root);
-    text += function_text(commented(mask->formula()), "bool sees(", value);
+    std::vector<SharedLookup> of_keys;
+    Writer::add_key_lookups(*mask, mask->root, of_keys);
+    text += key_text(of_keys);
+    std::vector<SharedLookup> shared = of_rows;
+    std::ranges::copy(of_keys, std::back_inserter(shared));
+    const std::string value = Writer(*mask, shared).value(mask->root);
+    text += function_text(commented(mask->formula()), "bool sees(", value,
+                          fmt::format(", const Key& {}", named_if("key", value)));
     const std::string range = Writer(*mask, of_rows).range(mask->root, false);
     text += fmt::format(
         "\n  // The same of all places in a box.\n"

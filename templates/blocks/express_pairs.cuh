@@ -41,7 +41,7 @@ __device__ __forceinline__ void express_transposed(float (&S)[row_tiles][columns
           float& s = S[i][n][2 * h + e];
           if constexpr (variant::score) s = expressions.score(s * expressions.params.score_scale, place, row);
           if constexpr (variant::mask) {
-            if (masks && !expressions.sees(place, row)) s = minus_infinity();
+            if (masks && !expressions.sees(place, row, expressions.key(place))) s = minus_infinity();
           }
         }
       }

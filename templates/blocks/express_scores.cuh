@@ -15,6 +15,27 @@ __device__ __forceinline__ Expressions expressions_of(const KernelParams& params
   return {params.expressions};
 }
 
+// What the mask looks up for a block's keys: lane i has it of the i-th of each 32, so that neighbours read neighbours.
+template <int columns>
+struct KeyLookups {
+  static constexpr int keys = static_cast<int>(warp_size);  // of a part
+
+  Expressions::Key own[(columns * 8 + keys - 1) / keys];
+
+  __device__ __forceinline__ KeyLookups(const Expressions& expressions, const ScoreRows& rows, const ScoreCorner& at) {
+    const int lane = static_cast<int>(lane_index());
+#pragma unroll
+    for (int part = 0; part * keys < columns * 8; ++part) {
+      own[part] = expressions.key(rows.place(at.row, at.key + part * keys + lane));
+    }
+  }
+
+  // That of this lane's key `e` of accumulator n. All lanes of the warp ask for the same.
+  __device__ __forceinline__ Expressions::Key of(int n, int e) const {
+    return own[n * 8 / keys].from(static_cast<u32>(n * 8 % keys + e) + lane_index() % 4 * 2);
+  }
+};
+
 // The cap and the spec's expressions, in the accumulators of 16 rows. `full`: it is known already that the mask hides
 // nothing of them.
 template <int columns>
@@ -31,11 +52,13 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
   const ScorePlace first[2] = {rows.place(at.row + lane / 4, at.key + lane % 4 * 2),
                                rows.place(at.row + 8 + lane / 4, at.key + lane % 4 * 2)};
   const Expressions::Row row[2] = {expressions.row(first[0]), expressions.row(first[1])};
-  // Both rows of a key after each other, as what is looked up for it is then wanted no longer.
+  const KeyLookups<columns> key_lookups{expressions, rows, at};
+  // Both rows of a key after each other, so that what is looked up for it comes once.
 #pragma unroll
   for (int n = 0; n < columns; ++n) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
+      const auto own_key = key_lookups.of(n, e);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         ScorePlace place = first[h];
@@ -45,7 +68,7 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
           s = expressions.score(s * expressions.params.score_scale, place, row[h]);
         }
         if constexpr (variant::mask) {
-          if (masks && !expressions.sees(place, row[h])) s = minus_infinity();
+          if (masks && !expressions.sees(place, row[h], own_key)) s = minus_infinity();
         }
       }
     }

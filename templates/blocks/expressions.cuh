@@ -16,8 +16,17 @@ struct Expressions {
   struct Row {};
   __device__ __forceinline__ Row row(const ScorePlace& /*at*/) const { return {}; }
 
+  // What the mask looks up once for all rows of a key.
+  struct Key {
+    // That of the key that another lane of the warp has.
+    __device__ __forceinline__ Key from(u32 /*lane*/) const { return {}; }
+  };
+  __device__ __forceinline__ Key key(const ScorePlace& /*at*/) const { return {}; }
+
   __device__ __forceinline__ float score(float s, const ScorePlace& /*at*/, const Row& /*row*/) const { return s; }
-  __device__ __forceinline__ bool sees(const ScorePlace& /*at*/, const Row& /*row*/) const { return true; }
+  __device__ __forceinline__ bool sees(const ScorePlace& /*at*/, const Row& /*row*/, const Key& /*key*/) const {
+    return true;
+  }
 
   // What each key adds to a score more than the key before it, where that is the same for all keys of a row, and
   // whether it is (blocks/tilted_softmax.cuh).

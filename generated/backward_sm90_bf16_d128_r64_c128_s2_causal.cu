@@ -67,7 +67,7 @@ struct AttuneBackwardParams {
   float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
   unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
-                              // each B_r the first; not initialised
+                              // each B_r the first, and with B_c 64 the second; not initialised
   // Of kernels whose blocks have query heads that share keys in parts (blocks/head_parts.cuh), where they do:
   float* key_sums;                // dK and dV of each tile of keys as accumulators have them, batch x heads_kv x tiles
   unsigned long long* key_turns;  // which part has left its sums: a word of each warp of those; not initialised
@@ -826,7 +826,7 @@ __device__ __forceinline__ void mask_pairs(const Mask& mask, float (&S)[row_tile
 // How sums of dQ leave a thread block, and in which order blocks add theirs.
 
 // A place in shared memory for the sums of one step, in the workspace's order (dq_sums.cuh), to which `writers` threads
-// bring them and from which a warp adds them to memory: one of `adders`, which have the steps in turn.
+// bring them and from which a warp adds them to memory: one of `adders`, which take turns.
 template <int floats, int writers, int adders = 1>
 struct GradientSums {
   static constexpr u32 bytes = floats * sizeof(float);
@@ -866,8 +866,9 @@ struct GradientSums {
 };
 
 // When a block of keys may add to the sums of a block of queries: behind all blocks of later keys that these queries
-// see. A word of the workspace says who has added last: so many blocks, counted from `launch`; 0 when all have.
-template <int B_r, int B_c>
+// see. A word of the workspace says who has added last: so many blocks, counted from `launch`; 0 when all have. Where
+// sums leave in `parts`, each has a word of its own.
+template <int B_r, int B_c, int parts = 1>
 struct GradientTurn {
   u64* place;
   u64 launch;
@@ -877,8 +878,8 @@ struct GradientTurn {
   // `row` is the first of these queries in the workspace.
   template <class Mask>
   __device__ __forceinline__ GradientTurn(const AttuneBackwardParams& params, const Mask& mask, i64 row,
-                                          int query_block, int key_block)
-      : place(params.turns + row / B_r), launch(params.launch) {
+                                          int query_block, int key_block, u32 part = 0)
+      : place(params.turns + row / B_r * parts + part), launch(params.launch) {
     const int first_query = query_block * B_r;
     before = (mask.key_limit(first_query + B_r - 1) - 1) / B_c - key_block;
     is_last = key_block == 0 || mask.query_limit(key_block * B_c - 1) <= first_query;
@@ -1120,25 +1121,26 @@ constexpr u32 consumer_registers = 240;
 // mask they begin with other queries than it does, so that nobody waits in vain.
 constexpr bool shortest_first = variant::deterministic;
 
-// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
-// warps have such steps in turn, so that one waits for memory beside the other's. Steps of 128 are longer, and have no
-// registers left.
-constexpr bool short_steps = variant::B_r == rows && variant::B_c == consumers * rows;
-constexpr int adders = variant::deterministic && short_steps ? 2 : 1;
-
-// Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
-constexpr int dq_row_parts = variant::B_r / rows;
-constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
-constexpr int dq_column_parts = consumers / dq_row_parts;
-static_assert(variant::B_r % rows == 0 && dq_columns % 16 == 0);
-
-// What a warpgroup has besides: all of its 64 keys, or of those that both share half of the queries in S and dP, and
+// What a warpgroup has besides dQ: all of its 64 keys, or of those that both share half of the queries in S and dP, and
 // half of the columns of dK and dV.
 constexpr bool shares_keys = variant::B_c == rows;
 constexpr int sharers = shares_keys ? consumers : 1;
 constexpr int score_queries = variant::B_r / sharers;
 constexpr int gradient_columns = variant::head_dim / sharers;
 static_assert(shares_keys || variant::B_c == consumers * rows);
+
+// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
+// warps add, so that one waits for memory beside the other's: they have such steps in turn or, where sums leave in
+// halves, a half each, whose turns are its own. Steps of 128 are longer, and have no registers left.
+constexpr bool short_steps = variant::B_r == rows;
+constexpr int adders = shares_keys || (variant::deterministic && short_steps) ? 2 : 1;
+constexpr int turns_of_step = shares_keys ? adders : 1;
+
+// Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
+constexpr int dq_row_parts = variant::B_r / rows;
+constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
+constexpr int dq_column_parts = consumers / dq_row_parts;
+static_assert(variant::B_r % rows == 0 && dq_columns % 16 == 0);
 
 using Sequence = BackwardSequence<variant::ragged>;
 using Mask = PairMask<variant::causal, variant::window>;
@@ -1157,7 +1159,7 @@ using KGradient = float[gradient_columns / 8][4];
 using QGradient = float[dq_columns / 8][4];
 using Walk = QueryWalk;
 using SumStage = GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size, adders>;
-using Turn = GradientTurn<variant::B_r, variant::B_c>;
+using Turn = GradientTurn<variant::B_r, variant::B_c, turns_of_step>;
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, or of shared
 // keys one of P and one of dS, sums, barriers.
@@ -1229,27 +1231,29 @@ __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTi
   wgmma_commit();
 }
 
-// A warp: adds what the warpgroups put into the stage to the workspace, one step after the other, or those that are its
-// own of several warps.
+// A warp: adds what the warpgroups put into the stage to the workspace, one step after the other, or of several warps
+// the steps or the half of each that are its own.
 __device__ __forceinline__ void add_dq(const Params& params, Shared shared, const Sequence& sequence,
                                        const TileIndex& tile, Walk walk, u32 adder) {
   const SumStage stage{shared.sums};
-  if constexpr (adders > 1) {
+  constexpr bool has_steps = adders > 1 && !shares_keys;  // in turn, not all
+  if constexpr (has_steps) {
     if (adder == 1 && walk.goes_on()) walk.next();
   }
   while (walk.goes_on()) {
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
-    Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+    Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block, shares_keys ? adder : 0);
     turn.wait();
     stage.wait_full(adder);
     if (elect_lane()) {
-      stage.add(params.dq_sums + row * params.dq_columns);
+      float* const sums = params.dq_sums + row * params.dq_columns;
+      stage.add(sums);
       wait_boxes_read();
     }
     walk.next();
-    if (walk.goes_on()) stage.announce_free(adder);
+    if (walk.goes_on() || (shares_keys && adder == 0)) stage.announce_free(adder);  // a second half follows a first
     if (elect_lane()) turn.pass();
-    if constexpr (adders > 1) {
+    if constexpr (has_steps) {
       if (walk.goes_on()) walk.next();
     }
   }

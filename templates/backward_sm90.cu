@@ -80,26 +80,26 @@ constexpr u32 consumer_registers = 240;
 // mask they begin with other queries than it does, so that nobody waits in vain.
 constexpr bool shortest_first = variant::deterministic;
 
-// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
-// warps have such steps in turn, so that one waits for memory beside the other's. Steps of 128 are longer, and have no
-// registers left.
-constexpr bool short_steps = variant::B_r == rows && variant::B_c == consumers * rows;
-constexpr int adders = variant::deterministic && short_steps ? 2 : 1;
-
-// Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
-constexpr int dq_row_parts = variant::B_r / rows;
-constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
-constexpr int dq_column_parts = consumers / dq_row_parts;
-static_assert(variant::B_r % rows == 0 && dq_columns % 16 == 0);
-
-// What a warpgroup has besides: all of its 64 keys, or of those that both share half of the queries in S and dP, and
+// What a warpgroup has besides dQ: all of its 64 keys, or of those that both share half of the queries in S and dP, and
 // half of the columns of dK and dV.
 constexpr bool shares_keys = variant::B_c == rows;
 constexpr int sharers = shares_keys ? consumers : 1;
 constexpr int score_queries = variant::B_r / sharers;
 constexpr int gradient_columns = variant::head_dim / sharers;
 static_assert(shares_keys || variant::B_c == consumers * rows);
-constexpr u32 scores_read = 4;  // named barriers: by the other warpgroup, for each one's next
+
+// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
+// warps add, so that one waits for memory beside the other's: they have such steps in turn or, where sums leave in
+// halves, a half each, whose turns are its own. Steps of 128 are longer, and have no registers left.
+constexpr bool short_steps = variant::B_r == rows;
+constexpr int adders = shares_keys || (variant::deterministic && short_steps) ? 2 : 1;
+constexpr int turns_of_step = shares_keys ? adders : 1;
+
+// Which part of dQ a warpgroup has: 64 rows, and as many columns as that leaves.
+constexpr int dq_row_parts = variant::B_r / rows;
+constexpr int dq_columns = variant::head_dim * dq_row_parts / consumers;
+constexpr int dq_column_parts = consumers / dq_row_parts;
+static_assert(variant::B_r % rows == 0 && dq_columns % 16 == 0);
 
 // Whether the columns of its parts are whole panels, so that tiles which are read by parts lie as others do.
 constexpr int panel_columns = 64;
@@ -127,7 +127,8 @@ using Live = LiveQueries<variant::B_r, variant::B_c>;
 using Walk = Select<variant::mask, LiveWalk<Live>, QueryWalk>;
 using SumStage = Select<shares_keys, HalvedSums<4 * consumers, dq_columns / 8, consumers * warpgroup_size>,
                         GradientSums<variant::B_r * variant::head_dim, consumers * warpgroup_size, adders>>;
-using Turn = Select<variant::deterministic, GradientTurn<variant::B_r, variant::B_c>, AnyTurn>;
+using Turn = Select<variant::deterministic, GradientTurn<variant::B_r, variant::B_c, turns_of_step>, AnyTurn>;
+constexpr u32 scores_read = SumStage::next_barrier;  // named barriers: by the other warpgroup, for each one's next
 
 // What lies in shared memory, from a 1024-byte aligned address on: tiles of K, V, Q and dO, two of dS, or of shared
 // keys one of P and one of dS, sums, barriers.
@@ -208,42 +209,36 @@ __device__ __forceinline__ void multiply_dq(QGradient& dQ, ScoreTile scores, KTi
   wgmma_commit();
 }
 
-// A warp: adds what the warpgroups put into the stage to the workspace, one step after the other, or those that are its
-// own of several warps.
+// A warp: adds what the warpgroups put into the stage to the workspace, one step after the other, or of several warps
+// the steps or the half of each that are its own.
 __device__ __forceinline__ void add_dq(const Params& params, Shared shared, const Sequence& sequence,
                                        const TileIndex& tile, Walk walk, u32 adder) {
   const SumStage stage{shared.sums};
-  if constexpr (adders > 1) {
+  constexpr bool has_steps = adders > 1 && !shares_keys;  // in turn, not all
+  if constexpr (has_steps) {
     if (adder == 1 && walk.goes_on()) walk.next();
   }
   while (walk.goes_on()) {
     const i64 row = sequence.workspace_row(params, walk.head, walk.block * variant::B_r);
-    Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block);
+    Turn turn(params, Mask(params, sequence), row, walk.block, tile.q_block, shares_keys ? adder : 0);
     if constexpr (variant::mask && variant::deterministic) {
       count_live_blocks(turn, Mask(params, sequence), walk, tile.q_block);
     }
     turn.wait();
     stage.wait_full(adder);
-    if constexpr (shares_keys) {
-      if (elect_lane()) {
-        add_half(stage, params.dq_sums + row * params.dq_columns, 0);
-        wait_boxes_read();
-      }
-      stage.announce_free();
-      stage.wait_full();
-    }
     if (elect_lane()) {
+      float* const sums = params.dq_sums + row * params.dq_columns;
       if constexpr (shares_keys) {
-        add_half(stage, params.dq_sums + row * params.dq_columns, 1);
+        add_half(stage, sums, static_cast<int>(adder));
       } else {
-        stage.add(params.dq_sums + row * params.dq_columns);
+        stage.add(sums);
       }
       wait_boxes_read();
     }
     walk.next();
-    if (walk.goes_on()) stage.announce_free(adder);
+    if (walk.goes_on() || (shares_keys && adder == 0)) stage.announce_free(adder);  // a second half follows a first
     if (elect_lane()) turn.pass();
-    if constexpr (adders > 1) {
+    if constexpr (has_steps) {
       if (walk.goes_on()) walk.next();
     }
   }
@@ -277,7 +272,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
   // The rest of a step's sums, beside products of the next.
   const auto put_second_half = [&] {
     if constexpr (shares_keys) {
-      stage.wait_free();
+      stage.wait_free(0);
       put_half<1>(stage, dQ, first_part);
     }
   };
@@ -338,7 +333,7 @@ __device__ __forceinline__ void consume(const Params& params, Shared shared, con
         shared.dout.release();
         wgmma_wait<1>();
         settle(dQ);
-        if (is_next) stage.wait_free();
+        if (is_next) stage.wait_free(1);
         put_half<0>(stage, dQ, first_part);
       } else {
         add_weighted(dV, P, shared.dout.tile());

@@ -13,7 +13,7 @@
 #include "types.h"
 
 // A place in shared memory for the sums of one step, in the workspace's order (dq_sums.cuh), to which `writers` threads
-// bring them and from which a warp adds them to memory: one of `adders`, which have the steps in turn.
+// bring them and from which a warp adds them to memory: one of `adders`, which take turns.
 template <int floats, int writers, int adders = 1>
 struct GradientSums {
   static constexpr u32 bytes = floats * sizeof(float);
@@ -53,9 +53,9 @@ struct GradientSums {
 };
 
 // Where the sums of a step leave in two halves, one after the other through a place for one of them: of each warp's
-// `pieces`, which the workspace has side by side, the first half, then the second.
+// `pieces`, which the workspace has side by side, the first half, then the second, each added by a warp of its own.
 template <int writing_warps, int pieces, int writers>
-struct HalvedSums : GradientSums<writing_warps*(pieces / 2) * 16 * 8, writers> {
+struct HalvedSums : GradientSums<writing_warps*(pieces / 2) * 16 * 8, writers, 2> {
   static constexpr int warps = writing_warps;
   static constexpr int half_pieces = pieces / 2;
   static_assert(pieces % 2 == 0);
@@ -70,13 +70,14 @@ __device__ __forceinline__ void put_half(const Stage& stage, const float (&dQ)[p
 #pragma unroll
     for (int e = 0; e < 4; ++e) halved[n][e] = dQ[half * (pieces / 2) + n][e];
   }
-  stage.put(halved, first / 2);
+  stage.put(halved, first / 2, half);
 }
 
 // The thread that adds: this half, in a group of its own.
 template <class Stage>
 __device__ __forceinline__ void add_half(const Stage& stage, float* sums, int half) {
   constexpr u32 bytes = Stage::half_pieces * Stage::part_bytes;
+#pragma unroll 1  // addresses of all are more than the registers of a warp that does not multiply
   for (int warp = 0; warp < Stage::warps; ++warp) {
     add_bytes(sums + (2 * warp + half) * (Stage::half_pieces * 16 * 8), stage.base + static_cast<u32>(warp) * bytes,
               bytes);
@@ -85,8 +86,9 @@ __device__ __forceinline__ void add_half(const Stage& stage, float* sums, int ha
 }
 
 // When a block of keys may add to the sums of a block of queries: behind all blocks of later keys that these queries
-// see. A word of the workspace says who has added last: so many blocks, counted from `launch`; 0 when all have.
-template <int B_r, int B_c>
+// see. A word of the workspace says who has added last: so many blocks, counted from `launch`; 0 when all have. Where
+// sums leave in `parts`, each has a word of its own.
+template <int B_r, int B_c, int parts = 1>
 struct GradientTurn {
   u64* place;
   u64 launch;
@@ -96,8 +98,8 @@ struct GradientTurn {
   // `row` is the first of these queries in the workspace.
   template <class Mask>
   __device__ __forceinline__ GradientTurn(const AttuneBackwardParams& params, const Mask& mask, i64 row,
-                                          int query_block, int key_block)
-      : place(params.turns + row / B_r), launch(params.launch) {
+                                          int query_block, int key_block, u32 part = 0)
+      : place(params.turns + row / B_r * parts + part), launch(params.launch) {
     const int first_query = query_block * B_r;
     before = (mask.key_limit(first_query + B_r - 1) - 1) / B_c - key_block;
     is_last = key_block == 0 || mask.query_limit(key_block * B_c - 1) <= first_query;
@@ -139,7 +141,7 @@ struct GradientTurn {
 struct AnyTurn {
   template <class Mask>
   __device__ __forceinline__ AnyTurn(const AttuneBackwardParams& /*params*/, const Mask& /*mask*/, i64 /*row*/,
-                                     int /*query_block*/, int /*key_block*/) {}
+                                     int /*query_block*/, int /*key_block*/, u32 /*part*/ = 0) {}
   __device__ __forceinline__ void wait() const {}
   __device__ __forceinline__ void pass() const {}
 };

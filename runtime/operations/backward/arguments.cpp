@@ -157,8 +157,8 @@ Operand sums_operand(const AttuneBackwardParams& params, Access access) {
 }
 
 /// Whose turn it is to add; null where that does not matter.
-Operand turns_operand(const AttuneBackwardParams& params, int B_r) {
-  return array_operand("turns", params.turns, {1, 1, params.heads_q, params.padded_rows / B_r}, Access::write);
+Operand turns_operand(const AttuneBackwardParams& params, int rows) {
+  return array_operand("turns", params.turns, {1, 1, params.heads_q, params.padded_rows / rows}, Access::write);
 }
 
 /// What every product reads.
@@ -302,7 +302,7 @@ void visit_keys(const attune_backward_args& args, const BackwardProblem& problem
   visit_arrays(args, problem, visit);
   visit(statistics_operand(params, Access::read));
   visit(sums_operand(params, Access::add));
-  visit(turns_operand(params, variant.B_r));
+  visit(turns_operand(params, turn_rows(variant)));
   // What one part leaves to the next.
   const long long tiles = (problem.longest_keys() + variant.B_c - 1LL) / variant.B_c;
   const long long words = tiles * key_warps;

@@ -154,12 +154,17 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
   return with_grid(variant, row_grid(problem, problem.longest_queries(), variant.warps * mma_rows));
 }
 
+int turn_rows(const Variant& variant) {
+  const bool adds_halves = variant.B_c == 64;  // of a step's sums, in turns of their own
+  return adds_halves ? variant.B_r / 2 : variant.B_r;
+}
+
 BackwardWorkspace workspace_of(const Variant& variant, const BackwardProblem& problem, const Device& device) {
   const std::size_t rows = static_cast<std::size_t>(problem.padded_rows()) * problem.heads_q;
   BackwardWorkspace result{.statistics_bytes = rows * 2 * sizeof(float)};
   const bool adds = family_of(variant).tensor_maps || variant.deterministic == 0;
   if (!adds) return result;
-  if (variant.deterministic != 0) result.turn_bytes = rows / variant.B_r * sizeof(std::uint64_t);
+  if (variant.deterministic != 0) result.turn_bytes = rows / turn_rows(variant) * sizeof(std::uint64_t);
   result.dq_columns = variant.head_dim;
   result.dq_in_quads = family_of(variant).tensor_maps;
   result.dq_bytes = rows * variant.head_dim * sizeof(float);

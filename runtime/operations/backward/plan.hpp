@@ -27,6 +27,9 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
 /// Warps of a thread block that have sums of dK and dV, where query heads are in parts.
 inline constexpr int key_warps = 8;
 
+/// Rows of queries for each word of `turns` (AttuneBackwardParams).
+int turn_rows(const Variant& variant);
+
 /// Bytes of the workspace: LSE and D of each row, and after them the sums that become dQ, in fp32. Where the query
 /// heads that share keys are in parts, what these sum of dK and dV follows, once for all parts and in fp32, and a word
 /// for each warp. Where blocks add to dQ in an order, words follow that say whose turn it is.

@@ -130,15 +130,37 @@ def test_an_engine_of_tensors_gives_the_tokens_of_eager_attention(
     assert result.short < 0.01  # of logits whose standard deviation is 1
 
 
-def test_a_small_gpt_learns_as_with_attention_of_pytorch(torch_device, backend, tmp_path):
+def test_a_small_gpt_learns_as_with_attention_of_pytorch(torch_device, backend, tmp_path, capsys):
     example = load("train_gpt")
-    config = example.Config(layers=1, heads=2, head_dim=32, context=48, batch=2, steps=6)
+    config = example.Config(layers=1, heads=2, head_dim=32, context=48, batch=2, steps=4, seeds=2)
     picture = tmp_path / "losses.svg"
-    own, flash, _ = example.main(config, torch_device, backend, picture).values()
-    assert max(abs(one - other) for one, other in zip(own, flash)) < 0.01
-    assert own[-1] < own[0] - 0.1
+    runs = example.main(config, torch_device, backend, picture)
+    own, flash, _ = runs.values()
+    for one, other in zip(own, flash, strict=True):
+        assert max(abs(x - y) for x, y in zip(one, other, strict=True)) < 0.01
+        assert one[-1] < one[0] - 0.1
+    assert abs(own[0][0] - own[1][0]) > 1e-3  # seeds have weights and batches of their own
     lines = ElementTree.parse(picture).getroot().findall("{*}polyline")
-    assert [len(line.get("points").split()) for line in lines] == [6] * 5
+    assert [len(line.get("points").split()) for line in lines] == [4] * 5
+    attune_apart, math_apart, ratio = capsys.readouterr().out.splitlines()[-4:-1]
+    ends = [[example.end(losses) for losses in each] for each in runs.values()]
+    for line, of in ((attune_apart, ends[0]), (math_apart, ends[2])):
+        square = sum((x - y) ** 2 for x, y in zip(of, ends[1])) / 2
+        assert float(line.split(" by ")[1].split(" ")[0]) == pytest.approx(square**0.5, rel=0.05)
+    found, least, most, _ = numbers(ratio)
+    assert least <= found <= most
+
+
+def test_seeds_tell_how_sure_a_ratio_of_differences_is():
+    if torch is None:
+        pytest.skip("could not import 'torch'")
+    example = load("train_gpt")
+    one, other = [3.0, -4.0] * 4, [4.0, 3.0] * 4
+    assert example.ratio(one, other) == 1
+    least, most = example.likely_ratios(one, other)
+    assert 3 / 4 <= least < 0.95 and 1.05 < most <= 4 / 3
+    few = example.likely_ratios(one[:2], other[:2])
+    assert few == (3 / 4, 4 / 3)
 
 
 def test_a_frozen_server_compiles_nothing(tmp_path):

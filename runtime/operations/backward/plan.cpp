@@ -39,23 +39,27 @@ BackwardLaunch with_grid(const Variant& variant, const Grid& grid) {
 }
 
 /// Tiles of heads in groups (templates/blocks/schedule.cuh), so that what all tiles of a head read and add to shares
-/// L2. Of heads in parts no group is larger than all heads of a part.
-Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, const Device& device, int parts = 1) {
+/// L2, half of it; or two heads all of it, where tiles wait for those of the same head. Of heads in parts no group is
+/// larger than all heads of a part.
+Grid grouped_grid(long long heads, long long tiles, long long bytes_per_head, const Device& device, int parts = 1,
+                  bool in_order = false) {
   if (heads == 0 || tiles == 0) return {.x = 0, .y = 0, .z = 0};
-  const long long fit = device.l2_bytes / 2 / std::max(1LL, bytes_per_head);
-  const long long group = std::min(heads / parts, std::max({fit, ceil_div(heads, max_grid_yz), 1LL}));
+  const long long bytes = std::max(1LL, bytes_per_head);
+  const long long two = in_order && 2 * bytes <= device.l2_bytes ? 2 : 1;
+  const long long fit = std::max(device.l2_bytes / 2 / bytes, two);
+  const long long group = std::min(heads / parts, std::max(fit, ceil_div(heads, max_grid_yz)));
   return {.x = static_cast<unsigned>(group),
           .y = static_cast<unsigned>(tiles),
           .z = static_cast<unsigned>(ceil_div(heads, group))};
 }
 
 /// Thread blocks that share the query heads of a tile of keys: the fewest, of equally many heads each, that give each
-/// multiprocessor nearly two blocks, or where masks make them unlike, four.
+/// multiprocessor nearly two blocks, or where masks make them unlike, eight.
 int head_parts_of(const Variant& variant, const BackwardProblem& problem, const Device& device) {
   if (!family_of(variant).tensor_maps || problem.heads_kv == 0) return 1;
   const int heads = problem.heads_q / problem.heads_kv;
   const bool is_full = variant.causal == 0 && variant.window == 0 && variant.mask == 0;
-  const double wanted = (is_full ? 2 : 4) * least_occupancy * device.multiprocessors;
+  const double wanted = (is_full ? 2 : 8) * least_occupancy * device.multiprocessors;
   const double blocks =
       static_cast<double>(problem.batch) * problem.heads_kv * ceil_div(problem.longest_keys(), variant.B_c);
   for (int parts = 1; parts < heads; ++parts) {
@@ -126,7 +130,8 @@ BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, cons
   const int parts = workspace.head_parts;
   const long long bytes = problem.longest_queries() * row_bytes * (problem.heads_q / problem.heads_kv / parts);
   return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_kv) * problem.batch * parts,
-                                         ceil_div(problem.longest_keys(), variant.B_c), bytes, device, parts));
+                                         ceil_div(problem.longest_keys(), variant.B_c), bytes, device, parts,
+                                         variant.deterministic != 0));
 }
 
 BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries,

@@ -139,7 +139,7 @@ nb::object attention(std::span<const Argument> arguments, const Options& options
     return attend_padded(arguments, like, options, additions, expressions, q.shape[3], v.shape[3]);
   }
 
-  Call call{arguments, {}, like.array.device, is_true(options.return_lse), {}, {}};
+  Call call{arguments, {}, like.array.device, is_true(options.return_lse), {}, {}, additions.rng_state};
   attune_prefill_args& args = call.args;
   set_tensors(args, like, q, k, v);
   args.batch = count("batch", q.shape[0]);

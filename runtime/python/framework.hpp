@@ -55,6 +55,7 @@ struct Call {
   bool return_lse;
   std::span<const nanobind::object> params;  ///< the arrays of args.params, in their order
   nanobind::handle sink;                     ///< that of args.sink
+  nanobind::handle dropout_state;            ///< that of args.dropout, where there is a probability
 };
 
 class AddressedFramework;
@@ -87,6 +88,9 @@ class Framework {
   /// The context manager that makes a device the current one; none where it already is, or needs not be. Results are
   /// allocated and the kernel is launched in it.
   [[nodiscard]] virtual nanobind::object on_device(std::int64_t /*device*/) const { return nanobind::none(); }
+
+  /// Of the arrays that hold seed and offset of dropout, 16 bytes.
+  [[nodiscard]] virtual Element state_element() const { return Element::int64; }
 
   /// Computes the output, or (output, LSE, None).
   [[nodiscard]] virtual nanobind::object run(const Call& call) const = 0;

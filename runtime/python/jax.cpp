@@ -38,9 +38,11 @@ class Jax final : public Framework {
     return calls_.attr("padded")(array, extent);
   }
 
+  /// Both in halves: JAX has no int64 where it is not told to.
+  [[nodiscard]] Element state_element() const override { return Element::int32; }
+
   [[nodiscard]] nb::object run(const Call& call) const override {
     attune_prefill_args args = call.args;
-    if (args.dropout.p != 0) raise(PyExc_NotImplementedError, "JAX arrays are served without dropout alone");
     args.o = args.q;
     static_cast<void>(check_arguments(args));  // while there is still a caller to tell
     nb::list arrays;
@@ -49,7 +51,7 @@ class Jax final : public Framework {
     for (std::size_t i = 0; i < call.params.size(); ++i) params[args.params[i].name] = call.params[i];
     return calls_.attr("attend")(arrays, args.softmax_scale, args.causal != 0, args.window_left, args.window_right,
                                  args.softcap, call.return_lse, text_of(args.score), text_of(args.mask), params,
-                                 call.sink);
+                                 call.sink, args.dropout.p, call.dropout_state);
   }
 
   [[nodiscard]] nb::object as_float32(nb::handle array) const override { return array.attr("astype")("float32"); }

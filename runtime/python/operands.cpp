@@ -282,8 +282,10 @@ attune_dropout dropout_of(const First& first, nb::handle dropout_p, nb::handle r
                                         "and offset",
                                         dropout.p));
   }
-  const Array state = read_plain(first, "rng_state", rng_state, Element::int64, std::array{std::int64_t{2}},
-                                 "seed and offset are (2,)");
+  const Element element = first.framework.state_element();
+  const bool in_halves = element == Element::int32;
+  const Array state = read_plain(first, "rng_state", rng_state, element, std::array{std::int64_t{in_halves ? 4 : 2}},
+                                 in_halves ? "seed and offset are (4,)" : "seed and offset are (2,)");
   require_contiguous("rng_state", state);
   dropout.state = pointer<const std::int64_t>(state.address);
   return dropout;

@@ -137,8 +137,19 @@ void set_problem(Arguments& args, const xla::CallFrame& frame, const Inputs& inp
   args.window_right = scalar<std::int32_t>(frame.attributes, "window_right", xla::type_s32);
   args.score = expressions.score.empty() ? nullptr : expressions.score.c_str();
   args.mask = expressions.mask.empty() ? nullptr : expressions.mask.c_str();
+  args.dropout.p = scalar<float>(frame.attributes, "dropout_p", xla::type_f32);
   args.params = expressions.params.data();
   args.param_count = narrow(static_cast<std::int64_t>(expressions.params.size()));
+}
+
+/// Whether a buffer with seed and offset is the last before the arrays of expressions.
+bool drops(const xla::CallFrame& frame) { return scalar<float>(frame.attributes, "dropout_p", xla::type_f32) != 0; }
+
+/// Seed and offset: four halves, each one's lower half first.
+const std::int64_t* dropout_state(const xla::CallFrame& frame, std::int64_t index) {
+  const xla::Buffer& state = buffer(frame.arguments, index);
+  if (state.dtype != xla::type_s32 || state.rank != 1 || state.dims[0] != 4) mismatch();
+  return static_cast<const std::int64_t*>(state.data);
 }
 
 }  // namespace
@@ -161,13 +172,15 @@ XlaExpressions::XlaExpressions(const xla::CallFrame& frame)
 attune_prefill_args prefill_arguments(const xla::CallFrame& frame, const XlaExpressions& expressions) {
   attune_prefill_args args{};
   const bool has_sink = scalar<bool>(frame.attributes, "sink", xla::type_pred);
-  const std::int64_t count = expressions.others - (has_sink ? 1 : 0);
+  const bool has_dropout = drops(frame);
+  const std::int64_t count = expressions.others - (has_sink ? 1 : 0) - (has_dropout ? 1 : 0);
   set_problem(args, frame, inputs(frame.arguments, count), expressions);
   if (has_sink) {
     const xla::Buffer& sink = buffer(frame.arguments, count);
     if (sink.dtype != xla::type_f32) mismatch();
     args.sink = static_cast<const float*>(sink.data);
   }
+  if (has_dropout) args.dropout.state = dropout_state(frame, expressions.others - 1);
   args.o = packed(buffer(frame.results, 0), 1)[0];
   if (frame.results.size > 1) args.lse = static_cast<float*>(buffer(frame.results, 1).data);
   return args;
@@ -175,7 +188,8 @@ attune_prefill_args prefill_arguments(const xla::CallFrame& frame, const XlaExpr
 
 attune_backward_args backward_arguments(const xla::CallFrame& frame, const XlaExpressions& expressions) {
   const std::int64_t count = frame.results.size;
-  const std::int64_t more = expressions.others - count;  // out, softmax_lse, their gradients
+  const bool has_dropout = drops(frame);
+  const std::int64_t more = expressions.others - count - (has_dropout ? 1 : 0);  // out, softmax_lse, their gradients
   if (more != 3 && more != 4) mismatch();
   const auto other = [&](std::int64_t index) -> const xla::Buffer& { return buffer(frame.arguments, count + index); };
   const Inputs gradients = inputs(frame.results, count);
@@ -185,6 +199,7 @@ attune_backward_args backward_arguments(const xla::CallFrame& frame, const XlaEx
   args.lse = static_cast<const float*>(other(1).data);
   args.dout = packed(other(2), 1)[0];
   if (more == 4) args.dlse = static_cast<const float*>(other(3).data);
+  if (has_dropout) args.dropout.state = dropout_state(frame, expressions.others - 1);
   args.dq = gradients.q_tensor();
   args.dk = gradients.k_tensor();
   args.dv = gradients.v_tensor();

@@ -72,14 +72,14 @@ def emulated(monkeypatch):
     from attune import _jax
 
     def ffi_call(name, results, vmap_method):
-        def call(*operands, causal, softmax_scale, softcap, score, mask, params, sink, **window):
+        def call(*operands, causal, softmax_scale, softcap, score, mask, params, sink, **more):
             names = params.split()
             has_sink = bool(sink)
             options = {
                 "softmax_scale": float(softmax_scale),
                 "causal": bool(causal),
                 "softcap": float(softcap),
-                "window_size": (int(window["window_left"]), int(window["window_right"])),
+                "window_size": (int(more["window_left"]), int(more["window_right"])),
                 "score": score or None,
                 "mask": mask or None,
             }
@@ -88,15 +88,30 @@ def emulated(monkeypatch):
                 arrays = [np.asarray(x) for x in arrays]
                 params = [arrays.pop() for _ in names][::-1]
                 named = options | {"params": dict(zip(names, params))}
+                dropout_p = float(more["dropout_p"])
+                dropout = {}
+                if dropout_p:
+                    state = arrays.pop()
+                    assert (state.dtype, state.shape) == (np.int32, (4,))
+                    dropout = {"dropout_p": dropout_p, "rng_state": state.view(np.int64)}
                 if name == "attune_prefill":
                     q, k, v, *rest = arrays
                     assert len(rest) == has_sink
                     named["learnable_sink"] = rest[0] if rest else None
+                    if dropout:
+                        assert not (score or mask)
+                        own = {
+                            x: y for x, y in named.items() if x not in ("score", "mask", "params")
+                        }
+                        found = attune.flash_attn_func(
+                            q, k, v, **own, **dropout, return_attn_probs=True
+                        )
+                        return list(found[: len(results)])
                     found = attune.attention(q, k, v, **named, return_lse=True)
                     return list(found[: len(results)])
                 q, k, v, out, lse, dout, *dlse = arrays
                 named["dsoftmax_lse"] = dlse[0] if dlse else None
-                return list(attune.flash_attn_backward(dout, q, k, v, out, lse, **named))
+                return list(attune.flash_attn_backward(dout, q, k, v, out, lse, **named, **dropout))
 
             return jax.pure_callback(run, results, *operands, vmap_method=vmap_method)
 

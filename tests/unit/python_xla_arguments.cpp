@@ -25,6 +25,7 @@ class Frame {
   Frame() {
     for (const char* const name : {"causal", "sink"}) attribute(name, xla::type_pred, &no_);
     for (const char* const name : {"softcap", "softmax_scale"}) attribute(name, xla::type_f32, &half_);
+    attribute("dropout_p", xla::type_f32, &zero_);
     for (const char* const name : {"window_left", "window_right"}) attribute(name, xla::type_s32, &three_);
     for (const char* const name : {"score", "mask", "params"}) set_text(name, "");
   }
@@ -35,6 +36,7 @@ class Frame {
     texts_.push_back({text, std::char_traits<char>::length(text)});
     set(name, xla::attribute_text, &texts_.back());
   }
+  void set_dropout() { attribute("dropout_p", xla::type_f32, &half_); }
   void set_sink() { attribute("sink", xla::type_pred, &yes_); }
 
   void argument(xla::DataType dtype, std::vector<std::int64_t> dims) { add(arguments_, dtype, std::move(dims)); }
@@ -96,6 +98,7 @@ class Frame {
 
   bool no_ = false;
   bool yes_ = true;
+  float zero_ = 0;
   float half_ = 0.5F;
   std::int32_t three_ = 3;
   std::deque<xla::ByteSpan> texts_;
@@ -157,6 +160,43 @@ TEST_CASE(
   CHECK(args.params[1].extents[1] == 30);
 }
 
+TEST_CASE("seed and offset of a call of XLA lie before the arrays of expressions, and without dropout there are none") {
+  Frame call;
+  add_inputs(call);
+  call.argument(xla::type_f32, {4});
+  call.set_sink();
+  call.argument(xla::type_s32, {4});
+  call.set_dropout();
+  add_params(call);
+  call.result({2, 20, 4, 32});
+  const XlaExpressions expressions(call.frame());
+  const attune_prefill_args args = prefill_arguments(call.frame(), expressions);
+  CHECK(args.dropout.p == 0.5F);
+  CHECK(args.dropout.state == Frame::at(4));
+  CHECK(args.sink == Frame::at(3));
+  CHECK(args.params[0].data == Frame::at(5));
+
+  Frame gradients;
+  add_inputs(gradients);
+  gradients.argument(xla::type_bf16, {2, 20, 4, 32});
+  gradients.argument(xla::type_f32, {2, 4, 20});
+  gradients.argument(xla::type_bf16, {2, 20, 4, 32});
+  gradients.argument(xla::type_s32, {4});
+  gradients.set_dropout();
+  for (const int heads : {4, 2, 2}) gradients.result({2, 20, heads, 64});
+  const attune_backward_args of_them = backward_arguments(gradients.frame(), XlaExpressions(gradients.frame()));
+  CHECK(of_them.dropout.p == 0.5F);
+  CHECK(of_them.dropout.state == Frame::at(6));
+  CHECK(of_them.dlse == nullptr);
+
+  Frame packed;
+  packed.argument(xla::type_bf16, {2, 20, 3, 4, 64});
+  packed.argument(xla::type_s32, {4});
+  packed.set_dropout();
+  packed.result({2, 20, 4, 64});
+  CHECK(prefill_arguments(packed.frame(), XlaExpressions(packed.frame())).dropout.state == Frame::at(1));
+}
+
 TEST_CASE("a call of XLA without expressions has none, and may have its tensors in one buffer") {
   Frame call;
   call.argument(xla::type_bf16, {2, 20, 3, 4, 64});
@@ -167,6 +207,8 @@ TEST_CASE("a call of XLA without expressions has none, and may have its tensors 
   CHECK(args.mask == nullptr);
   CHECK(args.param_count == 0);
   CHECK(args.sink == nullptr);
+  CHECK(args.dropout.p == 0);
+  CHECK(args.dropout.state == nullptr);
   CHECK(args.v.stride_seq == 3 * 4 * 64);
 }
 
@@ -204,4 +246,9 @@ TEST_CASE("buffers and attributes that attune did not register are refused") {
   refused([](Frame& call) { call.set_text("params", "slope"); });              // of another element type
   refused([](Frame& call) { call.set_sink(); });
   refused([](Frame& call) { call.argument(xla::type_f32, {4}); });  // a sink that is not announced
+  refused([](Frame& call) { call.set_dropout(); });
+  refused([](Frame& call) {
+    call.argument(xla::type_f32, {4});  // no seed and offset
+    call.set_dropout();
+  });
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
@@ -48,13 +49,19 @@ def _refuse(given: Mapping[str, Any], where: str) -> None:
 
 
 def dropout_state(dropout_p: float, rng_state: Any, like: Any) -> Any:
-    """Seed and offset of a call with dropout: those given, else of a PyTorch tensor two of its generator's.
+    """Seed and offset of a call with dropout: those given, of a JAX array what a key draws that is given in their place,
+    else of a PyTorch tensor two of its generator's.
 
     They are drawn on the device, so that a CUDA graph draws others in each replay.
     """
-    if dropout_p == 0 or rng_state is not None:
+    if dropout_p == 0:
         return rng_state
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(like, torch.Tensor):
-        return None
-    return torch.randint(2**44, (2,), dtype=torch.int64, device=like.device)
+    if torch is not None and isinstance(like, torch.Tensor):
+        if rng_state is not None:
+            return rng_state
+        return torch.randint(2**44, (2,), dtype=torch.int64, device=like.device)
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(like, jax.Array):
+        return importlib.import_module(f"{__package__}._jax").dropout_state(rng_state, dropout_p)
+    return rng_state

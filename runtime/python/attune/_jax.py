@@ -34,6 +34,7 @@ class _Options(NamedTuple):
     score: str = ""  # empty: none
     mask: str = ""
     params: tuple[str, ...] = ()  # the names of the arrays that expressions look up
+    dropout_p: float = 0.0
 
 
 class _Operands(NamedTuple):
@@ -41,6 +42,7 @@ class _Operands(NamedTuple):
 
     arrays: tuple[Any, ...]  # (q, k, v), (q, kv) or (qkv,)
     sink: Any  # or None
+    state: Any  # of dropout, or None
     params: tuple[Any, ...]  # that expressions look up
 
 
@@ -64,6 +66,21 @@ def padded(array: jax.Array, extent: int) -> jax.Array:
     return jnp.pad(array, (*before, (0, extent - array.shape[-1])))
 
 
+def dropout_state(key: Any, dropout_p: float) -> jax.Array:
+    """Seed and offset that a key of jax.random draws, on its device: int32, the lower half of each first."""
+    if key is None:
+        raise ValueError(
+            f"rng_state is None; with dropout_p {dropout_p} it must be a key of jax.random"
+        )
+    try:
+        words = jax.random.bits(key, (4,), "uint32")
+    except (TypeError, ValueError) as failed:
+        what = f"a {type(key).__name__} of shape {np.shape(key)}"
+        raise TypeError(f"rng_state is {what}; it must be one key of jax.random") from failed
+    words = words & jnp.array([2**32 - 1] * 3 + [2**12 - 1], "uint32")  # an offset is below 2^44
+    return jax.lax.bitcast_convert_type(words, jnp.int32)
+
+
 def attend(
     arrays: Sequence[jax.Array],
     softmax_scale: float,
@@ -76,12 +93,24 @@ def attend(
     mask: str,
     params: Mapping[str, jax.Array],
     sink: jax.Array | None,
+    dropout_p: float,
+    state: jax.Array | None,
 ) -> jax.Array | tuple[jax.Array, jax.Array, None]:
     """The output, or (output, LSE, None), of checked arrays: (q, k, v), (q, kv) or (qkv,)."""
     named = {name: array for name, array in params.items() if name.isidentifier()}
-    options = _Options(softmax_scale, causal, window_left, window_right, softcap, score, mask)
-    operands = _Operands(tuple(arrays), sink, tuple(named.values()))
-    results = _compiled(operands, options._replace(params=tuple(named)), return_lse)
+    options = _Options(
+        softmax_scale,
+        causal,
+        window_left,
+        window_right,
+        softcap,
+        score,
+        mask,
+        tuple(named),
+        dropout_p,
+    )
+    operands = _Operands(tuple(arrays), sink, state if dropout_p else None, tuple(named.values()))
+    results = _compiled(operands, options, return_lse)
     return (*results, None) if return_lse else results[0]
 
 
@@ -93,8 +122,9 @@ def _prefill(operands: _Operands, options: _Options, return_lse: bool) -> tuple[
     results = [jax.ShapeDtypeStruct((batch, seqlen_q, heads_q, head_dim_v), arrays[0].dtype)]
     if return_lse:
         results.append(jax.ShapeDtypeStruct((batch, heads_q, seqlen_q), jnp.float32))
-    sink = () if operands.sink is None else (operands.sink,)
-    return _call(_PREFILL, results, (*arrays, *sink, *operands.params), options, bool(sink))
+    has_sink = operands.sink is not None
+    more = [x for x in (operands.sink, operands.state) if x is not None]
+    return _call(_PREFILL, results, (*arrays, *more, *operands.params), options, has_sink)
 
 
 def _keep(
@@ -123,12 +153,13 @@ def _differentiate(
     if isinstance(dout, SymbolicZero):
         dout = jnp.zeros(dout.shape, dout.dtype)
     dlse = [x for x in gradients[1:] if not isinstance(x, SymbolicZero)]
-    inputs = (*operands.arrays, out, lse, dout, *dlse, *operands.params)
+    state = () if operands.state is None else (operands.state,)
+    inputs = (*operands.arrays, out, lse, dout, *dlse, *state, *operands.params)
     arrays = _backward(inputs, len(operands.arrays), options)
     sink = operands.sink
     if sink is not None:
         sink = _of_sink(sink, out, lse, dout, dlse[0] if dlse else 0.0)
-    return (_Operands(arrays, sink, (None,) * len(operands.params)),)
+    return (_Operands(arrays, sink, None, (None,) * len(operands.params)),)
 
 
 def _of_sink(
@@ -165,12 +196,13 @@ def _call(
     sink: bool,
 ) -> tuple[jax.Array, ...]:
     # Sequences of a batch are more of one, unless what is beside them says which one they are, or is of none.
-    alike = not (options.score or options.mask or sink)
+    alike = not (options.score or options.mask or sink or options.dropout_p)
     call = jax.ffi.ffi_call(name, results, vmap_method="broadcast_all" if alike else "sequential")
     return tuple(
         call(
             *operands,
             causal=np.bool_(options.causal),
+            dropout_p=np.float32(options.dropout_p),
             mask=options.mask,
             params=" ".join(options.params),
             score=options.score,

@@ -60,7 +60,8 @@ RNG_STATE = Argument(
     "Array | None",
     """(2,), int64, on the device of q: seed and offset, below 2^44, of dropout, which
 drops the same weights where they are the same. None: of PyTorch tensors two numbers that
-torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.""",
+torch.randint draws on their device, as torch.manual_seed has it; other arrays need it. Of JAX
+arrays it is a key of jax.random in their place.""",
     None,
     by_name=True,
 )
@@ -81,7 +82,7 @@ OPTIONS = (
         "dropout_p",
         "float",
         """The probability, at least 0 and less than 1, with which each weight is dropped; the others
-are divided by 1 - dropout_p. It is rounded to a multiple of 1/256. Not of JAX arrays.""",
+are divided by 1 - dropout_p. It is rounded to a multiple of 1/256.""",
         0.0,
     ),
     SOFTMAX_SCALE,

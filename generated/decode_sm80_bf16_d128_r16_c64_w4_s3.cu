@@ -1361,17 +1361,21 @@ static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 
 // A block that has a multiprocessor's shared memory (compute capability 9.0) to itself may have its registers, too:
 // ptxas would else spill some, to leave room for another. Where shared memory holds three blocks of one stage,
-// registers are to hold them, too, as plans count on; and two blocks of warps with rows of their own.
+// registers are to hold them, too, as plans count on; and two or three blocks of warps with rows of their own, of which
+// each quarter of a multiprocessor has a whole number.
 constexpr int shared_bytes = pipeline_bytes + Q_bytes + Merge::bytes;
 constexpr int reserved_bytes = 1024;  // of each block
 constexpr bool three_blocks_fit =
     variant::B_r == 16 && variant::warps == 4 && !small_tile && 3 * (shared_bytes + reserved_bytes) <= 228 * 1024;
-constexpr bool two_blocks_fit =
-    variant::split_rows && (variant::head_dim / 2 + variant::B_c / 2 + 55) * threads <= 32 * 1024;
-constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024 ? 1
-                                : three_blocks_fit            ? 3
-                                : two_blocks_fit              ? 2
-                                                              : 0;  // 0: whatever ptxas finds
+constexpr int row_registers = row_tiles * (variant::head_dim + variant::B_c) / 2 + 40;  // of a thread
+constexpr int most_quarter_warps = 512 / row_registers;                                 // by registers for each lane
+constexpr bool three_row_blocks_fit = variant::split_rows && 3 * variant::warps <= 4 * most_quarter_warps &&
+                                      3 * (shared_bytes + reserved_bytes) <= 228 * 1024;
+constexpr bool two_row_blocks_fit = variant::split_rows && 2 * variant::warps <= 4 * most_quarter_warps;
+constexpr int blocks_at_least = 2 * shared_bytes > 227 * 1024              ? 1
+                                : three_blocks_fit || three_row_blocks_fit ? 3
+                                : two_row_blocks_fit                       ? 2
+                                                                           : 0;  // 0: whatever ptxas finds
 
 static_assert(variant::split_rows || variant::B_c % (16 * variant::warps) == 0);
 static_assert(variant::B_c % copied_keys == 0 && copied_keys * variant::warps >= variant::B_c);

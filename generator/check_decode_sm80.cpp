@@ -29,7 +29,10 @@ constexpr int register_budget = 192;
 int step_up(int value, int step) { return (value + step - 1) / step * step; }
 
 bool has_rows(const Variant& v) {
-  if (v.split_rows != 0) return v.warps <= most_row_warps && v.B_r == mma_rows * v.warps;
+  if (v.split_rows != 0) {
+    const int warp_rows = mma_rows * v.warps;
+    return v.warps <= most_row_warps && (v.B_r == warp_rows || v.B_r == 2 * warp_rows);
+  }
   return std::ranges::find(row_counts, v.B_r) != row_counts.end();
 }
 
@@ -57,7 +60,7 @@ Resources resources_of(const Variant& v) {
   // O, S, and Q in half a register an element.
   const int keys = split_rows ? v.B_c : v.B_c / v.warps;
   const int row_registers = v.head_dim / 2 + keys / 2 + (Q_in_registers ? v.head_dim / 4 : 0);
-  needs.accumulator_registers = (split_rows ? 1 : v.B_r / mma_rows) * row_registers;
+  needs.accumulator_registers = v.B_r / (split_rows ? mma_rows * v.warps : mma_rows) * row_registers;
   return needs;
 }
 
@@ -65,7 +68,7 @@ std::optional<Refusal> rows_rule(const Variant& v) {
   if (has_rows(v)) return std::nullopt;
   if (v.split_rows != 0) {
     return refuse(v, {"B_r", "warps"},
-                  fmt::format("B_r is {}, but each of {} warps, up to {}, has 16 rows of its own", v.B_r, v.warps,
+                  fmt::format("B_r is {}, but each of {} warps, up to {}, has 16 or 32 rows of its own", v.B_r, v.warps,
                               most_row_warps),
                   has_rows);
   }
@@ -158,6 +161,16 @@ bool splits_rows(const Tile& tile, int rows) {
   return rows > most_tiles * tile.largest_B_r;
 }
 
+/// Warps with rows of their own that leave each other registers: a multiprocessor holds two blocks of four, beyond
+/// head_dim 192 one of eight, whose barriers nothing hides.
+int row_warps(int head_dim, int rows) {
+  constexpr int last_of_many_warps = 192;
+  const int most = head_dim <= last_of_many_warps ? most_row_warps : most_row_warps / 2;
+  const int row_tiles = step_up(rows, mma_rows) / mma_rows;
+  const int tiles = step_up(row_tiles, most) / most;
+  return std::max(2, step_up(row_tiles, tiles) / tiles);
+}
+
 void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
   variant.head_dim = step_up(variant.head_dim, find_field("head_dim")->step);
   const Tile& tile = tile_of(variant);
@@ -166,10 +179,13 @@ void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
   variant.stages = tile.stages;
   if (splits_rows(tile, B_r)) {
     variant.split_rows = 1;
-    variant.warps = std::clamp(step_up(B_r, mma_rows) / mma_rows, 2, most_row_warps);
+    variant.warps = row_warps(variant.head_dim, B_r);
     variant.B_r = mma_rows * variant.warps;
     variant.B_c = most_shared_keys;
-    variant.stages = std::min(variant.stages, 2);
+    variant.stages = 2;
+    constexpr int of_multiprocessor = 228 * 1024;
+    constexpr int reserved = 1024;  // of each block
+    if (2 * (resources_of(variant).shared_bytes + reserved) > of_multiprocessor) variant.stages = 1;
   } else {
     variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
   }

@@ -36,6 +36,11 @@ std::vector<int> families_of(Operation operation) {
 
 }  // namespace
 
+bool reads_keys_again(const Variant& variant, const ProblemView& problem, const Variant& own) {
+  constexpr int side_by_side = 2;  // tiles, of which the second finds keys in L2
+  return own.split_rows != 0 && problem.ask().preference.B_r > side_by_side * variant.B_r;
+}
+
 std::vector<Considered> consider(std::span<const Variant> candidates, const ProblemView& problem,
                                  const Device& device) {
   std::vector<Considered> result;
@@ -69,9 +74,9 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const ProblemView& problem, 
   if (!best) return {};
   const Variant own = choose_own(problem, device).variant;
   const bool padded = best->columns() > own.columns();
-  const bool reads_keys_again = own.split_rows != 0 && best->B_r < own.B_r;  // in decode, for each tile of rows
   const bool exact = policy == ATTUNE_COMPILE_EXACT || policy == ATTUNE_COMPILE_BACKGROUND;
-  return {.kernel = ready.find(*best), .preferred = !((padded || reads_keys_again || tuned != nullptr) && exact)};
+  const bool spares_compiling = policy == ATTUNE_COMPILE_FROZEN || !reads_keys_again(*best, problem, own);
+  return {.kernel = ready.find(*best), .preferred = spares_compiling && !((padded || tuned != nullptr) && exact)};
 }
 
 OwnChoice choose_own(const ProblemView& problem, const Device& device) {

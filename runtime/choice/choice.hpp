@@ -24,6 +24,11 @@ struct Considered {
 /// All candidates with their refusals, in the order given.
 std::vector<Considered> consider(std::span<const Variant> candidates, const ProblemView& problem, const Device& device);
 
+/// Whether a kernel of decode has so few rows to a tile, three tiles and more for all heads that share keys, that it
+/// takes several times as long as what would be generated, whose warps share keys: the one for which calls wait for the
+/// compiler though another is ready.
+bool reads_keys_again(const Variant& variant, const ProblemView& problem, const Variant& own);
+
 /// The best kernel that is ready, and whether the policy prefers it to one made for the problem's head dimensions.
 struct ReadyChoice {
   const ReadyKernel* kernel = nullptr;  ///< null when none serves

@@ -73,7 +73,9 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
       return served;
     }
   }
-  if (const std::optional<Variant> best = choose_of_ready(ready, problem, device)) {
+  const Variant own = choose_own(problem, device).variant;
+  const std::optional<Variant> best = choose_of_ready(ready, problem, device);
+  if (best && !reads_keys_again(*best, problem, own)) {
     served.variant = *best;
     if (served.tuned.applies) {
       const TunedRow& row = *served.tuned.row;
@@ -84,7 +86,7 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
     return served;
   }
   served.origin = Origin::nvrtc;
-  served.variant = served.tuned.applies ? variant_for(*served.tuned.row, problem) : choose_own(problem, device).variant;
+  served.variant = served.tuned.applies ? variant_for(*served.tuned.row, problem) : own;
   return served;
 }
 

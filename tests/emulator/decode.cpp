@@ -207,11 +207,12 @@ TEST_CASE(
   struct Tile {
     int head_dim;
     int warps;
+    int warp_rows;
     int B_c;
     int stages;
   };
-  constexpr std::array tiles{Tile{64, 5, 64, 2}, Tile{72, 3, 64, 1}, Tile{168, 5, 64, 1}, Tile{200, 2, 64, 1},
-                             Tile{256, 8, 32, 1}};
+  constexpr std::array tiles{Tile{64, 5, 16, 64, 2}, Tile{72, 3, 32, 64, 1}, Tile{168, 5, 16, 64, 1},
+                             Tile{200, 2, 16, 64, 1}, Tile{256, 8, 16, 32, 1}};
   for (std::uint64_t i = 0; i < 60; ++i) {
     DecodeCase one = random_decode_case(random, 300);
     const Tile& tile = tiles.at(i % tiles.size());
@@ -223,7 +224,7 @@ TEST_CASE(
     Variant variant = choose_own(one.problem, emulator::device()).variant;
     variant.split_rows = 1;
     variant.warps = tile.warps;
-    variant.B_r = 16 * tile.warps;
+    variant.B_r = tile.warp_rows * tile.warps;
     variant.B_c = tile.B_c;
     variant.stages = tile.stages;
     variant.cluster = i / 5 % 3 == 2 ? 1 : 0;

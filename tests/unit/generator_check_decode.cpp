@@ -116,7 +116,7 @@ TEST_CASE("O, S and Q must fit the registers") {
   CHECK(refusals_of(variant).starts_with("B_r: O, S and Q take 208 registers per thread"));
 }
 
-TEST_CASE("warps with rows of their own have 16 each, and share up to 64 keys, of which each copies 16 or 32") {
+TEST_CASE("warps with rows of their own have 16 or 32 each, and share up to 64 keys, of which each copies 16 or 32") {
   Variant variant = defaults;
   variant.split_rows = 1;
   variant.warps = 5;
@@ -124,7 +124,7 @@ TEST_CASE("warps with rows of their own have 16 each, and share up to 64 keys, o
   variant.B_c = 64;
   CHECK(refusals_of(variant).empty());
   variant.B_r = 64;
-  CHECK(refusals_of(variant).starts_with("B_r: B_r is 64, but each of 5 warps, up to 8, has 16 rows of its own"));
+  CHECK(refusals_of(variant).starts_with("B_r: B_r is 64, but each of 5 warps, up to 8, has 16 or 32 rows of its own"));
   variant.B_r = 80;
   variant.B_c = 128;
   CHECK(refusals_of(variant).starts_with("B_c: B_c is 128, but 5 warps share up to 64 keys"));
@@ -146,7 +146,8 @@ TEST_CASE("every head_dim has feasible defaults, for few rows and for many") {
         CHECK(variant.head_dim < head_dim + 16);
         const bool splits_rows = B_r > (head_dim <= 176 ? 64 : 16);
         CHECK(variant.split_rows == (splits_rows ? 1 : 0));
-        CHECK(variant.B_r == (splits_rows ? B_r : std::min(B_r, 32)));
+        const int large = head_dim <= 192 ? B_r : B_r == 80 ? 48 : std::min(B_r, 64);
+        CHECK(variant.B_r == (splits_rows ? large : std::min(B_r, 32)));
       }
       CHECK(refusals_of(default_variant(combine, need_for(Dtype::bf16, head_dim), room)).empty());
     }

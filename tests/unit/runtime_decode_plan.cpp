@@ -125,6 +125,7 @@ TEST_CASE("the kernel has the least padding, then the rows that the problem need
 TEST_CASE("a tile has the rows of all heads that share keys, where several tiles would read these again") {
   const auto own = [](int head_dim, int rows) {
     DecodeProblem problem = typical;
+    problem.max_seqlen_k = 8192;
     problem.head_dim = head_dim;
     problem.heads_q = rows;
     problem.heads_kv = 1;
@@ -139,8 +140,53 @@ TEST_CASE("a tile has the rows of all heads that share keys, where several tiles
   CHECK(own(168, 71) == "decode_sm80_bf16_d176_r80_c64_w5_s1_splitrows");
   CHECK(own(128, 71) == "decode_sm80_bf16_d128_r80_c64_w5_s2_splitrows");
   CHECK(own(256, 20) == "decode_sm80_bf16_d256_r32_c64_w2_s1_splitrows");
-  CHECK(own(256, 160) == "decode_sm80_bf16_d256_r80_c64_w5_s1_splitrows");
+  CHECK(own(160, 71) == "decode_sm80_bf16_d160_r80_c64_w5_s2_splitrows");
+  CHECK(own(256, 71) == "decode_sm80_bf16_d256_r48_c64_w3_s1_splitrows");
   CHECK(own(64, 256) == "decode_sm80_bf16_d64_r128_c64_w8_s2_splitrows");
+}
+
+TEST_CASE("parts of many rows and few keys are merged within clusters, where a GPU has them and a cluster their rows") {
+  DecodeProblem problem = typical;
+  problem.heads_q = 71;
+  problem.heads_kv = 1;
+  const auto in_cluster = [&](int batch, int seqlen_k, const Device& device = h200) {
+    problem.batch = batch;
+    problem.max_seqlen_k = seqlen_k;
+    const OwnChoice choice = choose_own(problem, device);
+    CHECK(choice.refusals.empty());
+    return choice.variant.cluster != 0;
+  };
+  CHECK(in_cluster(57, 750));
+  CHECK(in_cluster(256, 4096));
+  CHECK_FALSE(in_cluster(257, 4096));
+  CHECK_FALSE(in_cluster(57, 4097));
+  CHECK_FALSE(in_cluster(57, 750, device_of(*find_arch("sm_80"))));
+  problem.splits = 9;  // more than a cluster has blocks
+  CHECK_FALSE(in_cluster(1, 750));
+  problem.splits = 0;
+  problem.head_dim = 192;  // whose rows take more than the keys of a step
+  CHECK_FALSE(in_cluster(57, 750));
+  problem.head_dim = 128;
+  problem.heads_q = 64;
+  CHECK_FALSE(in_cluster(57, 750));
+}
+
+TEST_CASE("a multiprocessor holds as many blocks of warps with rows of their own as its quarters hold warps") {
+  DecodeProblem problem = typical;
+  problem.heads_q = 71;
+  problem.heads_kv = 1;
+  problem.max_seqlen_k = 8192;
+  const auto blocks = [&](int head_dim, int rows = 71) {
+    problem.head_dim = head_dim;
+    problem.heads_q = rows;
+    return blocks_per_multiprocessor(choose_own(problem, h200).variant, h200);
+  };
+  CHECK(blocks(64) == 3);  // 15 warps, four to a quarter, of 128 registers
+  CHECK(blocks(112) == 3);
+  CHECK(blocks(128) == 2);  // 10 warps, three to a quarter, of 168
+  CHECK(blocks(192) == 2);
+  CHECK(blocks(256) == 2);  // 6 warps, two to a quarter, of 255
+  CHECK(blocks(128, 128) == 1);
 }
 
 TEST_CASE("a kernel for one ratio of heads goes before others, and serves one query of its head_dim alone") {
@@ -370,7 +416,9 @@ TEST_CASE("a short sequence has a part for each step or two, as long as their me
   problem.max_seqlen_k = 750;
   const Variant own = choose_own(problem, h200).variant;
   REQUIRE(own.split_rows == 1);
-  CHECK(plan(own, problem, h200).splits == 3);
+  CHECK(plan(own, problem, h200).splits == 4);  // of a cluster, which leaves nothing in memory
+  problem.max_seqlen_k = 5000;
+  CHECK(plan(choose_own(problem, h200).variant, problem, h200).splits == 5);
 }
 
 TEST_CASE("heads whose rows are shorter than a line of L2 have several parts a block, unless they fill it") {
@@ -389,6 +437,15 @@ TEST_CASE("heads whose rows are shorter than a line of L2 have several parts a b
   CHECK(splits(33, 5647) == 1);   // 264 are two blocks on each of 132 multiprocessors
   problem.head_dim = 80;
   CHECK(splits(38, 5647) == 1);
+  problem.head_dim = 48;
+  problem.table_width = 700;
+  problem.heads_kv = 4;
+  CHECK(splits(29, 11200) == 3);  // 116 rows in pages, which are too few to drift apart: as many as run at once
+  problem.table_width = 1;
+  problem.heads_kv = 1;  // without neighbours
+  problem.heads_q = 71;
+  problem.head_dim = 56;
+  CHECK(splits(80, 19695) == 4);
 }
 
 TEST_CASE("parts are merged by a warp for each row where they are few or rows are many") {

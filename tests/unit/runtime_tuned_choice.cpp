@@ -68,6 +68,29 @@ TEST_CASE("a kernel that is there for tables alone serves their rows, and others
   CHECK(ReadyKernels(asked).heuristic_variants(Operation::prefill).size() == 1);
 }
 
+TEST_CASE("a ready kernel that reads keys three times and more serves where nothing may be compiled") {
+  Variant plain = decode_variant(128);
+  plain.B_r = 32;
+  const std::vector<ReadyKernel> one{ready_kernel(plain)};
+  const ReadyKernels ready(one);
+  DecodeProblem many_heads = decode(8, 4096);
+  many_heads.heads_kv = 1;
+  const auto serves = [&](int heads, attune_compile_policy policy) {
+    many_heads.heads_q = heads;
+    const ReadyChoice choice = choose_ready(ready, many_heads, device, policy);
+    CHECK(choice.kernel->variant == plain);
+    return choice.preferred;
+  };
+  CHECK(serves(64, ATTUNE_COMPILE_MISSING));
+  CHECK_FALSE(serves(71, ATTUNE_COMPILE_MISSING));
+  CHECK_FALSE(serves(71, ATTUNE_COMPILE_EXACT));
+  CHECK_FALSE(serves(71, ATTUNE_COMPILE_BACKGROUND));
+  CHECK(serves(71, ATTUNE_COMPILE_FROZEN));
+  const Served served = serve(ready, {}, many_heads, device);
+  CHECK(served.origin == Origin::nvrtc);
+  CHECK(served.variant == choose_own(many_heads, device).variant);
+}
+
 TEST_CASE("what is generated for a tuned problem is the row's variant") {
   CHECK(variant_to_generate(problem, device, &row) == sm80(64, 32));
   CHECK(variant_to_generate(problem, device) == choose_own(problem, device).variant);

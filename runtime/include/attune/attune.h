@@ -41,7 +41,8 @@ typedef enum attune_dtype { ATTUNE_FP16 = 0, ATTUNE_BF16 = 1 } attune_dtype;
 /* When to compile a kernel in process. A kernel is ready when its machine code is embedded in the library, registered
  * by a program that was built with it, or of a bundle; one that was compiled before comes from the disk. */
 typedef enum attune_compile_policy {
-  ATTUNE_COMPILE_MISSING = 0, /* only when no ready kernel serves the problem */
+  ATTUNE_COMPILE_MISSING = 0, /* only when no ready kernel serves the problem, or it is decode's and those that do would
+                                 read keys three times and more, for all the heads that share them */
   ATTUNE_COMPILE_FROZEN = 1,  /* not at all: ready kernels, then those on the disk (which only NVRTC, where it is
                                  installed, can tell apart), else ATTUNE_NOT_COMPILED naming the nearest kernel */
   ATTUNE_COMPILE_EXACT = 2,   /* a kernel of the closest head_dim that its template has, unless one is ready */

@@ -20,8 +20,10 @@ constexpr int multiprocessor_registers = 65536;
 constexpr int most_in_cluster = 8;  // blocks, on every GPU that has clusters
 constexpr int most_threads = 1536;  // that every compute capability from 8.0 on holds
 
-/// Registers of a thread beside its accumulators, as ptxas needs them for addresses, fragments and the softmax.
+/// Registers of a thread beside its accumulators, as ptxas needs them for addresses, fragments and the softmax; and
+/// those that it makes do with where blocks of warps with rows of their own are to run side by side.
 constexpr int working_registers = 55;
+constexpr int fewest_working_registers = 40;
 
 long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
@@ -123,7 +125,8 @@ long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, l
 
 /// Splits that keep heads in step whose rows are shorter than L2's lines: neighbours share these, and blocks that walk
 /// through all keys drift apart. Measured on an H200 (head_dim 32 to 56, 204 to 1,216 sequences of heads): 15 to 22% of
-/// the time where each block has several of these parts one after the other, of two steps at least.
+/// the time where each block has several of these parts one after the other, of two steps at least; not where the GPU
+/// holds twice as many blocks as there are sequences, which fewer parts serve at once.
 long long splits_in_step(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
   constexpr int line_columns = 64;
   constexpr long long rounds = 8;
@@ -131,7 +134,8 @@ long long splits_in_step(const Variant& variant, const DecodeProblem& problem, c
   const long long blocks = blocks_at_once(variant, device);
   const long long steps = ceil_div(problem.longest_keys(), variant.B_c);
   const long long splits = std::min(rounds * blocks / rows, steps / 2);
-  if (problem.head_dim > line_columns || splits <= 1) return 1;
+  const bool has_neighbours = problem.head_dim <= line_columns && problem.heads_kv > 1;
+  if (!has_neighbours || splits <= 1 || rows * 2 < blocks) return 1;
   const double all_steps = static_cast<double>(rows * steps) / device.multiprocessors;
   return gain * all_steps > second_kernel.all + second_kernel.part * static_cast<double>(splits) ? splits : 1;
 }
@@ -251,9 +255,17 @@ int blocks_per_multiprocessor(const Variant& variant, const Device& device) {
   const Resources needs = resources(variant);
   const int by_shared_memory = device.shared_per_sm / (needs.shared_bytes + reserved_shared_bytes);
   const int by_threads = most_threads / needs.threads;
-  const int by_registers =
-      multiprocessor_registers / ((needs.accumulator_registers + working_registers) * needs.threads);
-  return std::max(1, std::min({by_shared_memory, by_threads, by_registers}));
+  if (variant.split_rows == 0) {
+    const int by_registers =
+        multiprocessor_registers / ((needs.accumulator_registers + working_registers) * needs.threads);
+    return std::max(1, std::min({by_shared_memory, by_threads, by_registers}));
+  }
+  // The kernel asks ptxas for as many, up to three. Each quarter of a multiprocessor has a whole number of warps.
+  constexpr int most_blocks = 3;
+  constexpr int quarters = 4;
+  constexpr int lane_registers = multiprocessor_registers / (quarters * 32);
+  const int most_warps = lane_registers / (needs.accumulator_registers + fewest_working_registers) * quarters;
+  return std::max(1, std::min({by_shared_memory, by_threads, most_warps / variant.warps, most_blocks}));
 }
 
 std::size_t workspace_bytes(const DecodeProblem& problem, long long slots, long long cuts) {

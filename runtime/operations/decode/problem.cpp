@@ -49,6 +49,14 @@ int DecodeProblem::best_B_r() const {
   return std::max(1, (rows() + tiles * mma_rows - 1) / (tiles * mma_rows)) * mma_rows;
 }
 
+bool DecodeProblem::prefers_clusters() const {
+  constexpr int few_keys = 4096;
+  constexpr int few_rows = 64;  // two tiles of warps that share out keys
+  constexpr long long few_sequences = 256;
+  return splits == 0 && rows() > few_rows && longest_keys() <= few_keys && expressions.mask == 0 &&
+         static_cast<long long>(batch) * heads_kv <= few_sequences;
+}
+
 Ask DecodeProblem::ask() const {
   return {.need = expressions.given_to(Need{.operation = operation,
                                             .dtype = static_cast<int>(dtype),
@@ -61,7 +69,7 @@ Ask DecodeProblem::ask() const {
                                             .cut_rows = is_cut(head_dim) ? 1 : 0,
                                             .gqa_ratio = heads_q / heads_kv,
                                             .one_query = seqlen_q == 1 ? 1 : 0}),
-          .preference = {.B_r = best_B_r()}};
+          .preference = {.B_r = best_B_r(), .cluster = prefers_clusters()}};
 }
 
 StoreProblem DecodeProblem::store() const {

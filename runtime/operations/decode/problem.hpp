@@ -106,6 +106,10 @@ struct DecodeProblem {
   /// Rows of a tile: one for all of them up to 128, else several alike.
   [[nodiscard]] int best_B_r() const;
 
+  /// Whether parts of its sequences are best merged within clusters, on GPUs that have them: parts of many rows are
+  /// much to write and read beside few keys. Not where a mask's expression leaves out keys, as clusters read them.
+  [[nodiscard]] bool prefers_clusters() const;
+
   /// As Problem::ask().
   [[nodiscard]] Ask ask() const;
 

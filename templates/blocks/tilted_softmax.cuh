@@ -20,6 +20,7 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
   float scale;              // of products, in base 2
   float slope[2];           // what a key adds, of each row, before that scale
   float added[2];           // by the block's first key of this lane, behind it
+  float unsound[2];         // NaN where what a row's keys have added is not finite, else 0
   Expressions::Row row[2];  // what is looked up for each
 
   // The tile's rows, of which this warp's 16 begin with `first_row`.
@@ -31,6 +32,9 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
       const ScorePlace at = rows.place(first_row + h * 8 + static_cast<int>(lane_index()) / 4, 0);
       row[h] = expressions.row(at);
       slope[h] = expressions.added_by_key(at, row[h]) / expressions.params.score_scale;
+      const float base = expressions.score(0.0f, at, row[h]);
+      unsound[h] = (slope[h] - slope[h]) + (base - base);
+      if (!(unsound[h] == 0.0f)) slope[h] = 0.0f;
     }
   }
 
@@ -41,13 +45,24 @@ struct TiltedSoftmax : LazySoftmax<bound, rows_per_vote> {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const ScorePlace first = rows.place(at.row + h * 8 + lane / 4, at.key + lane % 4 * 2);
-      added[h] = expressions.score(0.0f, first, row[h]) * log2_e;
+      added[h] = unsound[h] == 0.0f ? expressions.score(0.0f, first, row[h]) * log2_e : 0.0f;
     }
   }
 
   // Adds to the score of row h in tile n, column e.
   __device__ __forceinline__ void tilt(float& s, int h, int n, int e) const {
     if (n + e > 0) s += slope[h] * static_cast<float>(n * 8 + e);
+  }
+
+  // As LazySoftmax has it; NaN where that is what scores are, but not of a row that saw no key.
+  __device__ __forceinline__ void finish(float (&inverse)[2], float (&lse)[2]) const {
+    LazySoftmax<bound, rows_per_vote>::finish(inverse, lse);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (inverse[h] == 0.0f) continue;
+      inverse[h] += unsound[h];
+      lse[h] += unsound[h];
+    }
   }
 
   // Of row h: given the largest score of this lane's columns, what exponents are relative to from now on.

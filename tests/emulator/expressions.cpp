@@ -3,10 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <functional>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "generator/check.hpp"
+#include "generator/condition.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/emulator/host_compiler.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
@@ -154,6 +160,45 @@ TEST_CASE("what models use agrees with the reference: slopes, documents, prefixe
         drawn.problem.seqlen_q = 1 + up_to(random, 5);
         ExpressedCall few({drawn.problem, drawn.sequences, texts}, seed);
         few.check_decode(kernels, device, up_to(random, 4), seed);
+      }
+    }
+  }
+}
+
+TEST_CASE("a row without keys has O = 0 and LSE = -inf, however steep the slope that its scores would have") {
+  constexpr int queries = 90;
+  constexpr int keys = 40;  // those that the last 40 queries see, or some of these
+  HostKernels kernels;
+  Random random(51);
+  for (const std::string mask : {"k <= p", "k <= p and q % 3 != 0"}) {
+    Drawn drawn = testing::random_expressed_case(random, Kind::dense, queries, keys);
+    Problem& problem = drawn.problem;
+    problem.batch = problem.heads_kv = problem.heads_q = 1;
+    problem.causal = false;
+    problem.softcap = 0;
+    problem.window_left = problem.window_right = -1;
+    problem.seqlen_q = queries;
+    problem.seqlen_k = keys;
+    const ExpressedImage image({problem, {}, {"s + slope[h] * (k - p) where slope: fp32[head]", mask}}, 3);
+    const Variant own = choose_own(image.problem(), h200).variant;
+    REQUIRE(own.family == prefill_sm90);
+    REQUIRE(tilts_scores(own));
+    for (const float slope : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+      Memory memory = image.memory();
+      const attune_prefill_args args = image.prefill_args(memory.data());
+      *static_cast<float*>(const_cast<void*>(args.params[0].data)) = slope;
+      const emulator::Report report = run_emulated({&kernels[own]}, args, check_arguments(args), {.seed = 1});
+      REQUIRE_MESSAGE(report.ok(), report.fault);
+      const bool every_third = mask.size() > 6;
+      for (int q = 0; q < queries; ++q) {
+        CAPTURE(q);
+        if (q >= queries - keys && !(every_third && q % 3 == 0)) {
+          CHECK(std::isnan(args.lse[q]));  // infinity times the distance of 0
+          continue;
+        }
+        CHECK(args.lse[q] == -std::numeric_limits<float>::infinity());
+        const auto* const row = static_cast<const std::uint16_t*>(args.o.data) + q * args.o.stride_seq;
+        CHECK(std::ranges::all_of(row, row + 64, [](std::uint16_t element) { return (element & 0x7fff) == 0; }));
       }
     }
   }

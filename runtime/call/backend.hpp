@@ -37,11 +37,11 @@ class KernelFinder {
   }
 };
 
-/// The same, as a parameter.
-using FindKernel = FunctionRef<const ServingKernel&(const ProblemView&)>;
-
 /// Whether a call has to have a kernel.
 enum class Needed { yes, no };
+
+/// As kernel_for(), as a parameter. That what is not needed is lacking counts as no failure, though it is thrown, too.
+using FindKernel = FunctionRef<const ServingKernel&(const ProblemView&, Needed)>;
 
 /// The most that `bytes(variant, device)` says of the kernels that serve a problem or are to take over; 0 where none
 /// serves one that a call may do without.

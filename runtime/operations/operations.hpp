@@ -73,7 +73,7 @@ struct AnyArgs {
 /// Prepares the kernels that calls of this problem need.
 template <class OneProblem>
 void prepare(const OneProblem& problem, FindKernel prepare_kernel) {
-  prepare_kernel(problem);
+  prepare_kernel(problem, Needed::yes);
 }
 
 /// Bytes of workspace that calls of this problem make use of.

@@ -71,7 +71,7 @@ std::size_t EmulatedKernels::most_bytes(const ProblemView& problem,
   return bytes(choice(problem), emulator::device());
 }
 
-const EmulatedKernel& EmulatedKernels::kernel_for(const ProblemView& problem) {
+const EmulatedKernel& EmulatedKernels::find_or_make(const ProblemView& problem, Needed needed) {
   const Variant variant = choice(problem);
   if (const EmulatedKernel* made = kernels_.find(variant)) {
     counters_.hit();
@@ -80,9 +80,25 @@ const EmulatedKernel& EmulatedKernels::kernel_for(const ProblemView& problem) {
   ++counters_.misses;
   try {
     return *kernels_.get(variant, [&] { return make(variant); });
+  } catch (const Error& error) {
+    if (needed == Needed::yes || !is_lack(error)) ++counters_.failures;
+    throw;
   } catch (...) {
     ++counters_.failures;
     throw;
+  }
+}
+
+const EmulatedKernel& EmulatedKernels::kernel_for(const ProblemView& problem) {
+  return find_or_make(problem, Needed::yes);
+}
+
+const EmulatedKernel* EmulatedKernels::optional_kernel_for(const ProblemView& problem) {
+  try {
+    return &find_or_make(problem, Needed::no);
+  } catch (const Error& error) {
+    if (!is_lack(error)) throw;
+    return nullptr;
   }
 }
 

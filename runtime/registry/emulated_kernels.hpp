@@ -34,12 +34,17 @@ class EmulatedKernels : public Kernels {
       : policy_(policy), ready_(ready), cache_(cache), counters_(counters), log_(log) {}
 
   const EmulatedKernel& kernel_for(const ProblemView& problem) override;
-  const EmulatedKernel& prepare(const ProblemView& problem) override { return kernel_for(problem); }
+  const EmulatedKernel* optional_kernel_for(const ProblemView& problem) override;
+  const EmulatedKernel& prepare(const ProblemView& problem, Needed needed) override {
+    return find_or_make(problem, needed);
+  }
   ServingNames serving(const ProblemView& problem) override;
   std::size_t most_bytes(const ProblemView& problem, FunctionRef<std::size_t(const Variant&, const Device&)> bytes,
                          Needed needed) override;
 
  private:
+  /// Throws Error. A lack of what a call may do without is no failure that counts.
+  const EmulatedKernel& find_or_make(const ProblemView& problem, Needed needed);
   [[nodiscard]] Variant choice(const ProblemView& problem) const;
   std::unique_ptr<const EmulatedKernel> make(const Variant& variant);
   const emulator::HostCompiler& open_compiler();

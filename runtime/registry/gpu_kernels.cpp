@@ -58,7 +58,7 @@ GpuKernels::Located GpuKernels::locate(const ProblemView& problem) {
 const KernelTable::Row& GpuKernels::row_for(const ProblemView& problem) {
   const Located located = locate(problem);
   const KernelTable::Row* row = table_of(problem.operation()).find(located.key);
-  if (row == nullptr) return load(problem, located, Wait::no);
+  if (row == nullptr) return load(problem, located, Wait::no, Needed::yes);
   counters_.hit();
   return *row;
 }
@@ -72,7 +72,7 @@ const KernelTable::Row* GpuKernels::optional_row_for(const ProblemView& problem)
   KernelTable& lacking = lacking_[static_cast<std::size_t>(problem.operation())];
   if (lacking.find(located.key) != nullptr) return nullptr;
   try {
-    return &load(problem, located, Wait::no);
+    return &load(problem, located, Wait::no, Needed::no);
   } catch (const Error& error) {
     if (!is_lack(error)) throw;
     lacking.add({.key = located.key, .kernel = nullptr});
@@ -100,12 +100,12 @@ const LoadedKernel* GpuKernels::optional_kernel_for(const ProblemView& problem) 
   return row == nullptr ? nullptr : row->kernel;
 }
 
-const LoadedKernel& GpuKernels::prepare(const ProblemView& problem) {
+const LoadedKernel& GpuKernels::prepare(const ProblemView& problem, Needed needed) {
   const Located located = locate(problem);
   const KernelTable& table = table_of(problem.operation());
   const KernelTable::Row* row = table.find(located.key);
   if (row == nullptr) {
-    row = &load(problem, located, Wait::yes);
+    row = &load(problem, located, Wait::yes, needed);
   } else if (row->coming == nullptr) {
     counters_.hit();
   }
@@ -118,7 +118,7 @@ const LoadedKernel& GpuKernels::prepare(const ProblemView& problem) {
   return *row->kernel;
 }
 
-const KernelTable::Row& GpuKernels::load(const ProblemView& problem, const Located& located, Wait wait) {
+const KernelTable::Row& GpuKernels::load(const ProblemView& problem, const Located& located, Wait wait, Needed needed) {
   ++counters_.misses;
   try {
     const Device& where = device(located.key.ordinal);
@@ -129,6 +129,9 @@ const KernelTable::Row& GpuKernels::load(const ProblemView& problem, const Locat
     if (first && serving.fallback) ++counters_.fallbacks;
     if (first && row->coming != nullptr) compile_later(problem.operation(), *row, where);
     return *row;
+  } catch (const Error& error) {
+    if (needed == Needed::yes || !is_lack(error)) ++counters_.failures;
+    throw;
   } catch (...) {
     ++counters_.failures;
     throw;

@@ -42,7 +42,7 @@ class GpuKernels : public Kernels {
   const LoadedKernel* optional_kernel_for(const ProblemView& problem) override;
 
   /// As kernel_for(), but the current context holds its code then.
-  const LoadedKernel& prepare(const ProblemView& problem) override;
+  const LoadedKernel& prepare(const ProblemView& problem, Needed needed) override;
 
   ServingNames serving(const ProblemView& problem) override;
   std::size_t most_bytes(const ProblemView& problem, FunctionRef<std::size_t(const Variant&, const Device&)> bytes,
@@ -79,7 +79,7 @@ class GpuKernels : public Kernels {
   const Device& device(int ordinal);
   [[nodiscard]] KernelTable& table_of(Operation operation) { return tables_[static_cast<std::size_t>(operation)]; }
 
-  const KernelTable::Row& load(const ProblemView& problem, const Located& located, Wait wait);
+  const KernelTable::Row& load(const ProblemView& problem, const Located& located, Wait wait, Needed needed);
   Provided serve(const ProblemView& problem, const Device& device, const TunedRow* tuned, Wait wait);
   /// Of exactly this variant, from the disk. Throws Error naming the nearest that is ready.
   const LoadedKernel& load_frozen(const ProblemView& problem, const Variant& own, const Device& device);

@@ -18,8 +18,8 @@ struct ServingNames {
 class Kernels : public KernelFinder {
  public:
   /// As kernel_for(), but where another kernel is to take over it waits for that one, and what it finds is launched
-  /// without loading anything. Throws Error.
-  virtual const ServingKernel& prepare(const ProblemView& problem) = 0;
+  /// without loading anything. Throws Error; a lack of what is not needed counts as no failure.
+  virtual const ServingKernel& prepare(const ProblemView& problem, Needed needed) = 0;
 
   /// What serves the problem now. Loads nothing. Throws Error.
   virtual ServingNames serving(const ProblemView& problem) = 0;

@@ -99,13 +99,13 @@ void Registry::prepare(AnyArgs args) {
         const auto problem = check_arguments(*call);
         state_->record(problem, 0);
         Kernels& kernels = state_->kernels();
-        const auto prepare_kernel = [&](const ProblemView& one) -> const ServingKernel& {
-          return kernels.prepare(one);
+        const auto prepare_kernel = [&](const ProblemView& one, Needed needed) -> const ServingKernel& {
+          return kernels.prepare(one, needed);
         };
         attune::prepare(problem, prepare_kernel);
         if (!checks_tables(*call)) return;
         state_->record(CheckProblem{}, 0);
-        prepare_kernel(CheckProblem{});
+        prepare_kernel(CheckProblem{}, Needed::yes);
       },
       args.pointer);
 }

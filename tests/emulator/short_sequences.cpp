@@ -199,8 +199,25 @@ TEST_CASE("a frozen registry without a kernel of decode serves a batch as a whol
     args.workspace = workspace.empty() ? nullptr : workspace.data();
     registry.run(args, nullptr);
     CHECK(registry.counters().compiles == (policy == ATTUNE_COMPILE_FROZEN ? 0U : 2U));
+    CHECK(registry.counters().failures == 0);  // a kernel that the call does without is none
     image.check(image.outputs(std::move(memory)), args.softmax_scale);
   }
+}
+
+TEST_CASE("a call that brings no memory for parts has no kernel of decode compiled") {
+  const ScratchFolder folder;
+  const testing::CallImage image = batch.contiguous(problem_of(true));
+  HostKernels cached(folder.path());
+  cached[choose_own(image.problem(), emulator::device()).variant];
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR,
+                     .policy = ATTUNE_COMPILE_EXACT,
+                     .cache_root = folder.path(),
+                     .ready = ReadyKernels(std::span<const ReadyKernel>{})});
+  Memory memory = image.memory();
+  const attune_prefill_args args = image.args(memory.data());
+  registry.run(args, nullptr);
+  CHECK(registry.counters().compiles == 0);
+  image.check(image.outputs(std::move(memory)), args.softmax_scale);
 }
 
 }  // namespace attune::emulator_tests

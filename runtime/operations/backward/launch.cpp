@@ -22,22 +22,24 @@ Step step_of(const ServingKernel& kernel, const BackwardLaunch& launch, const vo
 
 /// The kernel that gives dQ, beside this one for dK and dV.
 const ServingKernel& queries_kernel(const BackwardProblem& problem, const ServingKernel& keys, FindKernel find) {
-  return workspace_of(keys.variant, problem, keys.device).dq_bytes == 0 ? find(problem.queries())
-                                                                        : find(problem.conversion());
+  return workspace_of(keys.variant, problem, keys.device).dq_bytes == 0 ? find(problem.queries(), Needed::yes)
+                                                                        : find(problem.conversion(), Needed::yes);
 }
 
 }  // namespace
 
 void prepare(const BackwardProblem& problem, FindKernel prepare_kernel) {
-  prepare_kernel(problem.rows());
-  queries_kernel(problem, prepare_kernel(problem), prepare_kernel);
+  prepare_kernel(problem.rows(), Needed::yes);
+  queries_kernel(problem, prepare_kernel(problem, Needed::yes), prepare_kernel);
 }
 
 void run(const attune_backward_args& args, const BackwardProblem& problem, const Backend& backend) {
   // Kernels are found before the first launch: what fails must not leave half of the work behind.
-  const auto find = [&](const ProblemView& one) -> const ServingKernel& { return backend.kernels.kernel_for(one); };
-  const ServingKernel& keys = find(problem);
-  const ServingKernel& rows = find(problem.rows());
+  const auto find = [&](const ProblemView& one, Needed /*needed*/) -> const ServingKernel& {
+    return backend.kernels.kernel_for(one);
+  };
+  const ServingKernel& keys = find(problem, Needed::yes);
+  const ServingKernel& rows = find(problem.rows(), Needed::yes);
   const ServingKernel& queries = queries_kernel(problem, keys, find);
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem, keys.device);
   check_workspace(args, workspace);

@@ -34,9 +34,9 @@ void visit_parts(const AttuneDecodeParams& params, const DecodePlan& plan, Acces
 
 void prepare(const DecodeProblem& problem, FindKernel prepare_kernel) {
   const DecodeProblem first = launched_of(problem, 0);
-  const ServingKernel& kernel = prepare_kernel(first);
-  if (plan(kernel.variant, first, kernel.device).combines()) prepare_kernel(problem.merge());
-  if (problem.appends()) prepare_kernel(problem.store());
+  const ServingKernel& kernel = prepare_kernel(first, Needed::yes);
+  if (plan(kernel.variant, first, kernel.device).combines()) prepare_kernel(problem.merge(), Needed::yes);
+  if (problem.appends()) prepare_kernel(problem.store(), Needed::yes);
 }
 
 DecodeSteps::DecodeSteps(const attune_decode_args& args, const DecodeProblem& problem, const ServingKernel& kernel,

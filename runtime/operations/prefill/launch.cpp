@@ -6,6 +6,7 @@
 #include "generator/check.hpp"
 #include "runtime/base/result_of.hpp"
 #include "runtime/call/dropout.hpp"
+#include "runtime/call/fit.hpp"
 #include "runtime/operations/decode/launch.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/operations/prefill/short_sequences.hpp"
@@ -117,10 +118,14 @@ struct ShortPart {
   const ServingKernel* combine;
 };
 
-/// That of a call's short sequences; nothing where they are prefill's.
-std::optional<ShortPart> short_part(const attune_prefill_args& args, const Problem& problem, KernelFinder& kernels) {
+/// That of a call's short sequences; nothing where they are prefill's. A call that brings no memory, and would need
+/// some, asks for no kernel, which would perhaps be compiled for nothing.
+std::optional<ShortPart> short_part(const attune_prefill_args& args, const Problem& problem, const Device& device,
+                                    KernelFinder& kernels) {
   const std::optional<DecodeProblem> part = short_sequences(problem);
   if (!part) return std::nullopt;
+  const bool has_room = workspace_of(args, 0).bytes > 0;
+  if (!has_room && plan(own_variant(decode_sm80, part->ask(), device), *part, device).combines()) return std::nullopt;
   const ServingKernel* const kernel = kernels.optional_kernel_for(*part);
   if (kernel == nullptr) return std::nullopt;
   const DecodePlan launch = plan(kernel->variant, *part, kernel->device);
@@ -173,14 +178,15 @@ void run_with(const attune_prefill_args& args, const Problem& problem, const Ser
 }  // namespace
 
 void prepare(const Problem& problem, FindKernel prepare_kernel) {
-  const ServingKernel& kernel = prepare_kernel(problem);
+  const ServingKernel& kernel = prepare_kernel(problem, Needed::yes);
   if (plan_mask_blocks(kernel.variant, problem).bytes() > 0) {
-    prepare_kernel(MaskBlocksProblem{problem.expressions.mask});
+    prepare_kernel(MaskBlocksProblem{problem.expressions.mask}, Needed::yes);
   }
   const std::optional<DecodeProblem> part = short_sequences(problem);
   if (!part) return;
   try {
-    prepare(*part, prepare_kernel);
+    prepare(*part,
+            [&](const ProblemView& one, Needed) -> const ServingKernel& { return prepare_kernel(one, Needed::no); });
   } catch (const Error& error) {
     if (!is_lack(error)) throw;  // else prefill's kernel has all sequences
   }
@@ -200,7 +206,7 @@ void run(const attune_prefill_args& args, const Problem& problem, const Backend&
   const bool asks = bytes > 0 && workspace_of(args, 0).bytes >= bytes;
   const ServingKernel* const mask_kernel =
       asks ? &backend.kernels.kernel_for(MaskBlocksProblem{problem.expressions.mask}) : nullptr;
-  const std::optional<ShortPart> part = short_part(args, problem, backend.kernels);
+  const std::optional<ShortPart> part = short_part(args, problem, kernel.device, backend.kernels);
   if (part) launch.fewest_queries = part->problem.seqlen_q + 1;
   run_with(args, problem, kernel, launch, backend.executor, backend.stream, mask_kernel, part ? &*part : nullptr);
 }

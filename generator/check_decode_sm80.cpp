@@ -161,14 +161,22 @@ bool splits_rows(const Tile& tile, int rows) {
   return rows > most_tiles * tile.largest_B_r;
 }
 
-/// Warps with rows of their own that leave each other registers: a multiprocessor holds two blocks of four, beyond
-/// head_dim 192 one of eight, whose barriers nothing hides.
-int row_warps(int head_dim, int rows) {
-  constexpr int last_of_many_warps = 192;
-  const int most = head_dim <= last_of_many_warps ? most_row_warps : most_row_warps / 2;
-  const int row_tiles = step_up(rows, mma_rows) / mma_rows;
-  const int tiles = step_up(row_tiles, most) / most;
-  return std::max(2, step_up(row_tiles, tiles) / tiles);
+/// Warps with rows of their own, 16 each; or, of a tile of seven such and more, 32 each, as half as many warps read
+/// half as many fragments of keys and leave each other registers.
+void set_row_warps(Variant& variant, int rows) {
+  constexpr int widest_of_two_tiles = 128;  // columns of O, of which a thread then has twice as many
+  const int row_tiles = std::clamp(step_up(rows, mma_rows) / mma_rows, 2, most_row_warps);
+  const bool pairs = row_tiles >= most_row_warps - 1 && variant.head_dim <= widest_of_two_tiles;
+  variant.warps = pairs ? most_row_warps / 2 : row_tiles;
+  variant.B_r = pairs ? mma_rows * most_row_warps : mma_rows * row_tiles;
+}
+
+/// Whether a multiprocessor of compute capability 9.0 has shared memory for two blocks: where rows are many, one with
+/// more stages is slower.
+bool two_blocks_fit(const Variant& v) {
+  constexpr int multiprocessor_bytes = 228 * 1024;
+  constexpr int reserved_bytes = 1024;  // of each block
+  return 2 * (resources_of(v).shared_bytes + reserved_bytes) <= multiprocessor_bytes;
 }
 
 void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
@@ -179,15 +187,13 @@ void set_default_tile(Variant& variant, int shared_per_block, int B_r) {
   variant.stages = tile.stages;
   if (splits_rows(tile, B_r)) {
     variant.split_rows = 1;
-    variant.warps = row_warps(variant.head_dim, B_r);
-    variant.B_r = mma_rows * variant.warps;
+    set_row_warps(variant, B_r);
     variant.B_c = most_shared_keys;
     variant.stages = 2;
-    constexpr int of_multiprocessor = 228 * 1024;
-    constexpr int reserved = 1024;  // of each block
-    if (2 * (resources_of(variant).shared_bytes + reserved) > of_multiprocessor) variant.stages = 1;
+    if (!two_blocks_fit(variant)) variant.stages = 1;
   } else {
     variant.B_r = std::min(B_r <= row_counts.front() ? row_counts.front() : row_counts.back(), tile.largest_B_r);
+    if (variant.B_r == row_counts.back() && variant.stages > 2 && !two_blocks_fit(variant)) variant.stages = 2;
   }
   while (resources_of(variant).shared_bytes > shared_per_block && variant.stages > 1) --variant.stages;
   const bool is_too_large = resources_of(variant).shared_bytes > shared_per_block;

@@ -146,7 +146,7 @@ TEST_CASE("for serving there are ragged batches, pages and merges too") {
   CHECK(kernels_with(json, "_causal_ragged") == 2);  // which tile is the tuned table's affair
   CHECK(kernels_with(json, "_paged_page16_causal_ragged") == 1);
   CHECK(kernels_with(json, "decode_sm80") == 6);
-  CHECK(kernels_with(json, "decode_sm80_bf16_d128_r32_c64_w4_s3_ragged") == 1);
+  CHECK(kernels_with(json, "decode_sm80_bf16_d128_r32_c64_w4_s2_ragged") == 1);
   CHECK(kernels_with(json, "combine_bf16_d128_w8_ragged") == 1);
   CHECK(kernels_with(json, "merge_states") == 1);
 }

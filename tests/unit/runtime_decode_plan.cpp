@@ -113,7 +113,7 @@ TEST_CASE("the kernel has the least padding, then the rows that the problem need
   };
   CHECK(chosen(128, 1) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16");
   CHECK(chosen(128, 4) == "decode_sm80_bf16_d128_r16_c64_w4_s3_paged_page16");
-  CHECK(chosen(128, 5) == "decode_sm80_bf16_d128_r32_c64_w4_s3_paged_page16");
+  CHECK(chosen(128, 5) == "decode_sm80_bf16_d128_r32_c64_w4_s2_paged_page16");
   CHECK(chosen(96, 1, 4096) == "decode_sm80_bf16_d128_r16_c64_w4_s3");
   CHECK(chosen(40, 1) == "decode_sm80_bf16_d64_r16_c128_w4_s2_paged_page16");
   CHECK(chosen(160, 16) == "decode_sm80_bf16_d256_r16_c64_w4_s1_paged_page16");
@@ -123,8 +123,9 @@ TEST_CASE("the kernel has the least padding, then the rows that the problem need
 }
 
 TEST_CASE("a tile has the rows of all heads that share keys, where several tiles would read these again") {
-  const auto own = [](int head_dim, int rows) {
+  const auto own = [](int head_dim, int rows, int batch = 4) {
     DecodeProblem problem = typical;
+    problem.batch = batch;
     problem.max_seqlen_k = 8192;
     problem.head_dim = head_dim;
     problem.heads_q = rows;
@@ -142,7 +143,9 @@ TEST_CASE("a tile has the rows of all heads that share keys, where several tiles
   CHECK(own(256, 20) == "decode_sm80_bf16_d256_r32_c64_w2_s1_splitrows");
   CHECK(own(160, 71) == "decode_sm80_bf16_d160_r80_c64_w5_s2_splitrows");
   CHECK(own(256, 71) == "decode_sm80_bf16_d256_r48_c64_w3_s1_splitrows");
-  CHECK(own(64, 256) == "decode_sm80_bf16_d64_r128_c64_w8_s2_splitrows");
+  CHECK(own(256, 71, 17) == "decode_sm80_bf16_d256_r80_c64_w5_s1_splitrows");
+  CHECK(own(64, 256) == "decode_sm80_bf16_d64_r128_c64_w4_s2_splitrows");
+  CHECK(own(192, 128) == "decode_sm80_bf16_d192_r128_c64_w8_s1_splitrows");
 }
 
 TEST_CASE("parts of many rows and few keys are merged within clusters, where a GPU has them and a cluster their rows") {
@@ -185,8 +188,9 @@ TEST_CASE("a multiprocessor holds as many blocks of warps with rows of their own
   CHECK(blocks(112) == 3);
   CHECK(blocks(128) == 2);  // 10 warps, three to a quarter, of 168
   CHECK(blocks(192) == 2);
-  CHECK(blocks(256) == 2);  // 6 warps, two to a quarter, of 255
-  CHECK(blocks(128, 128) == 1);
+  CHECK(blocks(256) == 2);       // 6 warps, two to a quarter, of 255
+  CHECK(blocks(128, 128) == 2);  // 8 warps of 32 rows
+  CHECK(blocks(192, 128) == 1);
 }
 
 TEST_CASE("a kernel for one ratio of heads goes before others, and serves one query of its head_dim alone") {

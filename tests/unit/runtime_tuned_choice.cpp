@@ -91,6 +91,22 @@ TEST_CASE("a ready kernel that reads keys three times and more serves where noth
   CHECK(served.variant == choose_own(many_heads, device).variant);
 }
 
+TEST_CASE("a row of few heads does not answer for so many that its kernel would read keys three times") {
+  DecodeProblem few_heads = decode(16, 16384);
+  few_heads.heads_kv = 1;
+  few_heads.heads_q = 16;
+  TunedTable table{.gpu = h200, .rows = {}};
+  table.put({few_heads, result_of(decode_variant(128))});
+  DecodeProblem asked = few_heads;
+  asked.heads_q = 32;
+  CHECK(TunedRows(table, device).number(asked) == 1);
+  asked.heads_q = 128;
+  CHECK(TunedRows(table, device).number(asked) == 0);
+  const TunedMatch match = TunedRows(table, device).match(asked);
+  REQUIRE(match.refusals.size() == 1);
+  CHECK(match.refusals.front().starts_with("B_r: 128 rows share keys"));
+}
+
 TEST_CASE("what is generated for a tuned problem is the row's variant") {
   CHECK(variant_to_generate(problem, device, &row) == sm80(64, 32));
   CHECK(variant_to_generate(problem, device) == choose_own(problem, device).variant);

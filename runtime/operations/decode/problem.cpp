@@ -44,7 +44,10 @@ Ask CombineProblem::ask() const {
 
 int DecodeProblem::best_B_r() const {
   constexpr int mma_rows = 16;
-  constexpr int most_rows = 128;
+  constexpr int widest_of_many_rows = 192;  // columns of O, beyond which a block of many rows has a multiprocessor
+  constexpr long long few_sequences = 16;   // which leave most multiprocessors without one
+  const bool spreads = head_dim > widest_of_many_rows && static_cast<long long>(batch) * heads_kv <= few_sequences;
+  const int most_rows = spreads ? 64 : 128;
   const int tiles = std::max(1, (rows() + most_rows - 1) / most_rows);
   return std::max(1, (rows() + tiles * mma_rows - 1) / (tiles * mma_rows)) * mma_rows;
 }

@@ -103,7 +103,7 @@ struct DecodeProblem {
   /// Queries of all heads that share a K/V head.
   [[nodiscard]] int rows() const { return seqlen_q * (heads_q / heads_kv); }
 
-  /// Rows of a tile: one for all of them up to 128, else several alike.
+  /// Rows of a tile: one for all of them up to 128, or 64 where sequences are few and O is wide, else several alike.
   [[nodiscard]] int best_B_r() const;
 
   /// Whether parts of its sequences are best merged within clusters, on GPUs that have them: parts of many rows are

@@ -3,12 +3,13 @@
 Runs of a seed have the same weights to begin with and the same batches, so that their losses differ by rounding alone:
 those with Attune may be as far from those of PyTorch's flash backend as PyTorch's own two backends are from one another.
 Rounding grows from step to step until losses differ by chance, so that of one seed either may be nearer: what is compared
-is the root mean square over seeds, with the range that as many other seeds would give. With 8 of them an attention that
-rounds as well as PyTorch's would look 1.5 times as far apart in one of ten tries, with 16 in one of 28.
+is the root mean square over seeds, with the range that as many other seeds would give. With 4 of them an attention that
+rounds as well as PyTorch's would look 1.5 times as far apart in one of five tries, with 8 in one of ten, with 16 in one
+of 28.
 
 The text is made here. Needs PyTorch 2.4 or newer and a GPU; a minute or two on a fast one.
 
-    python train_gpt.py --seeds 8 --picture losses.svg
+    python train_gpt.py --seeds 16 --picture losses.svg
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Config(NamedTuple):
     steps: int = 300
     learning_rate: float = 1e-3
     seed: int = 0
-    seeds: int = 8  # this one and those that follow
+    seeds: int = 4  # this one and those that follow
 
     @property
     def hidden(self) -> int:
@@ -149,7 +150,9 @@ def train(
     runs = []
     for seed in range(config.seed, config.seed + config.seeds):
         model.begin(seed)
-        optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, betas=(0.9, 0.95))
+        optimizer = torch.optim.AdamW(
+            model.parameters(), config.learning_rate, betas=(0.9, 0.95), fused=device == "cuda"
+        )
         losses = []
         for step, (tokens, following) in enumerate(batches(config, seed, device)):
             for group in optimizer.param_groups:

@@ -234,6 +234,28 @@ TEST_CASE("the words of parts are zeros behind a call") {
   CHECK(std::ranges::count(words, 0U) == std::ssize(words));
 }
 
+TEST_CASE("the words by which blocks add in their order are zeros behind a call, each half's of a step that has two") {
+  Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
+  for (const int head_dim : {128, 256}) {
+    CAPTURE(head_dim);
+    const BackwardCase one = dense(head_dim, 128, 200, false);
+    const BackwardImage image(one, 2);
+    const BackwardProblem whole = one.problem();
+    const BackwardWorkspace workspace =
+        workspace_of(choose_own(whole, emulator::device()).variant, whole, emulator::device());
+    const std::size_t steps = whole.heads_q * whole.batch * 2;  // of 64 queries
+    REQUIRE(workspace.turn_bytes == steps * (head_dim > 128 ? 2 : 1) * sizeof(std::uint64_t));
+    Memory memory = image.memory();
+    const attune_backward_args args = image.args(memory.data());
+    registry.run(args, nullptr);
+    std::vector<std::uint64_t> words(workspace.turn_bytes / sizeof(std::uint64_t), 1);
+    std::memcpy(words.data(),
+                static_cast<const std::byte*>(args.workspace) + workspace.key_turns_offset() + workspace.key_turn_bytes,
+                workspace.turn_bytes);
+    CHECK(std::ranges::count(words, 0U) == std::ssize(words));
+  }
+}
+
 TEST_CASE("without queries the gradients of keys are zeros, and without keys those of queries") {
   Registry registry({.device = ATTUNE_DEVICE_EMULATOR});
   for (const bool any_order : {false, true}) {

@@ -1251,7 +1251,7 @@ __device__ __forceinline__ void add_dq(const Params& params, Shared shared, cons
       wait_boxes_read();
     }
     walk.next();
-    if (walk.goes_on() || (shares_keys && adder == 0)) stage.announce_free(adder);  // a second half follows a first
+    if (walk.goes_on()) stage.announce_free(adder);
     if (elect_lane()) turn.pass();
     if constexpr (has_steps) {
       if (walk.goes_on()) walk.next();

@@ -96,8 +96,10 @@ warps: 4
 variants:
   - {head_dim: 64, B_r: [16, 32], B_c: 128, stages: 2, paged: [false, true], page_multiple: 1}
   - {head_dim: 64, B_r: [16, 32], B_c: 128, stages: 2, paged: true, page_multiple: 16}
-  - {head_dim: 128, B_r: [16, 32], B_c: 64, stages: [2, 3], paged: [false, true], page_multiple: 1}
-  - {head_dim: 128, B_r: [16, 32], B_c: 64, stages: [2, 3], paged: true, page_multiple: 16}
+  - {head_dim: 128, B_r: [16, 32], B_c: 64, stages: 2, paged: [false, true], page_multiple: 1}
+  - {head_dim: 128, B_r: [16, 32], B_c: 64, stages: 2, paged: true, page_multiple: 16}
+  - {head_dim: 128, B_r: 16, B_c: 64, stages: 3, paged: [false, true], page_multiple: 1}
+  - {head_dim: 128, B_r: 16, B_c: 64, stages: 3, paged: true, page_multiple: 16}
   - {head_dim: 256, B_r: 16, B_c: 64, stages: 1, paged: [false, true], page_multiple: 1}
   - {head_dim: 256, B_r: 16, B_c: 64, stages: 1, paged: true, page_multiple: 16}
 )");

@@ -49,8 +49,6 @@ std::vector<Variant> sm80_variants() {
   add([](Variant& v) { v.rescale = static_cast<int>(Rescale::skip_first); });
   add([](Variant& v) { v.gqa_ratio = 4; });
   add([](Variant& v) { v.softcap = 1; });
-  add([](Variant& v) { v.interleave = 1; });
-  add([](Variant& v) { v.interleave = v.paged = 1, v.B_c = 128, v.warps = 8; });
   add([](Variant& v) { v.ragged = 1; });
   add([](Variant& v) { v.paged = 1; });
   add([](Variant& v) { v.paged = v.ragged = 1, v.async_copy = v.eager_load = 0, v.B_c = 48; });
@@ -183,6 +181,8 @@ std::vector<Variant> decode_variants() {
     v.gqa_ratio = 20, v.one_query = v.paged = 1, v.page_multiple = 16, v.head_dim = 64, v.B_c = 256, v.warps = 8;
   });
   add([](Variant& v) { v.gqa_ratio = v.one_query = v.ragged = v.interleave = 1; });
+  add([](Variant& v) { v.interleave = v.paged = 1, v.B_c = 128, v.warps = 8; });
+  add([](Variant& v) { v.split_rows = 1, v.B_r = 80, v.warps = 5, v.B_c = 64; });
   add([](Variant& v) { v.gqa_ratio = 2, v.one_query = v.softcap = 1, v.rotary = static_cast<int>(Rotary::halves); });
   return variants;
 }

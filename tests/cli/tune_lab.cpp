@@ -113,7 +113,7 @@ TEST_CASE("a run on a GPU whose kernels are wrong writes no row, remembers, and 
     const ToolResult result =
         attune_tool_on_fake_gpu({"tune", spec, "--problems", problems, "--out", out, "--budget", "60"});
     CHECK(result.exit_code == 1);
-    CHECK(contains(result.out, "wrong on bf16 d16"));
+    CHECK(contains(result.out, "wrong on bf16 d64"));
     CHECK(contains(result.out, "no result for bf16 d16 b1 hq16 hk16 lq64 lk64: the heuristic's choice was rejected"));
     CHECK_FALSE(std::filesystem::exists(out));
     CHECK(std::filesystem::exists(folder.path() / "t.jsonl"));

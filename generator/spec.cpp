@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "generator/expression/parse.hpp"
 #include "generator/expression/pool.hpp"
@@ -31,6 +32,15 @@ template <class Range>
 std::vector<std::string> names_of(const Range& range) {
   std::vector<std::string> names;
   for (const auto& element : range) names.emplace_back(element.name);
+  return names;
+}
+
+/// The names of the families that have this key.
+std::vector<std::string> families_with(std::string_view key) {
+  std::vector<std::string> names;
+  for (const Family& family : families()) {
+    if (std::ranges::find(family.keys, key) != family.keys.end()) names.emplace_back(family.name);
+  }
   return names;
 }
 
@@ -292,15 +302,23 @@ class SpecReader {
     }
   }
 
+  /// What to do about a key that the family lacks.
+  std::string unknown_key_advice(const std::string& key, const Settings& settings) {
+    const std::string_view gone = without_key(key, family().operation);
+    if (!gone.empty()) return fmt::format("leave it out: {}", gone);
+    const std::vector<std::string> others = families_with(key);
+    if (!others.empty())
+      return fmt::format("{} has none; templates that do: {}", family().name, fmt::join(others, ", "));
+    std::vector<std::string> candidates = to_strings(family().keys);
+    if (&settings == &result_.value.common) candidates.insert(candidates.end(), top_keys.begin(), top_keys.end());
+    return suggestion(key, candidates, "keys are");
+  }
+
   void read_field(const YamlNode& key, const YamlNode& value, Settings& settings) {
     const Field* field = find_field(key.text);
     const auto known = family().keys;
     if (field == nullptr || std::ranges::find(known, key.text) == known.end()) {
-      std::vector<std::string> candidates = to_strings(known);
-      if (&settings == &result_.value.common) candidates.insert(candidates.end(), top_keys.begin(), top_keys.end());
-      const std::string_view gone = without_key(key.text, family().operation);
-      problem(key.where, fmt::format("unknown key {}", quote(key.text)),
-              gone.empty() ? suggestion(key.text, candidates, "keys are") : fmt::format("leave it out: {}", gone));
+      problem(key.where, fmt::format("unknown key {}", quote(key.text)), unknown_key_advice(key.text, settings));
       return;
     }
     Choice choice;

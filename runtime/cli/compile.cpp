@@ -63,7 +63,10 @@ Exit compile(const CompileOptions& options) {
     print_json(json);
   } else {
     fmt::print("\nNVRTC {}\n{}", compiler->version(), resource_table(built));
-    if (!disassembler) fmt::print("instructions were not counted: {}\n", disassembler.problem);
+    if (!disassembler) {
+      fmt::print("instructions were not counted{}: {}\n", options.listings ? ", nor SASS listed" : "",
+                 disassembler.problem);
+    }
     if (!options.out.empty()) fmt::print("cubins are in {}\n", options.out);
   }
   return report_failures(built) ? Exit::done : Exit::check_failed;

@@ -102,6 +102,8 @@ TEST_CASE("an unknown word gets the nearest right one") {
         "s.yaml:2:1: unknown key 'head_dims'; did you mean head_dim?\n");
   CHECK(problems_of("template: prefill_sm80\nexcludes: 64\n") ==
         "s.yaml:2:1: unknown key 'excludes'; did you mean exclude?\n");
+  CHECK(problems_of("template: prefill_sm80\ntile_list: true\n") ==
+        "s.yaml:2:1: unknown key 'tile_list'; prefill_sm80 has none; templates that do: prefill_sm90\n");
   CHECK(problems_of("template: prefill_sm80\nb_c: 64\n") == "s.yaml:2:1: unknown key 'b_c'; did you mean B_c?\n");
   CHECK(problems_of("template: prefill_sm80\ndtype: [fp16, b16]\n") ==
         "s.yaml:2:15: 'b16' is not a value of dtype; did you mean bf16? (fp16 or bf16)\n");

@@ -51,8 +51,8 @@ struct AttuneBackwardParams {
                       // is +inf, so that P is 0, and D is 0
   float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
-  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
-                              // each B_r the first, and with B_c 64 the second; not initialised
+  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): a word of each B_r of
+                              // heads_q x padded_rows, two where B_c is 64; not initialised
   // Of kernels whose blocks have query heads that share keys in parts (blocks/head_parts.cuh), where they do:
   float* key_sums;                // dK and dV of each tile of keys as accumulators have them, batch x heads_kv x tiles
   unsigned long long* key_turns;  // which part has left its sums: a word of each warp of those; not initialised

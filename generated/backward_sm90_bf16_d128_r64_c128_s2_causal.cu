@@ -66,8 +66,8 @@ struct AttuneBackwardParams {
                       // is +inf, so that P is 0, and D is 0
   float* dq_sums;     // heads_q x padded_rows x dq_columns, what blocks of keys add to dQ, in pieces of 16 rows x 8
                       // columns as mma has them (blocks/dq_sums.cuh); null: a kernel of its own computes dQ
-  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): heads_q x padded_rows, of
-                              // each B_r the first, and with B_c 64 the second; not initialised
+  unsigned long long* turns;  // of kernels that add in an order (blocks/gradient_sums.cuh): a word of each B_r of
+                              // heads_q x padded_rows, two where B_c is 64; not initialised
   // Of kernels whose blocks have query heads that share keys in parts (blocks/head_parts.cuh), where they do:
   float* key_sums;                // dK and dV of each tile of keys as accumulators have them, batch x heads_kv x tiles
   unsigned long long* key_turns;  // which part has left its sums: a word of each warp of those; not initialised
@@ -1129,9 +1129,10 @@ constexpr int score_queries = variant::B_r / sharers;
 constexpr int gradient_columns = variant::head_dim / sharers;
 static_assert(shares_keys || variant::B_c == consumers * rows);
 
-// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
-// warps add, so that one waits for memory beside the other's: they have such steps in turn or, where sums leave in
-// halves, a half each, whose turns are its own. Steps of 128 are longer, and have no registers left.
+// Where blocks add in an order, a turn lasts until sums are in memory and the next block has seen it, as long as a step
+// of 64 queries. Two warps add, so that one waits for memory beside the other's: they have such steps in turn or, where
+// sums leave in halves, ordered or not, a half each, whose turns are its own. Steps of 128 are longer, and have no
+// registers left.
 constexpr bool short_steps = variant::B_r == rows;
 constexpr int adders = shares_keys || (variant::deterministic && short_steps) ? 2 : 1;
 constexpr int turns_of_step = shares_keys ? adders : 1;

@@ -1361,8 +1361,8 @@ static_assert(!small_tile || QTile::bytes <= Merge::bytes);
 
 // A block that has a multiprocessor's shared memory (compute capability 9.0) to itself may have its registers, too:
 // ptxas would else spill some, to leave room for another. Where shared memory holds three blocks of one stage,
-// registers are to hold them, too, as plans count on; and two or three blocks of warps with rows of their own, of which
-// each quarter of a multiprocessor has a whole number.
+// registers are to hold them, too, as plans count on; and two or three blocks whose warps have rows of their own, where
+// each quarter of a multiprocessor has a whole number of warps.
 constexpr int shared_bytes = pipeline_bytes + Q_bytes + Merge::bytes;
 constexpr int reserved_bytes = 1024;  // of each block
 constexpr bool three_blocks_fit =

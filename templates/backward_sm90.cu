@@ -88,9 +88,10 @@ constexpr int score_queries = variant::B_r / sharers;
 constexpr int gradient_columns = variant::head_dim / sharers;
 static_assert(shares_keys || variant::B_c == consumers * rows);
 
-// There a turn lasts until sums are in memory and the next block has seen it, as long as a step of 64 queries. Two
-// warps add, so that one waits for memory beside the other's: they have such steps in turn or, where sums leave in
-// halves, a half each, whose turns are its own. Steps of 128 are longer, and have no registers left.
+// Where blocks add in an order, a turn lasts until sums are in memory and the next block has seen it, as long as a step
+// of 64 queries. Two warps add, so that one waits for memory beside the other's: they have such steps in turn or, where
+// sums leave in halves, ordered or not, a half each, whose turns are its own. Steps of 128 are longer, and have no
+// registers left.
 constexpr bool short_steps = variant::B_r == rows;
 constexpr int adders = shares_keys || (variant::deterministic && short_steps) ? 2 : 1;
 constexpr int turns_of_step = shares_keys ? adders : 1;

@@ -56,8 +56,7 @@ struct OwnChoice {
   std::vector<Considered> passed_over;  ///< of newer families that this GPU runs
 };
 
-/// For a problem of any operation: the default variant of the newest of its families that serves it without wasting
-/// padding, else the oldest's.
+/// For a problem of any operation: the default variant of the newest of its families that serves it, else the oldest's.
 OwnChoice choose_own(const ProblemView& problem, const Device& device);
 
 /// The variant to generate for a problem of any operation: that of the row that answers for it, if there is one. Throws

@@ -44,6 +44,22 @@ std::uint64_t numbered(Values... values) {
 
 constexpr std::size_t index_of(Operation operation) { return static_cast<std::size_t>(operation); }
 
+/// Why what a row has found is not for a problem: refusals of the variant, or that decode's would read keys three times
+/// and more, as often as for the row's own problem it does not.
+template <class AnyProblem>
+std::vector<std::string> reasons_against(const TunedRow& row, const AnyProblem& problem, const Device& device) {
+  const Variant variant = variant_for(row, problem);
+  std::vector<std::string> reasons = refusals(variant, problem, device);
+  if constexpr (AnyProblem::operation == Operation::decode) {
+    const auto* const own = std::get_if<DecodeProblem>(&row.problem);
+    if (own != nullptr && problem.rows() > std::max(own->rows(), 2 * variant.B_r)) {
+      reasons.push_back(
+          fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r));
+    }
+  }
+  return reasons;
+}
+
 }  // namespace
 
 TunedShape tuned_shape(const Problem& problem) {
@@ -92,24 +108,6 @@ TunedRows::TunedRows(const TunedTable& table, Device device) : table_(&table), d
   id_ = std::max<std::uint64_t>(1, std::stoull(xxh3_hex(answers).substr(0, hex), nullptr, hex));
 }
 
-namespace {
-
-/// Why a row's variant is not for a problem: refusals, or that decode's would read keys three times and more, for tiles
-/// of rows that the row's own problem does not have.
-template <class AnyProblem>
-std::vector<std::string> reasons_against(const Variant& variant, const AnyProblem& problem, const Device& device) {
-  std::vector<std::string> reasons = refusals(variant, problem, device);
-  if constexpr (AnyProblem::operation == Operation::decode) {
-    if (problem.rows() > 2 * variant.B_r) {
-      reasons.push_back(
-          fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r));
-    }
-  }
-  return reasons;
-}
-
-}  // namespace
-
 template <class AnyProblem>
 unsigned TunedRows::nearest(const AnyProblem& problem) const {
   const TunedShape shape = tuned_shape(problem);
@@ -119,7 +117,7 @@ unsigned TunedRows::nearest(const AnyProblem& problem) const {
     if (shapes_[i].kind != shape.kind) continue;
     const float distance = tuned_distance(shapes_[i], shape);
     if (distance >= least) continue;
-    if (!reasons_against(variant_for(table_->rows[i], problem), problem, device_).empty()) continue;
+    if (!reasons_against(table_->rows[i], problem, device_).empty()) continue;
     least = distance;
     number = static_cast<unsigned>(i) + 1;
   }
@@ -161,7 +159,7 @@ TunedMatch TunedRows::explain(const AnyProblem& problem) const {
     if (match.row != nullptr && distance >= match.distance) continue;
     match = {.row = &table_->rows[i], .distance = distance, .refusals = {}};
   }
-  if (match.row != nullptr) match.refusals = reasons_against(variant_for(*match.row, problem), problem, device_);
+  if (match.row != nullptr) match.refusals = reasons_against(*match.row, problem, device_);
   return match;
 }
 

@@ -105,6 +105,10 @@ TEST_CASE("a row of few heads does not answer for so many that its kernel would 
   const TunedMatch match = TunedRows(table, device).match(asked);
   REQUIRE(match.refusals.size() == 1);
   CHECK(match.refusals.front().starts_with("B_r: 128 rows share keys"));
+
+  // But where so many were tuned for, whatever their tiles.
+  table.put({asked, result_of(decode_variant(64))});
+  CHECK(TunedRows(table, device).number(asked) == 2);
 }
 
 TEST_CASE("what is generated for a tuned problem is the row's variant") {

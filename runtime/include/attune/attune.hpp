@@ -42,7 +42,7 @@ class Error : public std::runtime_error {
 
 /// When to compile a kernel in process (attune_compile_policy says more).
 enum class Compile {
-  missing = ATTUNE_COMPILE_MISSING,  ///< only when no ready kernel serves the problem
+  missing = ATTUNE_COMPILE_MISSING,  ///< only when no ready kernel serves the problem, or reads keys again and again
   frozen = ATTUNE_COMPILE_FROZEN,    ///< not at all: ready kernels and those on the disk
   exact = ATTUNE_COMPILE_EXACT,      ///< a kernel of the closest head_dim that its template has, unless one is ready
   background = ATTUNE_COMPILE_BACKGROUND,  ///< the same, but a kernel that pads head_dim serves meanwhile

@@ -160,7 +160,7 @@ BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backwa
 }
 
 int turn_rows(const Variant& variant) {
-  const bool adds_halves = variant.B_c == 64;  // of a step's sums, in turns of their own
+  const bool adds_halves = family_of(variant).tensor_maps && variant.B_c == 64;  // each in turns of its own
   return adds_halves ? variant.B_r / 2 : variant.B_r;
 }
 

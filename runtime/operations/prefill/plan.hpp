@@ -49,11 +49,11 @@ struct PrefillPlan {
 /// Why no launch of a variant that meets the problem's need can hold the problem; empty when one can.
 std::vector<std::string> launch_refusals(const Variant& variant, const Problem& problem);
 
-/// The best of the candidates: those that serve, by a family that need not be named, then by the newest (unless it
-/// wastes padding), then by least padding of head_dim and V's together, then without a window that is not needed, then
-/// by the tile nearest to the problem's best, then by the order given. Those with pack_gqa and those without are
-/// compared among themselves; of the two that are left the one with pack_gqa is better where it is newer, pads less or,
-/// both being equal, computes fewer rows (Problem::packing_saves_rows()).
+/// The best of the candidates: those that serve, by a family that need not be named, then by the newest, then by least
+/// padding of head_dim and V's together, then without a window that is not needed, then by the tile nearest to the
+/// problem's best, then by the order given. Those with pack_gqa and those without are compared among themselves; of the
+/// two that are left the one with pack_gqa is better where it is newer, pads less or, both being equal, computes fewer
+/// rows (Problem::packing_saves_rows()).
 std::optional<Variant> choose_prefill(std::span<const Variant> candidates, const Problem& problem,
                                       const Device& device);
 

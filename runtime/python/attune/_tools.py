@@ -148,9 +148,10 @@ def counters(*, emulator: bool | None = None) -> Counters:
     """What has been done so far for calls on GPUs and in the emulator.
 
     When kernels are compiled follows from the environment variable ATTUNE_COMPILE at the first call:
-    "missing" (the default: where no ready kernel serves), "frozen" (never: ready kernels and
-    those on disk), "exact" (where a ready kernel would pad head_dim) or "background" (likewise,
-    but by a thread, while the padding kernel serves).
+    "missing" (the default: where no ready kernel serves, or decode's would read keys three times
+    and more), "frozen" (never: ready kernels and those on disk), "exact" (where a ready kernel
+    would pad head_dim) or "background" (likewise, but by a thread, while the padding kernel
+    serves).
 
     Args:
         emulator: Whether those with NumPy arrays alone count, or the others alone; None: all.

@@ -107,7 +107,7 @@ bool serve(Registry& registry, const Problem& problem) {
 /// Problems of as many kernels.
 std::vector<Problem> problems() {
   std::vector<Problem> result;
-  for (const int head_dim : {16, 32, 64, 96, 128}) {
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
     for (const Dtype dtype : {Dtype::fp16, Dtype::bf16}) {
       for (const bool causal : {false, true}) {
         result.push_back({.dtype = dtype,

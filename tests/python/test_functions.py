@@ -279,12 +279,13 @@ def test_the_options_of_the_xla_call_are_those_of_the_operator():
     names = [name for _, name, _ in arguments_of_schema("flash_attn")][3:]
     expected = [name for name in names if name not in ("alibi_slopes", "learnable_sink")]
     expressions = [one.name for one in EXPRESSIONS]
-    assert fields == [*expected, *expressions]
+    assert fields == [*expected, *expressions, "dropout_p"]
     attend = [one.arg for one in definitions("_jax.py")["attend"].args.args]
-    assert attend == ["arrays", *expected, "return_lse", *expressions, "sink"]
+    beside = ["sink", "dropout_p", "state"]
+    assert attend == ["arrays", *expected, "return_lse", *expressions, *beside]
     (call,) = (
         one
         for one in ast.walk(tree)
         if isinstance(one, ast.Call) and ast.unparse(one.func) == "call"
     )
-    assert {one.arg for one in call.keywords} == {*expected, *expressions, "sink"}
+    assert {one.arg for one in call.keywords} == {*expected, *expressions, "sink", "dropout_p"}

@@ -40,7 +40,7 @@ def flash_attn_func(
         v: as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
             have a kernel of their own, which serves what is smaller too.
         dropout_p: The probability, at least 0 and less than 1, with which each weight is dropped; the others
-            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256. Not of JAX arrays.
+            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256.
         softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
             1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
@@ -59,7 +59,8 @@ def flash_attn_func(
         return_attn_probs: Also return the log-sum-exp of each row.
         rng_state: (2,), int64, on the device of q: seed and offset, below 2^44, of dropout, which
             drops the same weights where they are the same. None: of PyTorch tensors two numbers that
-            torch.randint draws on their device, as torch.manual_seed has it; other arrays need it.
+            torch.randint draws on their device, as torch.manual_seed has it; other arrays need it. Of JAX
+            arrays it is a key of jax.random in their place.
         learnable_sink: (heads_q,), float32, float16 or bfloat16, on the device of q: a logit of each head
             (attention sink), in the softmax of each of its rows as one more key's score, whose value is
             0; softmax_lse has it, too. A query that sees no key gives zeros, and the logit as its LSE. It

@@ -16,12 +16,13 @@
 namespace attune::expression {
 namespace {
 
+/// Truth values are joined bit by bit: behind `||` a look-up waits for a branch, and each for the one before.
 constexpr std::string_view sign_of(Op op) {
   switch (op) {
     case Op::either:
-      return "||";
+      return "|";
     case Op::both:
-      return "&&";
+      return "&";
     case Op::less:
       return "<";
     case Op::less_equal:

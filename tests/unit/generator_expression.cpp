@@ -253,7 +253,7 @@ TEST_CASE("the emitted struct has a function for each part that a reader finds")
   CAPTURE(text);
   CHECK(text.find("return s + (row.slope_0 * static_cast<float>(at.k - at.p));") != std::string::npos);
   CHECK(text.find("return {d_at(at.b, at.k)};") != std::string::npos);
-  CHECK(text.find("return (at.k <= at.p) && (key.d_0 == row.d_1);") != std::string::npos);
+  CHECK(text.find("return (at.k <= at.p) & (key.d_0 == row.d_1);") != std::string::npos);
   CHECK(text.find("return both(less_equal(in.k, in.p), unknown());") != std::string::npos);
   CHECK(text.find("added_by_key") == std::string::npos);
   const std::string tilted = cuda_text(&score.value, nullptr, true);

@@ -392,10 +392,18 @@ TEST_CASE("sequences of one length fall into equal splits that the GPU holds at 
   CHECK(splits(36, 300) == 1);    // five steps spare less than the merge takes
   CHECK(splits(200, 4096) == 1);  // of seven rounds the last is short
   CHECK_FALSE(splits(0, 4096) > 256);
-  CHECK(splits(16, 4096) == 2);
+  CHECK(splits(30, 300) == 1);   // 240 of 264
+  CHECK(splits(20, 4096) == 4);  // 160: some multiprocessors would have two, others one
+  CHECK(splits(20, 900) == 1);   // 15 steps are few for four parts
+  CHECK(splits(16, 4096) == 1);  // 128 blocks are enough for 132 multiprocessors
+  CHECK(splits(12, 4096) == 1);  // and so are 96, as each has 32 KB under way
+  CHECK(splits(11, 4096) == 3);
   problem.table_width = 1;
-  CHECK(splits(16, 4096) == 1);  // without pages 128 blocks are enough for 132 multiprocessors
-  CHECK(splits(14, 4096) == 2);
+  CHECK(splits(16, 4096) == 1);
+  problem.heads_q = 8 * 16;  // whose parts are much to write and read
+  CHECK(splits(20, 4096) == 4);
+  CHECK(splits(20, 1600) == 2);
+  problem.heads_q = 32;
   problem.equal_lengths = false;
   CHECK(splits(16, 4096) == 0);
   CHECK(plan_of(problem).parts == 16);
@@ -425,7 +433,7 @@ TEST_CASE("a short sequence has a part for each step or two, as long as their me
   CHECK(plan(choose_own(problem, h200).variant, problem, h200).splits == 5);
 }
 
-TEST_CASE("heads whose rows are shorter than a line of L2 have several parts a block, unless they fill it") {
+TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2 does not hold all keys") {
   DecodeProblem problem = typical;
   problem.equal_lengths = true;
   problem.table_width = 1;
@@ -435,17 +443,19 @@ TEST_CASE("heads whose rows are shorter than a line of L2 have several parts a b
     problem.max_seqlen_k = seqlen_k;
     return plan(choose_own(problem, h200).variant, problem, h200).splits;
   };
-  CHECK(splits(38, 5647) == 10);  // 304 rows of 45 steps, and 396 blocks at once
-  CHECK(splits(38, 1284) == 5);   // of two steps each
-  CHECK(splits(26, 482) == 1);    // the merge would take longer
-  CHECK(splits(33, 5647) == 1);   // 264 are two blocks on each of 132 multiprocessors
+  CHECK(splits(38, 5647) == 22);     // parts of 256 keys
+  CHECK(splits(60, 5647) == 14);     // of 400, where not all sequences run at once
+  CHECK(splits(60, 500'000) == 52);  // 64 rounds
+  CHECK(splits(14, 1660) == 1);      // 36 MB of keys and values; one block on each of 112 multiprocessors
+  CHECK(splits(2, 1660) == 7);       // as many as are alone on a multiprocessor, which then are in step
   problem.head_dim = 80;
-  CHECK(splits(38, 5647) == 1);
+  CHECK(splits(17, 40'000) == 78);  // of 512 keys
+  problem.heads_q = 8 * 16;
+  CHECK(splits(17, 40'000) == 50);  // of 800, as each leaves 16 rows
+  problem.head_dim = 64;            // whole lines
+  problem.heads_q = 32;
+  CHECK(splits(17, 40'000) == 4);
   problem.head_dim = 48;
-  problem.table_width = 700;
-  problem.heads_kv = 4;
-  CHECK(splits(29, 11200) == 3);  // 116 rows in pages, which are too few to drift apart: as many as run at once
-  problem.table_width = 1;
   problem.heads_kv = 1;  // without neighbours
   problem.heads_q = 71;
   problem.head_dim = 56;

@@ -44,23 +44,38 @@ long long most_splits(const Variant& variant, const DecodeProblem& problem) {
   return ceil_div(problem.longest_keys(), fewest_steps * variant.B_c);
 }
 
-/// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or with one on each multiprocessor:
-/// then more parts gain nothing, and are to be combined. A block that looks up pages has much to do between its
-/// requests: alone on a multiprocessor it needs eight warps (74 us then, with four 77 to 99, at head_dim 64 on an
-/// H200).
-bool fills(long long rows, long long blocks, const Variant& variant, const Device& device) {
-  constexpr int busy_warps = 8;
-  const bool alone = variant.paged == 0 || variant.warps >= busy_warps;
+/// Whether a block for each sequence keeps the GPU busy to seven eighths, in rounds or, where blocks may be alone on a
+/// multiprocessor, with one on each: then more parts gain nothing, and are to be combined.
+bool fills(long long rows, long long blocks, bool alone, const Device& device) {
   const long long round = rows > blocks || !alone ? blocks : device.multiprocessors;
   return rows * 8 >= ceil_div(rows, round) * round * 7;
 }
 
+/// Whether a block that looks up pages for parts of clusters or of the whole batch has enough under way alone on a
+/// multiprocessor, as eight warps have: 74 us then, with four 77 to 99, at head_dim 64 on an H200.
+bool reads_alone(const Variant& variant) {
+  constexpr int busy_warps = 8;
+  return variant.paged == 0 || variant.warps >= busy_warps;
+}
+
+/// Whether blocks that have a multiprocessor each read as fast as more would: what each has under way suffices, and
+/// they are on seven tenths of the multiprocessors. Measured on an H200 with 96 and 112 sequences of heads, head_dim 48
+/// to 256: two parts of each take 0 to 30% longer; head_dim 32 has too little under way.
+bool keep_up(long long blocks, const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  constexpr long long enough_bytes = 24LL << 10;
+  const long long key_bytes = 2LL * bytes_of(problem.dtype) * problem.head_dim;  // of K and of V
+  const long long under_way = key_bytes * variant.B_c * std::max(1, variant.stages - 1);
+  return under_way >= enough_bytes && blocks * 10 >= device.multiprocessors * 7LL && blocks <= device.multiprocessors;
+}
+
 /// What it takes to merge the parts of a sequence, as a time that steps of keys take: at all, and for each part.
-/// Measured on an H200 with one sequence of 512 to 2,048 keys, head_dim 64 to 256: a step is 0.4 to 0.9 us.
+/// Measured on an H200 with one sequence of 512 to 2,048 keys, head_dim 64 to 256: a step is 0.4 to 0.9 us. One whose
+/// warps have rows of their own, and each all keys, is three times that: 1.5 to 2.1 us with 80 rows.
 struct MergeCost {
   double all;
   double part;
 };
+constexpr double steps_with_rows = 1.0 / 3;
 constexpr MergeCost second_kernel{.all = 2.4, .part = 0.12};
 constexpr MergeCost within_cluster{.all = 2.0, .part = 0.0};
 
@@ -78,7 +93,8 @@ long long best_splits(const Variant& variant, const DecodeProblem& problem, long
   const long long most = blocks / rows;
   const double left =
       keys_left * static_cast<double>(problem.rows() * rows) / static_cast<double>(variant.B_c * blocks);
-  const MergeCost merge{.all = second_kernel.all, .part = second_kernel.part + left};
+  const double steps_each = variant.split_rows != 0 ? steps_with_rows : 1;
+  const MergeCost merge{.all = steps_each * second_kernel.all, .part = steps_each * (second_kernel.part + left)};
   constexpr long long few_steps = 4;
   if (steps >= few_steps * most) return std::max(1LL, most);
   long long best = 1;
@@ -94,60 +110,58 @@ long long best_splits(const Variant& variant, const DecodeProblem& problem, long
   return best;
 }
 
-/// Of sequences that are more than run at once, so many that the last round is not long and nearly empty. A round whose
-/// blocks have a multiprocessor each takes a third of the time of a full one, which memory limits; so does its merge
-/// beside the steps. What parts leave is written and read: of each row as much as two keys. Whole sequences stay where
-/// it is a matter of 5%.
+/// Of sequences that are more than multiprocessors: whole ones, or so many that few rounds end together, where each
+/// part has some steps. What parts leave of a row is written and read, as much as two keys: 4% at most. Measured on an
+/// H200 with 136 to 420 sequences of heads, head_dim 64 to 256: four parts are the fastest or within 4% of that, whole
+/// ones take 0 to 27% longer.
 long long best_in_rounds(const Variant& variant, const DecodeProblem& problem, long long rows, long long blocks) {
-  constexpr double alone = 1.0 / 3;
-  constexpr long long most = 4;
-  constexpr double worth = 0.95;
-  const long long steps = ceil_div(problem.longest_keys(), variant.B_c);
-  const auto cost = [&](long long splits) {
-    const long long whole_rounds = rows * splits / blocks;
-    const double last = static_cast<double>(rows * splits % blocks) / static_cast<double>(blocks);
-    const double rounds = static_cast<double>(whole_rounds) + (last > 0 ? std::max(alone, last) : 0);
-    const double each = rounds * static_cast<double>(ceil_div(steps, splits));
-    if (splits == 1) return each;
-    const auto left = static_cast<double>(2 * splits * problem.rows()) / static_cast<double>(variant.B_c);
-    return each + left * static_cast<double>(rows) / static_cast<double>(blocks) +
-           alone * (second_kernel.all + second_kernel.part * static_cast<double>(splits));
-  };
-  long long best = 1;
-  double least = worth * cost(1);
-  for (long long splits = 2; splits <= std::min(most, steps); ++splits) {
-    if (cost(splits) >= least) continue;
-    least = cost(splits);
-    best = splits;
-  }
-  return best;
+  constexpr long long few_rounds = 4;
+  constexpr long long parts = 4;
+  constexpr long long enough_steps = 4;
+  constexpr long long keys_each_row = 50;
+  const long long keys = problem.longest_keys();
+  if (rows > few_rounds * blocks || keys < parts * enough_steps * variant.B_c) return 1;
+  return std::clamp(keys / (keys_each_row * problem.rows()), 1LL, parts);
 }
 
-/// Splits that keep heads in step whose rows are shorter than L2's lines: neighbours share these, and blocks that walk
-/// through all keys drift apart. Measured on an H200 (head_dim 32 to 56, 204 to 1,216 sequences of heads): 15 to 22% of
-/// the time where each block has several of these parts one after the other, of two steps at least; not where the GPU
-/// holds twice as many blocks as there are sequences, which fewer parts serve at once.
-long long splits_in_step(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
+/// Whether rows of keys are parts of L2's lines, which neighbouring heads share.
+bool shares_lines(const DecodeProblem& problem) {
   constexpr int line_columns = 64;
-  constexpr long long rounds = 8;
-  constexpr double gain = 0.15;
+  return problem.head_dim % line_columns != 0 && problem.heads_kv > 1;
+}
+
+/// Splits that keep heads in step which share lines: blocks that walk through many keys drift apart, and lines leave L2
+/// before the neighbour has read them. 0 where all keys are hardly more than L2 holds, or parts would not fill the GPU.
+/// Measured on an H200 with 16 to 420 sequences of heads, head_dim 32 to 96, 6,000 and 40,000 keys: 5 to 55% faster
+/// than as many parts as run at once. Shorter rows drift sooner; more sequences have more rounds to wait for parts.
+long long splits_in_step(const Variant& variant, const DecodeProblem& problem, const Device& device, long long rows) {
+  constexpr int short_row = 64;
+  constexpr long long most_rounds = 64;
+  constexpr long long keys_each_row = 50;
   const long long blocks = blocks_at_once(variant, device);
-  const long long steps = ceil_div(problem.longest_keys(), variant.B_c);
-  const long long splits = std::min(rounds * blocks / rows, steps / 2);
-  const bool has_neighbours = problem.head_dim <= line_columns && problem.heads_kv > 1;
-  if (!has_neighbours || splits <= 1 || rows * 2 < blocks) return 1;
-  const double all_steps = static_cast<double>(rows * steps) / device.multiprocessors;
-  return gain * all_steps > second_kernel.all + second_kernel.part * static_cast<double>(splits) ? splits : 1;
+  const long long keys = problem.longest_keys();
+  const long long key_bytes = 2LL * bytes_of(problem.dtype) * problem.head_dim;  // of K and of V
+  if (!shares_lines(problem) || 2 * rows * keys * key_bytes < 3 * device.l2_bytes) return 0;
+  const long long in_step = problem.head_dim > short_row ? 512 : rows <= blocks ? 256 : 400;
+  const long long splits =
+      std::min(keys / std::max(in_step, keys_each_row * problem.rows()), most_rounds * blocks / rows);
+  return rows * splits >= blocks ? splits : 0;
 }
 
 /// For sequences of one length.
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
+  constexpr long long most = 256;
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
-  if (fills(rows, blocks, variant, device)) return 1;
-  const long long at_once =
-      rows <= blocks ? best_splits(variant, problem, rows, blocks) : best_in_rounds(variant, problem, rows, blocks);
-  return static_cast<int>(std::min(256LL, std::max(at_once, splits_in_step(variant, problem, device, rows))));
+  if (const long long splits = splits_in_step(variant, problem, device, rows)) {
+    return static_cast<int>(std::min(most, splits));
+  }
+  if (fills(rows, blocks, true, device) || keep_up(rows, variant, problem, device)) return 1;
+  if (rows > device.multiprocessors) return static_cast<int>(best_in_rounds(variant, problem, rows, blocks));
+  const long long alone = device.multiprocessors / rows * rows;
+  const bool in_step = shares_lines(problem) && keep_up(alone, variant, problem, device);
+  return static_cast<int>(
+      std::min(most, best_splits(variant, problem, rows, in_step ? device.multiprocessors : blocks)));
 }
 
 /// As many parts as make a cluster, a power of two. A cluster lives within a group of multiprocessors (GPC), of which
@@ -155,7 +169,7 @@ int equal_splits(const Variant& variant, const DecodeProblem& problem, const Dev
 int cluster_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = tiles * problem.batch;
-  if (fills(rows, blocks, variant, device)) return 1;
+  if (fills(rows, blocks, reads_alone(variant), device)) return 1;
   const long long steps = std::max(1LL, ceil_div(problem.longest_keys(), variant.B_c));
   int best = 1;
   for (int splits = 2; splits <= most_in_cluster; splits *= 2) {
@@ -180,7 +194,7 @@ bool stays_whole(const Variant& variant, const DecodeProblem& problem, const Dev
 long long parts_of_batch(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   const long long batch = std::max(1, problem.batch);
   const long long blocks = blocks_at_once(variant, device);
-  if (batch * tiles <= blocks && fills(batch * tiles, blocks, variant, device)) return batch;
+  if (batch * tiles <= blocks && fills(batch * tiles, blocks, reads_alone(variant), device)) return batch;
   const long long parts = std::max(1LL, std::min({blocks / tiles, most_splits(variant, problem) * batch, max_grid_yz}));
   return parts > batch ? parts / batch * batch : parts;
 }

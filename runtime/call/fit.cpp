@@ -42,7 +42,8 @@ bool is_better(const Variant& one, const Variant& other, const Ask& ask) {
   const auto rank = [&](const Variant& variant) {
     return std::tuple(-family_of(variant).minimum_capability, variant.head_dim,
                       std::abs(variant.B_r - ask.preference.B_r), -variant.page_multiple, -variant.gqa_ratio,
-                      -variant.one_query, variant.deterministic != ask.need.deterministic);
+                      -variant.one_query, variant.deterministic != ask.need.deterministic,
+                      (variant.cluster != 0) != ask.preference.cluster);
   };
   return rank(one) < rank(other);
 }

@@ -22,7 +22,7 @@ std::vector<std::string> refusals(const Variant& variant, const Need& need, cons
 std::vector<std::string> refusals(const Variant& variant, const ProblemView& problem, const Device& device);
 
 /// Whether the first is the better one for whoever asks, when both serve: its family is for newer GPUs, it pads less,
-/// its tile is nearer to the one preferred, or it is for fewer problems.
+/// its tile is nearer to the one preferred, it is for fewer problems, or it merges parts where that is preferred.
 bool is_better(const Variant& one, const Variant& other, const Ask& ask);
 
 /// The best of the candidates that serve; of equally good ones the first. Prefill has rules of its own

@@ -12,6 +12,7 @@
 #include "generator/check.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/bundle/embedded.hpp"
+#include "runtime/operations/decode/plan.hpp"
 
 namespace attune {
 namespace {
@@ -37,8 +38,7 @@ std::vector<int> families_of(Operation operation) {
 }  // namespace
 
 bool reads_keys_again(const Variant& variant, const ProblemView& problem, const Variant& own) {
-  constexpr int side_by_side = 2;  // tiles, of which the second finds keys in L2
-  return own.split_rows != 0 && problem.ask().preference.B_r > side_by_side * variant.B_r;
+  return own.split_rows != 0 && problem.ask().preference.B_r > tiles_side_by_side * variant.B_r;
 }
 
 std::vector<Considered> consider(std::span<const Variant> candidates, const ProblemView& problem,

@@ -52,7 +52,7 @@ std::vector<std::string> reasons_against(const TunedRow& row, const AnyProblem& 
   std::vector<std::string> reasons = refusals(variant, problem, device);
   if constexpr (AnyProblem::operation == Operation::decode) {
     const auto* const own = std::get_if<DecodeProblem>(&row.problem);
-    if (own != nullptr && problem.rows() > std::max(own->rows(), 2 * variant.B_r)) {
+    if (own != nullptr && problem.rows() > std::max(own->rows(), tiles_side_by_side * variant.B_r)) {
       reasons.push_back(
           fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r));
     }

@@ -174,6 +174,26 @@ TEST_CASE("parts of many rows and few keys are merged within clusters, where a G
   CHECK_FALSE(in_cluster(57, 750));
 }
 
+TEST_CASE("of ready kernels alike the one with clusters goes first where they are preferred, and last elsewhere") {
+  DecodeProblem problem = typical;
+  problem.heads_q = 71;
+  problem.heads_kv = 1;
+  problem.max_seqlen_k = 750;
+  const Variant in_cluster = choose_own(problem, h200).variant;
+  REQUIRE(in_cluster.cluster != 0);
+  Variant alone = in_cluster;
+  alone.cluster = 0;
+  const auto chosen = [&](const DecodeProblem& one, const Device& device) {
+    const std::optional<Variant> first = choose(std::vector{alone, in_cluster}, one, device);
+    CHECK(first == choose(std::vector{in_cluster, alone}, one, device));
+    return first;
+  };
+  CHECK(chosen(problem, h200) == in_cluster);
+  CHECK(chosen(problem, device_of(*find_arch("sm_80"))) == alone);
+  problem.max_seqlen_k = 8192;
+  CHECK(chosen(problem, h200) == alone);
+}
+
 TEST_CASE("a multiprocessor holds as many blocks of warps with rows of their own as its quarters hold warps") {
   DecodeProblem problem = typical;
   problem.heads_q = 71;

@@ -29,6 +29,10 @@ struct DecodePlan {
   [[nodiscard]] bool combines() const { return combine_grid.blocks() > 0; }
 };
 
+/// Tiles of the same keys that run side by side, so that the second finds in L2 what the first reads; more read it
+/// again.
+inline constexpr int tiles_side_by_side = 2;
+
 /// As prefill's: a cluster has no more parts than blocks.
 std::vector<std::string> launch_refusals(const Variant& variant, const DecodeProblem& problem);
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "attune/attune.h"
 #include "runtime/base/error.hpp"
@@ -34,6 +35,12 @@ class KernelFinder {
       if (!is_lack(error)) throw;
       return nullptr;
     }
+  }
+
+  /// The variant that optional_kernel_for() would find, for which nothing is compiled yet; nothing where none serves.
+  virtual std::optional<Variant> optional_variant_for(const ProblemView& problem) {
+    const ServingKernel* const kernel = optional_kernel_for(problem);
+    return kernel == nullptr ? std::nullopt : std::optional(kernel->variant);
   }
 };
 

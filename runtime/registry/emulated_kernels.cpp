@@ -102,4 +102,13 @@ const EmulatedKernel* EmulatedKernels::optional_kernel_for(const ProblemView& pr
   }
 }
 
+std::optional<Variant> EmulatedKernels::optional_variant_for(const ProblemView& problem) {
+  try {
+    return choice(problem);
+  } catch (const Error& error) {
+    if (!is_lack(error)) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace attune

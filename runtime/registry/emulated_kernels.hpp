@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "attune/attune.h"
 #include "generator/emit.hpp"
@@ -35,6 +36,7 @@ class EmulatedKernels : public Kernels {
 
   const EmulatedKernel& kernel_for(const ProblemView& problem) override;
   const EmulatedKernel* optional_kernel_for(const ProblemView& problem) override;
+  std::optional<Variant> optional_variant_for(const ProblemView& problem) override;
   const EmulatedKernel& prepare(const ProblemView& problem, Needed needed) override {
     return find_or_make(problem, needed);
   }

@@ -100,6 +100,29 @@ const LoadedKernel* GpuKernels::optional_kernel_for(const ProblemView& problem) 
   return row == nullptr ? nullptr : row->kernel;
 }
 
+std::shared_ptr<const Variant> GpuKernels::expected(const ProblemView& problem, const Located& located) {
+  const Device& where = device(located.key.ordinal);
+  const ReadyChoice choice = choose_ready(ready_, problem, where, policy_, located.tuned);
+  try {
+    return std::make_shared<const Variant>(choice.preferred ? choice.kernel->variant
+                                                            : variant_to_generate(problem, where, located.tuned));
+  } catch (const Error& error) {
+    if (!is_lack(error)) throw;
+    return nullptr;
+  }
+}
+
+std::optional<Variant> GpuKernels::optional_variant_for(const ProblemView& problem) {
+  const Located located = locate(problem);
+  if (const KernelTable::Row* row = table_of(problem.operation()).find(located.key)) return row->kernel->variant;
+  KernelTable& table = expected_[static_cast<std::size_t>(problem.operation())];
+  const KernelTable::Row* row = table.find(located.key);
+  if (row == nullptr) {
+    row = table.add({.key = located.key, .kernel = nullptr, .coming = expected(problem, located)}).first;
+  }
+  return row->coming == nullptr ? std::nullopt : std::optional(*row->coming);
+}
+
 const LoadedKernel& GpuKernels::prepare(const ProblemView& problem, Needed needed) {
   const Located located = locate(problem);
   const KernelTable& table = table_of(problem.operation());

@@ -41,6 +41,9 @@ class GpuKernels : public Kernels {
   /// What was found to be lacking is looked for once.
   const LoadedKernel* optional_kernel_for(const ProblemView& problem) override;
 
+  /// What was expected once is remembered.
+  std::optional<Variant> optional_variant_for(const ProblemView& problem) override;
+
   /// As kernel_for(), but the current context holds its code then.
   const LoadedKernel& prepare(const ProblemView& problem, Needed needed) override;
 
@@ -79,6 +82,9 @@ class GpuKernels : public Kernels {
   const Device& device(int ordinal);
   [[nodiscard]] KernelTable& table_of(Operation operation) { return tables_[static_cast<std::size_t>(operation)]; }
 
+  /// What serve() would give, the first time; null where nothing can serve.
+  [[nodiscard]] std::shared_ptr<const Variant> expected(const ProblemView& problem, const Located& located);
+
   const KernelTable::Row& load(const ProblemView& problem, const Located& located, Wait wait, Needed needed);
   Provided serve(const ProblemView& problem, const Device& device, const TunedRow* tuned, Wait wait);
   /// Of exactly this variant, from the disk. Throws Error naming the nearest that is ready.
@@ -103,11 +109,12 @@ class GpuKernels : public Kernels {
   const Driver driver_;
   KernelLoader loader_;
   std::array<KernelTable, operation_count> tables_;
-  std::array<KernelTable, operation_count> lacking_;  ///< rows without kernels: what calls did without
-  std::mutex mutex_;                                  ///< of what is below; held for no load and no compilation
-  std::map<int, Device> devices_;                     ///< by ordinal
-  std::set<std::pair<int, Variant>> failed_;          ///< what could not be compiled in the background, by ordinal
-  std::optional<BackgroundThread> background_;        // the last: its jobs use the others
+  std::array<KernelTable, operation_count> lacking_;   ///< rows without kernels: what calls did without
+  std::array<KernelTable, operation_count> expected_;  ///< rows without kernels: what is to come for optional calls
+  std::mutex mutex_;                                   ///< of what is below; held for no load and no compilation
+  std::map<int, Device> devices_;                      ///< by ordinal
+  std::set<std::pair<int, Variant>> failed_;           ///< what could not be compiled in the background, by ordinal
+  std::optional<BackgroundThread> background_;         // the last: its jobs use the others
 };
 
 }  // namespace attune

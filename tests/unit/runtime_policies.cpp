@@ -9,7 +9,11 @@
 #include <vector>
 
 #include "attune/attune.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/gpu/driver.hpp"
+#include "runtime/operations/decode/plan.hpp"
+#include "runtime/operations/prefill/arguments.hpp"
+#include "runtime/operations/prefill/short_sequences.hpp"
 #include "runtime/registry/prepare_all.hpp"
 #include "tests/unit/ready_set.hpp"
 
@@ -66,6 +70,39 @@ std::string refusal_of(const std::function<void()>& call) {
 }
 
 }  // namespace
+
+TEST_CASE("without a workspace short sequences are decode's where the kernel that serves them needs none") {
+  const Bench bench;
+  const Device device = Driver().device(0);
+  attune_prefill_args args = prefill_args(128, 4, 1);
+  args.batch = 2;
+  args.total_q = args.seqlen_q + 1;
+  args.cu_seqlens_q = static_cast<const std::int32_t*>(address(0x5000));
+  args.seqused_k = static_cast<const std::int32_t*>(address(0x6000));
+  args.block_table = static_cast<const std::int32_t*>(address(0x7000));
+  args.page_size = 64;
+  args.table_width = 8;
+  args.pages = 16;
+  const Problem problem = check_shapes(args);
+  const DecodeProblem part = short_sequences(problem).value();
+  const Variant parted = choose_own(part, device).variant;
+  REQUIRE(plan(parted, part, device).combines());
+  Variant whole = parted;
+  whole.B_c = 128;
+  REQUIRE_FALSE(plan(whole, part, device).combines());
+  for (const Variant& ready : {parted, whole}) {
+    testing::FakeCuda& fake = Bench::fake();
+    fake.launches = fake.loads = 0;
+    const ReadySet set({choose_own(problem, device).variant, ready});
+    RegistryOptions options = bench.options(ATTUNE_COMPILE_FROZEN);
+    options.ready = set.kernels();
+    Registry registry(std::move(options));
+    registry.run(args, nullptr);
+    registry.run(args, nullptr);
+    CHECK(fake.launches == (ready == whole ? 4 : 2));
+    CHECK(fake.loads == (ready == whole ? 2 : 1));  // nothing for nothing
+  }
+}
 
 TEST_CASE("a frozen registry names the nearest kernel and every field that differs") {
   const Bench bench;

@@ -6,7 +6,6 @@
 #include "generator/check.hpp"
 #include "runtime/base/result_of.hpp"
 #include "runtime/call/dropout.hpp"
-#include "runtime/call/fit.hpp"
 #include "runtime/operations/decode/launch.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 #include "runtime/operations/prefill/short_sequences.hpp"
@@ -124,8 +123,10 @@ std::optional<ShortPart> short_part(const attune_prefill_args& args, const Probl
                                     KernelFinder& kernels) {
   const std::optional<DecodeProblem> part = short_sequences(problem);
   if (!part) return std::nullopt;
-  const bool has_room = workspace_of(args, 0).bytes > 0;
-  if (!has_room && plan(own_variant(decode_sm80, part->ask(), device), *part, device).combines()) return std::nullopt;
+  if (workspace_of(args, 0).bytes == 0) {
+    const std::optional<Variant> variant = kernels.optional_variant_for(*part);
+    if (!variant || plan(*variant, *part, device).combines()) return std::nullopt;
+  }
   const ServingKernel* const kernel = kernels.optional_kernel_for(*part);
   if (kernel == nullptr) return std::nullopt;
   const DecodePlan launch = plan(kernel->variant, *part, kernel->device);

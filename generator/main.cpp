@@ -11,6 +11,7 @@
 
 #include "generator/bundle.hpp"
 #include "generator/collect.hpp"
+#include "generator/command_words.hpp"
 #include "generator/embed.hpp"
 #include "generator/fatbin.hpp"
 #include "generator/files.hpp"
@@ -178,7 +179,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(Exit::bad_input);
+    if (error.get_exit_code() == 0) return app.exit(error);  // prints the help that was asked for
+    const std::string unknown = unknown_word(app, {argv, argv + argc});
+    fmt::print(stderr, "{}\nRun with --help for more information.\n", unknown.empty() ? error.what() : unknown);
+    return static_cast<int>(Exit::bad_input);
   }
   return static_cast<int>(command(options));
 }

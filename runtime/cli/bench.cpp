@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "generator/check.hpp"
+#include "generator/command_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/cli/build.hpp"
@@ -22,7 +23,6 @@
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/verify.hpp"
-#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/command_words.hpp"
 #include "runtime/cli/command.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {

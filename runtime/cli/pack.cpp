@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "generator/command_words.hpp"
 #include "generator/fatbin.hpp"
 #include "runtime/base/files.hpp"
 #include "runtime/base/text.hpp"
@@ -19,7 +20,6 @@
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/specs.hpp"
-#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <type_traits>
 
+#include "generator/command_words.hpp"
 #include "generator/variant.hpp"
 #include "runtime/call/problem_fields.hpp"
-#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 

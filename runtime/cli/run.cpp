@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "generator/check.hpp"
+#include "generator/command_words.hpp"
 #include "runtime/cli/banks.hpp"
 #include "runtime/cli/build.hpp"
 #include "runtime/cli/command.hpp"
@@ -21,7 +22,6 @@
 #include "runtime/cli/progress.hpp"
 #include "runtime/cli/selfcheck.hpp"
 #include "runtime/cli/verify.hpp"
-#include "runtime/cli/words.hpp"
 
 namespace attune::cli {
 namespace {

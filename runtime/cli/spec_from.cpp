@@ -9,6 +9,7 @@
 #include <span>
 
 #include "generator/check.hpp"
+#include "generator/command_words.hpp"
 #include "generator/cost.hpp"
 #include "generator/spec_text.hpp"
 #include "runtime/base/files.hpp"
@@ -20,7 +21,6 @@
 #include "runtime/cli/machine.hpp"
 #include "runtime/cli/model_config.hpp"
 #include "runtime/cli/output.hpp"
-#include "runtime/cli/words.hpp"
 #include "runtime/record/workload.hpp"
 
 namespace attune::cli {

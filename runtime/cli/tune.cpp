@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "generator/command_words.hpp"
 #include "generator/cost.hpp"
 #include "generator/expand.hpp"
 #include "generator/hash.hpp"
@@ -26,7 +27,6 @@
 #include "runtime/cli/tune_lab.hpp"
 #include "runtime/cli/tune_problems.hpp"
 #include "runtime/cli/tune_progress.hpp"
-#include "runtime/cli/words.hpp"
 #include "runtime/tune/report.hpp"
 #include "runtime/tune/tables.hpp"
 

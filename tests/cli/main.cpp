@@ -30,17 +30,22 @@ std::string TemporaryFolder::file(const std::string& name, const std::string& te
   return (path() / name).string();
 }
 
-ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+ToolResult run_program(const std::string& program, const std::vector<std::string>& arguments,
+                       const std::vector<std::string>& environment) {
   const TemporaryFolder streams;
   std::string command = "env";
   for (const std::string& setting : environment) command += " " + quoted(setting);
-  command += " " + quoted(ATTUNE_TOOL);
+  command += " " + quoted(program);
   for (const std::string& argument : arguments) command += " " + quoted(argument);
   command += " >" + quoted(streams.path() / "out") + " 2>" + quoted(streams.path() / "err") + " </dev/null";
   const int status = std::system(command.c_str());
   return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
           .out = read(streams.path() / "out"),
           .err = read(streams.path() / "err")};
+}
+
+ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+  return run_program(ATTUNE_TOOL, arguments, environment);
 }
 
 ToolResult attune_tool_on_fake_gpu(const std::vector<std::string>& arguments) {

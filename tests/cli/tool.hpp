@@ -27,7 +27,11 @@ class TemporaryFolder {
   ScratchFolder folder_{"attune-cli-"};
 };
 
-/// Runs `attune arguments...` with these environment settings ("NAME=value") on top of the test's own.
+/// Runs `program arguments...` with these environment settings ("NAME=value") on top of the test's own.
+ToolResult run_program(const std::string& program, const std::vector<std::string>& arguments,
+                       const std::vector<std::string>& environment = {});
+
+/// The same of the attune tool.
 ToolResult attune_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
 
 /// The same where the driver is the fake one, whose GPU takes every launch for 1.5 ms and computes nothing.

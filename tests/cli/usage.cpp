@@ -125,6 +125,19 @@ TEST_CASE("a mistyped command, option or word is told what was meant") {
   CHECK(attune_tool({"explain", "--window-left", "-1", "--head-dim", "64"}).exit_code == 0);
 }
 
+TEST_CASE("the generator's own tool tells what was meant, too") {
+  const auto told = [](const std::vector<std::string>& arguments) {
+    const ToolResult result = run_program(ATTUNE_GEN, arguments);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  CHECK(contains(told({"kernel"}), "attune-gen has no command 'kernel'; did you mean kernels?"));
+  CHECK(contains(told({"frobnicate"}), "; there are kernels, texts, schema, keys, golden"));
+  CHECK(contains(told({"schema", "--uot", "x"}), "schema has no option '--uot'; did you mean --out?"));
+  CHECK(contains(told({"schema"}), "--out is required"));
+  CHECK(run_program(ATTUNE_GEN, {"--help"}).exit_code == 0);
+}
+
 TEST_CASE("completion is a script of every command and option, which bash takes") {
   const ToolResult result = attune_tool({"completion", "bash"});
   CHECK(result.exit_code == 0);

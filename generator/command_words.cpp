@@ -1,4 +1,4 @@
-#include "runtime/cli/words.hpp"
+#include "generator/command_words.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,7 @@
 
 #include "generator/diagnostic.hpp"
 
-namespace attune::cli {
+namespace attune {
 namespace {
 
 std::vector<const CLI::App*> commands_of(const CLI::App& app) {
@@ -88,4 +88,4 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-}  // namespace attune::cli
+}  // namespace attune

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace attune::cli {
+namespace attune {
 
 /// A check that a value is one of these words. Help shows them; a value that is near one is told so.
 CLI::Validator one_of(std::vector<std::string> words);
@@ -23,4 +23,4 @@ std::vector<std::string> command_names(const CLI::App& app);
 /// "--device", "-o": those of an app's options.
 std::vector<std::string> option_names(const CLI::App& app);
 
-}  // namespace attune::cli
+}  // namespace attune

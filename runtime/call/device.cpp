@@ -8,22 +8,22 @@ namespace {
 
 // By NVIDIA's data sheets and architecture papers.
 constexpr std::array gpus{
-    KnownGpu{"h200", "NVIDIA H200", 90, 132, 50},
-    KnownGpu{"h100", "NVIDIA H100 80GB HBM3", 90, 132, 50},
-    KnownGpu{"h100-pcie", "NVIDIA H100 PCIe", 90, 114, 50},
-    KnownGpu{"a100", "NVIDIA A100-SXM4-80GB", 80, 108, 40},
-    KnownGpu{"a40", "NVIDIA A40", 86, 84, 6},
-    KnownGpu{"a10", "NVIDIA A10", 86, 72, 6},
-    KnownGpu{"rtx3090", "NVIDIA GeForce RTX 3090", 86, 82, 6},
-    KnownGpu{"orin", "Orin", 87, 16, 4},
-    KnownGpu{"l40s", "NVIDIA L40S", 89, 142, 96},
-    KnownGpu{"l4", "NVIDIA L4", 89, 58, 48},
-    KnownGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 72},
-    KnownGpu{"b200", "NVIDIA B200", 100, 148, 126},
-    KnownGpu{"b300", "NVIDIA B300", 103, 148, 126},
-    KnownGpu{"thor", "NVIDIA Thor", 110, 20, 32},
-    KnownGpu{"rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 96},
-    KnownGpu{"gb10", "NVIDIA GB10", 121, 48, 24},
+    KnownGpu{"h200", "NVIDIA H200", 90, 132, 50, 989, 4800},
+    KnownGpu{"h100", "NVIDIA H100 80GB HBM3", 90, 132, 50, 989, 3350},
+    KnownGpu{"h100-pcie", "NVIDIA H100 PCIe", 90, 114, 50, 756, 2000},
+    KnownGpu{"a100", "NVIDIA A100-SXM4-80GB", 80, 108, 40, 312, 2039},
+    KnownGpu{"a40", "NVIDIA A40", 86, 84, 6, 150, 696},
+    KnownGpu{"a10", "NVIDIA A10", 86, 72, 6, 125, 600},
+    KnownGpu{"rtx3090", "NVIDIA GeForce RTX 3090", 86, 82, 6, 71, 936},
+    KnownGpu{"orin", "Orin", 87, 16, 4, 43, 205},
+    KnownGpu{"l40s", "NVIDIA L40S", 89, 142, 96, 362, 864},
+    KnownGpu{"l4", "NVIDIA L4", 89, 58, 48, 121, 300},
+    KnownGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 72, 165, 1008},
+    KnownGpu{"b200", "NVIDIA B200", 100, 148, 126, 2250, 8000},
+    KnownGpu{"b300", "NVIDIA B300", 103, 148, 126, 2250, 8000},
+    KnownGpu{"thor", "NVIDIA Thor", 110, 20, 32, 259, 273},
+    KnownGpu{"rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 96, 210, 1792},
+    KnownGpu{"gb10", "NVIDIA GB10", 121, 48, 24, 125, 273},
 };
 
 Device device_of(const KnownGpu& gpu) {
@@ -49,6 +49,13 @@ Arch arch_of(const Device& device) {
 }
 
 std::span<const KnownGpu> known_gpus() { return gpus; }
+
+const KnownGpu& most_like(const Device& device) {
+  const auto named = std::ranges::find(gpus, device.name, &KnownGpu::name);
+  if (named != gpus.end()) return *named;
+  const auto alike = std::ranges::find(gpus, device.capability, &KnownGpu::capability);
+  return alike != gpus.end() ? *alike : *std::ranges::find(gpus, usual_gpu, &KnownGpu::word);
+}
 
 std::optional<Device> find_gpu_device(std::string_view word) {
   const auto known = std::ranges::find(gpus, word, &KnownGpu::word);

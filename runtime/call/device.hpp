@@ -32,13 +32,18 @@ struct KnownGpu {
   int capability = 0;
   int multiprocessors = 0;
   int l2_megabytes = 0;
+  int teraflops = 0;             ///< of dense products of 16-bit elements with sums in fp32
+  int gigabytes_per_second = 0;  ///< of its memory
 };
+
+/// What a person who has no GPU here most likely means.
+inline constexpr std::string_view usual_gpu = "h200";
 
 /// All of them. The first of each compute capability stands for its architecture.
 std::span<const KnownGpu> known_gpus();
 
-/// What a person who has no GPU here most likely means.
-inline constexpr std::string_view usual_gpu = "h200";
+/// What is known of a GPU: the one of its name, else the one that stands for its architecture, else the usual one.
+const KnownGpu& most_like(const Device& device);
 
 /// The GPU of a word ("h200"), or the one that stands for an architecture ("sm_90"); nothing for others.
 std::optional<Device> find_gpu_device(std::string_view word);

@@ -150,7 +150,7 @@ std::vector<tune::Task> tasks_for(const std::vector<tune::AnyProblem>& problems,
                               problems.size() == 1 ? "this problem" : "any of these problems", device.name));
   }
   for (const tune::AnyProblem& problem : problems) {
-    tasks.push_back({problem, tune::candidates_for(problem, device, specs)});
+    tasks.push_back({problem, tune::candidates_for(problem, device, specs), tune::estimated_seconds(problem, device)});
   }
   return tasks;
 }
@@ -174,8 +174,7 @@ Exit plan(const TuneOptions& options, const Device& device, const std::vector<tu
     for (const Variant& variant : task.candidates.variants) {
       if (seen.insert(variant).second) distinct.push_back(variant);
     }
-    const double seconds =
-        tune::race_seconds(task.candidates.variants.size(), tune::estimated_seconds(task.problem), options.rules.race);
+    const double seconds = tune::race_seconds(task.candidates.variants.size(), task.launch_seconds, options.rules.race);
     measuring += seconds;
     const std::string text = tune::text_of(task.problem);
     table.add({text, std::to_string(task.candidates.variants.size()), std::to_string(count), seconds_text(seconds)});
@@ -203,10 +202,10 @@ Exit plan(const TuneOptions& options, const Device& device, const std::vector<tu
   for (const auto& [reason, group] : refused) {
     fmt::print("refused for {}: {}, the first because {}\n", reason, group.count, group.example);
   }
-  fmt::print("{} and {}; about {} to compile on {} and {} to measure, at half of an H200's speed\n",
+  fmt::print("{} and {}; about {} to compile on {} and {} to measure, at half of what {} reaches\n",
              counted(static_cast<long long>(tasks.size()), "problem"),
              counted(static_cast<long long>(distinct.size()), "variant"), seconds_text(compiling / jobs),
-             counted(jobs, "core"), seconds_text(measuring));
+             counted(jobs, "core"), seconds_text(measuring), most_like(device).name);
   return Exit::done;
 }
 

@@ -33,11 +33,14 @@ Speed speed_of(const AnyProblem& problem, double seconds) {
   return is_prefill(problem) ? Speed{rate / 1e12, "TFLOP/s"} : Speed{rate / 1e9, "GB/s"};
 }
 
-double estimated_seconds(const AnyProblem& problem) {
+double estimated_seconds(const AnyProblem& problem, const Device& device) {
   constexpr double least = 10e-6;  // of a launch
-  constexpr double operations = 350e12;
-  constexpr double bytes = 2.5e12;
-  return least + work_of(problem) / (is_prefill(problem) ? operations : bytes);
+  constexpr double of_products = 0.35;
+  constexpr double of_memory = 0.5;
+  const KnownGpu& gpu = most_like(device);
+  const double rate =
+      is_prefill(problem) ? of_products * 1e12 * gpu.teraflops : of_memory * 1e9 * gpu.gigabytes_per_second;
+  return least + work_of(problem) / rate;
 }
 
 int shard_of(const AnyProblem& problem, int shards) {

@@ -23,8 +23,9 @@ struct Speed {
 };
 Speed speed_of(const AnyProblem& problem, double seconds);
 
-/// What a launch takes at about half of what an H200 reaches, for plans that are made before anything is measured.
-double estimated_seconds(const AnyProblem& problem);
+/// What a launch takes at about half of what kernels reach on a GPU, for plans that are made before anything is
+/// measured.
+double estimated_seconds(const AnyProblem& problem, const Device& device);
 
 /// Which of `shards` parts, from 0, a problem belongs to: by a hash of its text, so that other problems matter nothing.
 int shard_of(const AnyProblem& problem, int shards);

@@ -88,7 +88,7 @@ class Run {
 
   [[nodiscard]] double weight(const Task& task) const {
     constexpr double fixed = 0.5;  // seconds: memory, inputs, checks
-    return fixed + race_seconds(task.candidates.variants.size(), estimated_seconds(task.problem), rules_->race);
+    return fixed + race_seconds(task.candidates.variants.size(), task.launch_seconds, rules_->race);
   }
 
   /// Lists what is to be built, in the order in which it is needed. What the journal refuses is not.

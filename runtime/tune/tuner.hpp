@@ -24,6 +24,7 @@ struct TunerRules {
 struct Task {
   AnyProblem problem;
   Candidates candidates;
+  double launch_seconds;  ///< about: estimated_seconds()
 };
 
 /// How far a run is.

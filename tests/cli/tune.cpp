@@ -13,6 +13,7 @@
 #include "runtime/cli/tune_problems.hpp"
 #include "runtime/cli/tune_progress.hpp"
 #include "runtime/lab/random_values.hpp"
+#include "runtime/tune/problems.hpp"
 #include "tests/cli/tool.hpp"
 
 using namespace attune;
@@ -50,6 +51,28 @@ TEST_CASE("the plan of all 51 problems fits the time that a GPU is there for") {
   CHECK(plan["measuring_seconds"].get<double>() < 300);
   for (const auto& problem : plan["problems"]) CHECK(problem["candidates"].get<int>() >= 5);
   CHECK(plan["refused"]["B_c"]["count"].get<int>() > 0);
+}
+
+TEST_CASE("the plan reckons with the speed of the GPU that it is for") {
+  const auto measuring = [](const std::string& gpu, const std::string& spec, const std::string& cases) {
+    const ToolResult result =
+        attune_tool({"tune", source_file("specs/tune/" + spec), "--cases", cases, "--dry-run", "--gpu", gpu, "--json"});
+    REQUIRE(result.exit_code == 0);
+    return nlohmann::json::parse(result.out)["measuring_seconds"].get<double>();
+  };
+  // Of memory, 4.8 TB/s beside 3.35 and 2.0, and a launch's own time.
+  const double h200 = measuring("h200", "decode.yaml", "decode");
+  CHECK(measuring("h100", "decode.yaml", "decode") > 1.2 * h200);
+  CHECK(measuring("h100", "prefill_sm90.yaml", "prefill") ==
+        doctest::Approx(measuring("h200", "prefill_sm90.yaml", "prefill")));
+  const auto launch = [&](const char* gpu) {
+    return tune::estimated_seconds(cli::suite("decode").back(), *find_gpu_device(gpu));
+  };
+  CHECK(launch("a100") > 2 * launch("h200"));
+  CHECK(launch("sm_80") == launch("a100"));
+  const ToolResult said =
+      attune_tool({"tune", source_file("specs/tune/decode.yaml"), "--cases", "decode", "--dry-run", "--gpu", "a100"});
+  CHECK_MESSAGE(contains(said.out, "to measure, at half of what NVIDIA A100-SXM4-80GB reaches"), said.out);
 }
 
 TEST_CASE("the suite paged is the suite decode in pages") {

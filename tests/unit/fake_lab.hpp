@@ -30,7 +30,7 @@ inline std::uint64_t seed_of(const std::string& text) { return std::stoull(xxh3_
 
 /// What a launch takes by itself: the same for the same kernel and problem everywhere.
 inline double usual_speed(const tune::AnyProblem& problem, const Variant& variant) {
-  const double base = tune::estimated_seconds(problem);
+  const double base = tune::estimated_seconds(problem, *find_gpu_device("h200"));
   return base * (1 + 0.3 * Random(seed_of(tune::text_of(problem) + variant.name())).uniform());
 }
 

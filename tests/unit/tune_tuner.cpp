@@ -63,7 +63,10 @@ std::vector<AnyProblem> some_problems() {
 
 std::vector<tune::Task> tasks_of(const std::vector<AnyProblem>& problems) {
   std::vector<tune::Task> tasks;
-  for (const AnyProblem& problem : problems) tasks.push_back({problem, tune::candidates_for(problem, h200(), specs())});
+  for (const AnyProblem& problem : problems) {
+    tasks.push_back(
+        {problem, tune::candidates_for(problem, h200(), specs()), tune::estimated_seconds(problem, h200())});
+  }
   return tasks;
 }
 

@@ -53,7 +53,7 @@ std::string launch_text(const Decision& decision) {
     text += fmt::format("  head_dim_v {} is padded to {} with zeros\n", decision.problem.head_dim_of_v(),
                         decision.serving.variant.head_dim_of_v());
   }
-  text += decision.serving.tuned.text();
+  text += decision.serving.tuned.text() + decision.serving.frozen_text();
   if (decision.own.variant.columns() < decision.serving.variant.columns() && !decision.serving.tuned.applies) {
     text += fmt::format("  the compile policies 'exact' and 'background' would have {} build {}\n",
                         compiler_text(decision.serving.origin), decision.own.variant.name());
@@ -125,6 +125,7 @@ Decision decide_emulated(const Problem& problem) {
   Decision decision = decide(problem, emulator::device());
   decision.serving.tuned = {};  // nobody times its kernels
   decision.serving.origin = Origin::host_compiler;
+  decision.serving.frozen.reset();
   return decision;
 }
 

@@ -50,6 +50,12 @@ std::string TunedVerdict::text() const {
                      result.default_microseconds / result.microseconds, gpu, result.date);
 }
 
+std::string Served::frozen_text() const {
+  if (origin == Origin::ready) return {};
+  if (frozen) return fmt::format("  the compile policy 'frozen' would take the ready {}\n", frozen->name());
+  return "  the compile policy 'frozen' would refuse the call, unless the cache has this kernel\n";
+}
+
 std::string_view origin_text(Origin origin) {
   switch (origin) {
     case Origin::ready:
@@ -64,7 +70,7 @@ std::string_view origin_text(Origin origin) {
 
 Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const ProblemView& problem,
              const Device& device) {
-  Served served{.variant = {}, .origin = Origin::ready, .tuned = {}};
+  Served served{.variant = {}, .origin = Origin::ready, .tuned = {}, .frozen = {}};
   if (has_tuned_rows(problem.operation())) served.tuned = verdict_on(tables, problem, device);
   if (served.tuned.applies) {
     const Variant tuned = variant_for(*served.tuned.row, problem);
@@ -86,6 +92,7 @@ Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, cons
     return served;
   }
   served.origin = Origin::nvrtc;
+  served.frozen = best;
   served.variant = served.tuned.applies ? variant_for(*served.tuned.row, problem) : own;
   return served;
 }

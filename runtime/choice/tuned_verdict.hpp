@@ -33,6 +33,10 @@ struct Served {
   Variant variant;
   Origin origin = Origin::ready;
   TunedVerdict tuned;
+  std::optional<Variant> frozen;  ///< the ready kernel that ATTUNE_COMPILE_FROZEN has in its place, if there is one
+
+  /// What that policy does where this one compiles, as a line for a person; else empty.
+  [[nodiscard]] std::string frozen_text() const;
 };
 
 Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const ProblemView& problem,

@@ -165,7 +165,7 @@ std::string room_text(const DecodeProblem& problem, const DecodePlan& launch, co
 std::string text_of(const DecodeProblem& problem, const Device& device, const Served& kernel,
                     const DecodePlan& launch) {
   std::string text = fmt::format("{} on {}\n  served by {}\n", problem.text(), device.name, kernel_text(kernel));
-  text += kernel.tuned.text();
+  text += kernel.tuned.text() + kernel.frozen_text();
   text += fmt::format("  {}, {} threads a block, {} of shared memory\n", grid_text(launch.grid), launch.threads,
                       bytes_text(launch.shared_bytes));
   text += fmt::format("  {}\n  {}\n", room_text(problem, launch, device), parts_text(problem, launch));

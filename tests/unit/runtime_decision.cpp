@@ -128,6 +128,27 @@ TEST_CASE("in the emulator the host's compiler makes the kernel, whatever is emb
                  "the host's compiler would build at first use " + decision.serving.variant.name()));
 }
 
+TEST_CASE("the text says what the policy 'frozen' does where a kernel would be compiled") {
+  const Device h200 = find_gpu_device("h200").value();
+  const Problem problem = problem_of(64);
+  const auto text_with = [&](std::span<const ReadyKernel> kernels) {
+    return decision_text(decide(problem, h200, ReadyKernels(kernels), {}), "");
+  };
+  CHECK(
+      contains(text_with({}), "  the compile policy 'frozen' would refuse the call, unless the cache has this kernel"));
+  const ReadyKernel own{.variant = choose_own(problem, h200).variant, .name = "own", .fatbin = ""};
+  CHECK(!contains(text_with(std::span(&own, 1)), "frozen"));
+
+  // For one that reads keys again and again, calls wait for the compiler though it would serve.
+  const DecodeProblem many{.heads_q = 71, .head_dim = 128, .max_seqlen_k = 8192, .page_size = 8192};
+  const Variant narrow = families()[decode_sm80].defaults;
+  REQUIRE(refusals(narrow, many, h200).empty());
+  const ReadyKernel ready{.variant = narrow, .name = "narrow", .fatbin = ""};
+  const Served served = serve(ReadyKernels(std::span(&ready, 1)), {}, many, h200);
+  CHECK(served.origin == Origin::nvrtc);
+  CHECK(served.frozen_text() == "  the compile policy 'frozen' would take the ready " + narrow.name() + "\n");
+}
+
 TEST_CASE("the text names problem, device, kernel and launch") {
   Decision decision = decide(problem_of(40), device_of(*find_arch("sm_86")));
   decision.serving.origin = Origin::nvrtc;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "generator/expression/pool.hpp"
 #include "runtime/call/limits.hpp"
@@ -92,30 +93,10 @@ Problem BackwardImage::whole() const {
   return problem;
 }
 
-BackwardImage::Placement BackwardImage::place(int seqlen, int heads, int head_dim, int gap) {
-  const Problem& problem = case_.prefill.problem;
-  Placement at{.batch = problem.stored_sequences(), .seqlen = seqlen, .heads = heads, .head_dim = head_dim};
-  set_strides(at, case_.prefill.layout, seqlen, heads, head_dim, gap);
-  at.first = places_.add(static_cast<std::size_t>(at.stride_batch) * at.batch * sizeof(std::uint16_t)) / 2;
-  return at;
-}
-
-/// Three tensors side by side in one.
-void BackwardImage::place_packed(Tensor first, int columns_v) {
-  const Problem& problem = case_.prefill.problem;
-  REQUIRE(problem.stored_rows() == problem.stored_keys());
-  const int Q_row = problem.heads_q * problem.head_dim;
-  const int K_row = problem.heads_kv * problem.head_dim;
-  Placement all = place(problem.stored_rows(), 1, Q_row + K_row + problem.heads_kv * columns_v, 0);
-  all.stride_head = all.head_dim = problem.head_dim;
-  all.heads = problem.heads_q;
-  Placement keys = all;
-  keys.heads = problem.heads_kv;
-  keys.first += static_cast<std::size_t>(Q_row);
-  Placement values = keys;
-  values.first += static_cast<std::size_t>(K_row);
-  values.stride_head = values.head_dim = columns_v;
-  std::ranges::copy(std::array{all, keys, values}, at_.begin() + first);
+PlacedTensor BackwardImage::place(int seqlen, int heads, int head_dim, int gap) {
+  const PrefillCase& prefill = case_.prefill;
+  return PlacedTensor::laid_out(prefill.layout, prefill.problem.stored_sequences(), seqlen, heads, head_dim, gap)
+      .in(places_);
 }
 
 void BackwardImage::place_tensors() {
@@ -125,8 +106,9 @@ void BackwardImage::place_tensors() {
   const int rows = problem.stored_rows();
   const int keys = problem.stored_keys();
   if (case_.prefill.layout == Layout::packed) {
-    place_packed(q, dim_v);
-    place_packed(dq, dim_v);
+    REQUIRE(rows == keys);
+    std::tie(at_[q], at_[k], at_[v]) = place_packed(places_, whole());
+    std::tie(at_[dq], at_[dk], at_[dv]) = place_packed(places_, whole());
   } else {
     at_[q] = place(rows, problem.heads_q, dim, 8);
     at_[k] = place(keys, problem.heads_kv, dim, 8);
@@ -139,22 +121,6 @@ void BackwardImage::place_tensors() {
   at_[dout] = place(rows, problem.heads_q, dim_v, 24);
 }
 
-template <class Function>
-void BackwardImage::for_each_element(const Placement& at, const Function& visit) {
-  std::size_t index = 0;
-  for (int b = 0; b < at.batch; ++b) {
-    for (int s = 0; s < at.seqlen; ++s) {
-      for (int h = 0; h < at.heads; ++h) {
-        for (int d = 0; d < at.head_dim; ++d) visit(at.of(b, s, h) + static_cast<std::size_t>(d), index++);
-      }
-    }
-  }
-}
-
-void BackwardImage::fill(Tensor tensor, const std::vector<std::uint16_t>& values) {
-  for_each_element(at_[tensor], [&](std::size_t to, std::size_t i) { memory_[to] = values[i]; });
-}
-
 BackwardImage::BackwardImage(const BackwardCase& one, std::uint64_t seed) : case_(one) {
   const Problem& problem = case_.prefill.problem;
   const Sequences& sequences = case_.prefill.sequences;
@@ -162,10 +128,7 @@ BackwardImage::BackwardImage(const BackwardCase& one, std::uint64_t seed) : case
   const std::size_t rows = query_rows(problem);
   lse_ = places_.add(rows * sizeof(float));
   dlse_ = places_.add(rows * sizeof(float));
-  cu_seqlens_q_ = places_.add(sequences.cu_seqlens_q);
-  cu_seqlens_k_ = places_.add(sequences.cu_seqlens_k);
-  seqused_q_ = places_.add(sequences.seqused_q);
-  seqused_k_ = places_.add(sequences.seqused_k);
+  sequences_ = PlacedSequences(sequences, places_);
   // LSE and D, sums of the largest head_dim, and of every 16 rows a word.
   constexpr std::size_t row_bytes = 8 + 4 * 256 + 8 / 8;
   workspace_bytes_ = static_cast<std::size_t>(case_.problem().padded_rows()) * problem.heads_q * row_bytes;
@@ -178,12 +141,9 @@ BackwardImage::BackwardImage(const BackwardCase& one, std::uint64_t seed) : case
   arrays_ = StoredArrays(whole(), seed, places_);
   memory_ = places_.memory();
   arrays_.put(memory_);
-  put(memory_, cu_seqlens_q_, sequences.cu_seqlens_q);
-  put(memory_, cu_seqlens_k_, sequences.cu_seqlens_k);
-  put(memory_, seqused_q_, sequences.seqused_q);
-  put(memory_, seqused_k_, sequences.seqused_k);
+  sequences_.put(memory_, sequences);
   for (const Tensor tensor : {q, k, v, dout}) {
-    fill(tensor, random_values(problem.dtype, at_[tensor].elements(), 5 * seed + tensor));
+    at_[tensor].fill(memory_, random_values(problem.dtype, at_[tensor].elements(), 5 * seed + tensor));
   }
   Random random(seed);
   for (std::size_t i = 0; i < rows; ++i) dlse_values_.push_back(static_cast<float>(random.uniform() * 2 - 1));
@@ -199,13 +159,14 @@ void BackwardImage::put_forward() {
   const Sequences& sequences = case_.prefill.sequences;
   const ReferenceOutput forward =
       problem.expressions.any()
-          ? expressed_attention(problem, sequences, arrays_.values(), {.q = host(q), .k = host(k), .v = host(v)},
-                                scale())
+          ? expressed_attention(problem, sequences, arrays_.values(),
+                                {.q = at_[q].at(memory_), .k = at_[k].at(memory_), .v = at_[v].at(memory_)}, scale())
                 .reference
-          : attention_of(reference_attention, problem, sequences, host(q), host(k), host(v), scale());
+          : attention_of(reference_attention, problem, sequences, at_[q].at(memory_), at_[k].at(memory_),
+                         at_[v].at(memory_), scale());
   std::vector<std::uint16_t> out;
   for (const double x : forward.o) out.push_back(to_storage(problem.dtype, static_cast<float>(x)));
-  fill(o, out);
+  at_[o].fill(memory_, out);
   put(memory_, lse_, std::vector<float>(forward.lse.begin(), forward.lse.end()));
   std::vector<float> dlse = dlse_values_;
   for (std::size_t i = 0; i < dlse.size(); ++i) {
@@ -214,22 +175,13 @@ void BackwardImage::put_forward() {
   put(memory_, dlse_, dlse);
 }
 
-void BackwardImage::poison_rows(Tensor tensor, int first, int end) {
-  for (int row = first; row < end; ++row) {
-    for (int head = 0; head < at_[tensor].heads; ++head) {
-      const auto from = memory_.begin() + static_cast<std::ptrdiff_t>(at_[tensor].of(0, row, head));
-      std::fill(from, from + at_[tensor].head_dim, poison);
-    }
-  }
-}
-
 /// Of a ragged batch what no sequence has or uses, and all of a poisoned one, whose gradients are then anything.
 void BackwardImage::poison_unused_rows() {
   const Problem& problem = case_.prefill.problem;
   const Sequences& sequences = case_.prefill.sequences;
   if (!problem.ragged) return;
   const auto poison_all = [&](std::initializer_list<Tensor> of, int first, int end) {
-    for (const Tensor tensor : of) poison_rows(tensor, first, end);
+    for (const Tensor tensor : of) at_[tensor].poison_rows(memory_, first, end);
   };
   int row = 0;
   int key = 0;
@@ -245,7 +197,7 @@ void BackwardImage::poison_unused_rows() {
     if (static_cast<int>(i) != case_.prefill.poisoned) continue;
     poison_all({q, o, dout}, first, end);
     poison_all({k, v}, first_key, end_key);
-    const auto forget = [](std::vector<double>& gradient, const Placement& at, int from, int to) {
+    const auto forget = [](std::vector<double>& gradient, const PlacedTensor& at, int from, int to) {
       const std::ptrdiff_t elements = static_cast<std::ptrdiff_t>(at.heads) * at.head_dim;
       // Infinite: of no size, but written.
       std::fill(gradient.begin() + from * elements, gradient.begin() + to * elements,
@@ -261,16 +213,11 @@ void BackwardImage::poison_unused_rows() {
 
 double BackwardImage::scale() const { return usual_scale(case_.prefill.problem.head_dim) * case_.sharpness; }
 
-HostTensor BackwardImage::host(Tensor tensor) const {
-  const Placement& at = at_[tensor];
-  return {memory_.data() + at.first, at.stride_batch, at.stride_seq, at.stride_head};
-}
-
 GradientInputs BackwardImage::inputs() const {
-  return {.q = host(q),
-          .k = host(k),
-          .v = host(v),
-          .dout = host(dout),
+  return {.q = at_[q].at(memory_),
+          .k = at_[k].at(memory_),
+          .v = at_[v].at(memory_),
+          .dout = at_[dout].at(memory_),
           .dlse = case_.has_dlse ? std::span<const float>(dlse_values_) : std::span<const float>(),
           .scale = static_cast<float>(scale()),
           .dropout = usual_mask(case_.prefill.problem.dropout),
@@ -279,31 +226,22 @@ GradientInputs BackwardImage::inputs() const {
 
 attune_backward_args BackwardImage::args(void* memory) const {
   const BackwardProblem problem = case_.problem();
-  const Sequences& sequences = case_.prefill.sequences;
-  const auto tensor = [&](Tensor of) {
-    const Placement& placed = at_[of];
-    return attune_tensor{static_cast<std::uint16_t*>(memory) + placed.first, placed.stride_batch, placed.stride_seq,
-                         placed.stride_head};
-  };
   attune_backward_args args = arguments_of(problem);
-  args.q = tensor(q);
-  args.k = tensor(k);
-  args.v = tensor(v);
-  args.o = tensor(o);
-  args.dout = tensor(dout);
-  args.dq = tensor(dq);
-  args.dk = tensor(dk);
-  args.dv = tensor(dv);
+  args.q = at_[q].at(memory);
+  args.k = at_[k].at(memory);
+  args.v = at_[v].at(memory);
+  args.o = at_[o].at(memory);
+  args.dout = at_[dout].at(memory);
+  args.dq = at_[dq].at(memory);
+  args.dk = at_[dk].at(memory);
+  args.dv = at_[dv].at(memory);
   args.lse = at<const float>(memory, lse_);
   args.dlse = case_.has_dlse ? at<const float>(memory, dlse_) : nullptr;
   args.workspace = at<void>(memory, workspace_);
   args.workspace_bytes = workspace_bytes_;
   args.head_dim_v = problem.head_dim_v;
   args.softmax_scale = static_cast<float>(scale());
-  args.cu_seqlens_q = array_at(memory, cu_seqlens_q_, sequences.cu_seqlens_q);
-  args.cu_seqlens_k = array_at(memory, cu_seqlens_k_, sequences.cu_seqlens_k);
-  args.seqused_q = array_at(memory, seqused_q_, sequences.seqused_q);
-  args.seqused_k = array_at(memory, seqused_k_, sequences.seqused_k);
+  sequences_.say(args, memory, case_.prefill.sequences);
   args.score = case_.score.empty() ? nullptr : case_.score.c_str();
   args.mask = case_.mask.empty() ? nullptr : case_.mask.c_str();
   named_arrays_ = arrays_.named(memory);
@@ -315,7 +253,7 @@ attune_backward_args BackwardImage::args(void* memory) const {
 std::array<std::vector<std::uint16_t>, 3> BackwardImage::gradients(const Memory& after) const {
   std::array<std::vector<std::uint16_t>, 3> result;
   for (std::size_t i = 0; i < result.size(); ++i) {
-    for_each_element(at_[dq + i], [&](std::size_t from, std::size_t) { result[i].push_back(after[from]); });
+    at_[dq + i].for_each([&](std::size_t from, std::size_t) { result[i].push_back(after[from]); });
   }
   return result;
 }
@@ -342,7 +280,7 @@ std::string BackwardImage::wrong(Memory after) const {
                            comparison.tolerance, comparison.unwritten);
     }
     // What the reference has no value for must be as it was.
-    for_each_element(at_[dq + i], [&](std::size_t to, std::size_t element) {
+    at_[dq + i].for_each([&](std::size_t to, std::size_t element) {
       if (!std::isnan((*references[i])[element])) after[to] = memory_[to];
     });
   }

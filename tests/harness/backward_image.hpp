@@ -66,47 +66,22 @@ class BackwardImage {
   [[nodiscard]] std::array<std::vector<std::uint16_t>, 3> gradients(const Memory& after) const;
 
  private:
-  /// Strides in elements and the place of the first one.
-  struct Placement {
-    std::size_t first = 0;
-    int batch = 0;
-    int seqlen = 0;
-    int heads = 0;
-    int head_dim = 0;
-    std::int64_t stride_batch = 0;
-    std::int64_t stride_seq = 0;
-    std::int64_t stride_head = 0;
-
-    [[nodiscard]] std::size_t of(int sequence, int row, int head) const {
-      return first + sequence * stride_batch + row * stride_seq + head * stride_head;
-    }
-    [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(batch) * seqlen * heads * head_dim; }
-  };
   enum Tensor : std::size_t { q, k, v, o, dout, dq, dk, dv, tensors };
 
   void place_tensors();
-  Placement place(int seqlen, int heads, int head_dim, int gap);
-  void place_packed(Tensor first, int columns_v);
-  void fill(Tensor tensor, const std::vector<std::uint16_t>& values);
-  void poison_rows(Tensor tensor, int first, int end);
+  PlacedTensor place(int seqlen, int heads, int head_dim, int gap);
   void poison_unused_rows();
   void put_forward();
   [[nodiscard]] Problem whole() const;
-  template <class Function>
-  static void for_each_element(const Placement& at, const Function& visit);
-  [[nodiscard]] HostTensor host(Tensor tensor) const;
   [[nodiscard]] GradientInputs inputs() const;
   [[nodiscard]] double scale() const;
 
   BackwardCase case_;
   Places places_;
-  std::array<Placement, tensors> at_;
+  std::array<PlacedTensor, tensors> at_;
   std::size_t lse_ = 0;  ///< places of arrays, in bytes
   std::size_t dlse_ = 0;
-  std::size_t cu_seqlens_q_ = 0;
-  std::size_t cu_seqlens_k_ = 0;
-  std::size_t seqused_q_ = 0;
-  std::size_t seqused_k_ = 0;
+  PlacedSequences sequences_;
   std::size_t workspace_ = 0;
   std::size_t workspace_bytes_ = 0;
   std::vector<float> dlse_values_;

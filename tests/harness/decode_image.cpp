@@ -19,14 +19,6 @@ namespace {
 /// Tokens of a page; packed keys are one here.
 int page_tokens(const DecodeProblem& problem) { return problem.packed_keys ? problem.total_k : problem.page_size; }
 
-/// Elements from a row to the next.
-int row_elements(const DecodeProblem& problem) { return padded_head_dim(problem.head_dim); }
-
-/// As elements lie in Q, O and, for its own extents, in a page.
-std::int64_t page_elements(const DecodeProblem& problem) {
-  return static_cast<std::int64_t>(page_tokens(problem)) * problem.heads_kv * row_elements(problem);
-}
-
 }  // namespace
 
 int DecodeCase::length(int sequence) const {
@@ -229,29 +221,32 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
     lengths_.insert(lengths_.end(), part->begin(), part->end());
   }
   if (!problem.packed_keys) place_pages(random);
-  const std::size_t q_elements = rows() * row_elements(problem);
-  const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * page_elements(problem);
-  const std::size_t new_elements =
-      std::size_t{2} * problem.batch * problem.seqlen_new * problem.heads_kv * row_elements(problem);
-  const std::size_t angles = static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2;
   Places places;
-  const auto tensor = [&](std::size_t elements) { return places.add(2 * elements) / 2; };
-  q_ = tensor(q_elements);
-  k_ = tensor(cache_elements);
-  v_ = tensor(cache_elements);
-  new_ = tensor(new_elements);
-  cos_ = tensor(angles);
-  sin_ = tensor(angles);
-  o_ = tensor(q_elements);
+  const auto placed = [&](Layout layout, int batch, int seqlen, int heads, int head_dim) {
+    return PlacedTensor::laid_out(layout, batch, seqlen, heads, head_dim).in(places);
+  };
+  const std::size_t angles = static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2;
+  const Layout cache = layout_of(case_.heads_outermost);
+  q_ = placed(Layout::bshd, problem.stored_sequences(), problem.stored_queries(), problem.heads_q, problem.head_dim);
+  k_ = placed(cache, problem.pages, page_tokens(problem), problem.heads_kv, problem.head_dim);
+  v_ = placed(cache, problem.pages, page_tokens(problem), problem.heads_kv, problem.head_dim);
+  // A token's keys, then its values.
+  const PlacedTensor both =
+      placed(Layout::bshd, problem.batch, problem.seqlen_new, 2 * problem.heads_kv, padded_head_dim(problem.head_dim));
+  new_k_ = new_v_ = both;
+  new_v_.first += static_cast<std::size_t>(problem.heads_kv * both.stride_head);
+  cos_ = places.add(2 * angles) / 2;
+  sin_ = places.add(2 * angles) / 2;
+  o_ = placed(Layout::bshd, problem.stored_sequences(), problem.stored_queries(), problem.heads_q, problem.head_dim);
   lse_place_ = places.add(rows() * sizeof(float));
   lengths_place_ = places.add(lengths_);
   table_place_ = places.add(table_);
   memory_ = places.memory();
   put(memory_, lengths_place_, lengths_);
   put(memory_, table_place_, table_);
-  put(memory_, 2 * q_, random_values(problem.dtype, q_elements, seed));
-  fill_padding(memory_.data() + q_, rows(), problem.head_dim, 0);
-  put(memory_, 2 * new_, random_values(problem.dtype, new_elements, seed + 1000));
+  q_.fill(memory_, random_values(problem.dtype, q_.elements(), seed));
+  q_.padding().for_each([&](std::size_t to, std::size_t) { memory_[to] = 0; });
+  both.fill(memory_, random_values(problem.dtype, both.elements(), seed + 1000));
   const Angles tables = random_angles(problem.dtype, angles, seed);
   put(memory_, 2 * cos_, tables.cos);
   put(memory_, 2 * sin_, tables.sin);
@@ -262,8 +257,8 @@ DecodeImage::DecodeImage(DecodeCase one, std::uint64_t seed) : case_(std::move(o
     auto next = values.begin();
     for (int key = std::min(case_.first_key(sequence), length); key < length; ++key) {
       for (int head = 0; head < problem.heads_kv; ++head) {
-        for (const std::size_t first : {k_, v_}) {
-          std::copy_n(next, problem.head_dim, memory_.begin() + first + key_offset(sequence, key, head));
+        for (const PlacedTensor& tensor : {k_, v_}) {
+          std::copy_n(next, problem.head_dim, memory_.begin() + key_offset(tensor, sequence, key, head));
           next += problem.head_dim;
         }
       }
@@ -295,20 +290,11 @@ void DecodeImage::place_pages(Random& random) {
   }
 }
 
-std::size_t DecodeImage::key_offset(int sequence, int key, int head) const {
+std::size_t DecodeImage::key_offset(const PlacedTensor& cache, int sequence, int key, int head) const {
   const DecodeProblem& problem = case_.problem;
-  std::size_t page = 0;
-  std::size_t token = 0;
-  if (problem.packed_keys) {
-    token = static_cast<std::size_t>(case_.cu_seqlens_k[static_cast<std::size_t>(sequence)]) + key;
-  } else {
-    const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
-    page = static_cast<std::size_t>(table_[entry]) * page_elements(problem);
-    token = static_cast<std::size_t>(key % problem.page_size);
-  }
-  const std::size_t row = case_.heads_outermost ? static_cast<std::size_t>(head) * page_tokens(problem) + token
-                                                : token * problem.heads_kv + static_cast<std::size_t>(head);
-  return page + row * row_elements(problem);
+  if (problem.packed_keys) return cache.of(0, case_.cu_seqlens_k[static_cast<std::size_t>(sequence)] + key, head);
+  const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
+  return cache.of(table_[entry], key % problem.page_size, head);
 }
 
 /// Whether the cache has room for this key of a sequence.
@@ -317,12 +303,6 @@ bool DecodeImage::has_place(int sequence, std::int64_t key) const {
   if (key < 0 || key >= static_cast<std::int64_t>(problem.table_width) * problem.page_size) return false;
   const std::size_t entry = static_cast<std::size_t>(sequence) * problem.table_width + key / problem.page_size;
   return table_[entry] >= 0 && table_[entry] < problem.pages;
-}
-
-std::size_t DecodeImage::new_offset(bool value, int sequence, int token, int head) const {
-  const DecodeProblem& problem = case_.problem;
-  const std::size_t row = 2 * (static_cast<std::size_t>(sequence) * problem.seqlen_new + token) + (value ? 1 : 0);
-  return new_ + (row * problem.heads_kv + head) * row_elements(problem);
 }
 
 HostRotation DecodeImage::rotation() const {
@@ -345,11 +325,12 @@ Memory DecodeImage::with_new_keys() const {
       const std::int64_t key = std::int64_t{case_.lengths[static_cast<std::size_t>(sequence)]} + token;
       if (!has_place(sequence, key)) continue;
       for (int head = 0; head < problem.heads_kv; ++head) {
-        const std::size_t to = key_offset(sequence, static_cast<int>(key), head);
-        const std::vector<std::uint16_t> k = row_at(memory_, new_offset(false, sequence, token, head));
-        std::ranges::copy(rotated_row(rotation(), k, key), memory.begin() + static_cast<std::ptrdiff_t>(k_ + to));
-        std::ranges::copy(row_at(memory_, new_offset(true, sequence, token, head)),
-                          memory.begin() + static_cast<std::ptrdiff_t>(v_ + to));
+        const auto to = [&](const PlacedTensor& cache) {
+          return memory.begin() + static_cast<std::ptrdiff_t>(key_offset(cache, sequence, static_cast<int>(key), head));
+        };
+        const std::vector<std::uint16_t> k = row_at(memory_, new_k_.of(sequence, token, head));
+        std::ranges::copy(rotated_row(rotation(), k, key), to(k_));
+        std::ranges::copy(row_at(memory_, new_v_.of(sequence, token, head)), to(v_));
       }
     }
   }
@@ -360,12 +341,12 @@ std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
   const DecodeProblem& problem = case_.problem;
   const bool in_order = problem.window_left >= 0 || problem.window_right >= 0;
   std::vector<std::uint16_t> queries;
-  std::size_t offset = q_;
   for (int sequence = 0; sequence < problem.stored_sequences(); ++sequence) {
     for (int query = 0; query < problem.stored_queries(); ++query) {
       const std::int64_t before = case_.lengths[static_cast<std::size_t>(sequence)];
-      for (int head = 0; head < problem.heads_q; ++head, offset += row_elements(problem)) {
-        const auto row = rotated_row(rotation(), row_at(memory_, offset), before + (in_order ? query : 0));
+      for (int head = 0; head < problem.heads_q; ++head) {
+        const auto row =
+            rotated_row(rotation(), row_at(memory_, q_.of(sequence, query, head)), before + (in_order ? query : 0));
         queries.insert(queries.end(), row.begin(), row.end());
       }
     }
@@ -375,22 +356,12 @@ std::vector<std::uint16_t> DecodeImage::rotated_queries() const {
 
 attune_decode_args DecodeImage::args(void* memory) const {
   const DecodeProblem& problem = case_.problem;
-  const std::int64_t dim = row_elements(problem);
-  auto* const elements = static_cast<std::uint16_t*>(memory);
-  const auto queries = [&](std::size_t first) {
-    return attune_tensor{elements + first, dim * problem.heads_q * problem.stored_queries(), dim * problem.heads_q,
-                         dim};
-  };
-  const auto cache = [&](std::size_t first) {
-    return attune_tensor{elements + first, page_elements(problem), case_.heads_outermost ? dim : dim * problem.heads_kv,
-                         case_.heads_outermost ? dim * page_tokens(problem) : dim};
-  };
   const auto* const lengths = at<const std::int32_t>(memory, lengths_place_);
   attune_decode_args args = arguments_of(problem);
-  args.q = queries(q_);
-  args.k = cache(k_);
-  args.v = cache(v_);
-  args.o = queries(o_);
+  args.q = q_.at(memory);
+  args.k = k_.at(memory);
+  args.v = v_.at(memory);
+  args.o = o_.at(memory);
   args.lse = at<float>(memory, lse_place_);
   if (problem.ragged) args.cu_seqlens_q = lengths + problem.batch;
   if (problem.packed_keys) args.cu_seqlens_k = args.cu_seqlens_q + problem.batch + 1;
@@ -400,22 +371,18 @@ attune_decode_args DecodeImage::args(void* memory) const {
   if (!case_.leftpad.empty()) args.leftpad_k = end_of_lengths - case_.seqused_q.size() - problem.batch;
   args.block_table = case_.has_table ? at<const std::int32_t>(memory, table_place_) : nullptr;
   if (!problem.appends()) return args;
-  const auto new_keys = [&](bool value) {
-    const std::int64_t token = 2 * dim * problem.heads_kv;
-    return attune_tensor{elements + new_offset(value, 0, 0, 0), token * problem.seqlen_new, token, dim};
-  };
-  args.k_new = new_keys(false);
-  args.v_new = new_keys(true);
-  args.rotary_cos = elements + cos_;
-  args.rotary_sin = elements + sin_;
+  args.k_new = new_k_.at(memory);
+  args.v_new = new_v_.at(memory);
+  args.rotary_cos = at<std::uint16_t>(memory, 2 * cos_);
+  args.rotary_sin = at<std::uint16_t>(memory, 2 * sin_);
   return args;
 }
 
 Outputs DecodeImage::outputs(Memory after) const {
   const DecodeProblem& problem = case_.problem;
-  Outputs outputs{
-      .o = without_padding(take<std::uint16_t>(after, 2 * o_, rows() * row_elements(problem)), problem.head_dim),
-      .lse = take<float>(after, lse_place_, rows())};
+  const std::size_t o_elements = rows() * padded_head_dim(problem.head_dim);
+  Outputs outputs{.o = without_padding(take<std::uint16_t>(after, 2 * o_.first, o_elements), problem.head_dim),
+                  .lse = take<float>(after, lse_place_, rows())};
   outputs.guards_intact = after == with_new_keys();
   return outputs;
 }
@@ -443,9 +410,10 @@ ReferenceOutput DecodeImage::expected(AttentionFunction& attention) const {
     std::vector<std::uint16_t> v;
     for (int key = 0; key < one.seqlen_k; ++key) {
       for (int head = 0; head < problem.heads_kv; ++head) {
-        const auto row = memory.begin() + static_cast<std::ptrdiff_t>(key_offset(sequence, first_key + key, head));
-        k.insert(k.end(), row + k_, row + k_ + dim);
-        v.insert(v.end(), row + v_, row + v_ + dim);
+        for (const auto& [rows, cache] : {std::pair{&k, &k_}, {&v, &v_}}) {
+          const auto row = row_at(memory, key_offset(*cache, sequence, first_key + key, head));
+          rows->insert(rows->end(), row.begin(), row.end());
+        }
       }
     }
     const std::size_t first_row = static_cast<std::size_t>(begin) * problem.heads_q * dim;

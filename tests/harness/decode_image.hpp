@@ -11,6 +11,7 @@
 #include "runtime/lab/reference_rotation.hpp"
 #include "runtime/lab/trial.hpp"
 #include "runtime/operations/decode/problem.hpp"
+#include "tests/harness/placed_tensor.hpp"
 
 namespace attune::testing {
 
@@ -94,9 +95,8 @@ class DecodeImage {
 
  private:
   void place_pages(Random& random);
-  [[nodiscard]] std::size_t key_offset(int sequence, int key, int head) const;
+  [[nodiscard]] std::size_t key_offset(const PlacedTensor& cache, int sequence, int key, int head) const;
   [[nodiscard]] bool has_place(int sequence, std::int64_t key) const;
-  [[nodiscard]] std::size_t new_offset(bool value, int sequence, int token, int head) const;
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] HostRotation rotation() const;
   [[nodiscard]] std::vector<std::uint16_t> row_at(const Memory& memory, std::size_t offset) const;
@@ -105,13 +105,14 @@ class DecodeImage {
   [[nodiscard]] ReferenceOutput expected(AttentionFunction& attention) const;
 
   DecodeCase case_;
-  std::size_t q_ = 0;  ///< the first element of each tensor in the memory
-  std::size_t k_ = 0;
-  std::size_t v_ = 0;
-  std::size_t new_ = 0;  ///< a token's keys, then its values
-  std::size_t cos_ = 0;
+  PlacedTensor q_;
+  PlacedTensor k_;
+  PlacedTensor v_;
+  PlacedTensor new_k_;
+  PlacedTensor new_v_;
+  PlacedTensor o_;
+  std::size_t cos_ = 0;  ///< the first element
   std::size_t sin_ = 0;
-  std::size_t o_ = 0;
   std::size_t lse_place_ = 0;  ///< in bytes, as are those of arrays
   std::size_t lengths_place_ = 0;
   std::size_t table_place_ = 0;

@@ -89,25 +89,24 @@ ExpressedTexts random_texts(Random& random) {
 ExpressedImage::ExpressedImage(const ExpressedCase& one, std::uint64_t seed)
     : problem_(one.problem), sequences_(one.sequences), texts_(one.texts) {
   problem_.expressions = texts_.numbers();
-  const std::size_t queries = query_rows(problem_) * problem_.head_dim;
-  q_ = places_.add(queries * sizeof(std::uint16_t));
-  k_ = places_.add(key_elements() * sizeof(std::uint16_t));
-  v_ = places_.add(key_elements() * sizeof(std::uint16_t));
-  o_ = places_.add(output_elements(problem_) * sizeof(std::uint16_t));
+  const auto placed = [&](int batch, int seqlen, int heads) {
+    return PlacedTensor::laid_out(Layout::bshd, batch, seqlen, heads, problem_.head_dim).in(places_);
+  };
+  q_ = placed(problem_.stored_sequences(), problem_.stored_rows(), problem_.heads_q);
+  k_ = placed(problem_.stored_key_sequences(), problem_.stored_keys(), problem_.heads_kv);
+  v_ = placed(problem_.stored_key_sequences(), problem_.stored_keys(), problem_.heads_kv);
+  o_ = placed(problem_.stored_sequences(), problem_.stored_rows(), problem_.heads_q);
   lse_ = places_.add(query_rows(problem_) * sizeof(float));
   stored_ = StoredArrays(problem_, seed, places_);
   sink_ = places_.add(stored_.values().sink);
-  const std::array arrays{
-      std::pair{&cu_seqlens_q_, &sequences_.cu_seqlens_q}, std::pair{&cu_seqlens_k_, &sequences_.cu_seqlens_k},
-      std::pair{&seqused_k_, &sequences_.seqused_k}, std::pair{&block_table_, &sequences_.block_table}};
-  for (const auto& [at, values] : arrays) *at = places_.add(*values);
+  placed_ = PlacedSequences(sequences_, places_);
   memory_ = places_.memory();
-  draw(q_, queries, 3 * seed);
-  draw(k_, key_elements(), 3 * seed + 1);
-  draw(v_, key_elements(), 3 * seed + 2);
+  for (std::uint64_t i = 0; const PlacedTensor& tensor : {q_, k_, v_}) {
+    tensor.fill(memory_, random_values(problem_.dtype, tensor.elements(), 3 * seed + i++));
+  }
   stored_.put(memory_);
   put(memory_, sink_, stored_.values().sink);
-  for (const auto& [at, values] : arrays) put(memory_, *at, *values);
+  placed_.put(memory_, sequences_);
   whole_ = memory_;
 }
 
@@ -139,16 +138,12 @@ DecodeProblem ExpressedImage::decode_problem(int splits) const {
 attune_prefill_args ExpressedImage::prefill_args(void* memory) const {
   attune_prefill_args args = arguments_of(problem_);
   place(args, memory);
-  args.cu_seqlens_q = array_at(memory, cu_seqlens_q_, sequences_.cu_seqlens_q);
-  args.cu_seqlens_k = array_at(memory, cu_seqlens_k_, sequences_.cu_seqlens_k);
-  args.seqused_k = array_at(memory, seqused_k_, sequences_.seqused_k);
   return args;
 }
 
 attune_decode_args ExpressedImage::decode_args(void* memory, int splits) const {
   attune_decode_args args = arguments_of(decode_problem(splits));
   place(args, memory);
-  args.seqlens_k = array_at(memory, seqused_k_, sequences_.seqused_k);
   return args;
 }
 
@@ -160,17 +155,13 @@ void ExpressedImage::set_array(std::string_view name, const std::function<int(in
 }
 
 void ExpressedImage::poison_keys(int first, int end) {
-  const int row = problem_.heads_kv * problem_.head_dim;
-  for (const std::size_t tensor : {k_, v_}) {
-    for (int batch = 0; batch < problem_.batch; ++batch) {
-      std::uint16_t* const rows = at<std::uint16_t>(memory_.data(), tensor) + batch * problem_.seqlen_k * row;
-      std::fill(rows + first * row, rows + end * row, poison);
-    }
+  for (const PlacedTensor& tensor : {k_, v_}) {
+    for (int sequence = 0; sequence < problem_.batch; ++sequence) tensor.poison_rows(memory_, first, end, sequence);
   }
 }
 
 std::string ExpressedImage::wrong(Memory after) const {
-  const auto o = take<std::uint16_t>(after, o_, output_elements(problem_));
+  const auto o = take<std::uint16_t>(after, 2 * o_.first, o_.elements());
   const auto lse = take<float>(after, lse_, query_rows(problem_));
   const Comparison found = compare(problem_, o.data(), lse.data(), expected().reference, expected().naive);
   if (found.unwritten != 0) return fmt::format("{} elements are not written", found.unwritten);
@@ -181,27 +172,14 @@ std::string ExpressedImage::wrong(Memory after) const {
   return after == memory_ ? "" : "something else than O and LSE was written";
 }
 
-std::size_t ExpressedImage::key_elements() const {
-  return static_cast<std::size_t>(problem_.stored_key_sequences()) * problem_.stored_keys() * problem_.heads_kv *
-         problem_.head_dim;
-}
-
-void ExpressedImage::draw(std::size_t place, std::size_t elements, std::uint64_t seed) {
-  draw_values(problem_.dtype, seed, std::span(at<std::uint16_t>(memory_.data(), place), elements));
-}
-
 template <class Args>
 void ExpressedImage::place(Args& args, void* memory) const {
-  const auto tensor = [&](std::size_t place, int seqlen, int heads) {
-    const HostTensor strides = contiguous(nullptr, seqlen, heads, problem_.head_dim);
-    return attune_tensor{at<void>(memory, place), strides.stride_batch, strides.stride_seq, strides.stride_head};
-  };
-  args.q = tensor(q_, problem_.stored_rows(), problem_.heads_q);
-  args.o = tensor(o_, problem_.stored_rows(), problem_.heads_q);
-  args.k = tensor(k_, problem_.stored_keys(), problem_.heads_kv);
-  args.v = tensor(v_, problem_.stored_keys(), problem_.heads_kv);
+  args.q = q_.at(memory);
+  args.o = o_.at(memory);
+  args.k = k_.at(memory);
+  args.v = v_.at(memory);
   args.lse = at<float>(memory, lse_);
-  args.block_table = array_at(memory, block_table_, sequences_.block_table);
+  placed_.say(args, memory, sequences_);
   args.score = texts_.score.empty() ? nullptr : texts_.score.c_str();
   args.mask = texts_.mask.empty() ? nullptr : texts_.mask.c_str();
   arrays_ = stored_.named(memory);
@@ -212,13 +190,8 @@ void ExpressedImage::place(Args& args, void* memory) const {
 
 const ExpressedOutput& ExpressedImage::expected() const {
   if (!expected_) {
-    const auto operand = [&](std::size_t place, int seqlen, int heads) {
-      return contiguous(whole_.data() + place / sizeof(std::uint16_t), seqlen, heads, problem_.head_dim);
-    };
     expected_ = expressed_attention(problem_, sequences_, stored_.values(),
-                                    {.q = operand(q_, problem_.stored_rows(), problem_.heads_q),
-                                     .k = operand(k_, problem_.stored_keys(), problem_.heads_kv),
-                                     .v = operand(v_, problem_.stored_keys(), problem_.heads_kv)},
+                                    {.q = q_.at(whole_), .k = k_.at(whole_), .v = v_.at(whole_)},
                                     arguments_of(problem_).softmax_scale);
   }
   return *expected_;

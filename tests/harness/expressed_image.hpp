@@ -16,6 +16,7 @@
 #include "runtime/lab/trial.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/prefill/problem.hpp"
+#include "tests/harness/placed_tensor.hpp"
 #include "tests/harness/stored_arrays.hpp"
 
 namespace attune::testing {
@@ -75,8 +76,6 @@ class ExpressedImage {
   [[nodiscard]] std::string wrong(Memory after) const;
 
  private:
-  [[nodiscard]] std::size_t key_elements() const;
-  void draw(std::size_t place, std::size_t elements, std::uint64_t seed);
   template <class Args>
   void place(Args& args, void* memory) const;
   [[nodiscard]] const ExpressedOutput& expected() const;
@@ -87,16 +86,13 @@ class ExpressedImage {
   StoredArrays stored_;
   mutable std::vector<attune_named_array> arrays_;
   Places places_;
-  std::size_t q_ = 0;  ///< places of arrays, in bytes
-  std::size_t k_ = 0;
-  std::size_t v_ = 0;
-  std::size_t o_ = 0;
-  std::size_t lse_ = 0;
+  PlacedTensor q_;
+  PlacedTensor k_;
+  PlacedTensor v_;
+  PlacedTensor o_;
+  std::size_t lse_ = 0;  ///< places, in bytes
   std::size_t sink_ = 0;
-  std::size_t cu_seqlens_q_ = 0;
-  std::size_t cu_seqlens_k_ = 0;
-  std::size_t seqused_k_ = 0;
-  std::size_t block_table_ = 0;
+  PlacedSequences placed_;
   Memory memory_;
   Memory whole_;  ///< without poisoned keys
   mutable std::optional<ExpressedOutput> expected_;

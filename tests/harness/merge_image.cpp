@@ -68,7 +68,9 @@ MergeImage::MergeImage(const MergeCase& one, std::uint64_t seed) : case_(one) {
   const MergeProblem& problem = case_.problem;
   Places places;
   for (std::size_t i = 0; i < 3; ++i) {
-    o_[i] = places.add(rows() * problem.head_dim * sizeof(std::uint16_t));
+    o_[i] = PlacedTensor::laid_out(layout_of(case_.heads_outermost[i]), problem.batch, problem.seqlen, problem.heads,
+                                   problem.head_dim)
+                .in(places);
     lse_place_[i] = places.add(rows() * sizeof(float));
   }
   memory_ = places.memory();
@@ -82,21 +84,13 @@ MergeImage::MergeImage(const MergeCase& one, std::uint64_t seed) : case_(one) {
           const float lse = i == 0 ? first : second;
           lse_[i][lse_offset(sequence, row, head)] = lse;
           if (lse == nothing) continue;  // and its O stays NaN
-          put(memory_, 2 * offset(i, sequence, row, head),
+          put(memory_, 2 * o_[i].of(sequence, row, head),
               random_values(problem.dtype, static_cast<std::size_t>(problem.head_dim), random()));
         }
       }
     }
   }
   for (const std::size_t i : {0, 1}) put(memory_, lse_place_[i], lse_[i]);
-}
-
-std::size_t MergeImage::offset(std::size_t tensor, int sequence, int row, int head) const {
-  const MergeProblem& problem = case_.problem;
-  const std::size_t inside = case_.heads_outermost[tensor] ? static_cast<std::size_t>(head) * problem.seqlen + row
-                                                           : static_cast<std::size_t>(row) * problem.heads + head;
-  return o_[tensor] / 2 +
-         (static_cast<std::size_t>(sequence) * problem.seqlen * problem.heads + inside) * problem.head_dim;
 }
 
 std::size_t MergeImage::lse_offset(int sequence, int row, int head) const {
@@ -106,18 +100,12 @@ std::size_t MergeImage::lse_offset(int sequence, int row, int head) const {
 
 attune_merge_states_args MergeImage::args(void* memory) const {
   const MergeProblem& problem = case_.problem;
-  const std::int64_t dim = problem.head_dim;
-  const auto tensor = [&](std::size_t i) {
-    const bool outermost = case_.heads_outermost[i];
-    return attune_tensor{at<void>(memory, o_[i]), dim * problem.heads * problem.seqlen,
-                         outermost ? dim : dim * problem.heads, outermost ? dim * problem.seqlen : dim};
-  };
   attune_merge_states_args args{};
   args.struct_size = sizeof(args);
   args.dtype = problem.dtype == Dtype::fp16 ? ATTUNE_FP16 : ATTUNE_BF16;
-  args.o1 = tensor(0);
-  args.o2 = tensor(1);
-  args.o = tensor(written());
+  args.o1 = o_[0].at(memory);
+  args.o2 = o_[1].at(memory);
+  args.o = o_[written()].at(memory);
   args.lse1 = at<const float>(memory, lse_place_[0]);
   args.lse2 = at<const float>(memory, lse_place_[1]);
   args.lse = case_.has_lse ? at<float>(memory, lse_place_[2]) : nullptr;
@@ -150,13 +138,13 @@ void MergeImage::check(Memory after) const {
         const double weight_2 = empty ? 0 : std::exp(lse_2 - lse);
         for (std::size_t column = 0; column < static_cast<std::size_t>(problem.head_dim); ++column) {
           const auto part = [&](std::size_t i, double weight) {
-            return weight == 0 ? 0.0 : weight * number(memory_, offset(i, sequence, row, head) + column);
+            return weight == 0 ? 0.0 : weight * number(memory_, o_[i].of(sequence, row, head) + column);
           };
           const double first = part(0, weight_1);
           const double second = part(1, weight_2);
           const double exact = first + second;
           const double tolerance = half_ulp * std::abs(exact) + 1e-5 * (std::abs(first) + std::abs(second)) + 0x1p-25;
-          const std::size_t to = offset(written(), sequence, row, head) + column;
+          const std::size_t to = o_[written()].of(sequence, row, head) + column;
           const bool agrees = std::abs(number(after, to) - exact) <= tolerance;
           after[to] = agrees ? memory_[to] : static_cast<std::uint16_t>(~memory_[to]);
         }

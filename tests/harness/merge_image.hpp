@@ -10,6 +10,7 @@
 #include "runtime/base/random.hpp"
 #include "runtime/lab/memory.hpp"
 #include "runtime/operations/merge/problem.hpp"
+#include "tests/harness/placed_tensor.hpp"
 
 namespace attune::testing {
 
@@ -44,14 +45,13 @@ class MergeImage {
 
  private:
   [[nodiscard]] std::size_t rows() const;
-  [[nodiscard]] std::size_t offset(std::size_t tensor, int sequence, int row, int head) const;
   [[nodiscard]] std::size_t lse_offset(int sequence, int row, int head) const;
 
   /// Of this case; of its O the place that it is written to.
   [[nodiscard]] std::size_t written() const { return case_.in_place == 0 ? 2 : case_.in_place - 1; }
 
   MergeCase case_;
-  std::array<std::size_t, 3> o_{};  ///< places of O1, O2 and O, which is not used in place
+  std::array<PlacedTensor, 3> o_;  ///< O1, O2 and O, which is not used in place
   std::array<std::size_t, 3> lse_place_{};
   std::array<std::vector<float>, 2> lse_;  ///< of the two results
   Memory memory_;

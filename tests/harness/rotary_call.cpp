@@ -15,16 +15,13 @@ int from_to(Random& random, int least, int most) {
 
 }  // namespace
 
-RotaryCall::Placement RotaryCall::place(Random& random, Places& places, int heads) const {
-  const std::int64_t gap = 8LL * from_to(random, 0, 2);
-  const std::int64_t dim = problem_.head_dim + gap;
-  Placement at{.heads = heads};
-  const bool heads_outermost = random.below(2) == 0;
-  at.stride_head = heads_outermost ? dim * problem_.seqlen : dim;
-  at.stride_seq = heads_outermost ? dim : dim * heads;
-  at.stride_batch = dim * problem_.seqlen * heads;
-  at.place = places.add(static_cast<std::size_t>(at.stride_batch) * problem_.batch * sizeof(std::uint16_t));
-  return at;
+PlacedTensor RotaryCall::place(Random& random, Places& places, int heads) const {
+  const int gap = 8 * from_to(random, 0, 2);
+  const Layout layout = layout_of(random.below(2) == 0);
+  PlacedTensor tensor =
+      PlacedTensor::laid_out(layout, problem_.batch, problem_.seqlen, heads, problem_.head_dim + gap).in(places);
+  tensor.head_dim = problem_.head_dim;
+  return tensor;
 }
 
 RotaryCall::RotaryCall(Random& random) {
@@ -58,15 +55,12 @@ RotaryCall::RotaryCall(Random& random) {
 }
 
 attune_rotary_embedding_args RotaryCall::args(void* memory) const {
-  const auto tensor = [&](const Placement& of) {
-    return attune_tensor{at<void>(memory, of.place), of.stride_batch, of.stride_seq, of.stride_head};
-  };
   const auto* const all_positions = at<const std::int32_t>(memory, positions_place_);
   attune_rotary_embedding_args args{};
   args.struct_size = sizeof(args);
   args.dtype = static_cast<attune_dtype>(problem_.dtype);
-  args.q = tensor(q_);
-  if (problem_.heads_kv > 0) args.k = tensor(k_);
+  args.q = q_.at(memory);
+  if (problem_.heads_kv > 0) args.k = k_.at(memory);
   if (has_positions_) args.positions = all_positions;
   if (has_offsets_) args.offsets = all_positions + static_cast<std::ptrdiff_t>(problem_.batch) * problem_.seqlen;
   args.rotary_cos = at<void>(memory, cos_);
@@ -92,12 +86,11 @@ Memory RotaryCall::expected() const {
   Memory result = memory_;
   const HostRotation rotation{problem_.dtype,     problem_.rotary,           problem_.rotary_dim,
                               problem_.rotations, memory_.data() + cos_ / 2, memory_.data() + sin_ / 2};
-  for (const Placement& at : {q_, k_}) {
+  for (const PlacedTensor& at : {q_, k_}) {
     for (int sequence = 0; sequence < problem_.batch; ++sequence) {
       for (int row = 0; row < problem_.seqlen; ++row) {
         for (int head = 0; head < at.heads; ++head) {
-          const auto first = result.begin() + static_cast<std::ptrdiff_t>(at.place / 2) + sequence * at.stride_batch +
-                             row * at.stride_seq + head * at.stride_head;
+          const auto first = result.begin() + static_cast<std::ptrdiff_t>(at.of(sequence, row, head));
           std::ranges::copy(rotated_row(rotation, {first, first + problem_.head_dim}, position_of(sequence, row)),
                             first);
         }

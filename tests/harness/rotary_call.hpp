@@ -8,6 +8,7 @@
 #include "runtime/base/random.hpp"
 #include "runtime/lab/memory.hpp"
 #include "runtime/operations/rotary/problem.hpp"
+#include "tests/harness/placed_tensor.hpp"
 
 namespace attune::testing {
 
@@ -29,22 +30,14 @@ class RotaryCall {
   [[nodiscard]] Memory expected() const;
 
  private:
-  /// Of Q or K.
-  struct Placement {
-    std::size_t place = 0;
-    int heads = 0;
-    std::int64_t stride_batch = 0;
-    std::int64_t stride_seq = 0;
-    std::int64_t stride_head = 0;
-  };
-  Placement place(Random& random, Places& places, int heads) const;
+  [[nodiscard]] PlacedTensor place(Random& random, Places& places, int heads) const;
   [[nodiscard]] std::int64_t position_of(int sequence, int row) const;
 
   RotaryProblem problem_;
   bool has_positions_ = false;
   bool has_offsets_ = false;
-  Placement q_;
-  Placement k_;
+  PlacedTensor q_;
+  PlacedTensor k_;
   std::size_t cos_ = 0;  ///< places, in bytes
   std::size_t sin_ = 0;
   std::size_t positions_place_ = 0;

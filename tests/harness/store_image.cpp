@@ -117,27 +117,32 @@ StoreCase random_store_case(Random& random) {
 
 StoreImage::StoreImage(StoreCase one, std::uint64_t seed) : case_(std::move(one)) {
   const StoreProblem& problem = case_.problem;
-  // K and V alternate: rows of one buffer, as a projection of both leaves them.
-  const std::size_t new_elements =
-      std::size_t{2} * problem.batch * problem.tokens * problem.heads_kv * padded_head_dim(problem.head_dim);
-  const std::size_t cache_elements = static_cast<std::size_t>(problem.pages) * problem.page_size * problem.heads_kv *
-                                     padded_head_dim(problem.head_dim);
+  const auto cache = [&](bool heads_outermost) {
+    return PlacedTensor::laid_out(layout_of(heads_outermost), problem.pages, problem.page_size, problem.heads_kv,
+                                  problem.head_dim);
+  };
   const Angles angles =
       random_angles(problem.dtype, static_cast<std::size_t>(problem.rotations) * problem.rotary_dim / 2, seed + 1000);
   Places places;
-  new_ = places.add(new_elements * sizeof(std::uint16_t));
+  // K and V alternate: rows of one buffer, as a projection of both leaves them.
+  const PlacedTensor both = PlacedTensor::laid_out(layout_of(case_.new_heads_outermost), problem.batch, problem.tokens,
+                                                   problem.heads_kv, 2 * padded_head_dim(problem.head_dim))
+                                .in(places);
+  new_k_ = new_v_ = both;
+  new_k_.head_dim = new_v_.head_dim = problem.head_dim;
+  new_v_.first += static_cast<std::size_t>(both.head_dim / 2);
   cos_ = places.add(angles.cos);
   sin_ = places.add(angles.sin);
   slots_ = places.add(case_.slots);
   lengths_ = places.add(case_.lengths);
   table_ = places.add(case_.table);
   positions_ = places.add(case_.positions);
-  k_ = places.add(cache_elements * sizeof(std::uint16_t));
-  v_ = places.add(cache_elements * sizeof(std::uint16_t));
+  k_ = cache(case_.k_heads_outermost).in(places);
+  v_ = cache(case_.v_heads_outermost).in(places);
   memory_ = places.memory();
   Random random(seed);
   std::ranges::generate(memory_, [&] { return static_cast<std::uint16_t>(random()); });
-  if (problem.rotates()) put(memory_, new_, random_values(problem.dtype, new_elements, seed));
+  if (problem.rotates()) both.fill(memory_, random_values(problem.dtype, both.elements(), seed));
   put(memory_, cos_, angles.cos);
   put(memory_, sin_, angles.sin);
   put(memory_, slots_, case_.slots);
@@ -148,19 +153,13 @@ StoreImage::StoreImage(StoreCase one, std::uint64_t seed) : case_(std::move(one)
 
 attune_store_kv_args StoreImage::args(void* memory) const {
   const StoreProblem& problem = case_.problem;
-  const std::int64_t dim = padded_head_dim(problem.head_dim);
-  const auto tensor = [&](std::size_t place, std::int64_t rows, bool heads_outermost, std::int64_t spread) {
-    return attune_tensor{at<void>(memory, place), spread * rows * problem.heads_kv * dim,
-                         spread * (heads_outermost ? dim : dim * problem.heads_kv),
-                         spread * (heads_outermost ? dim * rows : dim)};
-  };
   attune_store_kv_args args{};
   args.struct_size = sizeof(args);
   args.dtype = problem.dtype == Dtype::fp16 ? ATTUNE_FP16 : ATTUNE_BF16;
-  args.k_new = tensor(new_, problem.tokens, case_.new_heads_outermost, 2);
-  args.v_new = tensor(new_ + 2 * static_cast<std::size_t>(dim), problem.tokens, case_.new_heads_outermost, 2);
-  args.k = tensor(k_, problem.page_size, case_.k_heads_outermost, 1);
-  args.v = tensor(v_, problem.page_size, case_.v_heads_outermost, 1);
+  args.k_new = new_k_.at(memory);
+  args.v_new = new_v_.at(memory);
+  args.k = k_.at(memory);
+  args.v = v_.at(memory);
   args.slot_mapping = array_at(memory, slots_, case_.slots);
   args.seqlens_k = array_at(memory, lengths_, case_.lengths);
   args.block_table = array_at(memory, table_, case_.table);
@@ -205,23 +204,6 @@ std::int64_t StoreImage::position_of(int sequence, int token) const {
   return (case_.lengths.empty() ? 0 : std::int64_t{case_.lengths[static_cast<std::size_t>(sequence)]}) + token;
 }
 
-std::size_t StoreImage::new_offset(bool value, int sequence, int token, int head) const {
-  const StoreProblem& problem = case_.problem;
-  const std::size_t inside = case_.new_heads_outermost ? static_cast<std::size_t>(head) * problem.tokens + token
-                                                       : static_cast<std::size_t>(token) * problem.heads_kv + head;
-  const std::size_t row = static_cast<std::size_t>(sequence) * problem.tokens * problem.heads_kv + inside;
-  return new_ / 2 + (2 * row + (value ? 1 : 0)) * padded_head_dim(problem.head_dim);
-}
-
-std::size_t StoreImage::cache_offset(bool value, const Place& place, int head) const {
-  const StoreProblem& problem = case_.problem;
-  const bool heads_outermost = value ? case_.v_heads_outermost : case_.k_heads_outermost;
-  const std::size_t inside = heads_outermost ? static_cast<std::size_t>(head) * problem.page_size + place.token
-                                             : static_cast<std::size_t>(place.token) * problem.heads_kv + head;
-  const std::size_t row = static_cast<std::size_t>(place.page) * problem.page_size * problem.heads_kv + inside;
-  return (value ? v_ : k_) / 2 + row * padded_head_dim(problem.head_dim);
-}
-
 Memory StoreImage::with_new_rows() const {
   const StoreProblem& problem = case_.problem;
   const HostRotation rotation{problem.dtype,
@@ -237,10 +219,12 @@ Memory StoreImage::with_new_rows() const {
       if (place.page < 0) continue;
       for (int head = 0; head < problem.heads_kv; ++head) {
         for (const bool value : {false, true}) {
-          const auto first = memory_.begin() + static_cast<std::ptrdiff_t>(new_offset(value, sequence, token, head));
+          const std::size_t from = (value ? new_v_ : new_k_).of(sequence, token, head);
+          const auto first = memory_.begin() + static_cast<std::ptrdiff_t>(from);
           std::vector<std::uint16_t> row(first, first + problem.head_dim);
           if (!value) row = rotated_row(rotation, std::move(row), position_of(sequence, token));
-          std::ranges::copy(row, expected.begin() + static_cast<std::ptrdiff_t>(cache_offset(value, place, head)));
+          std::ranges::copy(
+              row, expected.begin() + static_cast<std::ptrdiff_t>((value ? v_ : k_).of(place.page, place.token, head)));
         }
       }
     }

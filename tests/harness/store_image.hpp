@@ -9,6 +9,7 @@
 #include "runtime/base/random.hpp"
 #include "runtime/lab/memory.hpp"
 #include "runtime/operations/store/problem.hpp"
+#include "tests/harness/placed_tensor.hpp"
 
 namespace attune::testing {
 
@@ -52,20 +53,19 @@ class StoreImage {
   };
   [[nodiscard]] Place place_of(int sequence, int token) const;
   [[nodiscard]] std::int64_t position_of(int sequence, int token) const;
-  [[nodiscard]] std::size_t new_offset(bool value, int sequence, int token, int head) const;
-  [[nodiscard]] std::size_t cache_offset(bool value, const Place& place, int head) const;
   [[nodiscard]] Memory with_new_rows() const;
 
   StoreCase case_;
-  std::size_t new_ = 0;  ///< places, in bytes
-  std::size_t cos_ = 0;
+  PlacedTensor new_k_;
+  PlacedTensor new_v_;
+  PlacedTensor k_;
+  PlacedTensor v_;
+  std::size_t cos_ = 0;  ///< places, in bytes
   std::size_t sin_ = 0;
   std::size_t slots_ = 0;
   std::size_t lengths_ = 0;
   std::size_t table_ = 0;
   std::size_t positions_ = 0;
-  std::size_t k_ = 0;
-  std::size_t v_ = 0;
   Memory memory_;
 };
 

@@ -64,18 +64,13 @@ void check_workspace(std::vector<std::string>& found, const void* workspace, std
   }
 }
 
-ScoreScales scales_of(float softmax_scale, float softcap) {
+ScoreScales scales_of(float softmax_scale, float softcap, bool expressed) {
   const auto log2_of = [](float scale) { return std::max(scale * std::numbers::log2e_v<float>, smallest_scale); };
-  const float scale_log2 = log2_of(softmax_scale);
-  if (softcap == 0) return {.scale_log2 = scale_log2, .cap_scale = 0};
-  return {.scale_log2 = log2_of(softcap), .cap_scale = std::min(2 * scale_log2 / softcap, largest_cap_scale)};
-}
-
-ScoreScales scales_of_expressed(float softmax_scale, float softcap, float& score_scale) {
-  ScoreScales scales = scales_of(softmax_scale, softcap);
-  score_scale = std::max(softcap > 0 ? softcap : softmax_scale, smallest_scale);  // kernels divide by it
-  scales.scale_log2 = std::numbers::log2e_v<float>;
-  return scales;
+  const bool capped = softcap > 0;
+  const float score_scale = capped ? softcap : softmax_scale;
+  return {.scale_log2 = expressed ? std::numbers::log2e_v<float> : log2_of(score_scale),
+          .cap_scale = capped ? std::min(2 * log2_of(softmax_scale) / softcap, largest_cap_scale) : 0,
+          .score_scale = std::max(score_scale, smallest_scale)};  // kernels divide by it
 }
 
 AttuneTensor kernel_tensor(const attune_tensor& tensor, const Extents& extents) {

@@ -49,13 +49,12 @@ void throw_if_any(const std::vector<std::string>& found);
 /// The factors of scores that kernels take.
 struct ScoreScales {
   float scale_log2;
-  float cap_scale;  ///< 0 without a softcap
+  float cap_scale;    ///< 0 without a softcap
+  float score_scale;  ///< what makes scaled scores, as an expression has them, of those that the soft cap leaves
 };
-ScoreScales scales_of(float softmax_scale, float softcap);
 
-/// The same of kernels whose score an expression says: it gets scaled scores, which then are only brought to base 2.
-/// `score_scale` becomes what makes scaled scores of those that the soft cap leaves.
-ScoreScales scales_of_expressed(float softmax_scale, float softcap, float& score_scale);
+/// `expressed`: an expression says the score, which then is only brought to base 2.
+ScoreScales scales_of(float softmax_scale, float softcap, bool expressed);
 
 /// A checked tensor as kernels take it: a dimension of one element may come with any stride, and 0 keeps every address
 /// that a kernel forms an aligned one.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attune/attune.h"
+#include "runtime/call/arguments.hpp"
 #include "runtime/call/call_expressions.hpp"
 #include "runtime/call/operand.hpp"
 #include "templates/expression_params.h"
@@ -20,6 +21,22 @@ struct ExpressionExtents {
   int queries;    ///< of the longest sequence
   int positions;  ///< likewise
 };
+
+/// Those of a problem.
+template <class OneProblem>
+ExpressionExtents expression_extents(const OneProblem& problem) {
+  ExpressionExtents extents{.heads_q = problem.heads_q,
+                            .heads_kv = problem.heads_kv,
+                            .batch = problem.batch,
+                            .queries = problem.seqlen_q,
+                            .positions = 0};
+  if constexpr (requires { problem.max_seqlen_k; }) {
+    extents.positions = problem.max_seqlen_k;
+  } else {
+    extents.positions = problem.seqlen_k;
+  }
+  return extents;
+}
 
 /// What a caller gives; nothing where it knows of none.
 struct ExpressionTexts {
@@ -55,5 +72,12 @@ void visit_expressions(const ExpressionTexts& texts, const CallExpressions& expr
 /// What kernels are told. `score_scale`: what q.k, after a soft cap's map, is multiplied by for s.
 AttuneExpressionParams expression_params(const ExpressionTexts& texts, const CallExpressions& expressions,
                                          float score_scale);
+
+/// The same of a checked call.
+template <class Args, class OneProblem>
+AttuneExpressionParams make_expression_params(const Args& args, const OneProblem& problem) {
+  return expression_params(expression_texts(args), problem.expressions,
+                           scales_of(args.softmax_scale, problem.softcap, true).score_scale);
+}
 
 }  // namespace attune

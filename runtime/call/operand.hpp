@@ -82,6 +82,11 @@ Operand array_operand(const char* name, const Element* data, const std::array<st
   return array_operand(name, data, sizeof(Element), alignof(Element), extents, access);
 }
 
+/// Of sequences: a number of each, or where each begins and the last ends.
+inline Operand lengths_operand(const char* name, const std::int32_t* array, std::int64_t entries) {
+  return array_operand(name, array, {1, 1, 1, entries});
+}
+
 /// Cosines or sines of a rotation, rotations x rotary_dim / 2, which have to be there.
 inline Operand angles_operand(const char* name, const void* data, Dtype dtype, int rotations, int rotary_dim) {
   Operand angles =

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "generator/check.hpp"
 #include "runtime/call/device.hpp"
 #include "runtime/call/operand.hpp"
 
@@ -27,6 +28,19 @@ inline LaunchOrder order_behind(const Device& device) {
   return device.capability >= 90 ? LaunchOrder::overlapping : LaunchOrder::after;
 }
 
+/// Grid and block of one launch.
+struct Launch {
+  Grid grid;  ///< empty: no launch
+  int threads = 0;
+  int shared_bytes = 0;
+};
+
+/// That of a kernel over a grid.
+inline Launch launch_of(const Variant& variant, const Grid& grid) {
+  const Resources needs = resources(variant);
+  return {.grid = grid, .threads = needs.threads, .shared_bytes = needs.shared_bytes};
+}
+
 /// One launch. What it points to lives until the plan has been run.
 struct Step {
   const ServingKernel* kernel;
@@ -37,6 +51,19 @@ struct Step {
   Operands operands;   ///< what the kernel may touch
   LaunchOrder order = LaunchOrder::after;
 };
+
+/// A Launch, or what a plan says of one, as a step.
+template <class AnyLaunch>
+Step step_of(const ServingKernel& kernel, const AnyLaunch& launch, const void* params, Operands operands,
+             LaunchOrder order = LaunchOrder::after) {
+  return {.kernel = &kernel,
+          .grid = launch.grid,
+          .threads = launch.threads,
+          .shared_bytes = launch.shared_bytes,
+          .params = params,
+          .operands = operands,
+          .order = order};
+}
 
 /// Up to eight launches, one after the other; it allocates nothing.
 class Plan {

@@ -13,7 +13,7 @@ constexpr long long most_chunks = 1LL << 31U;  // kernels number them in 32 bits
 
 }  // namespace
 
-ChunkPlan plan_chunks(const Variant& variant, int batch, int rows, int heads, int head_dim) {
+Launch plan_chunks(const Variant& variant, int batch, int rows, int heads, int head_dim) {
   long long chunks = head_dim / chunk;
   for (const int extent : {batch, rows, heads}) {
     if (__builtin_mul_overflow(chunks, extent, &chunks) || chunks > most_chunks) {
@@ -23,7 +23,7 @@ ChunkPlan plan_chunks(const Variant& variant, int batch, int rows, int heads, in
     }
   }
   const int threads = resources(variant).threads;
-  return {.grid = {.x = static_cast<unsigned>((chunks + threads - 1) / threads), .y = 1, .z = 1}, .threads = threads};
+  return launch_of(variant, {.x = static_cast<unsigned>((chunks + threads - 1) / threads), .y = 1, .z = 1});
 }
 
 }  // namespace attune

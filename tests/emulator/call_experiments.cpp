@@ -33,7 +33,7 @@ class CallExperiment : public Experiment {
   CallExperiment(const Variant& variant, Call call) : call_(std::move(call)), memory_(call_.memory()) {
     const auto args = call_.args(memory_.data());
     params_ = make_params(args, call_.problem());
-    const ChunkPlan planned = plan(variant, call_.problem());
+    const Launch planned = plan(variant, call_.problem());
     launch_.grid = planned.grid;
     launch_.threads = planned.threads;
     launch_.params = &params_;

@@ -126,12 +126,12 @@ TEST_CASE("the kernel of a problem has its element type and rotation, and what i
 }
 
 TEST_CASE("a launch has a thread for each eight elements, and numbers them in 32 bits") {
-  const ChunkPlan store = plan(choose_own(typical, h200).variant, typical);
+  const Launch store = plan(choose_own(typical, h200).variant, typical);
   CHECK(store.threads == 128);
   CHECK(store.grid == Grid{10, 1, 1});  // 2 x 5 x 8 rows of 16 chunks
-  const ChunkPlan uneven = plan(choose_own(typical, h200).variant, with([](auto& p) { p.head_dim = 136; }));
+  const Launch uneven = plan(choose_own(typical, h200).variant, with([](auto& p) { p.head_dim = 136; }));
   CHECK(uneven.grid == Grid{11, 1, 1});
-  const ChunkPlan merge = plan(choose_own(plain, h200).variant, plain);
+  const Launch merge = plan(choose_own(plain, h200).variant, plain);
   CHECK(merge.grid == Grid{4000, 1, 1});
   // The most, and one token more.
   const auto of_tokens = [](int tokens) {

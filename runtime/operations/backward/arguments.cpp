@@ -120,14 +120,6 @@ bool has_mappable_tensors(const attune_backward_args& args, const BackwardProble
          is_mappable(args.dout, shapes.o) && is_mappable(args.dk, shapes.k) && is_mappable(args.dv, shapes.v);
 }
 
-ExpressionExtents extents_of(const BackwardProblem& problem) {
-  return {.heads_q = problem.heads_q,
-          .heads_kv = problem.heads_kv,
-          .batch = problem.batch,
-          .queries = problem.seqlen_q,
-          .positions = problem.seqlen_k};
-}
-
 Operand lse_operand(const char* name, const float* data, const Extents& q) {
   return array_operand(name, data, {1, q.batch, q.heads, q.seq});
 }
@@ -136,13 +128,10 @@ void visit_arrays(const attune_backward_args& args, const BackwardProblem& probl
   if (problem.dropout) visit(dropout_operand(args.dropout));
   visit_expressions(expression_texts(args), problem.expressions, visit);
   if (!problem.ragged) return;
-  const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
-    visit(array_operand(name, array, {1, 1, 1, entries}));
-  };
-  of_sequences("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL);
-  of_sequences("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL);
-  of_sequences("seqused_q", args.seqused_q, problem.batch);
-  of_sequences("seqused_k", args.seqused_k, problem.batch);
+  visit(lengths_operand("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL));
+  visit(lengths_operand("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL));
+  visit(lengths_operand("seqused_q", args.seqused_q, problem.batch));
+  visit(lengths_operand("seqused_k", args.seqused_k, problem.batch));
 }
 
 /// LSE and D of each row.
@@ -187,7 +176,7 @@ BackwardProblem check_arguments(const attune_backward_args& args) {
   if (shapes_ok && !is_empty(problem)) {
     visit_operands(args, problem, [&](const Operand& operand) { check_operand(found, operand); });
     check_apart(found, args, Shapes(problem));
-    check_expressions(found, expression_texts(args), problem.expressions, extents_of(problem));
+    check_expressions(found, expression_texts(args), problem.expressions, expression_extents(problem));
   }
   throw_if_any(found);
   set_window(problem, problem.window_left, problem.window_right);
@@ -206,10 +195,7 @@ void check_workspace(const attune_backward_args& args, const BackwardWorkspace& 
 AttuneBackwardParams make_params(const attune_backward_args& args, const BackwardProblem& problem,
                                  const BackwardWorkspace& workspace, std::uint64_t launch) {
   const Shapes shapes(problem);
-  float score_scale = 0;
-  const ScoreScales scales = problem.expressions.score != 0
-                                 ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
-                                 : scales_of(args.softmax_scale, problem.softcap);
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap, problem.expressions.score != 0);
   auto* const statistics = static_cast<std::byte*>(args.workspace);
   const auto words_at = [&](std::size_t offset, std::size_t bytes) {
     return bytes == 0 ? nullptr : reinterpret_cast<unsigned long long*>(statistics + offset);
@@ -256,12 +242,6 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
       .cu_seqlens_k = args.cu_seqlens_k,
       .seqused_q = args.seqused_q,
       .seqused_k = args.seqused_k};
-}
-
-AttuneExpressionParams make_expression_params(const attune_backward_args& args, const BackwardProblem& problem) {
-  float score_scale = 0;
-  scales_of_expressed(args.softmax_scale, problem.softcap, score_scale);
-  return expression_params(expression_texts(args), problem.expressions, score_scale);
 }
 
 AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,

@@ -10,7 +10,6 @@
 #include "runtime/operations/backward/plan.hpp"
 #include "runtime/operations/backward/problem.hpp"
 #include "templates/backward_params.h"
-#include "templates/expression_params.h"
 #include "templates/tensor_backward_params.h"
 
 namespace attune {
@@ -33,9 +32,6 @@ AttuneBackwardParams make_params(const attune_backward_args& args, const Backwar
 /// The same for this variant, whose family has tensor maps.
 AttuneTensorBackwardParams make_tensor_params(const AttuneBackwardParams& params, const Variant& variant,
                                               const BackwardProblem& problem, const Executor& executor);
-
-/// What kernels with expressions are told beside these.
-AttuneExpressionParams make_expression_params(const attune_backward_args& args, const BackwardProblem& problem);
 
 /// What the launches of a checked call read and write: the first, ...
 void visit_rows(const attune_backward_args& args, const BackwardProblem& problem, const AttuneBackwardParams& params,

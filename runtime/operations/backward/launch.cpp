@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "runtime/call/dropout.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/operations/backward/arguments.hpp"
 #include "runtime/operations/backward/plan.hpp"
 #include "templates/expressed_backward_params.h"
@@ -10,15 +11,6 @@
 
 namespace attune {
 namespace {
-
-Step step_of(const ServingKernel& kernel, const BackwardLaunch& launch, const void* params, Operands operands) {
-  return {.kernel = &kernel,
-          .grid = launch.grid,
-          .threads = launch.threads,
-          .shared_bytes = launch.shared_bytes,
-          .params = params,
-          .operands = operands};
-}
 
 /// The kernel that gives dQ, beside this one for dK and dV.
 const ServingKernel& queries_kernel(const BackwardProblem& problem, const ServingKernel& keys, FindKernel find) {
@@ -74,8 +66,8 @@ void run(const attune_backward_args& args, const BackwardProblem& problem, const
   planned.add(step_of(keys, plan(keys.variant, problem, keys.device), key_params, key_operands));
 
   const auto query_operands = [&](VisitOperand visit) { visit_queries(args, problem, params, visit); };
-  const BackwardLaunch last = workspace.dq_bytes == 0 ? plan(queries.variant, problem.queries(), queries.device)
-                                                      : plan(queries.variant, problem.conversion());
+  const Launch last = workspace.dq_bytes == 0 ? plan(queries.variant, problem.queries(), queries.device)
+                                              : plan(queries.variant, problem.conversion());
   planned.add(step_of(queries, last, plain_params, query_operands));
   backend.executor.run(planned, backend.stream);
 }

@@ -33,11 +33,6 @@ int block_rows_of(const Variant& variant) {
   return variant.warps * lanes / row_lanes;
 }
 
-BackwardLaunch with_grid(const Variant& variant, const Grid& grid) {
-  const Resources needs = resources(variant);
-  return {.grid = grid, .threads = needs.threads, .shared_bytes = needs.shared_bytes};
-}
-
 /// Tiles of heads in groups (templates/blocks/schedule.cuh), so that what all tiles of a head read and add to shares
 /// L2, half of it; or two heads all of it, where tiles wait for those of the same head. Of heads in parts no group is
 /// larger than all heads of a part.
@@ -120,7 +115,7 @@ std::vector<std::string> part_refusals(Operation part, const BackwardProblem& wh
   return found;
 }
 
-BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, const Device& device) {
+Launch plan(const Variant& variant, const BackwardProblem& problem, const Device& device) {
   require_launch(variant, problem);
   // Q, dO and the sums that become dQ of the heads that a block has.
   const BackwardWorkspace workspace = workspace_of(variant, problem, device);
@@ -129,34 +124,33 @@ BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, cons
       workspace.dq_columns * static_cast<long long>(sizeof(float));
   const int parts = workspace.head_parts;
   const long long bytes = problem.longest_queries() * row_bytes * (problem.heads_q / problem.heads_kv / parts);
-  return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_kv) * problem.batch * parts,
+  return launch_of(variant, grouped_grid(static_cast<long long>(problem.heads_kv) * problem.batch * parts,
                                          ceil_div(problem.longest_keys(), variant.B_c), bytes, device, parts,
                                          variant.deterministic != 0));
 }
 
-BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries,
-                    const Device& device) {
+Launch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries, const Device& device) {
   require_launch(variant, queries);
   const BackwardProblem& problem = queries.whole;
   const long long columns = problem.head_dim + problem.head_dim_of_v();
   const long long bytes =
       problem.longest_keys() * columns * bytes_of(problem.dtype) / (problem.heads_q / problem.heads_kv);
-  return with_grid(variant, grouped_grid(static_cast<long long>(problem.heads_q) * problem.batch,
+  return launch_of(variant, grouped_grid(static_cast<long long>(problem.heads_q) * problem.batch,
                                          ceil_div(problem.longest_queries(), variant.B_r), bytes, device));
 }
 
-BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows) {
+Launch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows) {
   require_launch(variant, rows);
   const BackwardProblem& problem = rows.whole;
   constexpr long long padding = ATTUNE_BACKWARD_ROWS;
   const long long longest = ceil_div(problem.longest_queries(), padding) * padding;
-  return with_grid(variant, row_grid(problem, longest, block_rows_of(variant)));
+  return launch_of(variant, row_grid(problem, longest, block_rows_of(variant)));
 }
 
-BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion) {
+Launch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion) {
   require_launch(variant, conversion);
   const BackwardProblem& problem = conversion.whole;
-  return with_grid(variant, row_grid(problem, problem.longest_queries(), variant.warps * mma_rows));
+  return launch_of(variant, row_grid(problem, problem.longest_queries(), variant.warps * mma_rows));
 }
 
 int turn_rows(const Variant& variant) {

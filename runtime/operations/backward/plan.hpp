@@ -5,24 +5,17 @@
 #include <cstddef>
 
 #include "runtime/call/device.hpp"
+#include "runtime/call/plan.hpp"
 #include "runtime/operations/backward/problem.hpp"
 
 namespace attune {
 
-/// Grid and block of one launch.
-struct BackwardLaunch {
-  Grid grid;  ///< empty: no launch
-  int threads = 0;
-  int shared_bytes = 0;
-};
-
 /// Of the kernel that gives dK and dV, of that which gives dQ, and of those that begin and end. Throws
 /// Error{ATTUNE_UNSUPPORTED} when no grid can hold the problem.
-BackwardLaunch plan(const Variant& variant, const BackwardProblem& problem, const Device& device);
-BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries,
-                    const Device& device);
-BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows);
-BackwardLaunch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion);
+Launch plan(const Variant& variant, const BackwardProblem& problem, const Device& device);
+Launch plan(const Variant& variant, const BackwardPart<Operation::backward_queries>& queries, const Device& device);
+Launch plan(const Variant& variant, const BackwardPart<Operation::backward_rows>& rows);
+Launch plan(const Variant& variant, const BackwardPart<Operation::backward_convert>& conversion);
 
 /// Warps of a thread block that have sums of dK and dV, where query heads are in parts.
 inline constexpr int key_warps = 8;

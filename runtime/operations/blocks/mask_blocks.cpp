@@ -17,10 +17,6 @@ long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 /// The expressions that its kernel has.
 CallExpressions mask_of(const Problem& problem) { return {.score = 0, .mask = problem.expressions.mask}; }
 
-Operand lengths_operand(const char* name, const int* array, long long entries) {
-  return array_operand(name, array, {1, 1, 1, entries});
-}
-
 }  // namespace
 
 const ProblemFacts MaskBlocksProblem::facts = usual_facts<MaskBlocksProblem>();

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "generator/check.hpp"
 #include "runtime/base/add_line.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/operations/decode/arguments.hpp"
@@ -80,28 +79,22 @@ void throw_fault(const AttuneCheckParams& params, const AttuneTableFault& fault,
 }
 
 void visit_operands(const AttuneCheckParams& params, VisitOperand visit) {
-  visit(array_operand("seqlens_k", params.seqlens_k, {1, 1, 1, params.batch}));
+  visit(lengths_operand("seqlens_k", params.seqlens_k, params.batch));
   visit(array_operand("block_table", params.block_table, {1, 1, params.batch, params.table_width}));
   visit(array_operand("slot_mapping", params.slots, {1, 1, params.batch, params.seqlen_new}));
-  visit(array_operand("cu_seqlens_q", params.cu_seqlens_q, {1, 1, 1, params.batch + 1}));
-  visit(array_operand("cu_seqlens_k", params.cu_seqlens_k, {1, 1, 1, params.batch + 1}));
-  visit(array_operand("leftpad_k", params.leftpad_k, {1, 1, 1, params.batch}));
-  visit(array_operand("seqused_q", params.seqused_q, {1, 1, 1, params.batch}));
+  visit(lengths_operand("cu_seqlens_q", params.cu_seqlens_q, params.batch + 1));
+  visit(lengths_operand("cu_seqlens_k", params.cu_seqlens_k, params.batch + 1));
+  visit(lengths_operand("leftpad_k", params.leftpad_k, params.batch));
+  visit(lengths_operand("seqused_q", params.seqused_q, params.batch));
   visit(array_operand("fault", params.fault, {1, 1, 1, 1}, Access::write));
 }
 
 void run_check(AttuneCheckParams params, const Backend& backend) {
   const ServingKernel& kernel = backend.kernels.kernel_for(CheckProblem{});
-  const Resources needs = resources(kernel.variant);
   const auto operands = [&](VisitOperand visit) { visit_operands(params, visit); };
   const auto step_at = [&](void* place) {
     params.fault = static_cast<AttuneTableFault*>(place);
-    return Step{.kernel = &kernel,
-                .grid = {.x = 1, .y = 1, .z = 1},
-                .threads = needs.threads,
-                .shared_bytes = needs.shared_bytes,
-                .params = &params,
-                .operands = operands};
+    return step_of(kernel, launch_of(kernel.variant, {.x = 1, .y = 1, .z = 1}), &params, operands);
   };
   AttuneTableFault fault{};
   backend.executor.ask("check_tables", step_at, &fault, sizeof(fault), backend.stream);

@@ -146,12 +146,12 @@ void visit_results(const attune_decode_args& args, const DecodeProblem& problem,
 }
 
 void visit_lengths(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit) {
-  visit(array_operand("seqlens_k", args.seqlens_k, {1, 1, 1, problem.batch}));
+  visit(lengths_operand("seqlens_k", args.seqlens_k, problem.batch));
   visit_expressions(expression_texts(args), problem.expressions, visit);
-  visit(array_operand("leftpad_k", leftpad_of(args), {1, 1, 1, problem.batch}));
-  visit(array_operand("seqused_q", used_queries(args), {1, 1, 1, problem.batch}));
-  if (problem.ragged) visit(array_operand("cu_seqlens_q", args.cu_seqlens_q, {1, 1, 1, problem.batch + 1LL}));
-  if (problem.packed_keys) visit(array_operand("cu_seqlens_k", args.cu_seqlens_k, {1, 1, 1, problem.batch + 1LL}));
+  visit(lengths_operand("leftpad_k", leftpad_of(args), problem.batch));
+  visit(lengths_operand("seqused_q", used_queries(args), problem.batch));
+  if (problem.ragged) visit(lengths_operand("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL));
+  if (problem.packed_keys) visit(lengths_operand("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL));
 }
 
 void visit_operands(const attune_decode_args& args, const DecodeProblem& problem, VisitOperand visit) {
@@ -177,12 +177,7 @@ DecodeProblem check_arguments(const attune_decode_args& args) {
   if (has_features(args)) check_flag(found, args.check_tables);
   if (shapes_ok) check_memory(found, args, problem);
   if (shapes_ok) {
-    check_expressions(found, expression_texts(args), problem.expressions,
-                      {.heads_q = problem.heads_q,
-                       .heads_kv = problem.heads_kv,
-                       .batch = problem.batch,
-                       .queries = problem.seqlen_q,
-                       .positions = problem.max_seqlen_k});
+    check_expressions(found, expression_texts(args), problem.expressions, expression_extents(problem));
     if (problem.expressions.any() && problem.batch > most_launched_sequences) {
       add_line(found, "batch is {}; with expressions it must be at most {}", problem.batch, most_launched_sequences);
     }
@@ -271,10 +266,7 @@ bool is_empty(const DecodeProblem& problem) {
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan) {
   const int columns = padded_head_dim(problem.head_dim);
   const long long partial_rows = static_cast<long long>(plan.slots) * problem.heads_kv * problem.rows();
-  float score_scale = 0;
-  const ScoreScales scales = problem.expressions.score != 0
-                                 ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
-                                 : scales_of(args.softmax_scale, problem.softcap);
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap, problem.expressions.score != 0);
   auto* const partial_o = plan.workspace_bytes > 0 ? static_cast<float*>(args.workspace) : nullptr;
   return {.q = kernel_tensor(args.q, queries_of(problem)),
           .k = key_params(args.k, problem),
@@ -319,12 +311,6 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .key_columns = problem.head_dim,
           .warp_rows = plan.warp_rows ? 1 : 0,
           .longest_q = std::max(problem.seqlen_q, problem.longest_q)};
-}
-
-AttuneExpressionParams make_expression_params(const attune_decode_args& args, const DecodeProblem& problem) {
-  float score_scale = 0;
-  scales_of_expressed(args.softmax_scale, problem.softcap, score_scale);
-  return expression_params(expression_texts(args), problem.expressions, score_scale);
 }
 
 }  // namespace attune

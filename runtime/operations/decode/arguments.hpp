@@ -53,7 +53,4 @@ attune_store_kv_args store_args(const attune_decode_args& args, const DecodeProb
 /// The parameter block of a checked call, which both kernels take.
 AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProblem& problem, const DecodePlan& plan);
 
-/// And what its expressions add to it.
-AttuneExpressionParams make_expression_params(const attune_decode_args& args, const DecodeProblem& problem);
-
 }  // namespace attune

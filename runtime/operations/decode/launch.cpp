@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "generator/check.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/decode/arguments.hpp"
 #include "runtime/operations/store/arguments.hpp"
@@ -63,22 +63,10 @@ void DecodeSteps::Merged::operator()(VisitOperand visit) const {
 }
 
 void DecodeSteps::add_to(Plan& plan, LaunchOrder order) const {
-  plan.add({.kernel = &kernel_,
-            .grid = launch_.grid,
-            .threads = launch_.threads,
-            .shared_bytes = launch_.shared_bytes,
-            .params = &params_,
-            .operands = attended_,
-            .order = order});
+  plan.add(step_of(kernel_, launch_, &params_, attended_, order));
   if (combine_ == nullptr) return;
-  const Resources needs = resources(combine_->variant);
-  plan.add({.kernel = combine_,
-            .grid = combine_grid(launch_, combine_->variant),
-            .threads = needs.threads,
-            .shared_bytes = needs.shared_bytes,
-            .params = &params_,
-            .operands = merged_,
-            .order = order_behind(kernel_.device)});
+  const Launch merge = launch_of(combine_->variant, combine_grid(launch_, combine_->variant));
+  plan.add(step_of(*combine_, merge, &params_, merged_, order_behind(kernel_.device)));
 }
 
 void run(const attune_decode_args& args, const DecodeProblem& problem, const ServingKernel& kernel,

@@ -99,7 +99,7 @@ AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeP
           .head_dim = problem.head_dim};
 }
 
-ChunkPlan plan(const Variant& variant, const MergeProblem& problem) {
+Launch plan(const Variant& variant, const MergeProblem& problem) {
   return plan_chunks(variant, problem.batch, problem.seqlen, problem.heads, problem.head_dim);
 }
 

@@ -21,7 +21,7 @@ void visit_operands(const attune_merge_states_args& args, const MergeProblem& pr
 AttuneMergeParams make_params(const attune_merge_states_args& args, const MergeProblem& problem);
 
 /// The launch of a variant. Throws Error{ATTUNE_UNSUPPORTED} when the problem is too large.
-ChunkPlan plan(const Variant& variant, const MergeProblem& problem);
+Launch plan(const Variant& variant, const MergeProblem& problem);
 
 /// Runs a checked call.
 void run(const attune_merge_states_args& args, const MergeProblem& problem, const Backend& backend);

@@ -98,14 +98,6 @@ bool has_keys(const Problem& problem, const PrefillShapes& shapes) {
   return !shapes.q.empty() && !(problem.paged && (problem.batch == 0 || problem.seqlen_k == 0));
 }
 
-ExpressionExtents extents_of(const Problem& problem) {
-  return {.heads_q = problem.heads_q,
-          .heads_kv = problem.heads_kv,
-          .batch = problem.batch,
-          .queries = problem.seqlen_q,
-          .positions = problem.seqlen_k};
-}
-
 /// visit_operands() where the visitor is known: every call is checked.
 template <class Visit>
 void visit_each(const attune_prefill_args& args, const Problem& problem, const Visit& visit) {
@@ -116,13 +108,10 @@ void visit_each(const attune_prefill_args& args, const Problem& problem, const V
   visit(tensor_operand("v", args.v, shapes.v, Access::read));
   visit(tensor_operand("o", args.o, shapes.o, Access::write));
   visit(array_operand("lse", args.lse, {1, shapes.q.batch, shapes.q.heads, shapes.q.seq}, Access::write));
-  const auto of_sequences = [&](const char* name, const std::int32_t* array, std::int64_t entries) {
-    visit(array_operand(name, array, {1, 1, 1, entries}));
-  };
-  if (problem.ragged) of_sequences("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL);
-  if (problem.ragged && !problem.paged) of_sequences("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL);
-  if (problem.ragged || problem.paged) of_sequences("seqused_k", args.seqused_k, problem.batch);
-  if (problem.ragged) of_sequences("seqused_q", used_queries(args), problem.batch);
+  if (problem.ragged) visit(lengths_operand("cu_seqlens_q", args.cu_seqlens_q, problem.batch + 1LL));
+  if (problem.ragged && !problem.paged) visit(lengths_operand("cu_seqlens_k", args.cu_seqlens_k, problem.batch + 1LL));
+  if (problem.ragged || problem.paged) visit(lengths_operand("seqused_k", args.seqused_k, problem.batch));
+  if (problem.ragged) visit(lengths_operand("seqused_q", used_queries(args), problem.batch));
   if (problem.dropout) visit(dropout_operand(args.dropout));
   visit_expressions(expression_texts(args), problem.expressions, visit);
   if (problem.paged) visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
@@ -199,7 +188,7 @@ Problem check_arguments(const attune_prefill_args& args) {
   check_scalars(found, args);
   if (has_features(args)) check_ragged(found, args);
   if (shapes_ok) check_memory(found, args, problem);
-  if (shapes_ok) check_expressions(found, expression_texts(args), problem.expressions, extents_of(problem));
+  if (shapes_ok) check_expressions(found, expression_texts(args), problem.expressions, expression_extents(problem));
   throw_if_any(found);
   set_window(problem, problem.window_left, problem.window_right);
   const PrefillShapes shapes = shapes_of(problem);
@@ -243,10 +232,7 @@ float* carried_rows(const attune_prefill_args& args, std::size_t bytes) {
 
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem) {
   const PrefillShapes shapes = shapes_of(problem);
-  float score_scale = 0;
-  const ScoreScales scales = problem.expressions.score != 0
-                                 ? scales_of_expressed(args.softmax_scale, problem.softcap, score_scale)
-                                 : scales_of(args.softmax_scale, problem.softcap);
+  const ScoreScales scales = scales_of(args.softmax_scale, problem.softcap, problem.expressions.score != 0);
   AttunePrefillParams params{.q = kernel_tensor(args.q, shapes.q),
                              .k = kernel_tensor(args.k, shapes.k),
                              .v = kernel_tensor(args.v, shapes.v),
@@ -289,12 +275,6 @@ AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& 
     set_page_division(params);
   }
   return params;
-}
-
-AttuneExpressionParams make_expression_params(const attune_prefill_args& args, const Problem& problem) {
-  float score_scale = 0;
-  scales_of_expressed(args.softmax_scale, problem.softcap, score_scale);
-  return expression_params(expression_texts(args), problem.expressions, score_scale);
 }
 
 }  // namespace attune

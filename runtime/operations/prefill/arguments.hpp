@@ -8,7 +8,6 @@
 #include "runtime/call/operand.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 #include "runtime/operations/prefill/tensor_maps.hpp"
-#include "templates/expression_params.h"
 #include "templates/params.h"
 
 namespace attune {
@@ -36,8 +35,5 @@ float* carried_rows(const attune_prefill_args& args, std::size_t bytes);
 
 /// The parameter block of a checked call.
 AttunePrefillParams make_params(const attune_prefill_args& args, const Problem& problem);
-
-/// And what its expressions add to it.
-AttuneExpressionParams make_expression_params(const attune_prefill_args& args, const Problem& problem);
 
 }  // namespace attune

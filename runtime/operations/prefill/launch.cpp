@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "generator/check.hpp"
 #include "runtime/base/result_of.hpp"
 #include "runtime/call/dropout.hpp"
 #include "runtime/operations/decode/launch.hpp"
@@ -150,24 +149,15 @@ void run_with(const attune_prefill_args& args, const Problem& problem, const Ser
   };
   if (words != nullptr && launch.grid.blocks() > 0) {
     mask_params = make_params(args, problem, launch.variant, launch.mask_blocks, make_params(args, problem), words);
-    planned.add({.kernel = mask_kernel,
-                 .grid = {.x = static_cast<unsigned>(launch.mask_blocks.pairs()), .y = 1, .z = 1},
-                 .threads = resources(mask_kernel->variant).threads,
-                 .shared_bytes = resources(mask_kernel->variant).shared_bytes,
-                 .params = &*mask_params,
-                 .operands = mask_operands});
+    const Grid grid{.x = static_cast<unsigned>(launch.mask_blocks.pairs()), .y = 1, .z = 1};
+    planned.add(step_of(*mask_kernel, launch_of(mask_kernel->variant, grid), &*mask_params, mask_operands));
   }
 
   const auto operands = [&](VisitOperand visit) {
     visit_operands(args, problem, visit);
     params.visit_workspace(visit);
   };
-  planned.add({.kernel = &kernel,
-               .grid = launch.grid,
-               .threads = launch.threads,
-               .shared_bytes = launch.shared_bytes,
-               .params = params.get(),
-               .operands = operands});
+  planned.add(step_of(kernel, launch, params.get(), operands));
   std::optional<DecodeSteps> steps;
   if (part != nullptr) {
     steps.emplace(part->args, part->problem, *part->kernel, part->launch, part->combine);

@@ -30,7 +30,7 @@ void visit_operands(const attune_rotary_embedding_args& args, const RotaryProble
   visit(tensor_operand("q", args.q, rows_of(problem, problem.heads_q), Access::update));
   visit(tensor_operand("k", args.k, rows_of(problem, problem.heads_kv), Access::update));
   visit(array_operand("positions", args.positions, {1, 1, problem.batch, problem.seqlen}));
-  visit(array_operand("offsets", args.offsets, {1, 1, 1, problem.batch}));
+  visit(lengths_operand("offsets", args.offsets, problem.batch));
   visit(angles_operand("rotary_cos", args.rotary_cos, problem.dtype, problem.rotations, problem.rotary_dim));
   visit(angles_operand("rotary_sin", args.rotary_sin, problem.dtype, problem.rotations, problem.rotary_dim));
 }
@@ -60,7 +60,7 @@ AttuneRotaryParams make_params(const attune_rotary_embedding_args& args, const R
           .rotations = problem.rotations};
 }
 
-ChunkPlan plan(const Variant& variant, const RotaryProblem& problem) {
+Launch plan(const Variant& variant, const RotaryProblem& problem) {
   // Each thread has two chunks.
   return plan_chunks(variant, problem.batch, problem.seqlen, problem.heads_q + problem.heads_kv,
                      problem.rotary_dim / 2);

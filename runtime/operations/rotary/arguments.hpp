@@ -22,7 +22,7 @@ void visit_operands(const attune_rotary_embedding_args& args, const RotaryProble
 AttuneRotaryParams make_params(const attune_rotary_embedding_args& args, const RotaryProblem& problem);
 
 /// The launch of a variant. Throws Error{ATTUNE_UNSUPPORTED} when the problem is too large.
-ChunkPlan plan(const Variant& variant, const RotaryProblem& problem);
+Launch plan(const Variant& variant, const RotaryProblem& problem);
 
 /// Runs a checked call.
 void run(const attune_rotary_embedding_args& args, const RotaryProblem& problem, const Backend& backend);

@@ -51,7 +51,7 @@ void visit_operands(const attune_store_kv_args& args, const StoreProblem& proble
   visit(tensor_operand("k", args.k, cache_of(problem), Access::write));
   visit(tensor_operand("v", args.v, cache_of(problem), Access::write));
   visit(array_operand("slot_mapping", args.slot_mapping, {1, 1, problem.batch, problem.tokens}));
-  visit(array_operand("seqlens_k", args.seqlens_k, {1, 1, 1, problem.batch}));
+  visit(lengths_operand("seqlens_k", args.seqlens_k, problem.batch));
   if (args.slot_mapping == nullptr) {
     visit(array_operand("block_table", args.block_table, {1, 1, problem.batch, problem.table_width}));
   }
@@ -100,7 +100,7 @@ AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProbl
           .key_columns = problem.head_dim};
 }
 
-ChunkPlan plan(const Variant& variant, const StoreProblem& problem) {
+Launch plan(const Variant& variant, const StoreProblem& problem) {
   return plan_chunks(variant, problem.batch, problem.tokens, problem.heads_kv, padded_head_dim(problem.head_dim));
 }
 

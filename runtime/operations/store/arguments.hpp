@@ -21,7 +21,7 @@ void visit_operands(const attune_store_kv_args& args, const StoreProblem& proble
 AttuneStoreParams make_params(const attune_store_kv_args& args, const StoreProblem& problem);
 
 /// The launch of a variant. Throws Error{ATTUNE_UNSUPPORTED} when the problem is too large.
-ChunkPlan plan(const Variant& variant, const StoreProblem& problem);
+Launch plan(const Variant& variant, const StoreProblem& problem);
 
 /// Runs a checked call.
 void run(const attune_store_kv_args& args, const StoreProblem& problem, const Backend& backend);

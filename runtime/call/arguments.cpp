@@ -42,6 +42,10 @@ void throw_if_any(const std::vector<std::string>& found) {
   if (!found.empty()) throw Error(ATTUNE_INVALID_ARGUMENT, fmt::format("{}", fmt::join(found, "\n")));
 }
 
+void check_flag(std::vector<std::string>& found, const char* name, int flag) {
+  if (flag != 0 && flag != 1) add_line(found, "{} is {}; it must be 0 or 1", name, flag);
+}
+
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale) {
   if (softmax_scale >= 0 && softmax_scale <= largest_scale) return;
   add_line(found, "softmax_scale is {}; it must be from 0 to {}", softmax_scale, largest_scale);

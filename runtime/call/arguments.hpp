@@ -27,6 +27,9 @@ int raw(const Enum& value) {
 void check_table(std::vector<std::string>& found, const std::int32_t* block_table, int batch, int pages,
                  int table_width);
 
+/// Adds a line where a flag is neither 0 nor 1.
+void check_flag(std::vector<std::string>& found, const char* name, int flag);
+
 void check_softmax_scale(std::vector<std::string>& found, float softmax_scale);
 
 /// Adds a line where one of both says where sequences begin, and the other does not.

@@ -6,10 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/call/chunk_plan.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/host_kernels.hpp"
 #include "runtime/lab/trial.hpp"
-#include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/rotary/arguments.hpp"
 #include "runtime/operations/store/arguments.hpp"
 #include "tests/emulator/experiment.hpp"

@@ -63,6 +63,15 @@ def test_a_room_includes_those_before_it_alone(room):
     assert not upwards
 
 
+def test_folders_of_operations_include_one_another_in_no_circle():
+    folders = Path("runtime/operations")
+    graph = {}
+    for file, other in arrows():
+        if folders in file.parents and folders in other.parents and file.parent != other.parent:
+            graph.setdefault(file.parent, set()).add(other.parent)
+    assert list(graphlib.TopologicalSorter(graph).static_order())
+
+
 def imports_of(file, package):
     """The modules of the package that a module imports, at its beginning or in a function."""
     own = ".".join(("attune", *file.relative_to(package).with_suffix("").parts))

@@ -70,10 +70,9 @@ BackwardProblem read_problem(const attune_backward_args& args) {
 void check_scalars(std::vector<std::string>& found, const attune_backward_args& args) {
   check_softmax_scale(found, args.softmax_scale);
   check_dropout(found, args.dropout.p);
-  for (const auto& [name, value] :
-       {std::pair{"causal", args.causal}, {"window", args.window}, {"any_order", args.any_order}}) {
-    if (value != 0 && value != 1) add_line(found, "{} is {}; it must be 0 or 1", name, value);
-  }
+  check_flag(found, "causal", args.causal);
+  check_flag(found, "window", args.window);
+  check_flag(found, "any_order", args.any_order);
 }
 
 void check_ragged(std::vector<std::string>& found, const attune_backward_args& args) {

@@ -109,12 +109,6 @@ bool checks_tables(const attune_decode_args& args) { return asks(args); }
 
 bool checks_tables(const attune_store_kv_args& args) { return asks(args); }
 
-void check_flag(std::vector<std::string>& found, int check_tables) {
-  if (check_tables != 0 && check_tables != 1) {
-    add_line(found, "check_tables is {}; it must be 0 or 1", check_tables);
-  }
-}
-
 AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProblem& problem) {
   return {.seqlens_k = args.seqlens_k,
           .block_table = problem.packed_keys ? nullptr : args.block_table,

@@ -37,9 +37,6 @@ inline std::vector<std::string> problems_of(const CheckProblem& /*problem*/) { r
 bool checks_tables(const attune_decode_args& args);
 bool checks_tables(const attune_store_kv_args& args);
 
-/// Adds a line where the caller's flag is neither 0 nor 1.
-void check_flag(std::vector<std::string>& found, int check_tables);
-
 /// The parameter block of a checked call, without a place for what is found. Throws Error{ATTUNE_INVALID_ARGUMENT}
 /// where new keys have no room whatever the tables say.
 AttuneCheckParams check_params(const attune_decode_args& args, const DecodeProblem& problem);

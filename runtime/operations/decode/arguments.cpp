@@ -9,7 +9,6 @@
 #include "runtime/call/arguments.hpp"
 #include "runtime/call/expressions.hpp"
 #include "runtime/call/field_checks.hpp"
-#include "runtime/operations/check/table_check.hpp"
 
 namespace attune {
 
@@ -174,7 +173,7 @@ DecodeProblem check_arguments(const attune_decode_args& args) {
   std::vector<std::string> found = problems_of(problem);
   const bool shapes_ok = found.empty();
   check_softmax_scale(found, args.softmax_scale);
-  if (has_features(args)) check_flag(found, args.check_tables);
+  if (has_features(args)) check_flag(found, "check_tables", args.check_tables);
   if (shapes_ok) check_memory(found, args, problem);
   if (shapes_ok) {
     check_expressions(found, expression_texts(args), problem.expressions, expression_extents(problem));

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/call/chunk_plan.hpp"
 #include "runtime/call/expressions.hpp"
-#include "runtime/operations/chunk_plan.hpp"
 #include "runtime/operations/decode/arguments.hpp"
 #include "runtime/operations/store/arguments.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "attune/attune.h"
 #include "runtime/call/backend.hpp"
-#include "runtime/operations/chunk_plan.hpp"
+#include "runtime/call/chunk_plan.hpp"
 #include "runtime/operations/merge/problem.hpp"
 #include "templates/store_params.h"
 

@@ -67,12 +67,8 @@ void add_features(Problem& problem, const attune_prefill_args& args) {
 
 void check_scalars(std::vector<std::string>& found, const attune_prefill_args& args) {
   check_softmax_scale(found, args.softmax_scale);
-  if (args.causal != 0 && args.causal != 1) {
-    add_line(found, "causal is {}; it must be 0 or 1", args.causal);
-  }
-  if (has_features(args) && args.window != 0 && args.window != 1) {
-    add_line(found, "window is {}; it must be 0 or 1", args.window);
-  }
+  check_flag(found, "causal", args.causal);
+  if (has_features(args)) check_flag(found, "window", args.window);
   if (has_dropout(args)) check_dropout(found, args.dropout.p);
 }
 

@@ -10,7 +10,7 @@
 
 #include "runtime/call/device.hpp"
 #include "runtime/call/fit.hpp"
-#include "runtime/operations/blocks/mask_blocks.hpp"
+#include "runtime/operations/prefill/mask_blocks.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 #include "templates/tile_list.h"
 

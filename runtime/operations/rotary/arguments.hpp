@@ -4,7 +4,7 @@
 
 #include "attune/attune.h"
 #include "runtime/call/backend.hpp"
-#include "runtime/operations/chunk_plan.hpp"
+#include "runtime/call/chunk_plan.hpp"
 #include "runtime/operations/rotary/problem.hpp"
 #include "templates/rotary_params.h"
 

@@ -7,7 +7,6 @@
 
 #include "runtime/call/arguments.hpp"
 #include "runtime/call/field_checks.hpp"
-#include "runtime/operations/check/table_check.hpp"
 
 namespace attune {
 namespace {
@@ -70,7 +69,7 @@ StoreProblem check_arguments(const attune_store_kv_args& args) {
       check_table(found, args.block_table, problem.batch, problem.pages, problem.table_width);
     }
   }
-  if (knows_check(args)) check_flag(found, args.check_tables);
+  if (knows_check(args)) check_flag(found, "check_tables", args.check_tables);
   throw_if_any(found);
   return problem;
 }

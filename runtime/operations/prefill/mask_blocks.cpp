@@ -1,4 +1,4 @@
-#include "runtime/operations/blocks/mask_blocks.hpp"
+#include "runtime/operations/prefill/mask_blocks.hpp"
 
 #include <fmt/format.h>
 

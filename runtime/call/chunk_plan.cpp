@@ -1,4 +1,4 @@
-#include "runtime/operations/chunk_plan.hpp"
+#include "runtime/call/chunk_plan.hpp"
 
 #include <fmt/format.h>
 

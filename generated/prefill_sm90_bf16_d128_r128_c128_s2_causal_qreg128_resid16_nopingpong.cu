@@ -43,6 +43,8 @@ struct AttuneTensorPrefillParams {
   int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
   const int *cu_seqlens_q, *cu_seqlens_k, *seqused_q, *seqused_k;
   int fewest_queries;  // likewise
+  // Of those that stack heads: up to how many queries a sequence has for it, a power of two, or 0, and its logarithm.
+  int stack_rows, stack_shift;
 };
 // --- types.h ---------------------------------------------------------------------------------------------------------
 // Names of the plain types and of the choices a variant makes. NVRTC has no <cstdint>, so these are ours.
@@ -534,6 +536,7 @@ struct LsePlaces {
   float* first;
   int rows;
 
+  __device__ __forceinline__ bool has(int row) const { return row < rows; }
   __device__ __forceinline__ float* at(int row) const { return first + row; }
 };
 
@@ -543,7 +546,7 @@ __device__ __forceinline__ void store_lse(const float (&value)[2], int first_row
   const u32 lane = lane_index();
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
-    if (lane % 4 == 0 && row < places.rows) store_global(places.at(row), value[h]);
+    if (lane % 4 == 0 && places.has(row)) store_global(places.at(row), value[h]);
   }
 }
 // --- blocks/no_turns.cuh ---------------------------------------------------------------------------------------------
@@ -851,7 +854,8 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
 using SoleParams = AttuneTensorPrefillParams;
 using OrderedParams = SoleParams;
-using PlainParams = OrderedParams;
+using BatchParams = OrderedParams;
+using PlainParams = BatchParams;
 using Params = PlainParams;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
@@ -938,13 +942,19 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
   wgmma_commit();
 }
 
+// The map by which a tile's rows of O are stored.
+template <class KernelParams>
+__device__ __forceinline__ const AttuneTensorMap& O_map(const KernelParams& params, const Tile& tile) {
+  return params.o;
+}
+
 // O and LSE of this warpgroup's rows, O under way.
 __device__ __forceinline__ void store(const Params& params, const Output& output, const Tile& tile, u32 warpgroup,
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
   float inverse_l[2], lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
-  output.store<variant::dtype>(O, inverse_l, params.o, Rows::queries(tile, first_row));
+  output.store<variant::dtype>(O, inverse_l, O_map(params, tile), Rows::queries(tile, first_row));
   if (params.lse == nullptr) return;
   store_lse(lse, first_row + static_cast<int>(warp_index() % 4) * 16, Rows::lse(params, tile));
 }

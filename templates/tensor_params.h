@@ -27,4 +27,6 @@ struct AttuneTensorPrefillParams {
   int total_q, total_k;           // of ragged ones, likewise; seqlen_q and seqlen_k are at most these
   const int *cu_seqlens_q, *cu_seqlens_k, *seqused_q, *seqused_k;
   int fewest_queries;  // likewise
+  // Of those that stack heads: up to how many queries a sequence has for it, a power of two, or 0, and its logarithm.
+  int stack_rows, stack_shift;
 };

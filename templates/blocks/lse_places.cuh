@@ -10,6 +10,7 @@ struct LsePlaces {
   float* first;
   int rows;
 
+  __device__ __forceinline__ bool has(int row) const { return row < rows; }
   __device__ __forceinline__ float* at(int row) const { return first + row; }
 };
 
@@ -19,6 +20,6 @@ __device__ __forceinline__ void store_lse(const float (&value)[2], int first_row
   const u32 lane = lane_index();
   for (int h = 0; h < 2; ++h) {
     const int row = first_row + h * 8 + static_cast<int>(lane / 4);
-    if (lane % 4 == 0 && row < places.rows) store_global(places.at(row), value[h]);
+    if (lane % 4 == 0 && places.has(row)) store_global(places.at(row), value[h]);
   }
 }

@@ -33,7 +33,8 @@ struct RaggedOrder {
   int tiles;           // of this group
   int sequence = 0;    // its first, ...
   int head = 0;        // ... and of that the first head
-  int own_heads;       // of this lane's sequence in the group
+  int group_heads;     // of all its sequences
+  int own_heads;       // of this lane's sequence in the group; of a stacked one those that share no keys
   int own_tiles;       // of each of them
 
   __device__ __forceinline__ explicit RaggedOrder(const AttuneTensorPrefillParams& params) : params(params) {
@@ -73,9 +74,9 @@ struct RaggedOrder {
     place -= sum_before(member, own_heads * own_run);
     const int length = shuffle_from(own_run, static_cast<u32>(member));
     tile.batch = sequence + member;
-    tile.head = place / length + (member == 0 ? head : 0);
     tile.first_row = (run * run_tiles + length - 1 - place % length) * B_r;
     tile.find_rows(params);
+    tile.head = place / length * Rows::heads_of_tile(params, tile.queries.count) + (member == 0 ? head : 0);
     find_blocks<B_r, B_c>(Rows::mask(params, tile), tile);
     return true;
   }
@@ -96,6 +97,7 @@ struct RaggedOrder {
   __device__ __forceinline__ void look_at_group() {
     const int member = static_cast<int>(lane_index());
     int blocks = 1;
+    int stack = 1;  // heads of a tile
     own_heads = own_tiles = 0;
     if (sequence + member < params.batch) {
       OwnRows rows{};
@@ -104,6 +106,7 @@ struct RaggedOrder {
       own_heads = Rows::heads(params) - (member == 0 ? head : 0);
       if (rows.queries.count >= params.fewest_queries) {
         own_tiles = (rows.queries.count + B_r - 1) / B_r;
+        stack = Rows::heads_of_tile(params, rows.queries.count);
         blocks = key_blocks(rows.keys.count);
       }
     }
@@ -114,10 +117,13 @@ struct RaggedOrder {
     for (int step = warp_size / 2; step > 0; step /= 2) {
       if (sum_before(whole + step, own_heads * blocks) <= room) whole += step;
     }
-    const int heads_left = (room - sum_before(whole, own_heads * blocks)) / blocks;
+    int heads_left = (room - sum_before(whole, own_heads * blocks)) / blocks;
+    if (stack > 1) heads_left = whole == 0 ? own_heads : 0;  // a stacked one is not cut
     if (member == whole && own_heads > heads_left) own_heads = heads_left;
     if (member > whole) own_heads = 0;
     if (own_heads == 0) own_tiles = 0;
+    group_heads = sum_of_lanes(own_heads);
+    own_heads /= stack;
     tiles = tiles_from(0);
   }
 
@@ -127,7 +133,7 @@ struct RaggedOrder {
   // Goes on with the next group; false where this is the last.
   __device__ __forceinline__ bool next_group() {
     const int all = Rows::heads(params);
-    const int next_head = head + sum_of_lanes(own_heads);
+    const int next_head = head + group_heads;
     first_tile += tiles;
     sequence += next_head / all;
     head = next_head % all;

@@ -67,6 +67,10 @@ struct RaggedRows {
   using KeyMask = QueryMask;
 
   __device__ __forceinline__ static int heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
+  // How many heads a tile of a sequence has that has so many queries.
+  __device__ __forceinline__ static int heads_of_tile(const AttuneTensorPrefillParams& /*params*/, int /*queries*/) {
+    return 1;
+  }
   template <class Tile>
   __device__ __forceinline__ static int kv_head(const AttuneTensorPrefillParams& params, const Tile& tile) {
     return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);

@@ -51,6 +51,7 @@ struct PackedRows {
     int seqlen_q;
     int rows;
 
+    __device__ __forceinline__ bool has(int row) const { return row < rows; }
     __device__ __forceinline__ float* at(int row) const {
       return first + static_cast<i64>(KeyMask::head(row)) * seqlen_q + KeyMask::query(row);
     }

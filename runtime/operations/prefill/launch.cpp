@@ -22,10 +22,8 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
     params.fewest_queries = plan.fewest_queries;
     return params;
   };
-  const auto tensors = [&] {
-    return make_tensor_params(plain(), shapes_of(problem), plan,
-                              [&](const TensorDescription& tensor) { return executor.encode(tensor); });
-  };
+  const auto encode = [&](const TensorDescription& tensor) { return executor.encode(tensor); };
+  const auto tensors = [&] { return make_tensor_params(plain(), shapes_of(problem), plan, encode); };
   if (plan.variant.family == prefill_fa1_sm80) {
     return block(std::in_place_type<AttuneCarriedPrefillParams>, [&] {
       return AttuneCarriedPrefillParams{plain(), carried_rows(args, plan.workspace_bytes)};
@@ -67,6 +65,10 @@ PrefillParams::Block PrefillParams::made(const attune_prefill_args& args, const 
     return block(std::in_place_type<AttuneListedPrefillParams>, [&] {
       return AttuneListedPrefillParams{tensors(), *plan.tiles};
     });
+  }
+  if (stacks_heads(plan.variant)) {
+    return block(std::in_place_type<AttuneStackedPrefillParams>,
+                 [&] { return make_stacked_params(plain(), shapes_of(problem), plan, encode); });
   }
   if (plan.variant.stream_k == 0) return tensor_block_of(std::in_place_type<AttuneTensorPrefillParams>, tensors);
   const Workspace workspace = workspace_of(args, executor.launch_number());

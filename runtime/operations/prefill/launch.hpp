@@ -14,6 +14,7 @@
 #include "templates/paged_params.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
+#include "templates/stacked_params.h"
 #include "templates/tensor_params.h"
 #include "templates/tile_list.h"
 
@@ -40,7 +41,8 @@ class PrefillParams {
                    WithDropout<AttuneExpressedPrefillParams>, WithDropout<AttuneExpressedTensorParams>,
                    WithPages<AttuneTensorPrefillParams>, WithPages<AttuneExpressedTensorParams>,
                    WithDropout<WithPages<AttuneTensorPrefillParams>>,
-                   WithDropout<WithPages<AttuneExpressedTensorParams>>, WithPages<AttuneSharedPrefillParams>>;
+                   WithDropout<WithPages<AttuneExpressedTensorParams>>, WithPages<AttuneSharedPrefillParams>,
+                   AttuneStackedPrefillParams>;
   static Block made(const attune_prefill_args& args, const Problem& problem, const PrefillPlan& plan,
                     Executor& executor, unsigned* words);
 

@@ -1,5 +1,6 @@
 #include "runtime/operations/prefill/tensor_maps.hpp"
 
+#include <bit>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -26,6 +27,23 @@ TensorDescription pack(const TensorDescription& tensor, int ratio) {
   const auto heads = static_cast<std::uint32_t>(ratio);
   packed.box = {tensor.box[0], heads, tensor.box[1] / heads, tensor.box[3], 1};
   return packed;
+}
+
+bool stacks_heads(const Variant& variant) {
+  return family_of(variant).tensor_maps && variant.ragged != 0 && variant.paged == 0 && variant.tile_list == 0 &&
+         variant.score == 0 && variant.mask == 0 && variant.sink == 0 && variant.dropout == 0;
+}
+
+int stack_rows(int gqa_ratio) {
+  return gqa_ratio > output_box_rows
+             ? 0
+             : output_box_rows / static_cast<int>(std::bit_ceil(static_cast<unsigned>(gqa_ratio)));
+}
+
+TensorDescription stack(const TensorDescription& ragged, int rows, int heads) {
+  TensorDescription stacked = ragged;
+  stacked.box = {ragged.box[0], static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(heads), 1, 1};
+  return stacked;
 }
 
 int page_box_rows(const Variant& variant, int page_size) { return std::gcd(variant.B_c, page_size); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,6 +14,7 @@
 #include "templates/paged_params.h"
 #include "templates/params.h"
 #include "templates/shared_tiles.h"
+#include "templates/stacked_params.h"
 #include "templates/tensor_params.h"
 
 namespace attune {
@@ -23,6 +25,17 @@ constexpr int output_box_rows = 64;
 /// The same rows as pack_gqa has them (templates/blocks/packed_rows.cuh): dimensions in the order head_dim, heads,
 /// seqlen, batch, and boxes of as many rows as before, `ratio` heads of a query after each other.
 TensorDescription pack(const TensorDescription& tensor, int ratio);
+
+/// Whether a kernel's tiles have the rows of all heads that share keys, where a sequence has few
+/// (templates/blocks/stacked_rows.cuh).
+bool stacks_heads(const Variant& variant);
+
+/// Up to how many queries a sequence then has, a power of two; 0: one query of so many heads is more than a warpgroup's
+/// rows.
+int stack_rows(int gqa_ratio);
+
+/// A ragged batch's rows as such tiles have them: boxes of `rows` rows of so many heads.
+TensorDescription stack(const TensorDescription& ragged, int rows, int heads);
 
 /// The extents of a call's tensors: of its operands and of the maps of them.
 struct PrefillShapes {
@@ -88,7 +101,26 @@ AttuneTensorPrefillParams make_tensor_params(const AttunePrefillParams& params, 
           .cu_seqlens_k = params.cu_seqlens_k,
           .seqused_q = params.seqused_q,
           .seqused_k = params.seqused_k,
-          .fewest_queries = params.fewest_queries};
+          .fewest_queries = params.fewest_queries,
+          .stack_rows = 0,
+          .stack_shift = 0};
+}
+
+/// The same with the maps of short sequences' rows.
+template <class Encode>
+AttuneStackedPrefillParams make_stacked_params(const AttunePrefillParams& params, const PrefillShapes& shapes,
+                                               const PrefillPlan& plan, const Encode& encode) {
+  AttuneStackedPrefillParams stacked{make_tensor_params(params, shapes, plan, encode), {}, {}};
+  const int rows = stack_rows(params.gqa_ratio);
+  if (rows == 0) return stacked;
+  stacked.stack_rows = rows;
+  stacked.stack_shift = std::countr_zero(static_cast<unsigned>(rows));
+  const auto map = [&](const AttuneTensor& tensor, const Extents& extents, int heads) {
+    return encode(stack(spread(describe(tensor, extents, rows)), rows, heads));
+  };
+  stacked.q_stacks = map(params.q, shapes.q, output_box_rows / rows);
+  stacked.o_stacks = map(params.o, shapes.o, params.gqa_ratio);
+  return stacked;
 }
 
 /// The same with how thread blocks share the last tiles of a planned call: not at all where the workspace does not do.

@@ -18,10 +18,10 @@ using OwnRows = Select<variant::paged, PagedTile<QueryTile>, RaggedTile<QueryTil
 // RoundOrder of the tiles that exist, which all lanes of a warp find together: in a group of heads the last tiles of
 // the longest sequence come first, for every head, and each run of blocks of queries before those in front of it. Tiles
 // of a run are one head's, so that thread blocks side by side read the same keys. A lane knows how many tiles one
-// sequence of the group has. So nobody looks at what does not exist: a tile costs some sums over the lanes, as many as
-// the logarithm of the group's longest sequence's tiles, and a group a look at its lengths. A group has as many blocks
-// of keys as group_heads of the longest sequence would have: short sequences are in one group, up to as many as there
-// are lanes, or a batch of them would cost a look at each.
+// sequence of the group has. So nobody looks at what does not exist: a tile costs a sum up to each lane and some over
+// all, as many as the logarithm of the group's longest sequence's tiles, and a group a look at its lengths. A group has
+// as many blocks of keys as group_heads of the longest sequence would have: short sequences are in one group, up to as
+// many as there are lanes, or a batch of them would cost a look at each.
 template <class Rows, int B_r, int B_c>
 struct RaggedOrder {
   // Of causal tiles, which differ in length, the longest come first for all heads.
@@ -66,12 +66,9 @@ struct RaggedOrder {
     // The sequence: of those that have this run the last that has no more tiles before it.
     const int left = own_tiles - run * run_tiles;
     const int own_run = left < 0 ? 0 : left < run_tiles ? left : run_tiles;  // of each head
-    int member = 0;
-#pragma unroll 1
-    for (int step = warp_size / 2; step > 0; step /= 2) {
-      if (sum_before(member + step, own_heads * own_run) <= place) member += step;
-    }
-    place -= sum_before(member, own_heads * own_run);
+    const int up_to_own = sum_up_to_lane(own_heads * own_run);
+    const int member = lanes_within(up_to_own, place);
+    place -= sum_before(member, up_to_own);
     const int length = shuffle_from(own_run, static_cast<u32>(member));
     tile.batch = sequence + member;
     tile.first_row = (run * run_tiles + length - 1 - place % length) * B_r;
@@ -87,9 +84,23 @@ struct RaggedOrder {
     return sum_of_lanes(own_tiles > block ? own_heads * (own_tiles - block) : 0);
   }
 
-  // What the lanes before this one have together.
-  __device__ __forceinline__ static int sum_before(int lane, int own) {
-    return sum_of_lanes(static_cast<int>(lane_index()) < lane ? own : 0);
+  // What the lanes up to this one have together.
+  __device__ __forceinline__ static int sum_up_to_lane(int own) {
+    const u32 lane = lane_index();
+#pragma unroll
+    for (u32 step = 1; step < warp_size; step *= 2) {
+      const int before = shuffle_from(own, (lane - step) % warp_size);
+      if (lane >= step) own += before;
+    }
+    return own;
+  }
+  // Of such sums, how many are no greater than this.
+  __device__ __forceinline__ static int lanes_within(int up_to_own, int most) {
+    return sum_of_lanes(up_to_own <= most ? 1 : 0);
+  }
+  // And what the lanes before this one have.
+  __device__ __forceinline__ static int sum_before(int lane, int up_to_own) {
+    return lane == 0 ? 0 : shuffle_from(up_to_own, static_cast<u32>(lane - 1));
   }
 
   // What the group has of this lane's sequence: the first ones are whole, the next has some of its heads, if any. One
@@ -112,12 +123,9 @@ struct RaggedOrder {
     }
     const int most_heads = warp_size * Rows::heads(params);  // more would be of more sequences than there are lanes
     const int room = (params.group_heads < most_heads ? params.group_heads : most_heads) * key_blocks(params.seqlen_k);
-    int whole = 0;
-#pragma unroll 1
-    for (int step = warp_size / 2; step > 0; step /= 2) {
-      if (sum_before(whole + step, own_heads * blocks) <= room) whole += step;
-    }
-    int heads_left = (room - sum_before(whole, own_heads * blocks)) / blocks;
+    const int up_to_own = sum_up_to_lane(own_heads * blocks);
+    const int whole = lanes_within(up_to_own, room);
+    int heads_left = (room - sum_before(whole, up_to_own)) / blocks;
     if (stack > 1) heads_left = whole == 0 ? own_heads : 0;  // a stacked one is not cut
     if (member == whole && own_heads > heads_left) own_heads = heads_left;
     if (member > whole) own_heads = 0;

@@ -122,12 +122,37 @@ TEST_CASE("tiles that one warpgroup's rows hold are anyone's: of two or three, i
   }
 }
 
+TEST_CASE("a tile has all heads that share keys where a sequence has few queries: of any ratio, with any mask") {
+  HostKernels kernels;
+  for (const int ratio : {1, 3, 4, 8, 64, 65}) {
+    const int most = stack_rows(ratio);
+    CHECK(most * ratio <= 64);
+    const Batch batch{.lengths = {most + 1, 1, most, 0, std::max(1, most - 1), 70}, .more_keys = 90};
+    Problem problem = problem_of(ratio % 4 != 0, 2 * ratio);
+    problem.heads_kv = 2;
+    if (ratio == 3) problem.window_left = 40, problem.window_right = 2, problem.causal = false;
+    if (ratio == 4) problem.softcap = 5;
+    Variant variant = families()[prefill_sm90].defaults;
+    variant.head_dim = variant.B_c = 64, variant.stages = 2, variant.ragged = 1;
+    variant.causal = problem.causal ? 1 : 0, variant.window = ratio == 3 ? 1 : 0, variant.softcap = ratio == 4 ? 1 : 0;
+    variant.B_r = ratio == 8 ? 64 : 192, variant.ping_pong = ratio == 8 ? 0 : 1;
+    CAPTURE(variant.name());
+    CAPTURE(ratio);
+    REQUIRE(check(variant).empty());
+    REQUIRE(stacks_heads(variant));
+    check_image(kernels[variant], image_of(batch, problem), 1);
+  }
+}
+
 TEST_CASE("groups of heads may begin and end inside a sequence, and have as many sequences as a warp has lanes") {
   HostKernels kernels;
   const testing::CallImage image = image_of({.lengths = mostly_empty()}, problem_of(true, 3));
   const EmulatedKernel& kernel = kernels[choose_own(image.problem(), h200).variant];
   REQUIRE(family_of(kernel.variant).tensor_maps);
   for (const int group_heads : {1, 2, 4, 31 * 3, 31 * 3 + 1}) check_groups(kernel, image, group_heads);
+  // Stacked heads of a sequence stay together, whether it is the group's first or another.
+  const testing::CallImage stacked = image_of({.lengths = {140, 16, 129, 3, 21, 22, 64}}, problem_of(true, 3));
+  for (const int group_heads : {1, 2, 4, 5}) check_groups(kernel, stacked, group_heads);
 }
 
 TEST_CASE("a head's tiles without a mask come in runs, whole ones and what is left of them, of every sequence") {

@@ -851,11 +851,24 @@ __device__ __forceinline__ void update(Softmax& softmax, float (&S)[columns][4],
   softmax.correct(before);
   for (int h = 0; h < 2; ++h) softmax.l[h] += sum[h][0] + sum[h][1];
 }
+// --- blocks/sole_maps.cuh --------------------------------------------------------------------------------------------
+// The maps by which Q comes and O goes, where all tiles have the same.
+struct SoleMaps {
+  template <class Tile>
+  __device__ __forceinline__ static const AttuneTensorMap& queries(const AttuneTensorPrefillParams& params,
+                                                                   const Tile& /*tile*/) {
+    return params.q;
+  }
+  template <class Tile>
+  __device__ __forceinline__ static const AttuneTensorMap& outputs(const AttuneTensorPrefillParams& params,
+                                                                   const Tile& /*tile*/) {
+    return params.o;
+  }
+};
 // --- prefill_sm90.cu -------------------------------------------------------------------------------------------------
 using SoleParams = AttuneTensorPrefillParams;
 using OrderedParams = SoleParams;
-using BatchParams = OrderedParams;
-using PlainParams = BatchParams;
+using PlainParams = OrderedParams;
 using Params = PlainParams;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
@@ -870,6 +883,7 @@ static_assert(variant::B_r % rows == 0 && consumers <= 3);
 // What a row is and sees, and the order of tiles.
 using QueryMask = CausalMask;
 using Rows = DenseRows<QueryMask>;
+using Maps = SoleMaps;
 using WholeTile = QueryTile;
 using SequenceTile = WholeTile;
 using Tile = SequenceTile;
@@ -926,7 +940,7 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
       load_V();
       if (j == tile.blocks - 1) {
         shared.q.begin_load();
-        shared.q.load(params.q, Rows::queries(tile, tile.first_row));
+        shared.q.load(Maps::queries(params, tile), Rows::queries(tile, tile.first_row));
       }
       V_box = Rows::keys(tile, kv_head, j * variant::B_c);
     }
@@ -942,19 +956,13 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
   wgmma_commit();
 }
 
-// The map by which a tile's rows of O are stored.
-template <class KernelParams>
-__device__ __forceinline__ const AttuneTensorMap& O_map(const KernelParams& params, const Tile& tile) {
-  return params.o;
-}
-
 // O and LSE of this warpgroup's rows, O under way.
 __device__ __forceinline__ void store(const Params& params, const Output& output, const Tile& tile, u32 warpgroup,
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
   float inverse_l[2], lse[2];
   softmax.finish(inverse_l, lse);
   const int first_row = tile.first_row + static_cast<int>(warpgroup) * rows;
-  output.store<variant::dtype>(O, inverse_l, O_map(params, tile), Rows::queries(tile, first_row));
+  output.store<variant::dtype>(O, inverse_l, Maps::outputs(params, tile), Rows::queries(tile, first_row));
   if (params.lse == nullptr) return;
   store_lse(lse, first_row + static_cast<int>(warp_index() % 4) * 16, Rows::lse(params, tile));
 }

@@ -77,21 +77,22 @@ constexpr bool stream_k = false;
 #include "blocks/paged_rows.cuh"
 #include "blocks/score_rows.cuh"
 #include "blocks/sink.cuh"
+#include "blocks/sole_maps.cuh"
 #include "blocks/stacked_rows.cuh"
 #include "blocks/tilted_softmax.cuh"
 #include "blocks/told_blocks.cuh"
 
-using SoleParams = Select<variant::score || variant::mask, AttuneExpressedTensorParams,
-                          Select<variant::sink, AttuneExpressedTensorParams, AttuneTensorPrefillParams>>;
+// Whether a tile has the rows of all heads that share keys, where these are few.
+constexpr bool stacks_heads = variant::ragged && !variant::paged && !variant::tile_list && !variant::score &&
+                              !variant::mask && !variant::sink && !variant::dropout;
+
+using SoleParams = Select<variant::score || variant::mask || variant::sink, AttuneExpressedTensorParams,
+                          Select<stacks_heads, AttuneStackedPrefillParams, AttuneTensorPrefillParams>>;
 using OrderedParams = Select<variant::tile_list && variant::score, AttuneListedExpressedParams,
                              Select<variant::tile_list && variant::sink, AttuneListedExpressedParams,
                                     Select<variant::stream_k, AttuneSharedPrefillParams,
                                            Select<variant::tile_list, AttuneListedPrefillParams, SoleParams>>>>;
-// Whether a tile has the rows of all heads that share keys, where these are few.
-constexpr bool stacks_heads = variant::ragged && !variant::paged && !variant::tile_list && !variant::score &&
-                              !variant::mask && !variant::sink && !variant::dropout;
-using BatchParams = Select<stacks_heads, AttuneStackedPrefillParams, OrderedParams>;
-using PlainParams = Select<variant::paged, WithPages<BatchParams>, BatchParams>;
+using PlainParams = Select<variant::paged, WithPages<OrderedParams>, OrderedParams>;
 using Params = Select<variant::dropout, WithDropout<PlainParams>, PlainParams>;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
@@ -113,10 +114,10 @@ constexpr bool finds_tiles = variant::ragged || variant::paged || Expressions::t
 using QueryMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
 using RowsInPages =
     PagedRows<Select<variant::pack_gqa, PackedRows<QueryMask, variant::gqa_ratio>, DenseRows<QueryMask>>>;
-using BatchRows = Select<stacks_heads, StackedRows<QueryMask>, RaggedRows<QueryMask>>;
-using Rows = Select<variant::ragged, BatchRows,
+using Rows = Select<variant::ragged, Select<stacks_heads, StackedRows<QueryMask>, RaggedRows<QueryMask>>,
                     Select<variant::paged, RowsInPages,
                            Select<variant::pack_gqa, PackedRows<QueryMask, variant::gqa_ratio>, DenseRows<QueryMask>>>>;
+using Maps = Select<stacks_heads, StackMaps, SoleMaps>;
 using WholeTile = Select<Expressions::told, ToldTile, Select<variant::window || variant::mask, WindowTile, QueryTile>>;
 using SequenceTile = Select<variant::stream_k, SharedTile, WholeTile>;
 using TileInPages = PagedTile<SequenceTile>;
@@ -220,20 +221,6 @@ __device__ __forceinline__ void find_tiles(const KernelParams& params, FoundRing
   hand_over(found, Tile{});
 }
 
-// Says how many bytes of Q a tile has, and fetches them.
-template <class KernelParams>
-__device__ __forceinline__ void announce_and_load_Q(const KernelParams& params, QRing& q, const Tile& tile) {
-  if constexpr (stacks_heads) {
-    if (is_stacked(params, tile)) {
-      q.announce(QTile::bytes / consumers);
-      q.load(params.q_stacks, Rows::queries(tile, 0));
-      return;
-    }
-  }
-  q.announce();
-  q.load(params.q, Rows::queries(tile, tile.first_row));
-}
-
 // One thread: fetches what the consumers' stream of blocks reads, in its order.
 template <class KernelParams>
 __device__ __forceinline__ void produce(const KernelParams& params, Shared shared) {
@@ -258,11 +245,11 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
         if constexpr (finds_tiles) {
           shared.q.claim();
           shared.told().write(tile);
-          announce_and_load_Q(params, shared.q, tile);
+          shared.q.announce(Maps::query_bytes<QTile>(params, tile));
         } else {
           shared.q.begin_load();
-          shared.q.load(params.q, Rows::queries(tile, tile.first_row));
         }
+        shared.q.load(Maps::queries(params, tile), Rows::queries(tile, tile.first_row));
       }
       V_box = Rows::keys(tile, kv_head, j * variant::B_c);
     }
@@ -340,16 +327,6 @@ __device__ __forceinline__ void multiply_PV(float (&O)[O_columns / 8][4], const 
   wgmma_commit();
 }
 
-// The map by which a tile's rows of O are stored.
-template <class KernelParams>
-__device__ __forceinline__ const AttuneTensorMap& O_map(const KernelParams& params, const Tile& tile) {
-  if constexpr (stacks_heads) {
-    return is_stacked(params, tile) ? params.o_stacks : params.o;
-  } else {
-    return params.o;
-  }
-}
-
 // O and LSE of this warpgroup's rows, O under way.
 __device__ __forceinline__ void store(const Params& params, const Output& output, const Tile& tile, u32 warpgroup,
                                       const float (&O)[O_columns / 8][4], const Softmax& softmax) {
@@ -364,7 +341,7 @@ __device__ __forceinline__ void store(const Params& params, const Output& output
     join_sinks(inverse_l, lse, sinks_of(params), score_rows<Rows>(params, tile),
                first_row + static_cast<int>(warp_index() % 4) * 16);
   }
-  output.store<variant::dtype>(O, inverse_l, O_map(params, tile), Rows::queries(tile, first_row));
+  output.store<variant::dtype>(O, inverse_l, Maps::outputs(params, tile), Rows::queries(tile, first_row));
   if (params.lse == nullptr) return;
   store_lse(lse, first_row + static_cast<int>(warp_index() % 4) * 16, Rows::lse(params, tile));
 }

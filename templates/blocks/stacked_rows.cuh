@@ -6,6 +6,7 @@
 #pragma once
 
 #include "blocks/ragged_rows.cuh"
+#include "stacked_params.h"
 #include "tensor_params.h"
 #include "types.h"
 
@@ -33,6 +34,25 @@ template <class Tile>
 __device__ __forceinline__ bool is_stacked(const AttuneTensorPrefillParams& params, const Tile& tile) {
   return tile.queries.count <= params.stack_rows;
 }
+
+// The maps by which its Q comes, how many bytes, and its O goes; verbs as in sole_maps.cuh.
+struct StackMaps {
+  template <class QTile, class Tile>
+  __device__ __forceinline__ static u32 query_bytes(const AttuneStackedPrefillParams& params, const Tile& tile) {
+    constexpr u32 rows = 64;  // of a warpgroup
+    return is_stacked(params, tile) ? QTile::bytes / QTile::row_count * rows : QTile::bytes;
+  }
+  template <class Tile>
+  __device__ __forceinline__ static const AttuneTensorMap& queries(const AttuneStackedPrefillParams& params,
+                                                                   const Tile& tile) {
+    return is_stacked(params, tile) ? params.q_stacks : params.q;
+  }
+  template <class Tile>
+  __device__ __forceinline__ static const AttuneTensorMap& outputs(const AttuneStackedPrefillParams& params,
+                                                                   const Tile& tile) {
+    return is_stacked(params, tile) ? params.o_stacks : params.o;
+  }
+};
 
 // Verbs as in tensor_rows.cuh.
 template <class QueryMask>

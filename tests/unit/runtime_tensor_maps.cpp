@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "generator/check.hpp"
@@ -153,6 +154,36 @@ TEST_CASE("a ragged kernel is told no longest sequence that is longer than all r
   CHECK(block.cu_seqlens_q == lengths);
   CHECK(block.seqused_q == lengths);
   CHECK(block.seqused_k == lengths);
+}
+
+TEST_CASE(
+    "rows of heads that share keys are one box of a ragged batch, as many as a warpgroup has, O's of these alone") {
+  for (const auto& [ratio, rows] : {std::pair{1, 64}, {2, 32}, {3, 16}, {4, 16}, {7, 8}, {8, 8}, {64, 1}, {65, 0}}) {
+    CHECK(stack_rows(ratio) == rows);
+  }
+  PrefillPlan plan;
+  plan.variant = default_variant(prefill_sm90, asking(need_for(Dtype::fp16, 64), {&Need::ragged}), 227 << 10);
+  plan.head_dim_v = 64;
+  CHECK(stacks_heads(plan.variant));
+  Problem problem = problem_of(64, 64);
+  problem.ragged = true;
+  problem.heads_kv = 4;  // three heads share keys
+  problem.total_q = problem.total_k = 500;
+  std::vector<TensorDescription> seen;
+  const AttuneStackedPrefillParams block =
+      make_stacked_params(params_of(problem), shapes_of(problem), plan, [&](const TensorDescription& one) {
+        seen.push_back(one);
+        return AttuneTensorMap{};
+      });
+  REQUIRE(seen.size() == 6);
+  CHECK(block.stack_rows == 16);
+  CHECK(block.stack_shift == 4);
+  CHECK(seen[4].box == std::array<std::uint32_t, 5>{64, 16, 4, 1, 1});
+  CHECK(seen[5].box == std::array<std::uint32_t, 5>{64, 16, 3, 1, 1});
+  for (const std::size_t i : {0U, 3U}) {
+    CHECK(seen[i == 0 ? 4 : 5].extents == seen[i].extents);
+    CHECK(seen[i == 0 ? 4 : 5].strides == seen[i].strides);
+  }
 }
 
 TEST_CASE("packed, a query's heads are neighbouring rows of a box") {

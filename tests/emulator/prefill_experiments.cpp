@@ -160,11 +160,13 @@ std::vector<Setup> ragged_setups(const Problem& problem, const Variant& variant)
   heads.problem.heads_q = stays ? 4 : 2;
   heads.group = 3;
   // Fewer columns than the tile's, enough blocks to use every buffer twice, keys that do not count.
-  Setup& odd = add({variant.B_r + 5, 7}, {(variant.stages + 2) * variant.B_c + 3, variant.B_c + 9}, 37, 21);
+  // Three heads share keys and are stacked: each may have a quarter of 64 rows, and the second sequence has as many.
+  const int few = stays ? 16 : 7;
+  Setup& odd = add({variant.B_r + 5, few}, {(variant.stages + 2) * variant.B_c + 3, variant.B_c + 9}, 37, 21);
   odd.problem.head_dim -= 8;
-  if (stays) odd.problem.heads_q = 4;
+  if (stays) odd.problem.heads_q = 3;
   odd.sequences.seqused_k = odd.told.seqused_k = {(variant.stages + 2) * variant.B_c, variant.B_c + 2};
-  odd.sequences.seqused_q = odd.told.seqused_q = {variant.B_r + 3, 7};
+  odd.sequences.seqused_q = odd.told.seqused_q = {variant.B_r + 3, few};
   // Told more than there is: a sequence that begins before the first row and ends behind the last, ...
   Setup& beyond = add({variant.B_r}, {variant.B_c}, 4, -1);
   beyond.sequences.cu_seqlens_q = {0, beyond.problem.total_q};

@@ -12,7 +12,9 @@
 
 #include "generator/problem_list.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/choice/tuned_kind.hpp"
 #include "runtime/choice/tuned_row.hpp"
+#include "runtime/operations/backward/problem_fields.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/decode/problem_fields.hpp"
 #include "runtime/operations/prefill/plan.hpp"
@@ -23,16 +25,10 @@ namespace {
 
 /// What the rows of one operation are sorted by: first what a kernel must have, then sizes from the model's to the
 /// batch's.
-auto order_of(const Problem& problem) {
-  return std::tuple(problem.dtype, problem.head_dim, problem.head_dim_v, problem.causal, has_window(problem),
-                    problem.softcap, problem.ragged, problem.paged, problem.heads_q, problem.heads_kv, problem.seqlen_q,
-                    problem.seqlen_k, problem.batch, problem);
-}
-
-auto order_of(const DecodeProblem& problem) {
-  return std::tuple(problem.dtype, problem.head_dim, problem.window_left >= 0, problem.softcap, problem.rotary,
-                    problem.paged(), problem.equal_lengths, problem.ragged, problem.splits, problem.heads_q,
-                    problem.heads_kv, problem.seqlen_q, problem.max_seqlen_k, problem.batch, problem);
+template <class P>
+auto order_of(const P& problem) {
+  return std::tuple_cat(kind_of(problem), std::tuple(problem.heads_q, problem.heads_kv, problem.seqlen_q,
+                                                     most_keys(problem), problem.batch, problem));
 }
 
 bool comes_before(const TunedProblem& a, const TunedProblem& b) {
@@ -76,17 +72,23 @@ std::optional<TunedProblem> read_problem(const TunedLine& line, std::vector<Diag
 template <class P>
 P in_table(const P& problem) {
   P result = as_row(problem);
-  result.pages = std::min(result.pages, most_rows);
+  if constexpr (requires { result.pages; }) result.pages = std::min(result.pages, most_rows);
   return result;
+}
+
+/// The same of a problem without bounds of its window that hide nothing.
+template <class P>
+P bounded_in_table(const P& problem) {
+  P bounded = problem;
+  set_window(bounded, problem.window_left, problem.window_right);
+  return in_table(bounded);
 }
 
 }  // namespace
 
-Problem tuned_problem(const Problem& problem) {
-  Problem bounded = problem;
-  set_window(bounded, problem.window_left, problem.window_right);
-  return in_table(bounded);
-}
+Problem tuned_problem(const Problem& problem) { return bounded_in_table(problem); }
+
+BackwardProblem tuned_problem(const BackwardProblem& problem) { return bounded_in_table(problem); }
 
 DecodeProblem tuned_problem(const DecodeProblem& problem) {
   DecodeProblem bounded = problem;

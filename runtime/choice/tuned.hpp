@@ -10,18 +10,21 @@
 
 #include "generator/tuned_file.hpp"
 #include "runtime/call/device.hpp"
+#include "runtime/operations/backward/problem.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
 namespace attune {
 
-/// A problem as far as it matters for which kernel is fastest: see tuned_problem().
-using TunedProblem = std::variant<Problem, DecodeProblem>;
+/// A problem as far as it matters for which kernel is fastest: see tuned_problem(). The list of operations that tables
+/// have rows for, in the order of a table.
+using TunedProblem = std::variant<Problem, DecodeProblem, BackwardProblem>;
 
 /// The problem with all that does not matter at its usual value: caches as large as their sequences, a softcap of 1,
 /// appended keys only where queries are rotated. Two problems that a table cannot tell apart become equal.
 Problem tuned_problem(const Problem& problem);
 DecodeProblem tuned_problem(const DecodeProblem& problem);
+BackwardProblem tuned_problem(const BackwardProblem& problem);
 
 /// One row of a table. `problem` is as tuned_problem() returns it.
 struct TunedRow {
@@ -39,8 +42,8 @@ Variant variant_for(const TunedRow& row, const AnyProblem& problem) {
   return variant_for(row, problem.ask().need);
 }
 
-/// A table, in the order of the file: prefill before decode, then by element type, head dimensions, mask, features and
-/// sizes. Each problem occurs once.
+/// A table, in the order of the file: by operation, then by element type, head dimensions, mask, features and sizes.
+/// Each problem occurs once.
 struct TunedTable {
   TunedGpu gpu;
   std::vector<TunedRow> rows;

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "generator/hash.hpp"
+#include "runtime/choice/tuned_kind.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 
@@ -24,14 +27,48 @@ long long mean_length(int total, int batch, int longest) {
   return std::min<long long>(longest, (static_cast<long long>(total) + batch - 1) / std::max(1, batch));
 }
 
-/// Keys that a query sees, of so many; -1 is a bound that hides none.
-long long seen(long long keys, int left, int right) {
-  if (left < 0 || right < 0) return keys;
-  return std::min(keys, static_cast<long long>(left) + right + 1);
+/// Keys that a query sees, of so many, or queries that see a key; -1 is a bound that hides none.
+long long seen(long long all, int left, int right) {
+  if (left < 0 || right < 0) return all;
+  return std::min(all, static_cast<long long>(left) + right + 1);
 }
 
-std::array<float, 5> sizes_of(long long seqlen_q, int ratio, long long keys, long long work, int page_size) {
-  return {log2_of(seqlen_q), log2_of(ratio), log2_of(keys), log2_of(work), log2_of(page_size)};
+/// What of its sizes fills a tile, and what its steps are.
+struct Extents {
+  long long tile_rows;
+  long long steps;
+  long long sequences;
+  int page_size = 1;
+};
+
+/// Of prefill, whose tiles are of queries.
+Extents extents_of(const Problem& problem) {
+  const Problem typical = problem.typical();
+  const int left = has_window(problem) ? problem.window_left : -1;
+  return {.tile_rows = typical.seqlen_q,
+          .steps = seen(typical.seqlen_k, left, problem.causal ? 0 : problem.window_right),
+          .sequences = typical.batch,
+          .page_size = problem.paged ? problem.page_size : 1};
+}
+
+Extents extents_of(const DecodeProblem& problem) {
+  const long long seqlen_q =
+      problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
+  const long long seqlen_k =
+      problem.packed_keys ? mean_length(problem.total_k, problem.batch, problem.max_seqlen_k) : problem.max_seqlen_k;
+  return {.tile_rows = seqlen_q,
+          .steps = seen(seqlen_k, problem.window_left, 0),
+          .sequences = problem.batch,
+          .page_size = problem.paged() ? problem.page_size : 1};
+}
+
+/// Of gradients, whose tiles are of keys.
+Extents extents_of(const BackwardProblem& problem) {
+  const Problem typical = problem.attention().typical();
+  const int left = has_window(problem) ? problem.window_left : -1;
+  return {.tile_rows = typical.seqlen_k,
+          .steps = seen(typical.seqlen_q, left, problem.causal ? 0 : problem.window_right),
+          .sequences = typical.batch};
 }
 
 /// Values of which each combination has its own number: flags of a bit, others of nine.
@@ -44,47 +81,54 @@ std::uint64_t numbered(Values... values) {
 
 constexpr std::size_t index_of(Operation operation) { return static_cast<std::size_t>(operation); }
 
-/// Why what a row has found is not for a problem: refusals of the variant, or that decode's would read keys three times
-/// and more, as often as for the row's own problem it does not.
-template <class AnyProblem>
-std::vector<std::string> reasons_against(const TunedRow& row, const AnyProblem& problem, const Device& device) {
+template <class P>
+TunedShape shape_of(const P& problem) {
+  const auto number = [](auto... values) { return numbered(P::operation, values...); };
+  const Extents extents = extents_of(problem);
+  return {.kind = std::apply(number, kind_of(problem)),
+          .sizes = {log2_of(extents.tile_rows), log2_of(problem.heads_q / problem.heads_kv), log2_of(extents.steps),
+                    log2_of(extents.sequences * problem.heads_kv), log2_of(extents.page_size)}};
+}
+
+/// What an operation has against a row though its variant could serve; empty where nothing.
+template <class P>
+std::string objection(const TunedRow& /*row*/, const Variant& /*variant*/, const P& /*problem*/) {
+  return {};
+}
+
+/// Decode's kernel would read keys three times and more, as often as for the row's own problem it does not.
+std::string objection(const TunedRow& row, const Variant& variant, const DecodeProblem& problem) {
+  const auto* const own = std::get_if<DecodeProblem>(&row.problem);
+  if (own == nullptr || problem.rows() <= std::max(own->rows(), tiles_side_by_side * variant.B_r)) return {};
+  return fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r);
+}
+
+/// Why what a row has found is not for a problem.
+template <class P>
+std::vector<std::string> reasons_against(const TunedRow& row, const P& problem, const Device& device) {
   const Variant variant = variant_for(row, problem);
   std::vector<std::string> reasons = refusals(variant, problem, device);
-  if constexpr (AnyProblem::operation == Operation::decode) {
-    const auto* const own = std::get_if<DecodeProblem>(&row.problem);
-    if (own != nullptr && problem.rows() > std::max(own->rows(), tiles_side_by_side * variant.B_r)) {
-      reasons.push_back(
-          fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r));
-    }
-  }
+  if (std::string own = objection(row, variant, problem); !own.empty()) reasons.push_back(std::move(own));
   return reasons;
 }
 
-}  // namespace
-
-TunedShape tuned_shape(const Problem& problem) {
-  const std::uint64_t kind =
-      numbered(Problem::operation, problem.dtype, problem.head_dim, problem.head_dim_of_v(), problem.causal,
-               has_window(problem), problem.softcap > 0, problem.ragged, problem.paged);
-  const Problem typical = problem.typical();
-  const int left = has_window(problem) ? problem.window_left : -1;
-  return {kind,
-          sizes_of(typical.seqlen_q, problem.heads_q / problem.heads_kv,
-                   seen(typical.seqlen_k, left, problem.causal ? 0 : problem.window_right),
-                   static_cast<long long>(typical.batch) * problem.heads_kv, problem.paged ? problem.page_size : 1)};
+/// What `visit` makes of a problem as what it is, where tables have rows for its operation; else nothing.
+template <class Result, class Visit, class... Ps>
+Result visit_tuned(const ProblemView& problem, const Visit& visit, const std::variant<Ps...>* /*list*/) {
+  Result result{};
+  const auto try_one = [&](const auto* one) {
+    if (one != nullptr) result = visit(*one);
+  };
+  (try_one(problem.get_if<Ps>()), ...);
+  return result;
 }
 
-TunedShape tuned_shape(const DecodeProblem& problem) {
-  const std::uint64_t kind = numbered(DecodeProblem::operation, problem.dtype, problem.head_dim, problem.rotary,
-                                      problem.window_left >= 0, problem.softcap > 0, problem.paged(),
-                                      problem.one_length(), problem.ragged, problem.packed_keys, problem.splits);
-  const long long seqlen_q =
-      problem.ragged ? mean_length(problem.total_q, problem.batch, problem.seqlen_q) : problem.seqlen_q;
-  const long long seqlen_k =
-      problem.packed_keys ? mean_length(problem.total_k, problem.batch, problem.max_seqlen_k) : problem.max_seqlen_k;
-  return {kind,
-          sizes_of(seqlen_q, problem.heads_q / problem.heads_kv, seen(seqlen_k, problem.window_left, 0),
-                   static_cast<long long>(problem.batch) * problem.heads_kv, problem.paged() ? problem.page_size : 1)};
+constexpr const TunedProblem* tuned_operations = nullptr;  // a list of types
+
+}  // namespace
+
+TunedShape tuned_shape(const TunedProblem& problem) {
+  return std::visit([](const auto& one) { return shape_of(one); }, problem);
 }
 
 float tuned_distance(const TunedShape& a, const TunedShape& b) {
@@ -98,7 +142,7 @@ TunedRows::TunedRows(const TunedTable& table, Device device) : table_(&table), d
   for (const TunedRow& row : table.rows) {
     std::visit(
         [&](const auto& problem) {
-          shapes_.push_back(tuned_shape(problem));
+          shapes_.push_back(shape_of(problem));
           has_[index_of(problem.operation)] = true;
           answers += fmt::format("\n{} {} {}", shapes_.back().kind, problem.text(), row.result.variant.name());
         },
@@ -108,9 +152,9 @@ TunedRows::TunedRows(const TunedTable& table, Device device) : table_(&table), d
   id_ = std::max<std::uint64_t>(1, std::stoull(xxh3_hex(answers).substr(0, hex), nullptr, hex));
 }
 
-template <class AnyProblem>
-unsigned TunedRows::nearest(const AnyProblem& problem) const {
-  const TunedShape shape = tuned_shape(problem);
+template <class P>
+unsigned TunedRows::nearest(const P& problem) const {
+  const TunedShape shape = shape_of(problem);
   float least = std::nextafter(tuned_limit, std::numeric_limits<float>::max());
   unsigned number = 0;
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
@@ -124,31 +168,26 @@ unsigned TunedRows::nearest(const AnyProblem& problem) const {
   return number;
 }
 
-template <class AnyProblem>
-unsigned TunedRows::remembered(const AnyProblem& problem) const {
-  if (!has_[index_of(AnyProblem::operation)]) return 0;
+template <class P>
+unsigned TunedRows::remembered(const P& problem) const {
+  if (!has_[index_of(P::operation)]) return 0;
   struct Entry {
     std::uint64_t id;
-    AnyProblem problem;
+    P problem;
     unsigned number;
   };
   thread_local std::array<Entry, 16> met{};
-  int seqlen_k = 0;
-  if constexpr (AnyProblem::operation == Operation::prefill) {
-    seqlen_k = problem.seqlen_k;
-  } else {
-    seqlen_k = problem.max_seqlen_k;
-  }
-  const std::size_t key = static_cast<std::size_t>(problem.seqlen_q) * 31 + static_cast<std::size_t>(seqlen_k) * 7 +
+  const std::size_t key = static_cast<std::size_t>(problem.seqlen_q) * 31 +
+                          static_cast<std::size_t>(most_keys(problem)) * 7 +
                           static_cast<std::size_t>(problem.batch) * 3 + static_cast<std::size_t>(problem.heads_q);
   Entry& entry = met[key % met.size()];
   if (entry.id != id_ || entry.problem != problem) entry = {id_, problem, nearest(problem)};
   return entry.number;
 }
 
-template <class AnyProblem>
-TunedMatch TunedRows::explain(const AnyProblem& problem) const {
-  const TunedShape shape = tuned_shape(problem);
+template <class P>
+TunedMatch TunedRows::explain(const P& problem) const {
+  const TunedShape shape = shape_of(problem);
   if (const unsigned number = nearest(problem); number > 0) {
     return {.row = row(number), .distance = tuned_distance(shapes_[number - 1], shape), .refusals = {}};
   }
@@ -164,20 +203,13 @@ TunedMatch TunedRows::explain(const AnyProblem& problem) const {
 }
 
 unsigned TunedRows::number(const ProblemView& problem) const {
-  if (const auto* const prefill = problem.get_if<Problem>()) return number(*prefill);
-  const auto* const decode = problem.get_if<DecodeProblem>();
-  return decode == nullptr ? 0 : number(*decode);
+  return visit_tuned<unsigned>(
+      problem, [this](const auto& one) { return remembered(one); }, tuned_operations);
 }
 
 TunedMatch TunedRows::match(const ProblemView& problem) const {
-  if (const auto* const prefill = problem.get_if<Problem>()) return match(*prefill);
-  const auto* const decode = problem.get_if<DecodeProblem>();
-  return decode == nullptr ? TunedMatch{} : match(*decode);
+  return visit_tuned<TunedMatch>(
+      problem, [this](const auto& one) { return explain(one); }, tuned_operations);
 }
-
-template unsigned TunedRows::remembered(const Problem&) const;
-template unsigned TunedRows::remembered(const DecodeProblem&) const;
-template TunedMatch TunedRows::explain(const Problem&) const;
-template TunedMatch TunedRows::explain(const DecodeProblem&) const;
 
 }  // namespace attune

@@ -1,8 +1,9 @@
 // Which row of a table of tuned problems answers for a problem that has no row of its own.
 //
 // A row is for the same operation, element type, head dimensions, mask (none, causal, window) and features (softcap,
-// ragged, pages, rotation, automatic parts or so many): with another of these other kernels come into question. Sizes
-// may differ. The distance adds up by how many powers of two each is off, weighted by what it decides:
+// ragged, dropout, pages, rotation, automatic parts or so many, sums in any order): with another of these other kernels
+// come into question (tuned_kind.hpp). Sizes may differ. The distance adds up by how many powers of two each is off,
+// weighted by what it decides:
 //
 //   1    seqlen_q            how many rows a tile has to fill: B_r
 //   1    heads_q / heads_kv  the same where heads are packed, else what shares keys and values in L2
@@ -10,7 +11,8 @@
 //   0.5  batch x heads_kv    rounds of thread blocks, which matter less the more there are
 //   0.25 page_size           how keys are fetched
 //
-// With a window seqlen_k is the keys that a query sees; of a ragged batch lengths are its means, as the host knows no
+// Gradients have their tiles of keys, whose steps are queries: there seqlen_k has the place of seqlen_q and the
+// reverse. With a window the steps are what a row sees; of a ragged batch lengths are its means, as the host knows no
 // others. Beyond a distance of 3 (eight times the queries, four times both lengths) the heuristic knows better. Of rows
 // equally far the first counts.
 #pragma once
@@ -18,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "runtime/choice/tuned.hpp"
@@ -28,7 +31,9 @@ inline constexpr float tuned_limit = 3;
 
 /// Whether tables may have rows for an operation's problems.
 constexpr bool has_tuned_rows(Operation operation) {
-  return operation == Operation::prefill || operation == Operation::decode;
+  return []<class... Ps>(Operation one, const std::variant<Ps...>* /*list*/) {
+    return ((one == Ps::operation) || ...);
+  }(operation, static_cast<const TunedProblem*>(nullptr));
 }
 
 /// A problem as rows are compared with it.
@@ -37,8 +42,7 @@ struct TunedShape {
   std::array<float, 5> sizes{};  ///< log2, in the order above
 };
 
-TunedShape tuned_shape(const Problem& problem);
-TunedShape tuned_shape(const DecodeProblem& problem);
+TunedShape tuned_shape(const TunedProblem& problem);
 
 /// Between two of the same kind.
 float tuned_distance(const TunedShape& a, const TunedShape& b);
@@ -60,26 +64,21 @@ class TunedRows {
 
   /// The nearest row that applies: 1 for the table's first; 0 where none does. Quick for what the calling thread asked
   /// about last; takes no lock.
-  [[nodiscard]] unsigned number(const Problem& problem) const { return remembered(problem); }
-  [[nodiscard]] unsigned number(const DecodeProblem& problem) const { return remembered(problem); }
-
   [[nodiscard]] unsigned number(const ProblemView& problem) const;
 
   /// The row of that number; null for 0.
   [[nodiscard]] const TunedRow* row(unsigned number) const { return number == 0 ? nullptr : &table_->rows[number - 1]; }
 
   /// The nearest row that applies or, where none does, the nearest, with what stands against it.
-  [[nodiscard]] TunedMatch match(const Problem& problem) const { return explain(problem); }
-  [[nodiscard]] TunedMatch match(const DecodeProblem& problem) const { return explain(problem); }
   [[nodiscard]] TunedMatch match(const ProblemView& problem) const;
 
  private:
-  template <class AnyProblem>
-  [[nodiscard]] unsigned remembered(const AnyProblem& problem) const;
-  template <class AnyProblem>
-  [[nodiscard]] unsigned nearest(const AnyProblem& problem) const;
-  template <class AnyProblem>
-  [[nodiscard]] TunedMatch explain(const AnyProblem& problem) const;
+  template <class P>
+  [[nodiscard]] unsigned remembered(const P& problem) const;
+  template <class P>
+  [[nodiscard]] unsigned nearest(const P& problem) const;
+  template <class P>
+  [[nodiscard]] TunedMatch explain(const P& problem) const;
 
   const TunedTable* table_;
   Device device_;

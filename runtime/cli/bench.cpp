@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "runtime/cli/specs.hpp"
 #include "runtime/cli/suites.hpp"
 #include "runtime/cli/verify.hpp"
+#include "runtime/operations/backward/plan.hpp"
 
 namespace attune::cli {
 namespace {
@@ -40,11 +42,15 @@ struct BenchOptions {
   bool json = false;
 };
 
-/// Kernels of attention, and those that merge what decode kernels leave.
+/// Kernels of attention and of its gradients, and those that calls of them launch besides.
 struct Kernels {
   std::vector<LoadedKernel> attention;
-  std::vector<LoadedKernel> merging;
+  std::vector<LoadedKernel> companions;
 };
+
+constexpr std::array timed_operations{Operation::prefill, Operation::decode, Operation::backward};
+constexpr std::array companion_operations{Operation::combine, Operation::backward_rows, Operation::backward_queries,
+                                          Operation::backward_convert};
 
 struct Timing {
   std::string variant;
@@ -57,10 +63,10 @@ Kernels load_embedded(const Gpu& gpu) {
   Kernels kernels;
   for (const ReadyKernel& kernel : embedded_kernels()) {
     const Operation operation = family_of(kernel.variant).operation;
-    const bool merges = operation == Operation::combine;
-    if (!merges && operation != Operation::prefill && operation != Operation::decode) continue;
+    const bool goes_along = std::ranges::find(companion_operations, operation) != companion_operations.end();
+    if (!goes_along && std::ranges::find(timed_operations, operation) == timed_operations.end()) continue;
     if (!check_arch(kernel.variant, arch).empty()) continue;
-    (merges ? kernels.merging : kernels.attention)
+    (goes_along ? kernels.companions : kernels.attention)
         .emplace_back(gpu.driver, kernel.variant, gpu.device, kernel.fatbin, std::string(kernel.name));
   }
   return kernels;
@@ -85,10 +91,11 @@ std::vector<LoadedKernel> load_all(const Gpu& gpu, const Compiler& compiler, con
 /// Failure.
 Kernels load_kernels(const Gpu& gpu, const std::vector<std::string>& specs) {
   if (specs.empty()) return load_embedded(gpu);
-  const std::vector<Source> sources = emit_sources(load_specs_of({Operation::prefill, Operation::decode}, specs));
+  const std::vector<Source> sources =
+      emit_sources(load_specs_of({timed_operations.begin(), timed_operations.end()}, specs));
   const Compiler compiler;
   return Kernels{.attention = load_all(gpu, compiler, sources),
-                 .merging = load_all(gpu, compiler, companion_sources(sources, gpu.device))};
+                 .companions = load_all(gpu, compiler, companion_sources(sources, gpu.device))};
 }
 
 /// The kernels that serve the problem and pad head_dim and V's least.
@@ -107,13 +114,34 @@ std::vector<const LoadedKernel*> serving(const std::vector<LoadedKernel>& kernel
   return chosen;
 }
 
-/// What merges the parts of a problem's keys; null for prefill, or where it did not compile.
-const LoadedKernel* merging(const std::vector<LoadedKernel>& kernels, const tune::AnyProblem& problem,
-                            const Device& device) {
-  const auto* const decode = std::get_if<DecodeProblem>(&problem);
-  if (decode == nullptr) return nullptr;
-  const std::vector<const LoadedKernel*> serve = serving(kernels, decode->merge(), device);
+/// The kernel for one of a call's further launches; null where it did not compile.
+template <class AnyProblem>
+const LoadedKernel* companion(const std::vector<LoadedKernel>& kernels, const AnyProblem& problem,
+                              const Device& device) {
+  const std::vector<const LoadedKernel*> serve = serving(kernels, problem, device);
   return serve.empty() ? nullptr : serve.front();
+}
+
+using Companions = std::vector<const LoadedKernel*>;
+
+Companions companions(const std::vector<LoadedKernel>& /*kernels*/, const Problem& /*problem*/,
+                      const LoadedKernel& /*kernel*/) {
+  return {};
+}
+
+/// What merges the parts of its keys.
+Companions companions(const std::vector<LoadedKernel>& kernels, const DecodeProblem& problem,
+                      const LoadedKernel& kernel) {
+  return {companion(kernels, problem.merge(), kernel.device)};
+}
+
+/// What comes before, and what gives dQ.
+Companions companions(const std::vector<LoadedKernel>& kernels, const BackwardProblem& problem,
+                      const LoadedKernel& kernel) {
+  const bool adds = workspace_of(kernel.variant, problem, kernel.device).dq_bytes > 0;
+  return {companion(kernels, problem.rows(), kernel.device),
+          adds ? companion(kernels, problem.conversion(), kernel.device)
+               : companion(kernels, problem.queries(), kernel.device)};
 }
 
 double median(std::vector<double> values) {
@@ -125,18 +153,21 @@ double median(std::vector<double> values) {
 /// Times every kernel that serves the problem with the least padding, in the order given.
 std::vector<Timing> measure(const Gpu& gpu, const Kernels& kernels, const tune::AnyProblem& problem, int launches,
                             std::uint64_t seed) {
-  const std::vector<const LoadedKernel*> chosen =
-      std::visit([&](const auto& one) { return serving(kernels.attention, one, gpu.device); }, problem);
-  const LoadedKernel* const merge = merging(kernels.merging, problem, gpu.device);
-  if (chosen.empty() || (std::holds_alternative<DecodeProblem>(problem) && merge == nullptr)) return {};
+  std::vector<const LoadedKernel*> chosen;
+  std::vector<FixedKernels> contestants;
+  for (const LoadedKernel* kernel :
+       std::visit([&](const auto& one) { return serving(kernels.attention, one, gpu.device); }, problem)) {
+    const Companions others =
+        std::visit([&](const auto& one) { return companions(kernels.companions, one, *kernel); }, problem);
+    if (std::ranges::find(others, nullptr) != others.end()) continue;
+    chosen.push_back(kernel);
+    contestants.push_back({kernel});
+    for (const LoadedKernel* other : others) contestants.back().add(*other);
+  }
+  if (chosen.empty()) return {};
   std::vector<int> order;
   for (int i = 0; i < warm_up_launches + launches; ++i) {
     for (std::size_t which = 0; which < chosen.size(); ++which) order.push_back(static_cast<int>(which));
-  }
-  std::vector<FixedKernels> contestants;
-  for (const LoadedKernel* kernel : chosen) {
-    contestants.push_back({kernel});
-    if (merge != nullptr) contestants.back().add(*merge);
   }
   auto trial = std::visit([&](const auto& one) { return make_trial(one, seed); }, problem);
   const std::vector<double> all = Contest(gpu, std::move(trial), contestants).time(order);
@@ -207,8 +238,8 @@ Command bench_command(CLI::App& root) {
   app->get_option("--page-size")->needs("--decode");
   app->footer(
       R"(Normally distributed inputs; every launch finds a cold L2; the launches of the variants take turns. TFLOP/s
-counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal; GB/s the bytes of
-keys and values. Naming --decode, any size, --dtype, --head-dim, --head-dim-v or --causal measures that one problem.
+counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal, of gradients
+(3 * head_dim + 2 * head_dim_v); GB/s the bytes of keys and values. Naming --decode, any size, --dtype, --head-dim, --head-dim-v or --causal measures that one problem.
 Examples:
   attune bench
   attune bench specs/quickstart.yaml --head-dim 64 --batch 4 --heads-q 32 --seqlen-q 4096

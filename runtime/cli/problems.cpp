@@ -130,4 +130,6 @@ void require_sound(const Problem& problem) { throw_all(problems_of(problem)); }
 
 void require_sound(const DecodeProblem& problem) { throw_all(problems_of(problem)); }
 
+void require_sound(const BackwardProblem& problem) { throw_all(problems_of(problem)); }
+
 }  // namespace attune::cli

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "runtime/operations/backward/problem.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
@@ -49,5 +50,6 @@ struct DecodeOptions {
 /// Throws Failure with all that no kernel could serve about this problem.
 void require_sound(const Problem& problem);
 void require_sound(const DecodeProblem& problem);
+void require_sound(const BackwardProblem& problem);
 
 }  // namespace attune::cli

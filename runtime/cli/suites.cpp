@@ -85,20 +85,47 @@ std::vector<tune::AnyProblem> decode_cases(int page_size) {
   return cases;
 }
 
+/// The cases of the Python benchmark's suite of that name, each with the same bits every time and in any order.
+std::vector<tune::AnyProblem> backward_cases() {
+  std::vector<Problem> shapes;
+  for (const int head_dim : {64, 128}) {
+    for (const int seqlen : {1024, 4096, 16384}) {
+      for (const bool causal : {false, true}) shapes.push_back(prefill_case(head_dim, seqlen, causal, false));
+    }
+  }
+  for (const bool causal : {false, true}) shapes.push_back(prefill_case(256, 4096, causal, false));
+  Problem padded = prefill_case(96, 4096, true, false);
+  padded.heads_q = padded.heads_kv = 16;
+  shapes.push_back(padded);
+  Problem grouped = prefill_case(128, 8192, true, false);
+  grouped.heads_q = 32;
+  grouped.heads_kv = 8;
+  shapes.push_back(grouped);
+  std::vector<tune::AnyProblem> cases;
+  for (const Problem& shape : shapes) {
+    for (const bool any_order : {false, true}) {
+      cases.emplace_back(tuned_problem(BackwardProblem::of(shape, any_order)));
+    }
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<tune::AnyProblem> suite(const std::string& name) {
   if (name == "decode") return decode_cases(0);
   if (name == "paged") return decode_cases(64);
   if (name == "gqa") return gqa_cases();
+  if (name == "backward") return backward_cases();
   if (name == "quick") return prefill_cases({64, 128}, {1024, 8192}, false);
   return prefill_cases({64, 128, 256}, {512, 1024, 2048, 4096, 8192, 16384}, name == "varlen");
 }
 
-std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "varlen", "decode", "paged"}; }
+std::vector<std::string> suite_names() { return {"quick", "prefill", "gqa", "varlen", "decode", "paged", "backward"}; }
 
 std::string suite_help() {
-  return "quick, prefill (36 shapes of 16K tokens), gqa (4), varlen (36), decode (11) or paged (11)";
+  return "quick, prefill (36 shapes of 16K tokens), gqa (4), varlen (36), decode (11), paged (11) or backward (16 "
+         "twice)";
 }
 
 }  // namespace attune::cli

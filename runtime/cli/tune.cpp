@@ -425,6 +425,7 @@ Ctrl-C keeps what is known, and another run with the same journal goes on from t
 Examples:
   attune tune specs/tune/prefill_sm90.yaml --cases prefill gqa --dry-run --gpu h200
   attune tune specs/tune/prefill_sm90.yaml specs/tune/decode.yaml --cases prefill gqa decode --budget 540
+  attune tune specs/tune/backward_sm90.yaml --cases backward --budget 90
   attune tune specs/tune/*.yaml --problems calls.jsonl --out mine.yaml
   attune tune specs/tune/decode.yaml --problems mine.yaml --shard 0/2 --out part0.yaml
   attune tune --merge part0.yaml part1.yaml --out specs/tuned/h200.yaml

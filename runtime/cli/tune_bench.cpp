@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -14,13 +15,13 @@
 namespace attune::cli {
 namespace {
 
-bool rows_agree(Dtype dtype, const std::uint16_t* row, const std::uint16_t* trusted, std::size_t columns) {
+bool rows_agree(Dtype dtype, std::span<const std::uint16_t> row, std::span<const std::uint16_t> trusted) {
   constexpr double of_rms = 0.05;
   constexpr double of_value = 0x1p-6;  // two ulps of bf16
   double squares = 0;
-  for (std::size_t i = 0; i < columns; ++i) squares += std::pow(from_storage(dtype, trusted[i]), 2);
-  const double rms = std::sqrt(squares / static_cast<double>(columns));
-  for (std::size_t i = 0; i < columns; ++i) {
+  for (const std::uint16_t bits : trusted) squares += std::pow(from_storage(dtype, bits), 2);
+  const double rms = std::sqrt(squares / static_cast<double>(trusted.size()));
+  for (std::size_t i = 0; i < row.size(); ++i) {
     const double a = from_storage(dtype, row[i]);
     const double b = from_storage(dtype, trusted[i]);
     if (!(std::abs(a - b) <= of_rms * rms + of_value * std::abs(b))) return false;
@@ -35,32 +36,40 @@ bool lse_agrees(float lse, float trusted) {
 
 }  // namespace
 
-std::string differences(const Problem& shape, const Outputs& outputs, const Outputs& trusted) {
-  const std::size_t rows = query_rows(shape);
-  const auto columns = static_cast<std::size_t>(shape.head_dim_of_v());
+std::string differences(const Trial& trial, const Outputs& outputs, const Outputs& trusted) {
+  const Problem& shape = trial.attention();
   constexpr std::size_t piece = 4096;  // rows
   // Of a ragged batch no sequence may have a row, and then no kernel writes it.
-  const auto is_poison = [&](const Outputs& one, std::size_t row) {
-    return std::ranges::all_of(std::span(one.o).subspan(row * columns, columns),
-                               [](std::uint16_t bits) { return bits == poison; });
+  const auto is_poison = [](std::span<const std::uint16_t> row) {
+    return std::ranges::all_of(row, [](std::uint16_t bits) { return bits == poison; });
   };
-  const auto o_untouched = [&](std::size_t row) {
-    return shape.ragged && is_poison(outputs, row) && is_poison(trusted, row);
+  const auto same_row = [&](std::span<const std::uint16_t> row, std::span<const std::uint16_t> other) {
+    return (shape.ragged && is_poison(row) && is_poison(other)) || rows_agree(shape.dtype, row, other);
   };
-  const auto lse_untouched = [&](std::size_t row) {
-    return shape.ragged && std::isnan(outputs.lse[row]) && std::isnan(trusted.lse[row]);
+  const auto same_lse = [&](float lse, float other) {
+    return (shape.ragged && std::isnan(lse) && std::isnan(other)) || lse_agrees(lse, other);
   };
   std::atomic<std::size_t> wrong{0};
-  parallel_for(static_cast<long long>((rows + piece - 1) / piece), 0, [&](long long which) {
-    const std::size_t first = static_cast<std::size_t>(which) * piece;
-    for (std::size_t row = first; row < std::min(rows, first + piece); ++row) {
-      const bool o_agrees =
-          o_untouched(row) || rows_agree(shape.dtype, &outputs.o[row * columns], &trusted.o[row * columns], columns);
-      if (!o_agrees || !(lse_untouched(row) || lse_agrees(outputs.lse[row], trusted.lse[row]))) ++wrong;
-    }
-  });
+  std::size_t total = 0;
+  std::size_t begin = 0;
+  for (const auto& [rows, columns] : trial.result_rows()) {
+    const auto agrees = [&, begin, width = static_cast<std::size_t>(columns)](std::size_t row) {
+      const std::size_t place = begin + row * width;
+      const bool has_lse = begin == 0 && row < outputs.lse.size();
+      return same_row(std::span(outputs.o).subspan(place, width), std::span(trusted.o).subspan(place, width)) &&
+             (!has_lse || same_lse(outputs.lse[row], trusted.lse[row]));
+    };
+    parallel_for(static_cast<long long>((rows + piece - 1) / piece), 0, [&, rows = rows](long long which) {
+      const std::size_t first = static_cast<std::size_t>(which) * piece;
+      for (std::size_t row = first; row < std::min(rows, first + piece); ++row) {
+        if (!agrees(row)) ++wrong;
+      }
+    });
+    begin += rows * columns;
+    total += rows;
+  }
   std::string text;
-  if (wrong > 0) text = fmt::format("{} of {} rows differ from those of the heuristic's choice", wrong.load(), rows);
+  if (wrong > 0) text = fmt::format("{} of {} rows differ from those of the heuristic's choice", wrong.load(), total);
   if (!outputs.guards_intact) text += fmt::format("{}it wrote past the end of an output", text.empty() ? "" : "; ");
   return text;
 }
@@ -74,16 +83,21 @@ LoadedKernel GpuBench::load(const Variant& variant) const {
   return {gpu_.driver, variant, gpu_.device, lab_->image(variant), variant.name()};
 }
 
-std::vector<LoadedKernel> GpuBench::load_companions(const Variant& variant) const {
+std::vector<LoadedKernel> GpuBench::load_companions(std::span<const Variant> variants) const {
+  std::set<Variant> seen;
   std::vector<LoadedKernel> loaded;
-  for (const Variant& companion : companions_of(variant, gpu_.device)) loaded.push_back(load(companion));
+  for (const Variant& variant : variants) {
+    for (const Variant& companion : companions_of(variant, gpu_.device)) {
+      if (seen.insert(companion).second) loaded.push_back(load(companion));
+    }
+  }
   return loaded;
 }
 
 std::string GpuBench::check(const Variant& variant) {
   Verdict verdict{.variant = variant.name(), .problems = 0, .worst = 0, .disagreements = {}, .banks = {}};
   const LoadedKernel kernel = load(variant);
-  const std::vector<LoadedKernel> companions = load_companions(variant);
+  const std::vector<LoadedKernel> companions = load_companions({&variant, 1});
   FixedKernels kernels(companions);
   kernels.add(kernel);
   for (const auto& trial : small_trials(variant, lab_->seed())) {
@@ -103,7 +117,7 @@ void GpuBench::open(const tune::AnyProblem& problem, std::span<const Variant> ca
   kernels_.clear();
   companions_.clear();
   for (const Variant& variant : candidates) kernels_.push_back(load(variant));
-  for (LoadedKernel& companion : load_companions(candidates.front())) companions_.push_back(std::move(companion));
+  companions_ = load_companions(candidates);
   std::vector<FixedKernels> contestants;
   for (const LoadedKernel& kernel : kernels_) contestants.emplace_back(companions_).add(kernel);
   contest_.emplace(gpu_, std::visit([&](const auto& one) { return make_trial(one, lab_->seed()); }, problem),
@@ -113,7 +127,7 @@ void GpuBench::open(const tune::AnyProblem& problem, std::span<const Variant> ca
 std::vector<double> GpuBench::time(int /*round*/, std::span<const int> order) { return contest_->time(order); }
 
 std::string GpuBench::compare(int candidate, int trusted) {
-  return differences(contest_->trial().attention(), contest_->result_of(candidate), contest_->result_of(trusted));
+  return differences(contest_->trial(), contest_->result_of(candidate), contest_->result_of(trusted));
 }
 
 }  // namespace attune::cli

@@ -12,9 +12,10 @@
 
 namespace attune::cli {
 
-/// How the results of two kernels for one problem differ; empty when as little as two right ones may. A row of O is
-/// compared by its root mean square: where it cancels, rounding of the weights is as large as where it does not.
-std::string differences(const Problem& shape, const Outputs& outputs, const Outputs& trusted);
+/// How the results of two kernels for one trial differ; empty when as little as two right ones may. A row of O or of a
+/// gradient is compared by its root mean square: where it cancels, rounding of the weights is as large as where it does
+/// not.
+std::string differences(const Trial& trial, const Outputs& outputs, const Outputs& trusted);
 
 /// Checks a candidate on small problems, and times those of a problem in a contest.
 class GpuBench final : public tune::Bench {
@@ -28,7 +29,8 @@ class GpuBench final : public tune::Bench {
 
  private:
   [[nodiscard]] LoadedKernel load(const Variant& variant) const;
-  [[nodiscard]] std::vector<LoadedKernel> load_companions(const Variant& variant) const;
+  /// What calls of these launch besides, each once.
+  [[nodiscard]] std::vector<LoadedKernel> load_companions(std::span<const Variant> variants) const;
 
   GpuLab* lab_;
   Gpu gpu_;

@@ -14,6 +14,7 @@
 #include "generator/yaml_tree.hpp"
 #include "runtime/base/files.hpp"
 #include "runtime/choice/tuned.hpp"
+#include "runtime/operations/backward/problem_fields.hpp"
 #include "runtime/operations/decode/problem_fields.hpp"
 #include "runtime/operations/prefill/problem_fields.hpp"
 #include "runtime/record/record.hpp"
@@ -35,6 +36,8 @@ double largest_operand(const DecodeProblem& problem) {
   const double keys = static_cast<double>(problem.pages) * problem.page_size * problem.heads_kv;
   return std::max(queries, keys) * problem.head_dim;
 }
+
+double largest_operand(const BackwardProblem& problem) { return largest_operand(problem.attention()); }
 
 /// What no GPU of any year to come holds is a slip.
 std::string too_large(const auto& problem) {
@@ -206,11 +209,10 @@ Result<std::vector<tune::AnyProblem>> recorded_problems(std::string_view text, c
   std::vector<Recorded> met = merged(record.value);
   std::ranges::stable_sort(met, std::greater(), &Recorded::calls);
   for (const Recorded& one : met) {
-    if (const auto* const prefill = std::get_if<Problem>(&one.problem)) {
-      result.value.emplace_back(tuned_problem(*prefill));
-    } else if (const auto* const decode = std::get_if<DecodeProblem>(&one.problem)) {
-      result.value.emplace_back(tuned_problem(*decode));
-    }
+    const auto add = [&](const auto& problem) {
+      if constexpr (requires { tuned_problem(problem); }) result.value.emplace_back(tuned_problem(problem));
+    };
+    std::visit(add, one.problem);
   }
   return result;
 }

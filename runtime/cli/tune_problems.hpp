@@ -14,8 +14,8 @@ namespace attune::cli {
 /// `{operation: decode, head_dim: 128, heads_q: 32, heads_kv: 8, seqlen_k: 4096}`; keys are those of a row of a table
 /// and any may be left out: sizes have the defaults of the command line, a ragged batch has as many rows as sequences
 /// that are all as long as the longest. Or the problems of a table (runtime/choice/tuned.hpp), another
-/// GPU's, say. Or what a program recorded (runtime/record/record.hpp), of which prefill and decode are tuned; the other
-/// operations leave nothing to choose. Every problem of the file is reported with its place.
+/// GPU's, say. Or what a program recorded (runtime/record/record.hpp), of which prefill, decode and backward are tuned;
+/// the other operations leave nothing to choose. Every problem of the file is reported with its place.
 Result<std::vector<tune::AnyProblem>> read_problems(const std::filesystem::path& path);
 
 /// read_problems() of text.

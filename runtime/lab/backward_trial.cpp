@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -25,26 +27,6 @@ bool has_any_order(const Variant& variant) {
   return operation == Operation::backward_convert || (operation == Operation::backward && variant.deterministic == 0);
 }
 
-BackwardProblem backward_of(const Problem& problem, bool any_order) {
-  return {.dtype = problem.dtype,
-          .batch = problem.batch,
-          .heads_q = problem.heads_q,
-          .heads_kv = problem.heads_kv,
-          .seqlen_q = problem.seqlen_q,
-          .seqlen_k = problem.seqlen_k,
-          .head_dim = problem.head_dim,
-          .head_dim_v = problem.head_dim_v,
-          .causal = problem.causal,
-          .window_left = problem.window_left,
-          .window_right = problem.window_right,
-          .softcap = problem.softcap,
-          .ragged = problem.ragged,
-          .total_q = problem.total_q,
-          .total_k = problem.total_k,
-          .dropout = problem.dropout,
-          .any_order = any_order};
-}
-
 Sequences sequences_of(const Problem& problem) {
   Sequences result;
   if (!problem.ragged) return result;
@@ -53,19 +35,27 @@ Sequences sequences_of(const Problem& problem) {
   return result;
 }
 
+/// Where the results of the forward pass come from.
+enum class Forward {
+  reference,
+  likely,  ///< made up: of large problems the reference takes minutes
+};
+
 /// Its outputs are dQ, dK and dV, one after the other.
 class BackwardTrial final : public Trial {
  public:
-  BackwardTrial(const Problem& problem, const Variant& variant, std::uint64_t seed)
-      : Trial(problem, sequences_of(problem), seed),
-        front_(family_of(variant).operation),
-        problem_(backward_of(problem, has_any_order(variant))),
+  /// Of the kernel of one of the launches.
+  BackwardTrial(const BackwardProblem& problem, Operation front, Forward forward, std::uint64_t seed)
+      : Trial(problem.attention(), sequences_of(problem.attention()), seed),
+        front_(front),
+        forward_(forward),
+        problem_(problem),
         rows_(problem_.rows()),
         queries_(problem_.queries()),
         conversion_(problem_.conversion()) {
-    out_ = add_input(output_elements(problem) * sizeof(std::uint16_t));
-    dout_ = add_input(output_elements(problem) * sizeof(std::uint16_t));
-    lse_ = add_input(query_rows(problem) * sizeof(float));
+    out_ = add_input(output_elements(attention()) * sizeof(std::uint16_t));
+    dout_ = add_input(output_elements(attention()) * sizeof(std::uint16_t));
+    lse_ = add_input(query_rows(attention()) * sizeof(float));
     for (std::size_t i = 0; i < sizes().size(); ++i) gradients_[i] = add_result(sizes()[i] * sizeof(std::uint16_t));
   }
 
@@ -139,9 +129,21 @@ class BackwardTrial final : public Trial {
 
   [[nodiscard]] const char* measured() const override { return "a gradient"; }
 
+  [[nodiscard]] std::vector<ResultRows> result_rows() const override {
+    const auto [queries, keys, values] = sizes();
+    const int dim = problem_.head_dim;
+    const int dim_v = problem_.head_dim_of_v();
+    return {{queries / dim, dim}, {keys / dim, dim}, {values / dim_v, dim_v}};
+  }
+
  protected:
   /// Adds the gradient of O, and what the forward pass leaves.
   void complete(Memory& inputs) const override {
+    put(inputs, dout_, random_values(problem_.dtype, output_elements(attention()), 3 * seed() + 7));
+    if (forward_ == Forward::likely) {
+      put(inputs, out_, std::vector<std::uint16_t>(output_elements(attention())));
+      return put(inputs, lse_, likely_lse());
+    }
     const int head_dim_v = problem_.head_dim_of_v();
     const ReferenceOutput forward =
         attention_of(reference_attention, attention(), sequences(), queries_at(inputs, places().q, problem_.head_dim),
@@ -151,11 +153,33 @@ class BackwardTrial final : public Trial {
     std::ranges::transform(forward.o, out.begin(),
                            [&](double x) { return to_storage(problem_.dtype, static_cast<float>(x)); });
     put(inputs, out_, out);
-    put(inputs, dout_, random_values(problem_.dtype, out.size(), 3 * seed() + 7));
     put(inputs, lse_, std::vector<float>(forward.lse.begin(), forward.lse.end()));
   }
 
  private:
+  /// What the LSE of each row is near, of normally distributed inputs, beside an O of zeros, which values then average
+  /// to: scores have a variance of 1, and their exponentials a mean of sqrt(e).
+  [[nodiscard]] std::vector<float> likely_lse() const {
+    const Problem& of = attention();
+    const auto rows = static_cast<std::size_t>(of.stored_rows());
+    std::vector<float> lse(query_rows(of), std::numeric_limits<float>::quiet_NaN());
+    for (std::size_t i = 0; i < static_cast<std::size_t>(of.batch); ++i) {
+      Problem sequence = of;
+      std::size_t first = i * of.heads_q * rows;
+      if (of.ragged) {
+        sequence.seqlen_q = sequences().cu_seqlens_q[i + 1] - sequences().cu_seqlens_q[i];
+        sequence.seqlen_k = sequences().cu_seqlens_k[i + 1] - sequences().cu_seqlens_k[i];
+        first = static_cast<std::size_t>(sequences().cu_seqlens_q[i]);
+      }
+      for (int row = 0; row < sequence.seqlen_q; ++row) {
+        const Problem::Keys keys = sequence.visible_keys(row);
+        const float near = std::log(static_cast<float>(std::max(0, keys.end - keys.first))) + 0.5F;
+        for (int head = 0; head < of.heads_q; ++head) lse[first + head * rows + row] = near;
+      }
+    }
+    return lse;
+  }
+
   /// Elements of dQ, dK and dV.
   [[nodiscard]] std::array<std::size_t, 3> sizes() const {
     const Problem& of = attention();
@@ -200,6 +224,7 @@ class BackwardTrial final : public Trial {
   }
 
   Operation front_;
+  Forward forward_;
   BackwardProblem problem_;
   BackwardPart<Operation::backward_rows> rows_;
   BackwardPart<Operation::backward_queries> queries_;
@@ -223,7 +248,12 @@ void add_features(Problem& problem, const Variant& variant, std::size_t i) {
 }  // namespace
 
 std::unique_ptr<const Trial> make_backward_trial(const Problem& problem, const Variant& variant, std::uint64_t seed) {
-  return std::make_unique<BackwardTrial>(problem, variant, seed);
+  const BackwardProblem gradients = BackwardProblem::of(problem, has_any_order(variant));
+  return std::make_unique<BackwardTrial>(gradients, family_of(variant).operation, Forward::reference, seed);
+}
+
+std::unique_ptr<const Trial> make_trial(const BackwardProblem& problem, std::uint64_t seed) {
+  return std::make_unique<BackwardTrial>(problem, Operation::backward, Forward::likely, seed);
 }
 
 Trials small_backward_trials(const Variant& variant, std::uint64_t seed) {
@@ -264,7 +294,7 @@ std::vector<Variant> backward_companions(const Variant& variant, const Device& d
   problem.seqlen_q = problem.seqlen_k = 300;
   problem.causal = variant.causal != 0;
   add_features(problem, variant, 0);
-  const BackwardProblem whole = backward_of(problem, has_any_order(variant));
+  const BackwardProblem whole = BackwardProblem::of(problem, has_any_order(variant));
   const auto rows = whole.rows();
   const auto queries = whole.queries();
   const auto conversion = whole.conversion();

@@ -19,6 +19,10 @@
 
 namespace attune {
 
+/// Rows of Q, which are the elements of LSE, and elements of O.
+std::size_t query_rows(const Problem& problem);
+std::size_t output_elements(const Problem& problem);
+
 /// What a call left.
 struct Outputs {
   std::vector<std::uint16_t> o;  ///< batch x seqlen_q (ragged: total_q) x heads_q x head_dim of V
@@ -32,6 +36,12 @@ struct Outputs {
 struct Expected {
   ReferenceOutput reference;
   ReferenceOutput naive;
+};
+
+/// So many rows of so many columns.
+struct ResultRows {
+  std::size_t rows;
+  int columns;
 };
 
 /// The launches of a trial with some kernels.
@@ -78,6 +88,11 @@ class Trial {
 
   /// What max_error of a comparison is of, for messages.
   [[nodiscard]] virtual const char* measured() const { return "O"; }
+
+  /// What Outputs::o consists of, one after the other.
+  [[nodiscard]] virtual std::vector<ResultRows> result_rows() const {
+    return {{query_rows(attention_), attention_.head_dim_of_v()}};
+  }
 
  protected:
   /// The call appends so many of the keys of each sequence, the last ones.
@@ -156,9 +171,11 @@ class Trial {
 using Trials = std::vector<std::unique_ptr<const Trial>>;
 
 /// On which kernels are timed: each sequence of decode has as many keys as it may have; packed ones as many as there
-/// are, their lengths falling off.
+/// are, their lengths falling off. Gradients are those of a forward pass that is made up, as its results would take the
+/// reference minutes: nothing to compare with expected().
 std::unique_ptr<const Trial> make_trial(const Problem& problem, std::uint64_t seed);
 std::unique_ptr<const Trial> make_trial(const DecodeProblem& problem, std::uint64_t seed);
+std::unique_ptr<const Trial> make_trial(const BackwardProblem& problem, std::uint64_t seed);
 
 /// A few small ones that visit a variant's corners. Of prefill: exact and smaller head_dim, one row, odd and prime
 /// lengths, longer K than Q and the reverse, no keys where the family takes that, and groups of query heads as the
@@ -187,10 +204,6 @@ inline constexpr int cut_columns = 5;
 
 /// Gives a problem the rotation that a variant is made for, and a new key in each sequence with it.
 void set_rotation(DecodeProblem& problem, const Variant& variant);
-
-/// Rows of Q, which are the elements of LSE, and elements of O.
-std::size_t query_rows(const Problem& problem);
-std::size_t output_elements(const Problem& problem);
 
 /// A contiguous batch x seqlen x heads x head_dim tensor.
 HostTensor contiguous(const std::uint16_t* values, int seqlen, int heads, int head_dim);

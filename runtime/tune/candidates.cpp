@@ -21,11 +21,15 @@ void complete(Variant& variant, int gqa_ratio) {
 }
 
 /// The variant without what changes nothing for the problem: of two that run alike, one is raced.
-Variant plainest(const Variant& variant, const Problem& /*problem*/, const Device& /*device*/) { return variant; }
-
-Variant plainest(Variant variant, const DecodeProblem& problem, const Device& device) {
-  if (plan(variant, problem, device).splits <= 1) variant.interleave = 0;  // no sequence has several splits
+template <class OneProblem>
+Variant plainest(const Variant& variant, const OneProblem& /*problem*/, const Device& /*device*/) {
   return variant;
+}
+
+Variant plainest(const Variant& variant, const DecodeProblem& problem, const Device& device) {
+  Variant plain = variant;
+  if (plan(variant, problem, device).splits <= 1) plain.interleave = 0;  // no sequence has several splits
+  return plain;
 }
 
 template <class OneProblem>

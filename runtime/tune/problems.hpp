@@ -1,4 +1,4 @@
-// The problems that are tuned, of either operation.
+// The problems that are tuned, of any operation that tables have rows for.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ using AnyProblem = TunedProblem;
 /// As the problem's own text(), which tells problems apart.
 std::string text_of(const AnyProblem& problem);
 
-/// What a launch does: floating point operations, halved under the causal mask, of prefill; bytes of keys and values of
-/// decode.
+/// What a launch does: floating point operations, halved under the causal mask, of prefill and of gradients; bytes of
+/// keys and values of decode.
 double work_of(const AnyProblem& problem);
 
 /// "TFLOP/s" or "GB/s" of so much work, and the number.

@@ -75,6 +75,22 @@ TEST_CASE("the plan reckons with the speed of the GPU that it is for") {
   CHECK_MESSAGE(contains(said.out, "to measure, at half of what NVIDIA A100-SXM4-80GB reaches"), said.out);
 }
 
+TEST_CASE("the plan for gradients has each of 16 shapes in both modes, with candidates few enough to race them all") {
+  const ToolResult result = attune_tool({"tune", source_file("specs/tune/backward_sm90.yaml"), "--cases", "backward",
+                                         "--dry-run", "--gpu", "h200", "--jobs", "14", "--json"});
+  CHECK(result.err == "");
+  REQUIRE(result.exit_code == 0);
+  const auto plan = nlohmann::json::parse(result.out);
+  REQUIRE(plan["problems"].size() == 32);
+  CHECK(plan["problems"][0]["problem"] == "backward bf16 d64 b16 hq32 hk32 lq1024 lk1024");
+  CHECK(plan["problems"][31]["problem"] == "backward bf16 d128 b2 hq32 hk8 lq8192 lk8192 causal any_order");
+  MESSAGE(plan["variants"].get<int>(), " variants, ", plan["compile_seconds"].get<double>(), " s to compile, ",
+          plan["measuring_seconds"].get<double>(), " s to measure");
+  CHECK(plan["variants"].get<int>() <= 60);
+  CHECK(plan["measuring_seconds"].get<double>() < 60);
+  for (const auto& problem : plan["problems"]) CHECK(problem["candidates"].get<int>() >= 1);
+}
+
 TEST_CASE("the suite paged is the suite decode in pages") {
   const auto problems = [](const std::string& suite) {
     const ToolResult result = attune_tool(
@@ -112,21 +128,25 @@ TEST_CASE("a record gives the problems it has: the most called first, each once,
   const std::string decode =
       R"({"operation":"decode","dtype":"bf16","batch":8,"seqlen_q":1,"heads_q":32,"heads_kv":8,"head_dim":128,"max_seqlen_k":4096,)"
       R"("page_size":64,"pages":512,"table_width":64,"calls":)";
+  const std::string backward =
+      R"({"operation":"backward","dtype":"bf16","batch":4,"heads_q":32,"heads_kv":8,"seqlen_q":900,"seqlen_k":900,)"
+      R"("head_dim":128,"causal":true,"any_order":true,"calls":)";
   const std::string record = folder.file(
       "calls.jsonl",
-      prefill + "3}\n" + decode + "7}\n" + prefill + "2}\n" +
+      prefill + "3}\n" + decode + "7}\n" + prefill + "2}\n" + backward + "1}\n" +
           R"({"operation":"merge_states","dtype":"bf16","batch":2,"seqlen":3,"heads":2,"head_dim":128,"calls":9})" +
           "\n");
-  const ToolResult result =
-      attune_tool({"tune", source_file("specs/tune/prefill_sm90.yaml"), source_file("specs/tune/decode.yaml"),
-                   "--problems", record, "--dry-run", "--arch", "sm_90", "--json"});
+  const ToolResult result = attune_tool(
+      {"tune", source_file("specs/tune/prefill_sm90.yaml"), source_file("specs/tune/decode.yaml"),
+       source_file("specs/tune/backward_sm90.yaml"), "--problems", record, "--dry-run", "--arch", "sm_90", "--json"});
   CHECK(result.err == "");
   REQUIRE(result.exit_code == 0);
   const auto plan = nlohmann::json::parse(result.out);
-  REQUIRE(plan["problems"].size() == 2);
+  REQUIRE(plan["problems"].size() == 3);
   CHECK(contains(plan["problems"][0]["problem"].get<std::string>(), "decode bf16 d128 b8 hq32 hk8 lq1 lk4096"));
   CHECK(contains(plan["problems"][1]["problem"].get<std::string>(), "lq900 lk900 causal ragged tq2000 tk2000"));
-  for (const auto& problem : plan["problems"]) CHECK(problem["candidates"].get<int>() >= 5);
+  CHECK(plan["problems"][2]["problem"] == "backward bf16 d128 b4 hq32 hk8 lq900 lk900 causal any_order");
+  for (const auto& problem : plan["problems"]) CHECK(problem["candidates"].get<int>() >= 2);
 }
 
 TEST_CASE("a record that has a bad line is refused with its place") {
@@ -259,7 +279,7 @@ TEST_CASE("what is wrong in a list of problems is reported with its place") {
   CHECK(contains(problems_text("- 7\n"), "p.yaml:1:3: a problem is"));
   CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:1:14: head_dmi is no key"));
   CHECK(contains(problems_text("- {head_dmi: 64}\n- {seqlen_q: many}\n"), "p.yaml:2:14: 'many' is not a value"));
-  CHECK(contains(problems_text("- {operation: combine}\n"), "prefill or decode"));
+  CHECK(contains(problems_text("- {operation: combine}\n"), "prefill, decode or backward"));
   CHECK(contains(problems_text("- {head_dim: 300}\n"), "head_dim"));
   CHECK(contains(problems_text("- {operation: decode, causal: true}\n"), "causal is no key of a problem of decode"));
   CHECK(contains(problems_text("- {batch: 1, batch: 2}\n"), "batch"));
@@ -317,34 +337,53 @@ TEST_CASE("results of two kernels agree within rounding, row by row") {
   const Outputs trusted{.o = random_values(problem.dtype, output_elements(problem), 1),
                         .lse = std::vector(query_rows(problem), 3.0F)};
   Outputs own = trusted;
-  CHECK(cli::differences(problem, own, trusted).empty());
+  const auto trial = make_trial(problem, 1);
+  CHECK(cli::differences(*trial, own, trusted).empty());
   for (std::uint16_t& bits : own.o) bits ^= 1U;  // an ulp
-  CHECK(cli::differences(problem, own, trusted).empty());
+  CHECK(cli::differences(*trial, own, trusted).empty());
   own.o[70] = to_storage(problem.dtype, from_storage(problem.dtype, trusted.o[70]) + 0.5F);
-  CHECK(contains(cli::differences(problem, own, trusted), "1 of 128 rows differ"));
+  CHECK(contains(cli::differences(*trial, own, trusted), "1 of 128 rows differ"));
   own = trusted;
   own.lse[5] = 3.1F;
   own.o[700] = 0x7fff;  // never written
-  CHECK(contains(cli::differences(problem, own, trusted), "2 of 128 rows differ"));
+  CHECK(contains(cli::differences(*trial, own, trusted), "2 of 128 rows differ"));
   own = trusted;
   own.guards_intact = false;
-  CHECK(contains(cli::differences(problem, own, trusted), "past the end"));
+  CHECK(contains(cli::differences(*trial, own, trusted), "past the end"));
+}
+
+TEST_CASE("gradients of two kernels agree within rounding, each of dq, dk and dv") {
+  const BackwardProblem problem{
+      .heads_q = 2, .heads_kv = 1, .seqlen_q = 64, .seqlen_k = 32, .head_dim = 128, .head_dim_v = 64};
+  const auto trial = make_trial(problem, 1);
+  const std::size_t dq = 128 * 128;
+  const std::size_t dk = 32 * 128;
+  const Outputs trusted{.o = random_values(problem.dtype, dq + dk + 32 * 64, 1), .lse = {}};
+  Outputs own = trusted;
+  CHECK(cli::differences(*trial, own, trusted).empty());
+  for (const std::size_t place : {dq - 1, dq, dq + dk - 1, dq + dk, own.o.size() - 1}) {
+    CAPTURE(place);
+    own = trusted;
+    own.o[place] = to_storage(problem.dtype, from_storage(problem.dtype, trusted.o[place]) + 0.5F);
+    CHECK(contains(cli::differences(*trial, own, trusted), "1 of 192 rows differ"));
+  }
 }
 
 TEST_CASE("rows that no sequence of a ragged batch has are left alone by both kernels, and by both alone") {
   const Problem problem{
       .heads_q = 1, .heads_kv = 1, .seqlen_q = 4, .seqlen_k = 4, .head_dim = 64, .ragged = true, .total_q = 6};
-  Outputs trusted = make_trial(problem, 1)->outputs(make_trial(problem, 1)->poisoned_results(0));
+  const auto trial = make_trial(problem, 1);
+  Outputs trusted = trial->outputs(trial->poisoned_results(0));
   std::fill_n(trusted.o.begin(), 5 * 64, 0x3f80);
   std::fill_n(trusted.lse.begin(), 5, 3.0F);
   Outputs own = trusted;
-  CHECK(cli::differences(problem, own, trusted).empty());
+  CHECK(cli::differences(*trial, own, trusted).empty());
   own.o[5 * 64] = 0x3f80;
-  CHECK(contains(cli::differences(problem, own, trusted), "1 of 6 rows differ"));
+  CHECK(contains(cli::differences(*trial, own, trusted), "1 of 6 rows differ"));
   own = trusted;
   own.o[7] = 0x7fff;
   own.lse[4] = std::numeric_limits<float>::quiet_NaN();
-  CHECK(contains(cli::differences(problem, own, trusted), "2 of 6 rows differ"));
+  CHECK(contains(cli::differences(*trial, own, trusted), "2 of 6 rows differ"));
 }
 
 TEST_CASE("the progress line is a bar with what is done") {

@@ -82,6 +82,20 @@ TEST_CASE("decode: launches with the kernel that merges its parts") {
   try_problem(problem, heuristic, other, 2);
 }
 
+TEST_CASE("gradients: launches with the kernels that go with each candidate, which differ") {
+  fake_cuda().reset();
+  fake_cuda().capability = 80;
+  if (!has_nvrtc()) return;
+  const BackwardProblem problem = tuned_problem(BackwardProblem{
+      .heads_q = 2, .heads_kv = 2, .seqlen_q = 200, .seqlen_k = 200, .head_dim = 32, .any_order = true});
+  const cli::GpuLab lab({0}, 1);
+  const Variant heuristic = choose_own(problem, lab.device()).variant;
+  Variant other = heuristic;
+  other.deterministic = 1;
+  REQUIRE(companions_of(heuristic, lab.device()) != companions_of(other, lab.device()));
+  try_problem(problem, heuristic, other, 3);
+}
+
 TEST_CASE("a kernel that the compiler refuses is a report, not an end") {
   fake_cuda().reset();
   if (!has_nvrtc()) return;

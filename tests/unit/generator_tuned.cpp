@@ -163,11 +163,11 @@ TEST_CASE("the variants of a table are wanted beside those of specs, once, for t
       written(folder, "s.yaml", "template: prefill_sm80\narch: sm_80\ncausal: true\nB_c: 64\n")};
   const Result<Collection> collected = collect(specs, tuned);
   REQUIRE(collected.ok());
-  REQUIRE(collected.value.wanted.size() == 4);
+  REQUIRE(collected.value.wanted.size() == 5);
   // The spec's own, now for both.
   CHECK(collected.value.wanted[0].variant.arch == (1U << 0U | 1U << 4U));
   CHECK_FALSE(collected.value.wanted[0].tables_only);
-  for (std::size_t i = 1; i < 4; ++i) {
+  for (std::size_t i = 1; i < 5; ++i) {
     CHECK(collected.value.wanted[i].variant.arch == 1U << 4U);
     CHECK(collected.value.wanted[i].spec == "tuned/h200");
     CHECK(collected.value.wanted[i].tables_only);
@@ -182,7 +182,7 @@ TEST_CASE("the variants of a table are wanted beside those of specs, once, for t
     return std::ranges::count(collection.wanted, variant, &Wanted::variant) == 1;
   };
   const Result<Collection> both = collect(specs, more);
-  CHECK(both.value.wanted.size() == 6);
+  CHECK(both.value.wanted.size() == 7);
   CHECK(has(both.value, for_four));
   CHECK(has(both.value, decode_variant(128)));
   const std::vector<std::filesystem::path> broken{written(folder, "x.yaml", "rows: []\n")};

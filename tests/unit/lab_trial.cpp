@@ -51,3 +51,13 @@ TEST_CASE("a cache that is drawn is NaN where no sequence has a key, and nowhere
   CHECK(poisoned_words(5, 20) - poisoned_words(4, 20) == 2 * 16 * row);  // a page of K and of V
   CHECK(poisoned_words(4, 20) - poisoned_words(4, 32) == 2 * 2 * 12 * row);
 }
+
+TEST_CASE("gradients that are timed have all of their inputs, though no forward pass has run") {
+  const BackwardProblem problem{
+      .batch = 2, .heads_q = 2, .heads_kv = 1, .seqlen_q = 64, .seqlen_k = 96, .head_dim = 64};
+  const Memory inputs = make_trial(problem, 1)->inputs();
+  const std::size_t queries = 2 * 2 * 64;
+  const std::size_t keys = 2 * 96;
+  const std::size_t words = 3 * queries * 64 + 2 * keys * 64 + 2 * queries;  // q, o and dout, k and v, lse
+  CHECK(std::ranges::count(inputs, poison) == std::ssize(inputs) - static_cast<std::ptrdiff_t>(words));
+}

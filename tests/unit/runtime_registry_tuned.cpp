@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "attune/attune.hpp"
+#include "runtime/choice/choice.hpp"
 #include "runtime/gpu/driver.hpp"
+#include "runtime/operations/backward/plan.hpp"
 #include "runtime/registry/registry.hpp"
 #include "tests/unit/environment.hpp"
 #include "tests/unit/registry_bench.hpp"
@@ -136,6 +138,55 @@ TEST_CASE("decode is served by its row's kernel") {
                          .softmax_scale = 0.5F};
   registry.run(call.args(), nullptr);
   CHECK(fake.last_launch.block == 2 * threads_of_warp);
+}
+
+TEST_CASE("gradients are served by their row's kernel, and the launch that follows is the one that it needs") {
+  if (!can_serve()) return;
+  const Bench bench;
+  testing::FakeCuda& fake = Bench::fake();
+  fake.capability = 80;
+  const BackwardProblem problem{.heads_q = 8,
+                                .heads_kv = 8,
+                                .seqlen_q = 2000,
+                                .seqlen_k = 2000,
+                                .head_dim = 64,
+                                .causal = true,
+                                .any_order = true};
+  const Device device = Driver().device(0);
+  Variant in_order = choose_own(problem, device).variant;
+  REQUIRE(in_order.deterministic == 0);
+  in_order.deterministic = 1;
+  in_order.warps = 8;
+  RegistryOptions options = bench.options(ATTUNE_COMPILE_EXACT);
+  options.tuned =
+      std::vector{TunedTable{.gpu = tuned_gpu(device), .rows = {{tuned_problem(problem), result_of(in_order)}}}};
+  Registry registry(std::move(options));
+  const auto tensor = [&](std::uintptr_t place) { return api::bshd(address(place), 2000, 8, 64); };
+  const api::Backward call{
+      .shape =
+          {.batch = 1, .seqlen_q = 2000, .seqlen_k = 2000, .heads_q = 8, .heads_kv = 8, .head_dim = 64, .causal = true},
+      .q = tensor(0x1000),
+      .k = tensor(0x2000),
+      .v = tensor(0x3000),
+      .o = tensor(0x4000),
+      .dout = tensor(0x5000),
+      .dq = tensor(0x6000),
+      .dk = tensor(0x7000),
+      .dv = tensor(0x8000),
+      .lse = static_cast<const float*>(address(0x9000)),
+      .any_order = true,
+      .workspace = address(0x10000),
+      .workspace_bytes = workspace_of(in_order, problem, device).bytes()};
+  const attune_backward_args args = call.args();
+  registry.run(args, nullptr);
+  CHECK(fake.launches == 3);
+  CHECK(fake.second_launch.block == 8 * threads_of_warp);
+  const Variant queries = choose_own(problem.queries(), device).variant;
+  CHECK(fake.third_launch.grid == plan(queries, problem.queries(), device).grid);
+
+  const long long before = allocations();
+  for (int i = 0; i < 200; ++i) registry.run(args, nullptr);
+  CHECK(allocations() == before);
 }
 
 TEST_CASE("a registry that found no driver at first has its tables once there is one") {

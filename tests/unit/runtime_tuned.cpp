@@ -80,9 +80,20 @@ std::vector<TunedProblem> all_kinds() {
   decodes[6].ragged = decodes[6].packed_keys = true;
   decodes[6].total_q = 2;
   decodes[6].total_k = 1500;
+  std::vector<BackwardProblem> backwards(6, backward(3, 777));
+  backwards[1].head_dim = 192;
+  backwards[1].head_dim_v = 128;
+  backwards[2].softcap = 1;
+  set_window(backwards[2], 100, 50);
+  backwards[3].ragged = true;
+  backwards[3].total_q = 1000;
+  backwards[3].total_k = 1500;
+  backwards[4].any_order = true;
+  backwards[5].dropout = true;
   std::vector<TunedProblem> all;
   for (const Problem& problem : prefills) all.emplace_back(tuned_problem(problem));
   for (const DecodeProblem& problem : decodes) all.emplace_back(tuned_problem(problem));
+  for (const BackwardProblem& problem : backwards) all.emplace_back(tuned_problem(problem));
   return all;
 }
 
@@ -92,10 +103,10 @@ TEST_CASE("a table that was written is read back equal, with every kind of probl
   TunedTable table{.gpu = {.name = "NVIDIA H200", .capability = 90, .multiprocessors = 132}, .rows = {}};
   for (const TunedProblem& problem : all_kinds()) {
     const auto own = [](const auto& one) {
-      if constexpr (std::decay_t<decltype(one)>::operation == Operation::decode) {
-        return choose_own(one, device_of(h200)).variant;
-      } else {
+      if constexpr (std::decay_t<decltype(one)>::operation == Operation::prefill) {
         return own_variant(one.paged ? prefill_sm80 : prefill_sm90, one.ask(), device_of(h200));
+      } else {
+        return choose_own(one, device_of(h200)).variant;
       }
     };
     TunedResult result = result_of(std::visit(own, problem));
@@ -150,13 +161,32 @@ TEST_CASE("what a row leaves out is usual, and a variant has what it does not na
   CHECK(table.value.rows[0].result.microseconds == 10.5);
 }
 
+TEST_CASE("a row of gradients is for the same bits every time unless it says otherwise") {
+  const std::string problem =
+      R"("operation": "backward", "dtype": "bf16", "head_dim": 128, "batch": 2, "heads_q": 32, "heads_kv": 8, )"
+      R"("seqlen_q": 4096, "seqlen_k": 4096, "causal": true)";
+  const std::string in_order = R"("template": "backward_sm90", "B_c": 64, "causal": true)";
+  const std::string any_order = in_order + R"(, "deterministic": false)";
+  const Result<TunedTable> table = parse_tuned(
+      file_with(row_text(problem, in_order) + "\n" + row_text(problem + R"(, "any_order": true)", any_order)),
+      "t.yaml");
+  for (const Diagnostic& one : table.problems) FAIL_CHECK(one.text());
+  REQUIRE(table.value.rows.size() == 2);
+  CHECK(table.value.rows[0].problem == TunedProblem(backward(2, 4096)));
+  CHECK(table.value.rows[0].result.variant == backward_variant(false));
+  CHECK(table.value.rows[1].problem == TunedProblem(backward(2, 4096, true)));
+  CHECK(table.value.rows[1].result.variant == backward_variant(true));
+  CHECK(contains(problems_in(file_with(row_text(problem, any_order))),
+                 "the variant cannot serve the problem: deterministic"));
+}
+
 TEST_CASE("what is wrong in a row is said with its line, all of it") {
   const auto said = [&](const std::string& row) { return problems_in(file_with(row)); };
   CHECK(said(row_text(sound_problem, sound_variant)).empty());
   CHECK(contains(said(row_text(sound_problem + R"(, "casual": true)", sound_variant)),
                  "t.yaml:3:3: problem has a key \"casual\", which is unknown; did you mean causal?"));
   CHECK(contains(said(row_text(R"("operation": "prefill")", sound_variant)), "problem has no seqlen_q"));
-  CHECK(contains(said(row_text(R"("operation": "sort")", sound_variant)), "prefill or decode"));
+  CHECK(contains(said(row_text(R"("operation": "sort")", sound_variant)), "prefill, decode or backward"));
   CHECK(contains(said(row_text(sound_problem, R"("template": "prefill_sm70")")), "there is no template"));
   CHECK(contains(said(row_text(sound_problem, sound_variant + R"(, "B_r": 100)")), "B_r of variant is 100"));
   CHECK(contains(said(row_text(sound_problem, sound_variant + R"(, "B_r": "64")")), "B_r of variant is \"64\""));

@@ -145,6 +145,24 @@ TEST_CASE("a row whose variant is for one ratio of heads answers for other shape
   CHECK(variant_for(row, problem) == sm80(64, 32));
 }
 
+TEST_CASE("gradients in any order may have a kernel that adds in one, where a row says so, and no other way round") {
+  const BackwardProblem any_order = backward(2, 4096, true);
+  const TunedRow in_order{any_order, result_of(backward_variant(false))};
+  const Variant heuristic = choose_own(any_order, device).variant;
+  REQUIRE(heuristic.deterministic == 0);
+  CHECK(variant_to_generate(any_order, device, &in_order) == backward_variant(false));
+  const std::vector<ReadyKernel> both{ready_kernel(heuristic), ready_kernel(backward_variant(false))};
+  const ReadyKernels ready(both);
+  for (const auto policy : {ATTUNE_COMPILE_MISSING, ATTUNE_COMPILE_FROZEN, ATTUNE_COMPILE_EXACT}) {
+    CHECK(choose_ready(ready, any_order, device, policy).kernel->variant == heuristic);
+    CHECK(choose_ready(ready, any_order, device, policy, &in_order).kernel->variant == backward_variant(false));
+  }
+  TunedTable table{.gpu = h200, .rows = {}};
+  table.put({backward(2, 4096), result_of(backward_variant(true))});
+  CHECK(TunedRows(table, device).number(backward(2, 4096)) == 0);
+  CHECK_FALSE(TunedRows(table, device).match(backward(2, 4096)).applies());
+}
+
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {
   const ScratchFolder folder;
   const ReadyKernels nothing{std::span<const ReadyKernel>()};

@@ -55,6 +55,57 @@ TEST_CASE("the distance is the weighted sum of the powers of two by which sizes 
   CHECK(between(paged, wider) == doctest::Approx(0.5));
 }
 
+TEST_CASE("of gradients, whose tiles are of keys, lengths have each other's weight, and modes are apart") {
+  const BackwardProblem base = backward(4, 4096);
+  BackwardProblem other = base;
+  CHECK(between(base, other) == 0);
+  other.seqlen_k = 8192;
+  CHECK(between(base, other) == doctest::Approx(1));
+  other.seqlen_q = 1024;
+  CHECK(between(base, other) == doctest::Approx(2));
+  other = base;
+  other.batch = 16;
+  CHECK(between(base, other) == doctest::Approx(1));
+  BackwardProblem near = base;
+  set_window(near, 127, 0);
+  BackwardProblem far = near;
+  far.seqlen_k = 32768;
+  far.seqlen_q = 32768;
+  CHECK(between(near, far) == doctest::Approx(3));  // that of seqlen_k
+
+  CHECK(alike(base, backward(1, 16384)));
+  CHECK_FALSE(alike(base, backward(4, 4096, true)));
+  CHECK_FALSE(alike(base, base.attention()));
+  other = base;
+  other.dropout = true;
+  CHECK_FALSE(alike(base, other));
+  other = base;
+  other.causal = false;
+  CHECK_FALSE(alike(base, other));
+  CHECK_FALSE(alike(base, near));
+}
+
+TEST_CASE("a row of gradients answers for those near it and in its mode alone") {
+  TunedTable table{.gpu = h200, .rows = {}};
+  table.put({backward(4, 4096), result_of(backward_variant(false))});
+  table.put({backward(1, 16384), result_of(backward_variant(false))});
+  const TunedRows rows(table, device_of(h200));
+  const auto batch_of_row = [&](const BackwardProblem& problem) {
+    const TunedRow* const row = rows.row(rows.number(problem));
+    return row == nullptr ? 0 : std::get<BackwardProblem>(row->problem).batch;
+  };
+  CHECK(batch_of_row(backward(4, 5000)) == 4);
+  CHECK(batch_of_row(backward(1, 12000)) == 1);
+  CHECK(batch_of_row(backward(4, 64)) == 0);
+  CHECK(batch_of_row(backward(4, 4096, true)) == 0);
+  CHECK(rows.number(prefill(4, 4096)) == 0);
+  CHECK(rows.number(backward(4, 4096).rows()) == 0);  // a launch of which tables have no rows
+  CHECK(rows.match(backward(4, 4096, true)).row == nullptr);
+  CHECK(rows.match(backward(4, 64)).distance > tuned_limit);
+  CHECK(has_tuned_rows(Operation::backward));
+  CHECK_FALSE(has_tuned_rows(Operation::backward_rows));
+}
+
 TEST_CASE(
     "with a window keys are those that a query sees, and a ragged batch is as many sequences of its longest as its "
     "tokens make") {
@@ -229,4 +280,10 @@ TEST_CASE("the verdict names the row that decides, or the reason why none does")
   CHECK(contains(heuristic.tuned.text(), "is not ready; ATTUNE_COMPILE_EXACT would build it"));
   const Served decoded = serve(none, tables, decode(8, 32768), device);
   CHECK(contains(decoded.tuned.text(), "tuned by the row decode bf16 d128 b8"));
+  const Served gradients = serve(none, tables, backward(2, 4096), device);
+  CHECK(gradients.variant == backward_variant(false));
+  CHECK(contains(gradients.tuned.text(), "tuned by the row backward bf16 d128 b2"));
+  const Served in_any_order = serve(none, tables, backward(2, 4096, true), device);
+  CHECK(in_any_order.variant == choose_own(backward(2, 4096, true), device).variant);
+  CHECK(contains(in_any_order.tuned.text(), "no row of this element type"));
 }

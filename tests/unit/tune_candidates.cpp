@@ -130,6 +130,22 @@ TEST_CASE("of the ratios that a search names, decode races the problem's own and
   CHECK(ratios() == std::vector{0});
 }
 
+TEST_CASE("gradients that need the same bits race kernels that give them, the others both kinds") {
+  const std::vector<Spec> specs{
+      parsed("template: backward_sm90\ntune: {B_c: [64, 128], deterministic: [false, true]}\n")};
+  const auto candidates = [&](bool any_order) {
+    return tune::candidates_for(tuned_problem(BackwardProblem::of(prefill(128, true), any_order)), device(), specs);
+  };
+  const tune::Candidates same_bits = candidates(false);
+  CHECK(same_bits.variants.size() == 2);
+  CHECK(std::ranges::count(same_bits.variants, 1, &Variant::deterministic) == 2);
+  CHECK(same_bits.refused.at("deterministic").count == 2);
+  const tune::Candidates any_order = candidates(true);
+  CHECK(any_order.variants.size() == 4);
+  CHECK(any_order.variants.front().deterministic == 0);
+  CHECK(std::ranges::count(any_order.variants, 1, &Variant::deterministic) == 2);
+}
+
 TEST_CASE("specs of other operations and other GPUs have nothing for a problem") {
   const std::vector<Spec> specs{parsed("template: decode_sm80\ntune: {stages: [1, 2, 3]}\n"),
                                 parsed("template: prefill_sm90\ntune: {stages: [2, 3]}\n"),
@@ -160,7 +176,7 @@ TEST_CASE("interleaved splits are candidates only where a sequence has several")
 
 TEST_CASE("the shipped search specs are sound and hold the shipped choices") {
   std::vector<Spec> specs;
-  for (const char* name : {"prefill_sm90", "prefill_sm80", "decode"}) {
+  for (const char* name : {"prefill_sm90", "prefill_sm80", "decode", "backward_sm90", "backward_sm80"}) {
     Result<Spec> spec = read_spec(std::string(ATTUNE_SOURCE_DIR) + "/specs/tune/" + name + ".yaml");
     for (const Diagnostic& problem : spec.problems) FAIL_CHECK(problem.text());
     CHECK_FALSE(spec.value.tune.keys.empty());
@@ -173,6 +189,12 @@ TEST_CASE("the shipped search specs are sound and hold the shipped choices") {
       const tune::Candidates candidates = tune::candidates_for(prefill(head_dim, true), device(arch), specs);
       CHECK(candidates.variants.size() >= 5);
       CHECK(candidates.variants.size() <= 250);
+      for (const bool any_order : {false, true}) {
+        const BackwardProblem gradients = BackwardProblem::of(prefill(head_dim, true), any_order);
+        const std::size_t count = tune::candidates_for(tuned_problem(gradients), device(arch), specs).variants.size();
+        CHECK((count >= 3 || head_dim == 256));  // of which some GPUs hold one tile alone
+        CHECK(count <= 40);
+      }
     }
   }
 }

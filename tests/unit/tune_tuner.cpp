@@ -36,6 +36,9 @@ const std::vector<Spec>& specs() {
     read.push_back(
         parse_spec("template: decode_sm80\ntune: {B_c: [64, 128], stages: {from: 1, to: 3, step: 1}}\n", "decode.yaml")
             .value);
+    read.push_back(
+        parse_spec("template: backward_sm90\ntune: {B_c: [64, 128], deterministic: [false, true]}\n", "backward.yaml")
+            .value);
     return read;
   }();
   return all;
@@ -57,6 +60,10 @@ std::vector<AnyProblem> some_problems() {
   for (const int seqlen : {4096, 32768}) {
     problems.emplace_back(tuned_problem(DecodeProblem{
         .batch = 2, .heads_q = 32, .heads_kv = 8, .head_dim = 128, .max_seqlen_k = seqlen, .equal_lengths = true}));
+  }
+  for (const bool any_order : {false, true}) {
+    problems.emplace_back(tuned_problem(BackwardProblem{
+        .batch = 4, .heads_q = 16, .heads_kv = 16, .seqlen_q = 4096, .seqlen_k = 4096, .any_order = any_order}));
   }
   return problems;
 }

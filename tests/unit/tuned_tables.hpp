@@ -39,6 +39,20 @@ inline DecodeProblem decode(int batch, int seqlen_k) {
       DecodeProblem{.batch = batch, .heads_q = 32, .heads_kv = 8, .head_dim = 128, .max_seqlen_k = seqlen_k});
 }
 
+/// The gradients of prefill(), with the same bits every time or not.
+inline BackwardProblem backward(int batch, int seqlen, bool any_order = false) {
+  return BackwardProblem::of(prefill(batch, seqlen), any_order);
+}
+
+/// The kernel for gradients of keys and values that the heuristic would not take for a head_dim of 128.
+inline Variant backward_variant(bool any_order) {
+  Variant variant = families()[backward_sm90].defaults;
+  variant.causal = 1;
+  variant.B_c = 64;
+  variant.deterministic = any_order ? 0 : 1;
+  return variant;
+}
+
 inline Variant sm90(int B_r, int B_c) {
   Variant variant = families()[prefill_sm90].defaults;
   variant.causal = 1;
@@ -73,6 +87,7 @@ inline TunedTable table_of(const TunedGpu& gpu = h200) {
   windowed.window = 1;
   table.put({tuned_problem(window), result_of(windowed)});
   table.put({decode(8, 32768), result_of(decode_variant(64))});
+  if (gpu.capability == h200.capability) table.put({backward(2, 4096), result_of(backward_variant(false))});
   return table;
 }
 

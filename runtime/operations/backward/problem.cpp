@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/call/page_counts.hpp"
 #include "runtime/operations/backward/problem_fields.hpp"
 #include "templates/backward_params.h"
 
@@ -15,6 +16,67 @@ long long padded(long long rows) { return (rows + padding - 1) / padding * paddi
 }  // namespace
 
 std::string BackwardProblem::text() const { return attune::text_of(*this) + expressions.text(); }
+
+BackwardProblem BackwardProblem::usual() {
+  return {.heads_q = 16,
+          .heads_kv = left_out,
+          .seqlen_q = 1024,
+          .seqlen_k = left_out,
+          .head_dim_v = left_out,
+          .total_q = left_out,
+          .total_k = left_out};
+}
+
+void BackwardProblem::complete() {
+  fill(heads_kv, heads_q);
+  fill(seqlen_k, seqlen_q);
+  fill(head_dim_v, 0);
+  fill(total_q, ragged ? longest_total(batch, seqlen_q) : 0);
+  fill(total_k, ragged ? longest_total(batch, seqlen_k) : 0);
+}
+
+Problem BackwardProblem::attention() const {
+  return {.dtype = dtype,
+          .batch = batch,
+          .heads_q = heads_q,
+          .heads_kv = heads_kv,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k,
+          .head_dim = head_dim,
+          .head_dim_v = head_dim_v,
+          .causal = causal,
+          .window_left = window_left,
+          .window_right = window_right,
+          .softcap = softcap,
+          .ragged = ragged,
+          .total_q = total_q,
+          .total_k = total_k,
+          .dropout = dropout,
+          .expressions = expressions,
+          .mappable_strides = mappable_strides};
+}
+
+BackwardProblem BackwardProblem::of(const Problem& attention, bool any_order) {
+  return {.dtype = attention.dtype,
+          .batch = attention.batch,
+          .heads_q = attention.heads_q,
+          .heads_kv = attention.heads_kv,
+          .seqlen_q = attention.seqlen_q,
+          .seqlen_k = attention.seqlen_k,
+          .head_dim = attention.head_dim,
+          .head_dim_v = attention.head_dim_v,
+          .causal = attention.causal,
+          .window_left = attention.window_left,
+          .window_right = attention.window_right,
+          .softcap = attention.softcap,
+          .ragged = attention.ragged,
+          .total_q = attention.total_q,
+          .total_k = attention.total_k,
+          .mappable_strides = attention.mappable_strides,
+          .dropout = attention.dropout,
+          .expressions = attention.expressions,
+          .any_order = any_order};
+}
 
 long long BackwardProblem::padded_seqlen_q() const { return padded(seqlen_q); }
 

@@ -9,6 +9,7 @@
 #include "runtime/call/call_expressions.hpp"
 #include "runtime/call/problem_view.hpp"
 #include "runtime/call/window.hpp"
+#include "runtime/operations/prefill/problem.hpp"
 
 namespace attune {
 
@@ -46,6 +47,14 @@ struct BackwardProblem {
   static const ProblemFacts facts;
 
   auto operator<=>(const BackwardProblem&) const = default;
+
+  /// As Problem::usual() and Problem::complete().
+  [[nodiscard]] static BackwardProblem usual();
+  void complete();
+
+  /// The problem of prefill whose gradients these are, and the gradients of one without pages.
+  [[nodiscard]] Problem attention() const;
+  [[nodiscard]] static BackwardProblem of(const Problem& attention, bool any_order);
 
   /// Of V and O.
   [[nodiscard]] int head_dim_of_v() const { return head_dim_v == 0 ? head_dim : head_dim_v; }

@@ -21,6 +21,7 @@
 #include "runtime/cli/mask_blocks.hpp"
 #include "runtime/cli/output.hpp"
 #include "runtime/cli/problems.hpp"
+#include "runtime/operations/backward/plan.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/store/arguments.hpp"
 
@@ -35,6 +36,8 @@ struct ExplainOptions {
   std::string mask;
   int total_q = left_out;
   int total_k = left_out;
+  bool backward = false;
+  bool any_order = false;
   bool all = false;
   bool json = false;
 
@@ -46,6 +49,9 @@ struct ExplainOptions {
     sizes.named.total_k = total_k;
     return decode.prefill(sizes);
   }
+
+  /// With --backward.
+  [[nodiscard]] BackwardProblem gradients() const { return BackwardProblem::of(prefill(), any_order); }
 };
 
 /// What is said of a problem, for programs and for people.
@@ -212,19 +218,78 @@ nlohmann::ordered_json json_of(const DecodeProblem& problem, const Device& devic
   return json;
 }
 
+template <class AnyProblem>
+Explanation unserved(const AnyProblem& problem, const Device& device, const std::vector<std::string>& reasons) {
+  return {.served = false,
+          .json = {{"problem", problem.text()}, {"device", device.name}, {"served", false}, {"refusals", reasons}},
+          .text = fmt::format("{} on {}\n  no kernel can serve it: {}\n", problem.text(), device.name,
+                              fmt::join(reasons, "; "))};
+}
+
 Explanation explanation(const DecodeProblem& problem, const Device& device, bool /*all*/) {
   const ReadyKernels ready;
   const Served kernel = serve(ready, default_tuned_tables(ready), problem, device);
   if (const std::vector<std::string> reasons = refusals(kernel.variant, problem, device); !reasons.empty()) {
-    return {.served = false,
-            .json = {{"problem", problem.text()}, {"device", device.name}, {"served", false}, {"refusals", reasons}},
-            .text = fmt::format("{} on {}\n  no kernel can serve it: {}\n", problem.text(), device.name,
-                                fmt::join(reasons, "; "))};
+    return unserved(problem, device, reasons);
   }
   const DecodePlan launch = plan(kernel.variant, problem, device);
   return {.served = true,
           .json = json_of(problem, device, kernel, launch),
           .text = text_of(problem, device, kernel, launch)};
+}
+
+/// What a call for gradients launches before the kernel that gives dK and dV, and after it.
+struct GradientLaunches {
+  Served rows;
+  BackwardLaunch rows_launch;
+  Served last;
+  BackwardLaunch last_launch;
+  const char* purpose;  ///< of the last
+};
+
+GradientLaunches launches_around(const BackwardProblem& problem, const Device& device, bool adds) {
+  const Served rows = untuned(problem.rows(), device);
+  const Served last = adds ? untuned(problem.conversion(), device) : untuned(problem.queries(), device);
+  return {
+      .rows = rows,
+      .rows_launch = plan(rows.variant, problem.rows()),
+      .last = last,
+      .last_launch = adds ? plan(last.variant, problem.conversion()) : plan(last.variant, problem.queries(), device),
+      .purpose = adds ? "makes dq of its sums" : "gives dq"};
+}
+
+Explanation explanation(const BackwardProblem& problem, const Device& device, bool /*all*/) {
+  const ReadyKernels ready;
+  const Served keys = serve(ready, default_tuned_tables(ready), problem, device);
+  if (const std::vector<std::string> reasons = refusals(keys.variant, problem, device); !reasons.empty()) {
+    return unserved(problem, device, reasons);
+  }
+  const BackwardLaunch launch = plan(keys.variant, problem, device);
+  const BackwardWorkspace workspace = workspace_of(keys.variant, problem, device);
+  const GradientLaunches others = launches_around(problem, device, workspace.dq_bytes > 0);
+  std::string text = fmt::format("{} on {}\n  dk and dv by {}\n", problem.text(), device.name, kernel_text(keys));
+  text += keys.tuned.text();
+  text += fmt::format("  {}, {} threads a block, {} of shared memory\n", grid_text(launch.grid), launch.threads,
+                      bytes_text(launch.shared_bytes));
+  text += fmt::format("  after {}, {}\n  before {}, {}, which {}\n  in a workspace of {}\n", kernel_text(others.rows),
+                      grid_text(others.rows_launch.grid), kernel_text(others.last), grid_text(others.last_launch.grid),
+                      others.purpose, bytes_text(static_cast<double>(workspace.bytes())));
+  return {.served = true,
+          .json = {{"problem", problem.text()},
+                   {"device", device.name},
+                   {"served", true},
+                   {"variant", keys.variant.name()},
+                   {"source", origin_text(keys.origin)},
+                   {"grid", grid_json(launch.grid)},
+                   {"threads", launch.threads},
+                   {"shared_bytes", launch.shared_bytes},
+                   {"rows", others.rows.variant.name()},
+                   {"rows_grid", grid_json(others.rows_launch.grid)},
+                   {"last", others.last.variant.name()},
+                   {"last_grid", grid_json(others.last_launch.grid)},
+                   {"workspace_bytes", workspace.bytes()},
+                   {"tuned", tuned_json(keys.tuned)}},
+          .text = std::move(text)};
 }
 
 Exit explain(const ExplainOptions& options, auto problem) {
@@ -265,6 +330,12 @@ Command explain_command(CLI::App& root) {
       ->type_name("INT")
       ->check(CLI::NonNegativeNumber)
       ->needs(total_q);
+  CLI::Option* const backward =
+      app->add_flag("--backward", options->backward, "Explain the gradients of such a problem, which has no pages")
+          ->excludes("--decode")
+          ->excludes("--page-size");
+  app->add_flag("--any-order", options->any_order, "By the fastest kernels, whose sums may have any order")
+      ->needs(backward);
   app->add_option("--score", options->score,
                   "What scores s become, as in 's + slope[h] * (k - p) where slope: fp32[head]'");
   app->add_option("--mask", options->mask, "Which keys a query sees, as in 'k <= p and (p - k < 1024 or k < 4)'");
@@ -276,10 +347,11 @@ Command explain_command(CLI::App& root) {
   attune explain --head-dim 72 --seqlen-q 1000 --gpu l40s --all
   attune explain --head-dim 128 --heads-q 32 --heads-kv 8 --seqlen-q 512 --seqlen-k 8192 --page-size 64 --causal
   attune explain --batch 65 --heads-q 32 --heads-kv 8 --seqlen-q 2048 --total-q 2112 --seqlen-k 4096 --page-size 64
+  attune explain --backward --any-order --head-dim 128 --batch 4 --seqlen-q 4096 --causal
   attune explain --decode --batch 8 --heads-q 32 --heads-kv 8 --seqlen-k 32768 --page-size 64 --lengths-on-device)");
   return {.app = app, .run = [options, app] {
-            return options->decode.decode ? explain(*options, options->decode.problem(options->problem, *app))
-                                          : explain(*options, options->prefill());
+            if (options->decode.decode) return explain(*options, options->decode.problem(options->problem, *app));
+            return options->backward ? explain(*options, options->gradients()) : explain(*options, options->prefill());
           }};
 }
 

@@ -17,6 +17,7 @@ const std::string table = R"(gpu: {"name": "NVIDIA H200", "capability": "9.0", "
 rows:
 - {"problem": {"operation": "prefill", "dtype": "bf16", "head_dim": 128, "batch": 2, "heads_q": 16, "heads_kv": 16, "seqlen_q": 4096, "seqlen_k": 4096, "causal": true}, "variant": {"template": "prefill_sm90", "causal": true}, "microseconds": 400, "default_microseconds": 440, "confidence": 0.99, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
 - {"problem": {"operation": "decode", "dtype": "bf16", "head_dim": 128, "batch": 8, "heads_q": 32, "heads_kv": 8, "seqlen_q": 1, "seqlen_k": 8192, "equal_lengths": true}, "variant": {"template": "decode_sm80", "B_c": 128}, "microseconds": 40, "default_microseconds": 41, "confidence": 0.9, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
+- {"problem": {"operation": "backward", "dtype": "bf16", "head_dim": 128, "batch": 2, "heads_q": 16, "heads_kv": 16, "seqlen_q": 4096, "seqlen_k": 4096, "any_order": true}, "variant": {"template": "backward_sm90", "B_c": 64}, "microseconds": 1000, "default_microseconds": 1100, "confidence": 1, "date": "2026-11-22", "driver": "580.95", "compiler": "NVRTC 13.0"}
 )";
 
 }  // namespace
@@ -43,6 +44,35 @@ TEST_CASE("explain names the tuned row that decides, its distance and its gain")
                                         "8",          "--heads-q", "32",         "--heads-kv", "8",
                                         "--seqlen-k", "8192",      "--head-dim", "128",        "--json"};
   CHECK(json::parse(attune_tool(decode, {variable}).out)["tuned"]["distance"] == 0);
+}
+
+TEST_CASE("explain names the launches of gradients, and the tuned row that decides on the middle one") {
+  const TemporaryFolder folder;
+  const std::string variable = "ATTUNE_TUNED=" + folder.file("sm_90.yaml", table);
+  const std::vector<std::string> fixed{"explain",    "--backward", "--arch",     "sm_90", "--batch", "2",
+                                       "--head-dim", "128",        "--seqlen-q", "8192",  "--dtype", "bf16"};
+  const auto with = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return attune_tool(arguments, {variable});
+  };
+  const json report = json::parse(with(fixed, {"--any-order", "--json"}).out);
+  CHECK(report["tuned"]["distance"] == doctest::Approx(1.5));
+  CHECK(report["tuned"]["variant"] == "backward_sm90_bf16_d128_r64_c64_s2");
+  CHECK(report["tuned"]["used"] == (report["variant"] == report["tuned"]["variant"]));
+  CHECK(contains(report["rows"].get<std::string>(), "backward_rows_bf16_d128"));
+  CHECK(contains(report["last"].get<std::string>(), "backward_convert_bf16_d128"));
+  CHECK(report["workspace_bytes"].get<long long>() > 0);
+
+  const ToolResult same_bits = with(fixed, {});
+  CHECK(same_bits.exit_code == 0);
+  CHECK(contains(same_bits.out, "dk and dv by "));
+  CHECK(contains(same_bits.out, "which makes dq of its sums"));
+  CHECK(contains(same_bits.out, "untuned: the table has no row of this element type"));
+  const ToolResult odd = attune_tool({"explain", "--backward", "--arch", "sm_80", "--head-dim", "70"});
+  CHECK(odd.exit_code == 2);
+  CHECK(contains(odd.err, "head_dim"));
+  const ToolResult older = attune_tool({"explain", "--backward", "--arch", "sm_80", "--head-dim", "128"});
+  CHECK(contains(older.out, "which gives dq"));
 }
 
 TEST_CASE("explain says why no tuned row decides, and a table that cannot be read") {

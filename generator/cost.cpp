@@ -16,6 +16,10 @@ constexpr long long code_bytes_per_mma = 80;
 constexpr double seconds_per_column = 0.0021;  // of head_dim and of B_c
 constexpr long long sm90_code_bytes = 38LL * 1024;
 
+// And over those of backward_sm90 (0.26 to 0.70 s, 22 to 37 KB), whose queries are in registers, too.
+constexpr double backward_seconds_per_column = 0.0018;  // of head_dim, B_r and B_c
+constexpr long long backward_bytes_per_column = 110;
+
 /// The same in decode_sm80's loop, where each warp has keys of its own.
 int decode_mma_instructions(const Variant& variant) {
   const int row_tiles = variant.split_rows != 0 ? 1 : variant.B_r / 16;
@@ -30,6 +34,10 @@ Cost mma_cost(int mma) {
 Cost cost_of(const Variant& variant) {
   if (variant.family == prefill_sm90) {
     return {.seconds = seconds_per_column * (variant.head_dim + variant.B_c), .bytes = sm90_code_bytes};
+  }
+  if (variant.family == backward_sm90) {
+    const int columns = variant.head_dim + variant.B_r + variant.B_c;
+    return {.seconds = backward_seconds_per_column * columns, .bytes = backward_bytes_per_column * columns};
   }
   const Operation operation = family_of(variant).operation;
   if (operation == Operation::decode) return mma_cost(decode_mma_instructions(variant));

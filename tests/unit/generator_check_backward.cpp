@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "generator/check.hpp"
+#include "generator/cost.hpp"
 
 using namespace attune;
 
@@ -113,6 +115,20 @@ TEST_CASE("backward_sm90 has a tile for every head_dim, whose warpgroups share k
     CHECK(meets(variant, need));
     CHECK(variant.B_c == (head_dim > 128 ? 64 : 128));
   }
+}
+
+TEST_CASE("the cost of a kernel of backward_sm90 grows with its tile") {
+  const auto cost = [](int head_dim, int B_r, int B_c) {
+    Variant variant = family_called("backward_sm90").defaults;
+    variant.head_dim = head_dim;
+    variant.B_r = B_r;
+    variant.B_c = B_c;
+    return estimate(std::span(&variant, 1));
+  };
+  CHECK(cost(64, 64, 64).seconds > 0.25);
+  CHECK(cost(64, 128, 128).seconds > cost(64, 64, 128).seconds);
+  CHECK(cost(128, 64, 128).bytes > cost(64, 64, 128).bytes);
+  CHECK(cost(256, 64, 64).seconds < 1);
 }
 
 TEST_CASE("a kernel that always sums in one order serves whoever asks for any, and no other the one who asks for one") {

@@ -241,9 +241,9 @@ Explanation explanation(const DecodeProblem& problem, const Device& device, bool
 /// What a call for gradients launches before the kernel that gives dK and dV, and after it.
 struct GradientLaunches {
   Served rows;
-  BackwardLaunch rows_launch;
+  Launch rows_launch;
   Served last;
-  BackwardLaunch last_launch;
+  Launch last_launch;
   const char* purpose;  ///< of the last
 };
 
@@ -264,7 +264,7 @@ Explanation explanation(const BackwardProblem& problem, const Device& device, bo
   if (const std::vector<std::string> reasons = refusals(keys.variant, problem, device); !reasons.empty()) {
     return unserved(problem, device, reasons);
   }
-  const BackwardLaunch launch = plan(keys.variant, problem, device);
+  const Launch launch = plan(keys.variant, problem, device);
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem, device);
   const GradientLaunches others = launches_around(problem, device, workspace.dq_bytes > 0);
   std::string text = fmt::format("{} on {}\n  dk and dv by {}\n", problem.text(), device.name, kernel_text(keys));

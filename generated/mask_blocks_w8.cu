@@ -111,6 +111,16 @@ __device__ __forceinline__ uint3 block_index() {
                : "=r"(i.x), "=r"(i.y), "=r"(i.z));
   return i;
 }
+// --- ptx/kernel_order.cuh --------------------------------------------------------------------------------------------
+// Two kernels of a stream that overlap (PTX ISA, "griddepcontrol"): where the launch of the second asked for it, it may
+// begin before the first has ended. Before compute capability 9.0 it never does.
+
+// Behind this call of all of a kernel's blocks, the next kernel's blocks may begin.
+__device__ __forceinline__ void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 // --- ptx/memory.cuh --------------------------------------------------------------------------------------------------
 // Shared memory, whose addresses are byte offsets in its state space, and plain stores of words (PTX ISA, "st").
 
@@ -260,6 +270,7 @@ __device__ __forceinline__ int rows_of(const int* cu_seqlens, const int* used, i
 
 extern "C" __global__ void __launch_bounds__(threads)
     mask_blocks_w8(const __grid_constant__ AttuneMaskBlocksParams params) {
+  let_next_kernel_begin();  // it waits for this one's words
   const AttuneMaskBlocks& blocks = params.blocks;
   const int word_place = static_cast<int>(block_index().x);
   if (word_place == 0 && thread_index() == 0 && blocks.drawn != nullptr) store_global(blocks.drawn, 0, 0);

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "generator/condition.hpp"
-#include "generator/expression/interval.hpp"
-#include "generator/expression/pool.hpp"
 #include "generator/family_checks.hpp"
 
 namespace attune {
@@ -23,6 +21,7 @@ constexpr int panel_row_bytes = 128;
 constexpr int ring_stage_bytes = 16;   // a full and an empty mbarrier
 constexpr int slot_bytes = 48;         // what a kernel that finds tiles says of one: of the one that Q is of, ...
 constexpr int ragged_found = 4;        // ... and of those found for after it, of a ragged batch
+constexpr int stage_block_bytes = 4;   // which block of keys a stage has, where a mask leaves some out
 constexpr int alignment_slack = 1023;  // shared memory starts anywhere, panels at multiples of 1,024 bytes
 
 constexpr int page_rows = 16;  // of pages that boxes divide: panels swizzle eight rows, B_c has sixteens
@@ -56,10 +55,11 @@ Resources resources_of(const Variant& v) {
   Resources needs;
   needs.threads = (1 + consumers_of(v)) * warpgroup_threads;
   needs.shared_bytes = panel_rows * panel_row_bytes + (1 + 2 * v.stages) * ring_stage_bytes + alignment_slack;
-  if (v.ragged != 0 || v.paged != 0 || tells_blocks(v)) {
+  if (v.ragged != 0 || v.paged != 0 || v.mask != 0) {
     const int found = v.ragged != 0 ? ragged_found : 1;
     needs.shared_bytes += (1 + found) * slot_bytes + found * ring_stage_bytes;
   }
+  if (v.mask != 0) needs.shared_bytes += v.stages * stage_block_bytes;
   // O, S, and P and Q in half a register an element.
   needs.accumulator_registers = v.head_dim_of_v() / 2 + v.B_c / 2 + v.B_c / 4 + v.Q_columns_in_registers / 4;
   return needs;
@@ -266,14 +266,14 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.B_c = tile.B_c;
   variant.stages = 2;
   variant.Q_columns_in_registers = tile.Q_columns_in_registers;
-  // A mask's look-ups need registers, too.
-  if (variant.mask != 0 && variant.head_dim == 128 &&
-      expression::looks_up_by_key(expression::expression_of(variant.mask).root)) {
-    variant.Q_columns_in_registers = 64;
-  }
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
   variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
+  // A mask's look-ups need registers, too, and what it adds to some blocks stands best beside others' products.
+  if (variant.mask != 0 && variant.head_dim == 128) {
+    variant.Q_columns_in_registers = 64;
+    variant.ping_pong = 1;
+  }
   // Words of random bits, and a mask's look-ups, need the registers that a third warpgroup takes.
   if ((variant.dropout != 0 || variant.mask != 0) && variant.B_r == most_consumers * warpgroup_rows)
     variant.B_r -= warpgroup_rows;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "generator/constant.hpp"
 #include "generator/expression/derivative.hpp"
 #include "generator/expression/interval.hpp"
+#include "generator/expression/limits.hpp"
 #include "generator/expression/pool.hpp"
 
 namespace attune {
@@ -101,8 +103,8 @@ class Evaluator {
     return name();
   }
 
-  /// A number, true, false, variant::key, Expressions::tilts or told, Type::word or a constant of the file; anything
-  /// else is stepped over, with what it is called with.
+  /// A number, true, false, variant::key, Expressions::tilts, told or first_keys, Type::word or a constant of the file;
+  /// anything else is stepped over, with what it is called with.
   Value name() {
     if (next_ == tokens_.size()) return std::nullopt;
     const Token& first = tokens_[next_++];
@@ -120,6 +122,7 @@ class Evaluator {
     }
     if (first.is("Expressions") && second.is("tilts")) return tilts_scores(variant_) ? 1 : 0;
     if (first.is("Expressions") && second.is("told")) return tells_blocks(variant_) ? 1 : 0;
+    if (first.is("Expressions") && second.is("first_keys")) return first_keys_apart(variant_);
     const Field* const field = field_of_type(first.text);
     return field == nullptr ? other_name() : word_of(*field, second);
   }
@@ -195,6 +198,13 @@ bool tilts_scores(const Variant& variant) {
 
 bool tells_blocks(const Variant& variant) {
   return variant.mask != 0 && expression::bounds_by_lookups(expression::expression_of(variant.mask));
+}
+
+int first_keys_apart(const Variant& variant) {
+  const bool has_others = variant.score != 0 || variant.dropout != 0 || variant.paged != 0;
+  if (variant.family != prefill_sm90 || variant.mask == 0 || has_others || tells_blocks(variant)) return 0;
+  const std::optional<expression::FirstKeys> first = expression::first_keys_of(expression::expression_of(variant.mask));
+  return first ? first->count : 0;
 }
 
 Constants constants_of(const std::vector<Token>& tokens) {

@@ -93,7 +93,8 @@ std::string block_expressions_text(const Variant& variant) {
 std::string expressions_text(const Variant& variant) {
   const auto of = [](int number) { return number == 0 ? nullptr : &expression::expression_of(number); };
   if (variant.score == 0 && variant.mask == 0) return {};
-  return expression::cuda_text(of(variant.score), of(variant.mask), tilts_scores(variant));
+  return expression::cuda_text(of(variant.score), of(variant.mask), tilts_scores(variant),
+                               first_keys_apart(variant) > 0);
 }
 
 class Emitter {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "generator/condition.hpp"
 #include "generator/constant.hpp"
 
 namespace attune {
@@ -158,14 +159,19 @@ void add(std::vector<Product>& products, const Product& product) {
   if (product.steps > 0 && !known) products.push_back(product);
 }
 
-/// S and O.
-void add_prefill(std::vector<Product>& products, const Variant& variant) {
+/// S and O; those of a sequence's first keys, too, where they have products of their own.
+void add_prefill(std::vector<Product>& products, const Variant& variant, bool first_keys_apart) {
   const int in_registers = variant.Q_columns_in_registers / k_of_a_step;
   const int in_shared_memory = variant.head_dim / k_of_a_step - in_registers;
   add(products, {.n = variant.B_c, .steps = in_shared_memory, .A_in_registers = false});
   add(products, {.n = variant.B_c, .steps = in_registers, .A_in_registers = true});
   add(products, {.n = variant.head_dim_of_v(), .steps = variant.B_c / k_of_a_step, .A_in_registers = true});
   add(products, {.n = variant.head_dim_of_v(), .steps = variant.P_residual_keys / k_of_a_step, .A_in_registers = true});
+  if (!first_keys_apart) return;
+  const int first = std::max(variant.P_residual_keys, k_of_a_step);  // the columns of their scores
+  add(products, {.n = first, .steps = in_shared_memory, .A_in_registers = false});
+  add(products, {.n = first, .steps = in_registers, .A_in_registers = true});
+  add(products, {.n = variant.head_dim_of_v(), .steps = first / k_of_a_step, .A_in_registers = true});
 }
 
 /// S and dP, dV and dK, and dQ, of which two warpgroups have a part each. Where they share 64 keys, P and dS are in
@@ -201,7 +207,8 @@ std::string text_of(const std::vector<Product>& products, Dtype dtype) {
 
 std::string wgmma_text(const Variant& variant) {
   std::vector<Product> products;
-  variant.family == backward_sm90 ? add_backward(products, variant) : add_prefill(products, variant);
+  variant.family == backward_sm90 ? add_backward(products, variant)
+                                  : add_prefill(products, variant, first_keys_apart(variant) > 0);
   return text_of(products, static_cast<Dtype>(variant.dtype));
 }
 
@@ -210,7 +217,7 @@ std::string own_wgmma_text() {
   prefill.Q_columns_in_registers = 64;
   prefill.P_residual_keys = 16;
   std::vector<Product> products;
-  add_prefill(products, prefill);
+  add_prefill(products, prefill, true);
   add_backward(products, families()[backward_sm90].defaults);
   return "// clang-format off\n" + text_of(products, Dtype::bf16);
 }

@@ -20,6 +20,7 @@ constexpr bool mask = false;
 #include "blocks/score_place.cuh"
 #include "blocks/sequence_rows.cuh"
 #include "ptx/grid.cuh"
+#include "ptx/kernel_order.cuh"
 #include "ptx/memory.cuh"
 #include "ptx/memory_chunks.cuh"
 #include "ptx/memory_words.cuh"
@@ -41,6 +42,7 @@ __device__ __forceinline__ int rows_of(const int* cu_seqlens, const int* used, i
 
 extern "C" __global__ void __launch_bounds__(threads)
     mask_blocks(const __grid_constant__ AttuneMaskBlocksParams params) {
+  let_next_kernel_begin();  // it waits for this one's words
   const AttuneMaskBlocks& blocks = params.blocks;
   const int word_place = static_cast<int>(block_index().x);
   if (word_place == 0 && thread_index() == 0 && blocks.drawn != nullptr) store_global(blocks.drawn, 0, 0);

@@ -59,6 +59,7 @@ constexpr bool stream_k = false;
 #include "blocks/unfinished_tile.cuh"
 #include "blocks/update.cuh"
 #include "blocks/weight_dropout.cuh"
+#include "ptx/kernel_order.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/tensor_copy.cuh"
@@ -71,6 +72,7 @@ constexpr bool stream_k = false;
 #include "blocks/drawn_order.cuh"
 #include "blocks/express_scores.cuh"
 #include "blocks/expressions.cuh"
+#include "blocks/key_block.cuh"
 #include "blocks/live_blocks.cuh"
 #include "blocks/page_boxes.cuh"
 #include "blocks/page_gather.cuh"
@@ -107,8 +109,11 @@ constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
 constexpr u32 page_producer_registers = consumers == 3 ? 32 : 40;
 constexpr u32 page_consumer_registers = consumers == 3 ? 160 : 232;
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
+// Keys of the product that a tile ends with, where every query sees the first ones: a step's, or as many as the rests
+// of weights are taken of.
+constexpr int first_columns = variant::P_residual_keys > 16 ? variant::P_residual_keys : 16;
 // Whether a warp of its own finds the tiles, and tells them to the others.
-constexpr bool finds_tiles = variant::ragged || variant::paged || Expressions::told;
+constexpr bool finds_tiles = variant::ragged || variant::paged || variant::mask;
 
 // What a row is and sees, and the order of tiles.
 using QueryMask = Select<variant::window, Window, Select<variant::causal, CausalMask, FullMask>>;
@@ -177,6 +182,11 @@ struct Shared {
       return {told().base + TileSlot::bytes, told().base + 2 * TileSlot::bytes};
     }
   }
+
+  // Where a mask leaves some blocks of keys out: which one K's stage has.
+  __device__ __forceinline__ KeyBlock key_block() const {
+    return {found().barriers + FoundRing::barrier_bytes + k.stage * KeyBlock::bytes};
+  }
 };
 
 // Which blocks of keys a mask's expression leaves to a tile; `Live` is WarpLive or ThreadLive.
@@ -234,11 +244,16 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
   };
   while (order.next(tile)) {
     auto live_keys = found_blocks<ThreadLive>(params, tile);
-    if constexpr (variant::mask && !finds_tiles) keep_live_blocks(live_keys, tile);  // else they come so
     const int kv_head = Rows::kv_head(params, tile);
     for (int j = tile.blocks - 1; j >= tile.first_block; --j) {
-      if constexpr (variant::mask) j = live_keys.last(j, tile.first_block);
-      shared.k.begin_load();
+      if constexpr (variant::mask) {
+        j = live_keys.last(j, tile.first_block);
+        shared.k.claim();
+        shared.key_block().write(j, live_keys.is_full(j));
+        shared.k.announce();
+      } else {
+        shared.k.begin_load();
+      }
       shared.k.load(params.k, Rows::keys(tile, kv_head, j * variant::B_c));
       load_V();
       if (j == tile.blocks - 1) {
@@ -252,6 +267,12 @@ __device__ __forceinline__ void produce(const KernelParams& params, Shared share
         shared.q.load(Maps::queries(params, tile), Rows::queries(tile, tile.first_row));
       }
       V_box = Rows::keys(tile, kv_head, j * variant::B_c);
+    }
+    if constexpr (Expressions::first_keys != 0) {
+      shared.k.begin_load();
+      shared.k.load(params.k, Rows::keys(tile, kv_head, 0));
+      load_V();
+      V_box = Rows::keys(tile, kv_head, 0);
     }
   }
   load_V();
@@ -299,6 +320,12 @@ __device__ __forceinline__ void produce_pages(const KernelParams& params, Shared
         if (block > tile.first_block) below = live_pages.last(below, tile.first_block);
       }
       if (others == 0) {
+        if constexpr (variant::mask) {
+          const bool full = live_pages.is_full(block);
+          shared.k.claim();
+          if (elect_lane()) shared.key_block().write(block, full);
+          warp_barrier();  // whoever announces it, it is written
+        }
         source.template load<Cached::K>(params, shared.k, tile, kv_head, block, pages);
         if constexpr (variant::stages == 2) claim_next_stage(shared.k);
         source.template load<Cached::V>(params, shared.v, tile, kv_head, block, pages);
@@ -366,9 +393,9 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   const ProductTurns turns{warpgroup};
   auto order = consumer_order(params, shared);
   Tile tile{};
-  WarpLive live{};    // of the tile's blocks of keys, where a mask hides some
   u32 Q[Q_steps][4];  // the first columns of this warp's rows
   bool skips_last = false;
+  bool full = false;  // the block at hand: the mask hides nothing of it
 
   // Q is there; returns the block of keys to begin with.
   const auto begin_tile = [&] {
@@ -381,10 +408,11 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       warp_barrier();      // lane 0 releases the stage for all
     }
     if constexpr (variant::Q_columns_in_registers == variant::head_dim) shared.q.release();
-    if constexpr (variant::causal && variant::B_r > 64 && !variant::mask) {
+    if constexpr (variant::causal && variant::B_r > 64) {
       // A last block beyond this warpgroup's rows is only released, with a turn, so that warpgroups stay in step.
       const int last_row = tile.first_row + static_cast<int>(warpgroup + 1) * rows - 1;
       skips_last = blocks_seen<variant::B_c>(Rows::mask(params, tile), last_row) < tile.blocks;
+      if constexpr (variant::mask) skips_last = skips_last && tile.first_block < tile.blocks - 1;  // it needs another
       if (skips_last) {
         shared.k.skip();
         turns.take();
@@ -408,24 +436,47 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     }
     wgmma_commit();
   };
+  // The same for the sequence's first keys.
+  const auto multiply_first = [&](float(&S)[first_columns / 8][4]) {
+    wgmma_fence();
+    if constexpr (variant::Q_columns_in_registers != 0) {
+      wgmma<variant::dtype, false, KTile::columns_right>(S, Q, shared.k.tile().descriptor(0), false);
+    }
+    if constexpr (variant::Q_columns_in_registers != variant::head_dim) {
+      const u64 A = shared.q.tile().descriptor(static_cast<int>(warpgroup) * rows);
+      const u64 B = shared.k.tile().descriptor(0);
+      constexpr int steps = variant::head_dim / 16 - Q_steps;
+      wgmma<variant::dtype, false, KTile::columns_right, QTile::columns_right, Q_steps, steps>(S, A, B, Q_steps > 0);
+    }
+    wgmma_commit();
+  };
   // S of block j is there: its keys have been read, and with the tile's last block its queries.
   const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     settle(S);
     shared.k.release();
     shared.k.next();
     shared.k.ask();
-    if constexpr (variant::Q_columns_in_registers != variant::head_dim) shared.q.release(j == tile.first_block);
+    if constexpr (variant::Q_columns_in_registers != variant::head_dim && Expressions::first_keys == 0) {
+      shared.q.release(j == tile.first_block);
+    }
   };
   const auto finish_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     if constexpr (variant::mask) {
       express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
-                     {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale, live.is_full(j));
+                     {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale, full);
     } else if constexpr (variant::score && !Expressions::tilts) {
       express_scores(S, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
                      {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
     } else {
       finish_scores(S, Rows::mask(params, tile), {tile.first_row + warp_row, j * variant::B_c}, params.cap_scale);
     }
+  };
+
+  // Which block K is of, where a mask leaves some out. Asked for while K is multiplied, it costs no time.
+  const auto told_block = [&] {
+    const u32 word = shared.key_block().read();
+    full = KeyBlock::is_full(word);
+    return KeyBlock::number(word);
   };
 
   // This warpgroup has no queries of the tile: it releases all that the others read, and keeps in step with them.
@@ -446,8 +497,6 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   turns.begin();
   bool left_before = false;  // the tile before, to another thread block
   while (order.next(tile)) {
-    if constexpr (variant::mask) live = found_blocks<WarpLive>(params, tile);
-    if constexpr (variant::mask && !finds_tiles) keep_live_blocks(live, tile);
     if constexpr (variant::ragged && !variant::mask && variant::B_r > 64) {
       int own_row = static_cast<int>(warpgroup) * rows;  // in the tile
       // A tile that the rows of one hold is a warpgroup's alone, in turn, so that they compute several side by side.
@@ -479,12 +528,13 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     int j = begin_tile();
     shared.k.wait();
     multiply_QK(S);
+    if constexpr (variant::mask) j = told_block();
     if constexpr (variant::stream_k) {
       // Before it waits, or who waits for it does for both.
       if (left_before) unfinished.signal(unfinished.own, params.launch);
       if (tile.begun) unfinished.load_partials(O, softmax);
     }
-    if constexpr (variant::causal && variant::B_r > 64 && !variant::mask) {
+    if constexpr (variant::causal && variant::B_r > 64) {
       if (skips_last) shared.v.skip();
     }
     wgmma_wait<0>();
@@ -505,7 +555,6 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
 #pragma unroll 1
     while (j != tile.first_block) {
       --j;
-      if constexpr (variant::mask) j = live.last(j, tile.first_block);
       shared.k.wait();
       turns.take();
       settle(O);
@@ -513,6 +562,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       shared.v.wait();
       multiply_PV(O, P, shared.v.tile(), accumulate);  // of the block before
       turns.pass();
+      if constexpr (variant::mask) j = told_block();
       wgmma_wait<1>();
       take_S(S, j);
       // Tiles that blocks share have no mask but their keys' end, which came with their first block.
@@ -537,11 +587,45 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     }
 
     u32 R[variant::P_residual_keys / 16][4];  // of the first keys, whose weights S still has
-    if constexpr (variant::P_residual_keys != 0) take_residual<variant::dtype>(R, S, tile.left);
-    shared.v.wait();
-    turns.take();
-    settle(O);
-    multiply_PV(O, P, shared.v.tile(), accumulate);
+    if constexpr (Expressions::first_keys != 0) {
+      // Few keys behind all blocks, as a whole block of them would take its time.
+      float F[first_columns / 8][4];
+      u32 W[first_columns / 16][4];
+      shared.k.wait();
+      turns.take();
+      settle(O);
+      multiply_first(F);
+      shared.v.wait();
+      multiply_PV(O, P, shared.v.tile(), accumulate);  // of the last block
+      turns.pass();
+      wgmma_wait<1>();
+      settle(F);
+      shared.k.release();
+      shared.k.next();
+      shared.k.ask();
+      if constexpr (variant::Q_columns_in_registers != variant::head_dim) shared.q.release();
+      express_first_keys(F, expressions_of(params), score_rows<Rows>(params, tile), Rows::mask(params, tile),
+                         tile.first_row + warp_row, params.cap_scale);
+      update<variant::dtype>(softmax, F, W, params.scale_log2, [&](float sum) {
+        hold_wait_behind(sum, shared.k);
+        wgmma_wait<0>();
+        settle(O);
+        shared.v.release();
+        shared.v.next();
+      });
+      softmax.rescale(O);
+      if constexpr (variant::P_residual_keys != 0) take_residual<variant::dtype>(R, F, tile.left);
+      shared.v.wait();
+      turns.take();
+      settle(O);
+      multiply_PV(O, W, shared.v.tile(), true);
+    } else {
+      if constexpr (variant::P_residual_keys != 0) take_residual<variant::dtype>(R, S, tile.left);
+      shared.v.wait();
+      turns.take();
+      settle(O);
+      multiply_PV(O, P, shared.v.tile(), accumulate);
+    }
     if constexpr (variant::P_residual_keys != 0) multiply_PV(O, R, shared.v.tile(), true);
     turns.pass();
     wgmma_wait<0>();
@@ -577,6 +661,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) prefill_sm90(const __gr
     }
     prefetch_map(params.o);
   }
+  if constexpr (Expressions::told) wait_for_kernel_before();  // mask_blocks may still be writing
   block_barrier();
   if (warp_index() < 4) {
     if constexpr (variant::paged) {

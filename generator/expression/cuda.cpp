@@ -12,6 +12,7 @@
 
 #include "generator/expression/derivative.hpp"
 #include "generator/expression/interval.hpp"
+#include "generator/expression/limits.hpp"
 
 namespace attune::expression {
 namespace {
@@ -422,7 +423,9 @@ std::string conflict_of(const Expression* score, const Expression* mask) {
              : std::string{};
 }
 
-std::string cuda_text(const Expression* score, const Expression* mask, bool tilted) {
+std::string cuda_text(const Expression* score, const Expression* mask, bool tilted, bool first_keys_apart) {
+  const std::optional<FirstKeys> apart = first_keys_apart ? first_keys_of(*mask) : std::nullopt;
+  if (apart) mask = &apart->rest;
   std::string text{head};
   const std::vector<Parameter> parameters = parameters_of(score, mask);
   for (std::size_t i = 0; i < parameters.size(); ++i) text += accessor_of(parameters[i], i);
@@ -459,6 +462,10 @@ std::string cuda_text(const Expression* score, const Expression* mask, bool tilt
       "\n  // Whether a kernel before this one tells which blocks the mask leaves (blocks/told_blocks.cuh).\n"
       "  static constexpr bool told = {};\n",
       told);
+  text += fmt::format(
+      "\n  // So many of a sequence's first keys a query sees whatever the mask says of them.\n"
+      "  static constexpr int first_keys = {};\n",
+      apart ? apart->count : 0);
   return text + "};\n";
 }
 

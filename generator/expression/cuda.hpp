@@ -23,8 +23,8 @@ std::string conflict_of(const Expression* score, const Expression* mask);
 inline constexpr std::string_view block_cuda_path = "blocks/block_expressions.cuh";
 
 /// The struct `Expressions` of a score and a mask, each of which may be null. `tilted`: with what added_by_key() says
-/// of the score, if it says something.
-std::string cuda_text(const Expression* score, const Expression* mask, bool tilted);
+/// of the score, if it says something. `first_keys_apart`: with the mask as first_keys_of() has it.
+std::string cuda_text(const Expression* score, const Expression* mask, bool tilted, bool first_keys_apart = false);
 
 /// The struct `BlockExpressions` of a mask.
 std::string block_cuda_text(const Expression& mask);

@@ -124,10 +124,6 @@ bool depends_on(const Node& node, Name name) {
          std::ranges::any_of(node.parts, [&](const Node& part) { return depends_on(part, name); });
 }
 
-bool looks_up_by_key(const Node& node) {
-  return (node.op == Op::lookup && depends_on(node, Name::k)) || std::ranges::any_of(node.parts, looks_up_by_key);
-}
-
 bool depends_on_head(const Node& node) { return depends_on(node, Name::h) || depends_on(node, Name::hk); }
 
 }  // namespace attune::expression

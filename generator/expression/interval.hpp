@@ -43,9 +43,6 @@ bool bounds_by_lookups(const Expression& mask);
 /// Whether a value depends on this name.
 bool depends_on(const Node& node, Name name);
 
-/// Whether something is looked up that depends on the key, and so for each score.
-bool looks_up_by_key(const Node& node);
-
 /// Whether the value depends on the head.
 bool depends_on_head(const Node& node);
 

@@ -40,17 +40,24 @@ std::optional<Linear> linear_of(const Node& node) {
   return x->plus(node.op == Op::add ? *y : y->times(-1));
 }
 
-/// Adds the limit that a condition is; whether it is one.
-bool add_limit(const Node& condition, MaskLimits& limits) {
+/// What a condition says is not above 0; nothing where it is no comparison of such integers.
+std::optional<Linear> difference_of(const Node& condition) {
   const bool strict = condition.op == Op::less || condition.op == Op::greater;
   const bool upwards = condition.op == Op::greater || condition.op == Op::greater_equal;
-  if (!strict && !upwards && condition.op != Op::less_equal) return false;
+  if (!strict && !upwards && condition.op != Op::less_equal) return std::nullopt;
   const std::optional<Linear> x = linear_of(condition.parts[0]);
   const std::optional<Linear> y = linear_of(condition.parts[1]);
-  if (!x || !y) return false;
-  // As `difference <= 0`.
+  if (!x || !y) return std::nullopt;
   Linear difference = x->plus(y->times(-1)).times(upwards ? -1 : 1);
   if (strict) ++difference.constant;
+  return difference;
+}
+
+/// Adds the limit that a condition is; whether it is one.
+bool add_limit(const Node& condition, MaskLimits& limits) {
+  const std::optional<Linear> found = difference_of(condition);
+  if (!found) return false;
+  const Linear& difference = *found;
   const bool is_right = difference.k_factor == 1 && difference.p_factor == -1;
   const bool is_left = difference.k_factor == -1 && difference.p_factor == 1;
   const long long keys = -difference.constant;
@@ -93,6 +100,20 @@ MaskLimits limits_of(const Expression& mask) {
   // Limits look nothing up, so that the rest reads what the whole does, in the same order.
   limits.rest = Expression{.use = Use::mask, .root = std::move(root), .parameters = mask.parameters};
   return limits;
+}
+
+std::optional<FirstKeys> first_keys_of(const Expression& mask) {
+  if (mask.root.op != Op::either) return std::nullopt;
+  for (const std::size_t first : {std::size_t{1}, std::size_t{0}}) {
+    const std::optional<Linear> difference = difference_of(mask.root.parts[first]);
+    if (!difference || difference->k_factor != 1 || difference->p_factor != 0) continue;
+    const long long count = 1 - difference->constant;
+    if (count < 1 || count > most_first_keys) continue;
+    // A comparison of k looks nothing up, so that the rest reads what the whole does, in the same order.
+    return FirstKeys{static_cast<int>(count),
+                     {.use = Use::mask, .root = mask.root.parts[1 - first], .parameters = mask.parameters}};
+  }
+  return std::nullopt;
 }
 
 float softcap_of(const Expression& score) {

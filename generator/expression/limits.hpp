@@ -22,6 +22,18 @@ struct MaskLimits {
 /// Limits on the other side of p, as in `k < p`, stay in the rest: a window has p in it.
 MaskLimits limits_of(const Expression& mask);
 
+/// A mask as its first keys, which every query sees, and what it says of all: `rest or k < count`.
+struct FirstKeys {
+  int count = 0;
+  Expression rest;
+};
+
+/// The most that first keys may be: those of one step of a product.
+inline constexpr int most_first_keys = 16;
+
+/// Takes `k < 4` from `p - k < 1024 or k < 4`; nothing from masks that are no such alternative.
+std::optional<FirstKeys> first_keys_of(const Expression& mask);
+
 /// The cap c of a score that is `c * tanh(s / c)`; 0 of others.
 float softcap_of(const Expression& score);
 

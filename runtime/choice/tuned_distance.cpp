@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "generator/condition.hpp"
 #include "generator/hash.hpp"
 #include "runtime/choice/tuned_kind.hpp"
 #include "runtime/operations/decode/plan.hpp"
@@ -92,15 +93,25 @@ TunedShape shape_of(const P& problem) {
 
 /// What an operation has against a row though its variant could serve; empty where nothing.
 template <class P>
-std::string objection(const TunedRow& /*row*/, const Variant& /*variant*/, const P& /*problem*/) {
+std::string objection(const TunedRow& /*row*/, const Variant& /*variant*/, const P& /*problem*/,
+                      const Device& /*device*/) {
   return {};
 }
 
 /// Decode's kernel would read keys three times and more, as often as for the row's own problem it does not.
-std::string objection(const TunedRow& row, const Variant& variant, const DecodeProblem& problem) {
+std::string objection(const TunedRow& row, const Variant& variant, const DecodeProblem& problem,
+                      const Device& /*device*/) {
   const auto* const own = std::get_if<DecodeProblem>(&row.problem);
   if (own == nullptr || problem.rows() <= std::max(own->rows(), tiles_side_by_side * variant.B_r)) return {};
   return fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r);
+}
+
+/// Prefill's has long blocks for few keys, those of a window behind first tokens.
+std::string objection(const TunedRow& /*row*/, const Variant& variant, const Problem& problem, const Device& device) {
+  const bool is_long =
+      first_keys_apart(variant) > 0 && variant.B_c > own_variant(variant.family, problem.ask(), device).B_c;
+  if (!is_long) return {};
+  return fmt::format("B_c: a query sees few keys, of which blocks of {} hold more that it does not see", variant.B_c);
 }
 
 /// Why what a row has found is not for a problem.
@@ -108,7 +119,7 @@ template <class P>
 std::vector<std::string> reasons_against(const TunedRow& row, const P& problem, const Device& device) {
   const Variant variant = variant_for(row, problem);
   std::vector<std::string> reasons = refusals(variant, problem, device);
-  if (std::string own = objection(row, variant, problem); !own.empty()) reasons.push_back(std::move(own));
+  if (std::string own = objection(row, variant, problem, device); !own.empty()) reasons.push_back(std::move(own));
   return reasons;
 }
 

@@ -22,9 +22,12 @@ struct DrawnOrder {
   // Finds this block's next tile, the same in all lanes; false when there is none left.
   template <class Tile>
   __device__ __forceinline__ bool next(Tile& tile) {
-    if (drawn == nullptr) return rounds.next(tile);
     int index = 0;
-    if (lane_index() == 0) index = count_global(drawn);
+    if (drawn == nullptr) {
+      index = rounds.round++ * static_cast<int>(block_count()) + static_cast<int>(block_number());
+    } else if (lane_index() == 0) {
+      index = count_global(drawn);
+    }
     index = uniform(index);
     if (index >= rounds.params.q_blocks * rounds.heads) return false;
     rounds.find(index, tile);

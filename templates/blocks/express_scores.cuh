@@ -85,6 +85,34 @@ __device__ __forceinline__ void express_scores(float (&S)[columns][4], const Exp
   if (!mask.sees_all(at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
 }
 
+// The same of a sequence's first keys, of which queries see Expressions::first_keys whatever the expression says. Here
+// those are left that it hides: blocks have had the others.
+template <class KeyMask, int columns>
+__device__ __forceinline__ void express_first_keys(float (&S)[columns][4], const Expressions& expressions,
+                                                   const ScoreRows& rows, const KeyMask& mask, int first_row,
+                                                   float cap_scale) {
+  if constexpr (variant::softcap) cap_scores(S, cap_scale);
+  const int lane = static_cast<int>(lane_index());
+  const KeyLookups<columns> of_keys{expressions, rows, {first_row, 0}};
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const ScorePlace first = rows.place(first_row + h * 8 + lane / 4, lane % 4 * 2);
+    const Expressions::Row row = expressions.row(first);
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const auto key = of_keys.of(n, e);
+        ScorePlace place = first;
+        place.k += n * 8 + e;
+        const bool had = expressions.sees(place, row, key);
+        if (had || place.k >= Expressions::first_keys) S[n][2 * h + e] = minus_infinity();
+      }
+    }
+  }
+  if (!mask.sees_all(first_row, 16, 0, columns * 8)) mask_scores(mask, S, {first_row, 0});
+}
+
 // The same for several 16 rows, one after the other.
 template <class KeyMask, int row_tiles, int columns>
 __device__ __forceinline__ void express_scores(float (&S)[row_tiles][columns][4], const Expressions& expressions,

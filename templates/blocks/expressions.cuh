@@ -38,4 +38,7 @@ struct Expressions {
 
   // Whether a kernel before this one tells which blocks the mask leaves (blocks/told_blocks.cuh).
   static constexpr bool told = false;
+
+  // So many of a sequence's first keys a query sees whatever the mask says of them.
+  static constexpr int first_keys = 0;
 };

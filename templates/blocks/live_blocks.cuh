@@ -16,15 +16,26 @@ struct LiveBlocks {
                                         int first_row)
       : rows(rows), first_row(first_row) {}
 
-  // Whether a row may see a key of this block.
-  __device__ __forceinline__ bool has(int block) const {
-    return Expressions::shows(rows.box(first_row, B_r, block * B_c, B_c)).maybe;
+  // Whether a row may see a key of this block, or of those from it on.
+  __device__ __forceinline__ bool has(int block, int blocks = 1) const {
+    return Expressions::shows(rows.box(first_row, B_r, block * B_c, blocks * B_c)).maybe;
   }
   // Whether it is known that every row sees every key of this block: ranges say so of a warp's rows.
   __device__ __forceinline__ static bool is_full(int /*block*/) { return false; }
-  // The last of them from `block` down to `first`; `first` where there is none.
+  // The last of them from `block` down to `first`; `first` where there is none. Twice as many dead ones are left out at
+  // a time, and from the first that are too many half as many: behind a window some ten looks find what stands far off.
   __device__ __forceinline__ int last(int block, int first) const {
-    while (block > first && !has(block)) --block;
+    int blocks = 1;
+    bool grows = true;
+#pragma unroll 1
+    while (block > first) {
+      blocks = minimum_of(blocks, block - first);
+      const bool alive = has(block - blocks + 1, blocks);
+      if (alive && blocks == 1) break;
+      if (!alive) block -= blocks;
+      grows = grows && !alive;
+      blocks = grows ? blocks * 2 : maximum_of(blocks / 2, 1);
+    }
     return block;
   }
   // How many there are from `first` up to `last`.
@@ -33,9 +44,19 @@ struct LiveBlocks {
     for (int block = first; block <= last; ++block) blocks += has(block) ? 1 : 0;
     return blocks;
   }
-  // The first of them from `block` up to `last`; `last` where there is none.
+  // The first of them from `block` up to `last`, found in the same way; `last` where there is none.
   __device__ __forceinline__ int first(int block, int last) const {
-    while (block < last && !has(block)) ++block;
+    int blocks = 1;
+    bool grows = true;
+#pragma unroll 1
+    while (block < last) {
+      blocks = minimum_of(blocks, last - block);
+      const bool alive = has(block, blocks);
+      if (alive && blocks == 1) break;
+      if (!alive) block += blocks;
+      grows = grows && !alive;
+      blocks = grows ? blocks * 2 : maximum_of(blocks / 2, 1);
+    }
     return block;
   }
 };

@@ -53,11 +53,13 @@ struct ToldBlocks {
   }
   __device__ __forceinline__ int last(int block, int first) {
     if (block <= first) return block;
-    int word = block / 32;
-    u32 bits = live_of(word) & 0xffffffffu >> (31 - block % 32);
-    while (bits == 0 && word > 0 && word * 32 > first) bits = live_of(--word);
-    const int found = bits == 0 ? first : word * 32 + highest_bit(bits);
-    return found > first ? found : first;
+    u32 below = 0xffffffffu >> (31 - block % 32);  // of the first word
+#pragma unroll 1
+    for (int word = block / 32; word * 32 + 31 > first; --word) {
+      if (const u32 bits = live_of(word) & below; bits != 0) return maximum_of(word * 32 + highest_bit(bits), first);
+      below = 0xffffffffu;
+    }
+    return first;
   }
   __device__ __forceinline__ int count(int first, int last) {
     int blocks = 0;
@@ -66,11 +68,14 @@ struct ToldBlocks {
   }
   __device__ __forceinline__ int first(int block, int last) {
     if (block >= last) return block;
-    int word = block / 32;
-    u32 bits = live_of(word) & 0xffffffffu << block % 32;
-    while (bits == 0 && (word + 1) * 32 < last) bits = live_of(++word);
-    const int found = bits == 0 ? last : word * 32 + highest_bit(bits & (0u - bits));
-    return found < last ? found : last;
+    u32 behind = 0xffffffffu << block % 32;  // of the first word
+#pragma unroll 1
+    for (int word = block / 32; word * 32 < last; ++word) {
+      const u32 bits = live_of(word) & behind;
+      if (bits != 0) return minimum_of(word * 32 + highest_bit(bits & (0u - bits)), last);
+      behind = 0xffffffffu;
+    }
+    return last;
   }
 
  private:

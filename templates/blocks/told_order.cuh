@@ -122,11 +122,6 @@ struct ToldOrder {
     }
     if constexpr (variant::dropout || variant::score || variant::mask || variant::paged)
       next.batch = uniform(next.batch);
-    if constexpr (Expressions::told) {
-      next.word = uniform(next.word);
-      next.live = static_cast<u32>(uniform(static_cast<int>(next.live)));
-      next.full = static_cast<u32>(uniform(static_cast<int>(next.full)));
-    }
     if (next.blocks == 0) return false;
     tile = next;
     return true;

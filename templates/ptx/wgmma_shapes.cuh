@@ -54,6 +54,27 @@ __device__ __forceinline__ void wgmma(float (&D)[16][4], const u32 (&A)[1][4], u
       : ATTUNE_TILE4(0), ATTUNE_TILE4(4), ATTUNE_TILE4(8), ATTUNE_TILE4(12)
       : "r"(+accumulate), "n"(+B_transposed), "l"(B), ATTUNE_RS(0));
 }
+#define ATTUNE_SS_16(add, a, b) "add.s64 a, %11, %" #a ";\nadd.s64 b, %10, %" #b ";\n" \
+  "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {" "%0,%1,%2,%3,%4,%5,%6,%7}," "a,b," #add ",1,1,0,%9;\n"
+template <Dtype dtype, bool B_transposed, auto B_step, auto A_step, int first_step, int steps>
+__device__ __forceinline__ void wgmma(float (&D)[2][4], u64 A, u64 B, bool accumulate) {
+  static_assert(steps == 4);
+  asm volatile("{\n.reg .pred p, q;\n.reg .b64 a, b;\nsetp.ne.b32 p, %8, 0;\nsetp.eq.b32 q, 0, 0;\n"
+      ATTUNE_SS_16(p,12,13) ATTUNE_SS_16(q,14,15) ATTUNE_SS_16(q,16,17) ATTUNE_SS_16(q,18,19) "}"
+      : ATTUNE_TILE(0), ATTUNE_TILE(1)
+      : "r"(+accumulate), "n"(+B_transposed), "l"(B), "l"(A), ATTUNE_SS4(0));
+}
+#define ATTUNE_RS_16(add, a0, a1, a2, a3, b) "add.s64 b, %10, %" #b ";\n" \
+  "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {" "%0,%1,%2,%3,%4,%5,%6,%7}," \
+  "{%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "},b," #add ",1,1,%9;\n"
+template <Dtype dtype, bool B_transposed, auto B_step>
+__device__ __forceinline__ void wgmma(float (&D)[2][4], const u32 (&A)[4][4], u64 B, bool accumulate) {
+  asm volatile("{\n.reg .pred p, q;\n.reg .b64 b;\nsetp.ne.b32 p, %8, 0;\nsetp.eq.b32 q, 0, 0;\n"
+      ATTUNE_RS_16(p,11,12,13,14,15) ATTUNE_RS_16(q,16,17,18,19,20) ATTUNE_RS_16(q,21,22,23,24,25)
+      ATTUNE_RS_16(q,26,27,28,29,30) "}"
+      : ATTUNE_TILE(0), ATTUNE_TILE(1)
+      : "r"(+accumulate), "n"(+B_transposed), "l"(B), ATTUNE_RS4(0));
+}
 #define ATTUNE_SS_64(add, a, b) "add.s64 a, %35, %" #a ";\nadd.s64 b, %34, %" #b ";\n" \
   "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" ATTUNE_TEN() ATTUNE_TEN(1) ATTUNE_TEN(2) "%30,%31}," \
   "a,b," #add ",1,1,0,%33;\n"

@@ -261,6 +261,14 @@ TEST_CASE("the emitted struct has a function for each part that a reader finds")
   CHECK(tilted.find("float added_by_key(const ScorePlace& /*at*/, const Row& row) const {\n    return row.slope_0;") !=
         std::string::npos);
   CHECK(score.value.slug().starts_with("slope_"));
+  CHECK(text.find("first_keys = 0;") != std::string::npos);
+  const Result<Expression> first = parse("p - k < 8 or k < 4", Use::mask);
+  REQUIRE(first.ok());
+  const std::string apart = cuda_text(nullptr, &first.value, false, true);
+  CAPTURE(apart);
+  CHECK(apart.find("first_keys = 4;") != std::string::npos);
+  CHECK(apart.find("return (at.p - at.k) < 8;") != std::string::npos);
+  CHECK(apart.find("return less(difference(in.p, in.k), only(8));") != std::string::npos);
   const Result<Expression> other = parse("slope[h] < 1 where slope: int32[head]", Use::mask);
   REQUIRE(other.ok());
   CHECK(conflict_of(&score.value, &other.value) == "the score has slope: fp32[head], the mask slope: int32[head]");

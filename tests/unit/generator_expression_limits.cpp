@@ -33,6 +33,14 @@ std::string said(std::string_view text) {
          (found.rest ? found.rest->text() : "all");
 }
 
+/// "4 keys or p - k < 8"
+std::string first_said(std::string_view text) {
+  const Result<Expression> mask = parse(text, Use::mask);
+  REQUIRE(mask.ok());
+  const std::optional<FirstKeys> found = first_keys_of(mask.value);
+  return found ? std::to_string(found->count) + " keys or " + found->rest.text() : "none";
+}
+
 float cap(std::string_view text) {
   const Result<Expression> score = parse(text, Use::score);
   REQUIRE(score.ok());
@@ -59,6 +67,18 @@ TEST_CASE("comparisons of k and p are limits, whichever way they are written, an
   CHECK(said("p - k < 1024") == "left 1023 all");
   CHECK(said("-3 <= k - p") == "left 3 all");
   CHECK(said("p - 5 <= k and k <= p and p - k < 4") == "left 3 right 0 all");
+}
+
+TEST_CASE("a few first keys are those of an alternative at the root, whichever way it is written") {
+  CHECK(first_said("p - k < 8 or k < 4") == "4 keys or p - k < 8");
+  CHECK(first_said("k <= 3 or p - k < 8") == "4 keys or p - k < 8");
+  CHECK(first_said("q == k or p - k < 8 or 16 > k") == "16 keys or q == k or p - k < 8");
+  CHECK(first_said("k < 4 or d[b, k] == 1 where d: int32[batch, position]") ==
+        "4 keys or d[b, k] == 1 where d: int32[batch, position]");
+  for (const char* text : {"k < 4", "p - k < 8 and k < 4", "p - k < 8 or k < 17", "p - k < 8 or k < 0",
+                           "p - k < 8 or p < 4", "p - k < 8 or k > 4", "p - k < 8 or k < h"}) {
+    CHECK_MESSAGE(first_said(text) == "none", text);
+  }
 }
 
 TEST_CASE("what limits do not say stays: the other side of p, other names, what may hold instead, multiples") {

@@ -8,6 +8,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/choice/tuned.hpp"
+#include "runtime/choice/tuned_distance.hpp"
 #include "runtime/lab/arguments.hpp"
 #include "runtime/operations/prefill/arguments.hpp"
 
@@ -139,6 +140,34 @@ TEST_CASE("a kernel that a table of tuned problems names serves with a problem's
   CHECK(masked.mask == need.mask);
   CHECK(masked.tile_list == 0);
   CHECK(meets(masked, need));
+}
+
+TEST_CASE("a row of longer blocks than usual does not answer for windows with first tokens, for other masks it does") {
+  const Device device = device_of(*find_arch("sm_90"));
+  TunedTable table{.gpu = tuned_gpu(device), .rows = {}};
+  TunedRow row;
+  Problem problem{.heads_q = 16, .heads_kv = 16, .seqlen_q = 4096, .seqlen_k = 4096, .head_dim = 128, .causal = true};
+  row.problem = problem;
+  row.result.variant = families()[prefill_sm90].defaults;
+  row.result.variant.causal = 1;
+  row.result.variant.B_c = 160;
+  row.result.variant.Q_columns_in_registers = 48;
+  table.rows.push_back(row);
+  const TunedRows rows(table, device);
+  CHECK(rows.match(problem).applies());
+  const auto with_mask = [&](const char* text) {
+    Call call;
+    call.args.score = nullptr;
+    call.args.mask = text;
+    call.args.param_count = 0;
+    Problem masked = problem;
+    masked.expressions = check_arguments(call.args).expressions;
+    return masked;
+  };
+  CHECK(rows.match(with_mask("k % 3 != 1")).applies());
+  const Problem first = with_mask("p - k < 1024 or k < 4");
+  REQUIRE(rows.match(first).refusals.size() == 1);
+  CHECK(rows.match(first).refusals.front().starts_with("B_c: a query sees few keys"));
 }
 
 }  // namespace attune

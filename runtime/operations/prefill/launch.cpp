@@ -159,7 +159,9 @@ void run_with(const attune_prefill_args& args, const Problem& problem, const Ser
     visit_operands(args, problem, visit);
     params.visit_workspace(visit);
   };
-  planned.add(step_of(kernel, launch, params.get(), operands));
+  const bool waits = mask_params.has_value() && launch.variant.family == prefill_sm90;  // for what it is told
+  planned.add(
+      step_of(kernel, launch, params.get(), operands, waits ? order_behind(kernel.device) : LaunchOrder::after));
   std::optional<DecodeSteps> steps;
   if (part != nullptr) {
     steps.emplace(part->args, part->problem, *part->kernel, part->launch, part->combine);

@@ -22,21 +22,9 @@ struct LiveBlocks {
   }
   // Whether it is known that every row sees every key of this block: ranges say so of a warp's rows.
   __device__ __forceinline__ static bool is_full(int /*block*/) { return false; }
-  // The last of them from `block` down to `first`; `first` where there is none. Twice as many dead ones are left out at
-  // a time, and from the first that are too many half as many: behind a window some ten looks find what stands far off.
+  // The last of them from `block` down to `first`; `first` where there is none.
   __device__ __forceinline__ int last(int block, int first) const {
-    int blocks = 1;
-    bool grows = true;
-#pragma unroll 1
-    while (block > first) {
-      blocks = minimum_of(blocks, block - first);
-      const bool alive = has(block - blocks + 1, blocks);
-      if (alive && blocks == 1) break;
-      if (!alive) block -= blocks;
-      grows = grows && !alive;
-      blocks = grows ? blocks * 2 : maximum_of(blocks / 2, 1);
-    }
-    return block;
+    return block > first ? behind_dead(block, first, -1) : block;
   }
   // How many there are from `first` up to `last`.
   __device__ __forceinline__ int count(int first, int last) const {
@@ -44,16 +32,23 @@ struct LiveBlocks {
     for (int block = first; block <= last; ++block) blocks += has(block) ? 1 : 0;
     return blocks;
   }
-  // The first of them from `block` up to `last`, found in the same way; `last` where there is none.
+  // The first of them from `block` up to `last`; `last` where there is none.
   __device__ __forceinline__ int first(int block, int last) const {
+    return block < last ? behind_dead(block, last, 1) : block;
+  }
+
+ private:
+  // The first from `block` on, in this direction, that may be alive, or `end`. Twice as many dead ones are left out at
+  // a time, and from the first that are too many half as many: some ten looks find what stands far behind a window.
+  __device__ __forceinline__ int behind_dead(int block, int end, int direction) const {
     int blocks = 1;
     bool grows = true;
 #pragma unroll 1
-    while (block < last) {
-      blocks = minimum_of(blocks, last - block);
-      const bool alive = has(block, blocks);
+    while (block != end) {
+      blocks = minimum_of(blocks, direction * (end - block));
+      const bool alive = has(direction > 0 ? block : block - blocks + 1, blocks);
       if (alive && blocks == 1) break;
-      if (!alive) block += blocks;
+      if (!alive) block += direction * blocks;
       grows = grows && !alive;
       blocks = grows ? blocks * 2 : maximum_of(blocks / 2, 1);
     }

@@ -268,7 +268,7 @@ Explanation explanation(const BackwardProblem& problem, const Device& device, bo
   const BackwardWorkspace workspace = workspace_of(keys.variant, problem, device);
   const GradientLaunches others = launches_around(problem, device, workspace.dq_bytes > 0);
   std::string text = fmt::format("{} on {}\n  dk and dv by {}\n", problem.text(), device.name, kernel_text(keys));
-  text += keys.tuned.text();
+  text += keys.tuned.text() + keys.frozen_text();
   text += fmt::format("  {}, {} threads a block, {} of shared memory\n", grid_text(launch.grid), launch.threads,
                       bytes_text(launch.shared_bytes));
   text += fmt::format("  after {}, {}\n  before {}, {}, which {}\n  in a workspace of {}\n", kernel_text(others.rows),

@@ -111,6 +111,31 @@ TEST_CASE("a row of few heads does not answer for so many that its kernel would 
   CHECK(TunedRows(table, device).number(asked) == 2);
 }
 
+TEST_CASE("a row of clusters does not answer for sequences that leave no room for them and are no full round") {
+  DecodeProblem few = decode(8, 32768);
+  few.equal_lengths = true;
+  Variant clusters = choose_own(few, device).variant;
+  clusters.cluster = 1;
+  clusters.B_c = 128;
+  TunedTable table{.gpu = h200, .rows = {}};
+  table.put({few, result_of(clusters)});
+  const TunedRows rows(table, device);
+  CHECK(rows.match(few).applies());
+  DecodeProblem more = few;
+  more.batch = 16;  // 128 sequences of keys on 132 multiprocessors
+  CHECK(rows.match(more).applies());
+  more.batch = 17;
+  CHECK_FALSE(rows.match(more).applies());
+  CHECK(rows.match(more).refusals.front() ==
+        "cluster: 136 sequences of keys leave no room for clusters, which the row's have");
+  CHECK(rows.number(more) == 0);
+  more.batch = 33;  // two of them on each multiprocessor
+  CHECK(rows.match(more).applies());
+  more.batch = 17;
+  more.splits = 2;  // which the caller says
+  CHECK(rows.match(more).row == nullptr);
+}
+
 TEST_CASE("what is generated for a tuned problem is the row's variant") {
   CHECK(variant_to_generate(problem, device, &row) == sm80(64, 32));
   CHECK(variant_to_generate(problem, device) == choose_own(problem, device).variant);

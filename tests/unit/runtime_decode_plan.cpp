@@ -468,7 +468,10 @@ TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2
   CHECK(splits(60, 500'000) == 52);  // 64 rounds
   CHECK(splits(14, 1660) == 1);      // 36 MB of keys and values; one block on each of 112 multiprocessors
   CHECK(splits(2, 1660) == 7);       // as many as are alone on a multiprocessor, which then are in step
+  CHECK(splits(14, 6656) == 1);      // which are in step, as they begin together
   problem.head_dim = 80;
+  CHECK(splits(14, 6656) == 1);
+  CHECK(splits(14, 40'000) == 78);
   CHECK(splits(17, 40'000) == 78);  // of 512 keys
   problem.heads_q = 8 * 16;
   CHECK(splits(17, 40'000) == 50);  // of 800, as each leaves 16 rows

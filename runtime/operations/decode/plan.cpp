@@ -151,15 +151,18 @@ long long splits_in_step(const Variant& variant, const DecodeProblem& problem, c
 /// For sequences of one length.
 int equal_splits(const Variant& variant, const DecodeProblem& problem, const Device& device, long long tiles) {
   constexpr long long most = 256;
+  constexpr long long apart_keys = 16'000;  // blocks that begin together and are alone are in step for so long
   const long long blocks = blocks_at_once(variant, device);
   const long long rows = std::max(1LL, tiles * problem.batch);
+  const bool alone = keep_up(rows, variant, problem, device);
+  if (alone && problem.longest_keys() < apart_keys) return 1;
   if (const long long splits = splits_in_step(variant, problem, device, rows)) {
     return static_cast<int>(std::min(most, splits));
   }
-  if (fills(rows, blocks, true, device) || keep_up(rows, variant, problem, device)) return 1;
+  if (alone || fills(rows, blocks, true, device)) return 1;
   if (rows > device.multiprocessors) return static_cast<int>(best_in_rounds(variant, problem, rows, blocks));
-  const long long alone = device.multiprocessors / rows * rows;
-  const bool in_step = shares_lines(problem) && keep_up(alone, variant, problem, device);
+  const long long parted = device.multiprocessors / rows * rows;
+  const bool in_step = shares_lines(problem) && keep_up(parted, variant, problem, device);
   return static_cast<int>(
       std::min(most, best_splits(variant, problem, rows, in_step ? device.multiprocessors : blocks)));
 }

@@ -267,7 +267,8 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   variant.stages = 2;
   variant.Q_columns_in_registers = tile.Q_columns_in_registers;
   // With a causal mask the errors of rows that see few keys are the largest, and half as many keys go as far.
-  variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
+  variant.P_residual_keys = 0;
+  if (first_keys_apart(variant) == 0) variant.P_residual_keys = tile.P_residual_keys / (variant.causal != 0 ? 2 : 1);
   variant.ping_pong = tile.ping_pong ? 1 : 0;
   // A mask's look-ups need registers, too, and what it adds to some blocks stands best beside others' products.
   if (variant.mask != 0 && variant.head_dim == 128) {

@@ -202,6 +202,7 @@ bool tells_blocks(const Variant& variant) {
 
 int first_keys_apart(const Variant& variant) {
   const bool has_others = variant.score != 0 || variant.dropout != 0 || variant.paged != 0;
+  if (variant.P_residual_keys != 0) return 0;  // of the block whose keys are the first, which the product is behind
   if (variant.family != prefill_sm90 || variant.mask == 0 || has_others || tells_blocks(variant)) return 0;
   const std::optional<expression::FirstKeys> first = expression::first_keys_of(expression::expression_of(variant.mask));
   return first ? first->count : 0;

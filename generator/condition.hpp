@@ -20,7 +20,8 @@ bool tilts_scores(const Variant& variant);
 /// Whether a kernel before this one tells which blocks its mask leaves (`Expressions::told`).
 bool tells_blocks(const Variant& variant);
 
-/// How many first keys, which its mask shows to every query, a kernel multiplies apart (`Expressions::first_keys`).
+/// How many first keys, which its mask shows to every query, a kernel multiplies apart (`Expressions::first_keys`); 0
+/// where it multiplies V by residuals of P, too.
 int first_keys_apart(const Variant& variant);
 
 /// What constants of a file are defined as, by their names: those for `constexpr bool` and `constexpr int` outside all

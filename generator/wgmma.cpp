@@ -168,10 +168,9 @@ void add_prefill(std::vector<Product>& products, const Variant& variant, bool fi
   add(products, {.n = variant.head_dim_of_v(), .steps = variant.B_c / k_of_a_step, .A_in_registers = true});
   add(products, {.n = variant.head_dim_of_v(), .steps = variant.P_residual_keys / k_of_a_step, .A_in_registers = true});
   if (!first_keys_apart) return;
-  const int first = std::max(variant.P_residual_keys, k_of_a_step);  // the columns of their scores
-  add(products, {.n = first, .steps = in_shared_memory, .A_in_registers = false});
-  add(products, {.n = first, .steps = in_registers, .A_in_registers = true});
-  add(products, {.n = variant.head_dim_of_v(), .steps = first / k_of_a_step, .A_in_registers = true});
+  add(products, {.n = k_of_a_step, .steps = in_shared_memory, .A_in_registers = false});
+  add(products, {.n = k_of_a_step, .steps = in_registers, .A_in_registers = true});
+  add(products, {.n = variant.head_dim_of_v(), .steps = 1, .A_in_registers = true});
 }
 
 /// S and dP, dV and dK, and dQ, of which two warpgroups have a part each. Where they share 64 keys, P and dS are in

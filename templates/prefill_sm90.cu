@@ -109,9 +109,8 @@ constexpr u32 consumer_registers = consumers == 3 ? 160 : 240;
 constexpr u32 page_producer_registers = consumers == 3 ? 32 : 40;
 constexpr u32 page_consumer_registers = consumers == 3 ? 160 : 232;
 static_assert(variant::B_r % rows == 0 && consumers <= 3);
-// Keys of the product that a tile ends with, where every query sees the first ones: a step's, or as many as the rests
-// of weights are taken of.
-constexpr int first_columns = variant::P_residual_keys > 16 ? variant::P_residual_keys : 16;
+// Keys of the product that a tile ends with, where every query sees the first ones: a step's.
+constexpr int first_columns = 16;
 // Whether a warp of its own finds the tiles, and tells them to the others.
 constexpr bool finds_tiles = variant::ragged || variant::paged || variant::mask;
 
@@ -586,7 +585,6 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       softmax.rescale(O);
     }
 
-    u32 R[variant::P_residual_keys / 16][4];  // of the first keys, whose weights S still has
     if constexpr (Expressions::first_keys != 0) {
       // Few keys behind all blocks, as a whole block of them would take its time.
       float F[first_columns / 8][4];
@@ -614,19 +612,19 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
         shared.v.next();
       });
       softmax.rescale(O);
-      if constexpr (variant::P_residual_keys != 0) take_residual<variant::dtype>(R, F, tile.left);
       shared.v.wait();
       turns.take();
       settle(O);
       multiply_PV(O, W, shared.v.tile(), true);
     } else {
+      u32 R[variant::P_residual_keys / 16][4];  // of the first keys, whose weights S still has
       if constexpr (variant::P_residual_keys != 0) take_residual<variant::dtype>(R, S, tile.left);
       shared.v.wait();
       turns.take();
       settle(O);
       multiply_PV(O, P, shared.v.tile(), accumulate);
+      if constexpr (variant::P_residual_keys != 0) multiply_PV(O, R, shared.v.tile(), true);
     }
-    if constexpr (variant::P_residual_keys != 0) multiply_PV(O, R, shared.v.tile(), true);
     turns.pass();
     wgmma_wait<0>();
     settle(O);

@@ -37,7 +37,8 @@ class KernelFinder {
     }
   }
 
-  /// The variant that optional_kernel_for() would find, for which nothing is compiled yet; nothing where none serves.
+  /// The variant that optional_kernel_for() would find; nothing where none serves. Asks for the kernel where it is not
+  /// known otherwise.
   virtual std::optional<Variant> optional_variant_for(const ProblemView& problem) {
     const ServingKernel* const kernel = optional_kernel_for(problem);
     return kernel == nullptr ? std::nullopt : std::optional(kernel->variant);

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "generator/condition.hpp"
 #include "generator/problem_list.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/choice/tuned_kind.hpp"
@@ -133,6 +134,9 @@ Variant variant_for(const TunedRow& row, const Need& need) {
     own = expressions.given_to(own);
     own.stream_k = 0;
     if (need.mask != 0) own.tile_list = 0;
+    Variant apart = own;
+    apart.P_residual_keys = 0;
+    if (first_keys_apart(apart) > 0) own = apart;
   }
   return meets(own, need) ? own : relaxed(own);
 }

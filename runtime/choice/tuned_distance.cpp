@@ -108,18 +108,25 @@ std::string objection(const TunedRow& row, const Variant& variant, const DecodeP
   if (problem.rows() > std::max(own->rows(), tiles_side_by_side * variant.B_r)) {
     return fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r);
   }
-  const long long sequences = static_cast<long long>(problem.batch) * problem.heads_kv;
-  const bool uneven = sequences > device.multiprocessors && sequences < 2LL * device.multiprocessors;
-  if (variant.cluster == 0 || !uneven || problem.splits > 0 || !problem.one_length()) return {};
-  const bool parts = plan(variant, *own, device).splits > 1;
-  if (!parts || plan(variant, problem, device).splits > 1) return {};
-  return fmt::format("cluster: {} sequences of keys leave no room for clusters, which the row's have", sequences);
+  const auto tiles_of = [&](const DecodeProblem& one) {
+    const long long row_tiles = (static_cast<long long>(one.rows()) + variant.B_r - 1) / variant.B_r;
+    return row_tiles * one.heads_kv * one.batch;
+  };
+  const auto is_uneven = [&](long long tiles) {
+    return tiles > device.multiprocessors && tiles < 2LL * device.multiprocessors;
+  };
+  const long long tiles = tiles_of(problem);
+  const bool is_asked = variant.cluster != 0 && problem.splits == 0 && problem.one_length();
+  if (!is_asked || !is_uneven(tiles) || is_uneven(tiles_of(*own)) || plan(variant, problem, device).splits > 1)
+    return {};
+  return fmt::format("cluster: {} tiles leave no room for clusters, which the row's have", tiles);
 }
 
 /// Prefill's has long blocks for few keys, those of a window behind first tokens.
 std::string objection(const TunedRow& /*row*/, const Variant& variant, const Problem& problem, const Device& device) {
+  if (variant.mask == 0) return {};
   const bool is_long =
-      first_keys_apart(variant) > 0 && variant.B_c > own_variant(variant.family, problem.ask(), device).B_c;
+      variant.B_c > own_variant(variant.family, problem.ask(), device).B_c && first_keys_apart(variant) > 0;
   if (!is_long) return {};
   return fmt::format("B_c: a query sees few keys, of which blocks of {} hold more that it does not see", variant.B_c);
 }
@@ -129,6 +136,7 @@ template <class P>
 std::vector<std::string> reasons_against(const TunedRow& row, const P& problem, const Device& device) {
   const Variant variant = variant_for(row, problem);
   std::vector<std::string> reasons = refusals(variant, problem, device);
+  if (!reasons.empty()) return reasons;
   if (std::string own = objection(row, variant, problem, device); !own.empty()) reasons.push_back(std::move(own));
   return reasons;
 }

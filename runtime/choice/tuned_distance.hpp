@@ -51,7 +51,7 @@ float tuned_distance(const TunedShape& a, const TunedShape& b);
 struct TunedMatch {
   const TunedRow* row = nullptr;  ///< null: the table has no row of the problem's kind
   double distance = 0;
-  std::vector<std::string> refusals;  ///< why its variant cannot serve the problem
+  std::vector<std::string> refusals;  ///< what stands against its variant
 
   [[nodiscard]] bool applies() const { return row != nullptr && distance <= tuned_limit && refusals.empty(); }
 };

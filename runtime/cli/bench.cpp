@@ -238,8 +238,9 @@ Command bench_command(CLI::App& root) {
   app->get_option("--page-size")->needs("--decode");
   app->footer(
       R"(Normally distributed inputs; every launch finds a cold L2; the launches of the variants take turns. TFLOP/s
-counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal, of gradients
-(3 * head_dim + 2 * head_dim_v); GB/s the bytes of keys and values. Naming --decode, any size, --dtype, --head-dim, --head-dim-v or --causal measures that one problem.
+counts 2 * batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v), halved when causal, for gradients with
+3 * head_dim + 2 * head_dim_v in its place; GB/s the bytes of keys and values. Naming --decode, any size, --dtype,
+--head-dim, --head-dim-v or --causal measures that one problem.
 Examples:
   attune bench
   attune bench specs/quickstart.yaml --head-dim 64 --batch 4 --heads-q 32 --seqlen-q 4096

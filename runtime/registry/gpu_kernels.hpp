@@ -82,7 +82,8 @@ class GpuKernels : public Kernels {
   const Device& device(int ordinal);
   [[nodiscard]] KernelTable& table_of(Operation operation) { return tables_[static_cast<std::size_t>(operation)]; }
 
-  /// What serve() would give, the first time; null where nothing can serve.
+  /// What serve() would give in the end, the first time, also where that has yet to be compiled; null where no kernel
+  /// could be made.
   [[nodiscard]] std::shared_ptr<const Variant> expected(const ProblemView& problem, const Located& located);
 
   const KernelTable::Row& load(const ProblemView& problem, const Located& located, Wait wait, Needed needed);

@@ -24,7 +24,10 @@ struct DrawnOrder {
   __device__ __forceinline__ bool next(Tile& tile) {
     int index = 0;
     if (drawn == nullptr) {
-      index = rounds.round++ * static_cast<int>(block_count()) + static_cast<int>(block_number());
+      const int blocks = static_cast<int>(block_count());
+      const int own = static_cast<int>(block_number());
+      index = rounds.round * blocks + (rounds.round % 2 == 0 ? own : blocks - 1 - own);
+      ++rounds.round;
     } else if (lane_index() == 0) {
       index = count_global(drawn);
     }

@@ -38,8 +38,8 @@ struct LiveBlocks {
   }
 
  private:
-  // The first from `block` on, in this direction, that may be alive, or `end`. Twice as many dead ones are left out at
-  // a time, and from the first that are too many half as many: some ten looks find what stands far behind a window.
+  // The first from `block` on, in this direction, that may be alive, or `end`. It looks at 1, 2, 4, … blocks as long as
+  // all are dead, then at half as many down to one: some ten looks find what stands far behind a window.
   __device__ __forceinline__ int behind_dead(int block, int end, int direction) const {
     int blocks = 1;
     bool grows = true;

@@ -10,7 +10,7 @@
 #include "ptx/thread.cuh"
 #include "types.h"
 
-// A tile of a ragged batch, of one in pages, or of those whose blocks mask_blocks tells, in shared memory.
+// A tile of a ragged batch, of one in pages, or of those that a mask leaves some blocks, in shared memory.
 struct TileSlot {
   static constexpr u32 bytes = 3 * chunk_bytes;
 

@@ -126,8 +126,7 @@ TEST_CASE("a row of clusters does not answer for sequences that leave no room fo
   CHECK(rows.match(more).applies());
   more.batch = 17;
   CHECK_FALSE(rows.match(more).applies());
-  CHECK(rows.match(more).refusals.front() ==
-        "cluster: 136 tiles leave no room for clusters, which the row's have");
+  CHECK(rows.match(more).refusals.front() == "cluster: 136 tiles leave no room for clusters, which the row's have");
   CHECK(rows.number(more) == 0);
   more.batch = 33;  // two of them on each multiprocessor
   CHECK(rows.match(more).applies());

@@ -451,6 +451,15 @@ TEST_CASE("a short sequence has a part for each step or two, as long as their me
   CHECK(plan(own, problem, h200).splits == 4);  // of a cluster, which leaves nothing in memory
   problem.max_seqlen_k = 5000;
   CHECK(plan(choose_own(problem, h200).variant, problem, h200).splits == 5);
+  problem.heads_kv = 1;
+  problem.heads_q = 71;
+  const auto shared = [&](int batch, int seqlen_k) {
+    problem.batch = batch;
+    problem.max_seqlen_k = seqlen_k;
+    return plan(choose_own(problem, h200).variant, problem, h200).splits;
+  };
+  CHECK(shared(2, 4998) == 27);  // of three steps, as a step of 80 rows is long
+  CHECK(shared(70, 266) == 1);   // and so is what two parts of 4,970 rows leave
 }
 
 TEST_CASE("heads that share lines of L2 are kept in step by short parts where L2 does not hold all keys") {

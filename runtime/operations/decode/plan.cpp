@@ -94,7 +94,7 @@ long long best_splits(const Variant& variant, const DecodeProblem& problem, long
   const double left =
       keys_left * static_cast<double>(problem.rows() * rows) / static_cast<double>(variant.B_c * blocks);
   const double steps_each = variant.split_rows != 0 ? steps_with_rows : 1;
-  const MergeCost merge{.all = steps_each * second_kernel.all, .part = steps_each * (second_kernel.part + left)};
+  const MergeCost merge{.all = steps_each * second_kernel.all, .part = steps_each * second_kernel.part + left};
   constexpr long long few_steps = 4;
   if (steps >= few_steps * most) return std::max(1LL, most);
   long long best = 1;

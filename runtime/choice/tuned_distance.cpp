@@ -12,6 +12,7 @@
 
 #include "generator/condition.hpp"
 #include "generator/hash.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/choice/tuned_kind.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/prefill/plan.hpp"
@@ -109,8 +110,7 @@ std::string objection(const TunedRow& row, const Variant& variant, const DecodeP
     return fmt::format("B_r: {} rows share keys, which tiles of {} read again and again", problem.rows(), variant.B_r);
   }
   const auto tiles_of = [&](const DecodeProblem& one) {
-    const long long row_tiles = (static_cast<long long>(one.rows()) + variant.B_r - 1) / variant.B_r;
-    return row_tiles * one.heads_kv * one.batch;
+    return ceil_div(one.rows(), variant.B_r) * one.heads_kv * one.batch;
   };
   const auto is_uneven = [&](long long tiles) {
     return tiles > device.multiprocessors && tiles < 2LL * device.multiprocessors;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/base/error.hpp"
 #include "templates/backward_params.h"
 
@@ -23,8 +24,6 @@ constexpr int lanes = 32;
 constexpr int chunk = 8;                 // elements of a lane
 constexpr int mma_rows = 16;             // that a warp of backward_convert has
 constexpr double least_occupancy = 0.9;  // of the thread blocks wanted; fewer are too few
-
-long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
 /// Rows of a thread block of backward_rows, whose lanes have 16 bytes of a row each.
 int block_rows_of(const Variant& variant) {

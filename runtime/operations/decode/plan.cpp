@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "generator/check.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/base/error.hpp"
 
 namespace attune {
@@ -24,8 +25,6 @@ constexpr int most_threads = 1536;  // that every compute capability from 8.0 on
 /// those that it makes do with where blocks of warps with rows of their own are to run side by side.
 constexpr int working_registers = 55;
 constexpr int fewest_working_registers = 40;
-
-long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
 void require_fits(const char* what, long long value, long long most) {
   if (value > most) {

@@ -6,13 +6,12 @@
 
 #include "generator/expression/interval.hpp"
 #include "generator/expression/pool.hpp"
+#include "runtime/base/division.hpp"
 
 namespace attune {
 namespace {
 
 constexpr int word_blocks = 32;
-
-long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
 /// The expressions that its kernel has.
 CallExpressions mask_of(const Problem& problem) { return {.score = 0, .mask = problem.expressions.mask}; }

@@ -1,4 +1,5 @@
 #include "runtime/operations/prefill/plan.hpp"
+#include "runtime/base/division.hpp"
 #include "runtime/call/field_checks.hpp"
 
 #include <fmt/format.h>
@@ -22,8 +23,6 @@ namespace {
 // Of a grid (CUDA programming guide 13, "Compute Capabilities").
 constexpr long long max_grid_x = std::numeric_limits<int>::max();
 constexpr long long max_grid_yz = 65535;
-
-long long ceil_div(long long a, long long b) { return (a + b - 1) / b; }
 
 bool packs(const Variant& variant) { return variant.pack_gqa != 0; }
 

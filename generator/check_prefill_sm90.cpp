@@ -242,7 +242,7 @@ struct Tile {
 /// sequences has the larger B_r, and the other wastes less of its last tile; of those with the same B_r the first is
 /// taken that is for the mask.
 constexpr auto tiles = std::to_array<Tile>({{64, 0, false, 192, 128, 0, 0, true},
-                                            {64, 0, true, 128, 128, 64, 0, false},
+                                            {64, 0, false, 128, 128, 64, 0, false},
                                             {96, 0, false, 192, 96, 0, 32, true},
                                             {96, 0, false, 128, 128, 96, 32, false},
                                             {128, 0, false, 128, 128, 128, 32, false},

@@ -351,7 +351,9 @@ TEST_CASE("what is generated comes from the newest family that serves") {
   CHECK(own(problem_of(80)).variant == default_variant(prefill_sm90, need_for(Dtype::bf16, 96), 227 * 1024, 128));
   CHECK(own(problem_of(160)).variant == variant_of(prefill_sm90, 192));
 
-  CHECK(own(problem_of(40)).variant == variant_of(prefill_sm90, 64));
+  longer.head_dim = 40;
+  CHECK(own(longer).variant == variant_of(prefill_sm90, 64));
+  CHECK(own(problem_of(40)).variant == default_variant(prefill_sm90, need_for(Dtype::bf16, 64), 227 * 1024, 128));
   CHECK(own(problem_of(40)).passed_over.empty());
 
   Device newer = h200;

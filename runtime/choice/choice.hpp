@@ -50,9 +50,7 @@ ReadyChoice choose_ready(const ReadyKernels& ready, const ProblemView& problem, 
                          attune_compile_policy policy, const TunedRow* tuned = nullptr);
 
 /// What would be generated for a problem.
-struct OwnChoice {
-  Variant variant;
-  std::vector<std::string> refusals;    ///< why not even this serves; empty when it does
+struct OwnChoice : Considered {
   std::vector<Considered> passed_over;  ///< of newer families that this GPU runs
 };
 

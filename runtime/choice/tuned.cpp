@@ -87,6 +87,10 @@ P bounded_in_table(const P& problem) {
 
 }  // namespace
 
+std::string text_of(const TunedProblem& problem) {
+  return std::visit([](const auto& one) { return one.text(); }, problem);
+}
+
 Problem tuned_problem(const Problem& problem) { return bounded_in_table(problem); }
 
 BackwardProblem tuned_problem(const BackwardProblem& problem) { return bounded_in_table(problem); }

@@ -20,6 +20,9 @@ namespace attune {
 /// have rows for, in the order of a table.
 using TunedProblem = std::variant<Problem, DecodeProblem, BackwardProblem>;
 
+/// As the problem's own text(), which tells problems apart.
+std::string text_of(const TunedProblem& problem);
+
 /// The problem with all that does not matter at its usual value: caches as large as their sequences, a softcap of 1,
 /// appended keys only where queries are rotated. Two problems that a table cannot tell apart become equal.
 Problem tuned_problem(const Problem& problem);

@@ -1,6 +1,7 @@
 #include "runtime/choice/tuned_distance.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include "generator/condition.hpp"
 #include "generator/hash.hpp"
 #include "runtime/base/division.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/choice/tuned_kind.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/prefill/plan.hpp"
@@ -156,6 +158,17 @@ constexpr const TunedProblem* tuned_operations = nullptr;  // a list of types
 
 }  // namespace
 
+std::string TunedVerdict::text() const {
+  if (!reason.empty()) return fmt::format("  untuned: {}\n", reason);
+  if (!row) return {};
+  const TunedResult& result = row->result;
+  constexpr double microsecond = 1e-6;
+  return fmt::format("  tuned by the row {}, {:.1f} away: {} instead of the heuristic's {} ({:.2f} x), {}, {}\n",
+                     text_of(row->problem), distance, seconds_text(result.microseconds * microsecond),
+                     seconds_text(result.default_microseconds * microsecond),
+                     result.default_microseconds / result.microseconds, gpu, result.date);
+}
+
 TunedShape tuned_shape(const TunedProblem& problem) {
   return std::visit([](const auto& one) { return shape_of(one); }, problem);
 }
@@ -215,20 +228,40 @@ unsigned TunedRows::remembered(const P& problem) const {
 }
 
 template <class P>
-TunedMatch TunedRows::explain(const P& problem) const {
+TunedVerdict TunedRows::explain(const P& problem) const {
   const TunedShape shape = shape_of(problem);
+  const auto verdict_of = [&](std::size_t row) {
+    return TunedVerdict{.row = table_->rows[row],
+                        .distance = tuned_distance(shapes_[row], shape),
+                        .applies = false,
+                        .reason = {},
+                        .gpu = table_->gpu.name};
+  };
   if (const unsigned number = nearest(problem); number > 0) {
-    return {.row = row(number), .distance = tuned_distance(shapes_[number - 1], shape), .refusals = {}};
+    TunedVerdict verdict = verdict_of(number - 1);
+    verdict.applies = true;
+    return verdict;
   }
-  TunedMatch match;
+  std::optional<std::size_t> least;
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i].kind != shape.kind) continue;
-    const double distance = tuned_distance(shapes_[i], shape);
-    if (match.row != nullptr && distance >= match.distance) continue;
-    match = {.row = &table_->rows[i], .distance = distance, .refusals = {}};
+    if (!least || tuned_distance(shapes_[i], shape) < tuned_distance(shapes_[*least], shape)) least = i;
   }
-  if (match.row != nullptr) match.refusals = reasons_against(*match.row, problem, device_);
-  return match;
+  if (!least) {
+    TunedVerdict none;
+    none.reason = "the table has no row of this element type, head dimensions, mask and features";
+    none.gpu = table_->gpu.name;
+    return none;
+  }
+  TunedVerdict verdict = verdict_of(*least);
+  verdict.reason = fmt::format("nearest row {}", text_of(verdict.row->problem));
+  if (verdict.distance > tuned_limit) {
+    verdict.reason += fmt::format(" is {:.1f} away, limit {}", verdict.distance, tuned_limit);
+  } else {
+    verdict.reason +=
+        fmt::format(": its variant is refused: {}", fmt::join(reasons_against(*verdict.row, problem, device_), "; "));
+  }
+  return verdict;
 }
 
 unsigned TunedRows::number(const ProblemView& problem) const {
@@ -236,8 +269,8 @@ unsigned TunedRows::number(const ProblemView& problem) const {
       problem, [this](const auto& one) { return remembered(one); }, tuned_operations);
 }
 
-TunedMatch TunedRows::match(const ProblemView& problem) const {
-  return visit_tuned<TunedMatch>(
+TunedVerdict TunedRows::match(const ProblemView& problem) const {
+  return visit_tuned<TunedVerdict>(
       problem, [this](const auto& one) { return explain(one); }, tuned_operations);
 }
 

@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -47,13 +48,16 @@ TunedShape tuned_shape(const TunedProblem& problem);
 /// Between two of the same kind.
 float tuned_distance(const TunedShape& a, const TunedShape& b);
 
-/// A row and how far it is.
-struct TunedMatch {
-  const TunedRow* row = nullptr;  ///< null: the table has no row of the problem's kind
+/// What a table says about one problem: the row that decides, or why none does.
+struct TunedVerdict {
+  std::optional<TunedRow> row;  ///< the one that applies, else the nearest; nothing where none is of the problem's kind
   double distance = 0;
-  std::vector<std::string> refusals;  ///< what stands against its variant
+  bool applies = false;  ///< nothing stands against the row
+  std::string reason;    ///< why its variant does not serve; empty where it does
+  std::string gpu;       ///< that the table was measured on
 
-  [[nodiscard]] bool applies() const { return row != nullptr && distance <= tuned_limit && refusals.empty(); }
+  /// A line of explanation for a person; empty where nobody asked.
+  [[nodiscard]] std::string text() const;
 };
 
 /// The rows of one table on one GPU, ready to be searched.
@@ -70,7 +74,7 @@ class TunedRows {
   [[nodiscard]] const TunedRow* row(unsigned number) const { return number == 0 ? nullptr : &table_->rows[number - 1]; }
 
   /// The nearest row that applies or, where none does, the nearest, with what stands against it.
-  [[nodiscard]] TunedMatch match(const ProblemView& problem) const;
+  [[nodiscard]] TunedVerdict match(const ProblemView& problem) const;
 
  private:
   template <class P>
@@ -78,7 +82,7 @@ class TunedRows {
   template <class P>
   [[nodiscard]] unsigned nearest(const P& problem) const;
   template <class P>
-  [[nodiscard]] TunedMatch explain(const P& problem) const;
+  [[nodiscard]] TunedVerdict explain(const P& problem) const;
 
   const TunedTable* table_;
   Device device_;

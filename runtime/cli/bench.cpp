@@ -199,9 +199,9 @@ Exit bench(const BenchOptions& options) {
   for (const tune::AnyProblem& problem : problems) {
     for (const Timing& timing : measure(*gpu, kernels, problem, options.launches, options.seed)) {
       const tune::Speed speed = tune::speed_of(problem, timing.seconds);
-      table.add({tune::text_of(problem), timing.variant, seconds_text(timing.seconds),
+      table.add({text_of(problem), timing.variant, seconds_text(timing.seconds),
                  fmt::format("{:.1f} {}", speed.value, speed.unit)});
-      rows.push_back({{"problem", tune::text_of(problem)},
+      rows.push_back({{"problem", text_of(problem)},
                       {"variant", timing.variant},
                       {"seconds", timing.seconds},
                       {"fastest_seconds", timing.fastest},

@@ -94,7 +94,7 @@ std::vector<tune::AnyProblem> problems_for(const TuneOptions& options, std::vect
   const auto [shard, shards] = *shard_of(options.shard);
   std::set<std::string> seen;
   std::erase_if(all, [&](const tune::AnyProblem& problem) {
-    const std::string text = tune::text_of(problem);
+    const std::string text = text_of(problem);
     return text.find(options.only) == std::string::npos || tune::shard_of(problem, shards) != shard ||
            !seen.insert(text).second;
   });
@@ -176,7 +176,7 @@ Exit plan(const TuneOptions& options, const Device& device, const std::vector<tu
     }
     const double seconds = tune::race_seconds(task.candidates.variants.size(), task.launch_seconds, options.rules.race);
     measuring += seconds;
-    const std::string text = tune::text_of(task.problem);
+    const std::string text = text_of(task.problem);
     table.add({text, std::to_string(task.candidates.variants.size()), std::to_string(count), seconds_text(seconds)});
     rows.push_back({{"problem", text},
                     {"candidates", task.candidates.variants.size()},
@@ -211,7 +211,7 @@ Exit plan(const TuneOptions& options, const Device& device, const std::vector<tu
 
 nlohmann::ordered_json json_of(const tune::Outcome& outcome) {
   const TunedResult& result = outcome.row.result;
-  return {{"problem", tune::text_of(outcome.row.problem)},
+  return {{"problem", text_of(outcome.row.problem)},
           {"variant", result.variant.name()},
           {"heuristic", outcome.heuristic.name()},
           {"microseconds", result.microseconds},
@@ -233,7 +233,7 @@ void print_result(const TuneOptions& options, const Device& device, const tune::
     const TunedResult& own = outcome.row.result;
     const bool tie = own.variant == outcome.heuristic;
     rows.push_back(json_of(outcome));
-    table.add({tune::text_of(outcome.row.problem), tie ? "the heuristic's" : own.variant.name(),
+    table.add({text_of(outcome.row.problem), tie ? "the heuristic's" : own.variant.name(),
                seconds_text(own.microseconds / 1e6), seconds_text(own.default_microseconds / 1e6),
                tie ? "-" : fmt::format("{:.1f}%", 100 * (own.default_microseconds / own.microseconds - 1)),
                fmt::format("{:.3f}", own.confidence)});

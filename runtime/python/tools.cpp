@@ -17,7 +17,7 @@
 #include "runtime/cache/cache.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/choice/decision.hpp"
+#include "runtime/choice/explain.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/compiler/compile.hpp"
 #include "runtime/gpu/driver.hpp"
@@ -85,11 +85,11 @@ Target target_of(const std::optional<std::string>& name, std::optional<int> ordi
   return {.elsewhere = {}, .ordinal = gpu_ordinal(ordinal)};
 }
 
-Decision decide_at(const Target& target, const Problem& problem) {
-  if (target.emulator) return decide_emulated(problem);
+Explanation explain_at(const Target& target, const Problem& problem) {
+  if (target.emulator) return explain_emulated(problem);
   const ReadyKernels ready;
-  return decide(problem, target.elsewhere ? *target.elsewhere : driver().device(target.ordinal), ready,
-                default_tuned_tables(ready));
+  return explain(problem, target.elsewhere ? *target.elsewhere : driver().device(target.ordinal), ready,
+                 default_tuned_tables(ready));
 }
 
 nb::tuple texts(const std::vector<std::string>& lines) {
@@ -125,27 +125,29 @@ attune_serving serving_at(const Target& target, const Problem& problem) {
 
 nb::object name_or_none(const char* name) { return *name == '\0' ? nb::object(nb::none()) : nb::object(nb::str(name)); }
 
-nb::dict facts(const Decision& decision, const attune_serving& serving) {
+nb::dict facts(const Explanation& explained, const attune_serving& serving) {
   nb::dict result;
-  result["problem"] = decision.problem.text();
-  result["device"] = decision.device.name;
-  result["variant"] = decision.serving.variant.name();
-  result["source"] = std::string(origin_text(decision.serving.origin));
+  result["problem"] = explained.problem;
+  result["device"] = explained.device.name;
+  result["variant"] = explained.serving.variant.name();
+  result["source"] = std::string(origin_text(explained.serving.origin));
+  result["frozen"] = nb::none();
+  if (const auto& frozen = explained.serving.frozen) result["frozen"] = frozen->name();
   result["grid"] = nb::none();
   result["threads"] = nb::none();
   result["shared_bytes"] = nb::none();
-  if (const auto& launch = decision.launch) {
+  if (const auto& launch = explained.launch) {
     result["grid"] = nb::make_tuple(launch->grid.x, launch->grid.y, launch->grid.z);
     result["threads"] = launch->threads;
     result["shared_bytes"] = launch->shared_bytes;
   }
-  result["refusals"] = texts(decision.refusals);
+  result["refusals"] = texts(explained.refusals);
   nb::dict considered;
-  for (const Considered& one : decision.considered) considered[one.variant.name().c_str()] = texts(one.refusals);
+  for (const Considered& one : explained.considered) considered[one.variant.name().c_str()] = texts(one.refusals);
   result["considered"] = considered;
   result["loaded"] = name_or_none(serving.now);
   result["coming"] = name_or_none(serving.coming);
-  result["text"] = decision_text(decision, "see .considered");
+  result["text"] = explained.text("see .considered");
   return result;
 }
 
@@ -159,12 +161,12 @@ Target explained_target(const std::optional<std::string>& name, std::optional<in
   }
 }
 
-nb::dict explain(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
-                 std::optional<int> ordinal) {
+nb::dict explain_problem(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
+                         std::optional<int> ordinal) {
   const Problem problem = problem_of(bf16, sizes, causal);
   const Target target = explained_target(arch, ordinal);
-  const Decision decision = decide_at(target, problem);
-  return facts(decision, decision.served() ? serving_at(target, problem) : attune_serving{});
+  const Explanation explained = explain_at(target, problem);
+  return facts(explained, explained.served() ? serving_at(target, problem) : attune_serving{});
 }
 
 /// Loads the kernel into a GPU's context. A thread that had no context keeps it, as after any first use of CUDA.
@@ -178,14 +180,14 @@ attune_status prepare_on_gpu(int ordinal, const attune_prefill_args& args) {
 }
 
 /// Leaves the kernel where a registry on that GPU will look for it.
-void compile_to_disk(const Decision& decision) {
+void compile_to_disk(const Explanation& explained) {
   const Cache cache(default_cache_root());
   if (cache.root().empty()) {
     throw Error(ATTUNE_INVALID_ARGUMENT, "there is no cache folder to compile to: set ATTUNE_CACHE_DIR or HOME");
   }
   const Compiler compiler;
-  const Source source = generate(decision.serving.variant);
-  const int capability = decision.device.capability;
+  const Source source = generate(explained.serving.variant);
+  const int capability = explained.device.capability;
   cache.find_or_build(cache_key(source, capability, compiler.identity()), source,
                       [&] { return compiler.compile(source, capability); });
 }
@@ -196,18 +198,18 @@ std::string make_ready(bool bf16, const Sizes& sizes, bool causal, const std::op
   const RunningCall running;
   const Problem problem = problem_of(bf16, sizes, causal);
   const Target target = target_of(arch, ordinal);
-  const Decision decision = decide_at(target, problem);
-  if (!decision.served()) {
+  const Explanation explained = explain_at(target, problem);
+  if (!explained.served()) {
     throw Error(ATTUNE_UNSUPPORTED, fmt::format("no kernel can serve {} on {}: {}", problem.text(),
-                                                decision.device.name, fmt::join(decision.refusals, "; ")));
+                                                explained.device.name, fmt::join(explained.refusals, "; ")));
   }
   if (target.elsewhere) {
-    if (decision.serving.origin == Origin::nvrtc) compile_to_disk(decision);
-    return decision.serving.variant.name();
+    if (explained.serving.origin == Origin::nvrtc) compile_to_disk(explained);
+    return explained.serving.variant.name();
   }
   const attune_prefill_args args = args_of(problem);
   check(target.emulator ? attune_prefill_prepare(registry_of(true), &args) : prepare_on_gpu(target.ordinal, args));
-  return decision.serving.variant.name();
+  return explained.serving.variant.name();
 }
 
 std::string jit(bool bf16, const Sizes& sizes, bool causal, const std::optional<std::string>& arch,
@@ -280,7 +282,7 @@ nb::list cache_list() {
 
 void bind_tools(nb::module_& module) {
   using nb::literals::operator""_a;
-  module.def("explain", &explain, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
+  module.def("explain", &explain_problem, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
   module.def("jit", &jit, "bf16"_a, "sizes"_a, "causal"_a, "arch"_a.none(), "ordinal"_a.none());
   module.def("counters", &counters, "emulator"_a.none());
   module.def("finish", &finish, nb::call_guard<WithoutGil>());

@@ -202,7 +202,7 @@ std::string text_of(const Identity& identity) {
 }  // namespace
 
 RaceRecord record_of(const AnyProblem& problem, std::vector<Variant> candidates) {
-  return {.problem = tune::text_of(problem),
+  return {.problem = attune::text_of(problem),
           .work = work_of(problem),
           .decodes = std::holds_alternative<DecodeProblem>(problem),
           .candidates = std::move(candidates)};

@@ -41,10 +41,6 @@ Work work_in(const AnyProblem& problem) {
 
 }  // namespace
 
-std::string text_of(const AnyProblem& problem) {
-  return std::visit([](const auto& one) { return one.text(); }, problem);
-}
-
 double work_of(const AnyProblem& problem) { return work_in(problem).amount; }
 
 Speed speed_of(const AnyProblem& problem, double seconds) {

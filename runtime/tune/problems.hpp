@@ -1,16 +1,11 @@
 // The problems that are tuned, of any operation that tables have rows for.
 #pragma once
 
-#include <string>
-
 #include "runtime/choice/tuned.hpp"
 
 namespace attune::tune {
 
 using AnyProblem = TunedProblem;
-
-/// As the problem's own text(), which tells problems apart.
-std::string text_of(const AnyProblem& problem);
 
 /// What a launch does: floating point operations, halved under the causal mask, of prefill and of gradients; bytes of
 /// keys and values of decode.

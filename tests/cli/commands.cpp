@@ -335,6 +335,7 @@ TEST_CASE("explain says which kernels decode, into how many parts the keys fall,
   CHECK(report["grid"][1] == report["splits"]);
   CHECK(report["grid"][2] == 2);
   CHECK((report["workspace_bytes"] > 0) == (report["cluster"] == 1));
+  CHECK((report["source"] == "ready") == (report["frozen"]["variant"] == report["variant"]));
   const ToolResult unsound = explained({"--seqlen-q", "17", "--head-dim", "300"});
   CHECK(unsound.exit_code == 2);
   CHECK(contains(unsound.err, "seqlen_q is 17"));

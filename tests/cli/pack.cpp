@@ -103,6 +103,8 @@ TEST_CASE("a bundle of the environment has the kernel that serves a problem") {
   const std::vector<std::string> explain{"explain", "--head-dim", "64", "--causal", "--arch", "sm_80", "--json"};
   const json with = json::parse(attune_tool(explain, {"ATTUNE_BUNDLES=" + bundle}).out);
   CHECK(with.dump().find(own_name) != std::string::npos);
+  CHECK(with["source"] == "ready");
+  CHECK(with["frozen"] == json{{"variant", with["variant"]}});
   CHECK(json::parse(attune_tool(explain).out).dump().find(own_name) == std::string::npos);
 }
 

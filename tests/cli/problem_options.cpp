@@ -68,8 +68,8 @@ TEST_CASE("a list of problems takes whatever a tuned row has") {
   REQUIRE(read.value.size() == own.value.rows.size() + 4);
   for (std::size_t i = 0; i < own.value.rows.size(); ++i) CHECK(read.value[i] == own.value.rows[i].problem);
   const auto* const added = read.value.data() + own.value.rows.size();
-  CHECK(tune::text_of(added[0]) == "decode bf16 d128 b8 hq16 hk16 lq1 lk4096 page16 splits4 new1 halves128");
-  CHECK(tune::text_of(added[1]) == "decode bf16 d128 b8 hq16 hk16 lq4 lk4096 ragged tq20");
-  CHECK(tune::text_of(added[2]) == "decode bf16 d128 b8 hq16 hk16 lq1 lk4096 ragged tq5 tk9000");
-  CHECK(tune::text_of(added[3]) == "bf16 d128 b2 hq16 hk16 lq100 lk4096 ragged tq200 page16");
+  CHECK(text_of(added[0]) == "decode bf16 d128 b8 hq16 hk16 lq1 lk4096 page16 splits4 new1 halves128");
+  CHECK(text_of(added[1]) == "decode bf16 d128 b8 hq16 hk16 lq4 lk4096 ragged tq20");
+  CHECK(text_of(added[2]) == "decode bf16 d128 b8 hq16 hk16 lq1 lk4096 ragged tq5 tk9000");
+  CHECK(text_of(added[3]) == "bf16 d128 b2 hq16 hk16 lq100 lk4096 ragged tq200 page16");
 }

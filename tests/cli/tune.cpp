@@ -255,10 +255,10 @@ TEST_CASE("a list of problems takes the command line's names and defaults") {
       "p.yaml");
   for (const Diagnostic& problem : read.problems) FAIL_CHECK(problem.text());
   REQUIRE(read.value.size() == 4);
-  CHECK(tune::text_of(read.value[0]) == "bf16 d64 b1 hq32 hk8 lq4096 lk4096 causal");
-  CHECK(tune::text_of(read.value[1]) == "decode fp16 d128 b8 hq32 hk8 lq1 lk4096 page16");
-  CHECK(tune::text_of(read.value[2]) == "bf16 d128 b1 hq16 hk16 lq1024 lk1024");
-  CHECK(tune::text_of(read.value[3]) == "bf16 d128 b4 hq16 hk16 lq500 lk600 ragged tq1200 tk2400");
+  CHECK(text_of(read.value[0]) == "bf16 d64 b1 hq32 hk8 lq4096 lk4096 causal");
+  CHECK(text_of(read.value[1]) == "decode fp16 d128 b8 hq32 hk8 lq1 lk4096 page16");
+  CHECK(text_of(read.value[2]) == "bf16 d128 b1 hq16 hk16 lq1024 lk1024");
+  CHECK(text_of(read.value[3]) == "bf16 d128 b4 hq16 hk16 lq500 lk600 ragged tq1200 tk2400");
 }
 
 TEST_CASE("the problems of a table are tuned anew, ragged ones and pages too") {
@@ -297,8 +297,8 @@ TEST_CASE("what is wrong in a list of problems is reported with its place") {
 TEST_CASE("the suite of decoding has the eleven cases of the baselines") {
   const auto problems = cli::suite("decode");
   CHECK(problems.size() == 11);
-  CHECK(tune::text_of(problems.front()) == "decode bf16 d128 b1 hq32 hk8 lq1 lk4096");
-  CHECK(tune::text_of(problems.back()) == "decode bf16 d64 b16 hq32 hk8 lq1 lk8192");
+  CHECK(text_of(problems.front()) == "decode bf16 d128 b1 hq32 hk8 lq1 lk4096");
+  CHECK(text_of(problems.back()) == "decode bf16 d64 b16 hq32 hk8 lq1 lk8192");
 }
 
 TEST_CASE("tables are merged from the command line, and what is none is named") {

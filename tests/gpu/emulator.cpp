@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "runtime/choice/decision.hpp"
+#include "runtime/choice/explain.hpp"
 #include "tests/gpu/harness.hpp"
 
 namespace attune::gpu_tests {
@@ -78,7 +78,7 @@ TEST_CASE("GPU and emulator agree within two ulps of the storage type on 64 prob
                           .head_dim = head_dims[(i + i / 8) % head_dims.size()],
                           .causal = i / 4 % 2 == 0};
     CAPTURE(problem.text());
-    if (decide(problem, gpu().device).serving.variant != decide_emulated(problem).serving.variant) {
+    if (explain(problem, gpu().device).serving.variant != explain_emulated(problem).serving.variant) {
       ++other_kernels;
       continue;
     }

@@ -46,6 +46,7 @@ def test_explain_has_the_facts_and_the_text_of_the_tool():
     assert explained.served
     assert explained.refusals == ()
     assert explained.source in ("ready", "nvrtc")
+    assert explained.frozen == (explained.variant if explained.source == "ready" else None)
     assert explained.variant.startswith("prefill_sm80_bf16_d")
     assert min(explained.grid) >= 1
     assert explained.threads % 32 == 0

@@ -31,7 +31,7 @@ inline std::uint64_t seed_of(const std::string& text) { return std::stoull(xxh3_
 /// What a launch takes by itself: the same for the same kernel and problem everywhere.
 inline double usual_speed(const tune::AnyProblem& problem, const Variant& variant) {
   const double base = tune::estimated_seconds(problem, *find_gpu_device("h200"));
-  return base * (1 + 0.3 * Random(seed_of(tune::text_of(problem) + variant.name())).uniform());
+  return base * (1 + 0.3 * Random(seed_of(text_of(problem) + variant.name())).uniform());
 }
 
 /// A clock that launches and compilations drive, counters of what was asked, and faults that a test plants.
@@ -86,7 +86,7 @@ class FakeLab final : public tune::Lab {
       std::vector<double> seconds;
       for (const int candidate : order) {
         const Variant& variant = candidates_[static_cast<std::size_t>(candidate)];
-        Random random(seed_of(tune::text_of(problem_) + variant.name() + std::to_string(round)));
+        Random random(seed_of(text_of(problem_) + variant.name() + std::to_string(round)));
         seconds.push_back(noisy(lab_->speed(problem_, variant), random));
         lab_->pass(seconds.back());
         ++lab_->launches;

@@ -154,7 +154,7 @@ TEST_CASE("a row of longer blocks than usual does not answer for windows with fi
   row.result.variant.Q_columns_in_registers = 48;
   table.rows.push_back(row);
   const TunedRows rows(table, device);
-  CHECK(rows.match(problem).applies());
+  CHECK(rows.match(problem).applies);
   const auto with_mask = [&](const char* text) {
     Call call;
     call.args.score = nullptr;
@@ -164,10 +164,9 @@ TEST_CASE("a row of longer blocks than usual does not answer for windows with fi
     masked.expressions = check_arguments(call.args).expressions;
     return masked;
   };
-  CHECK(rows.match(with_mask("k % 3 != 1")).applies());
-  const Problem first = with_mask("p - k < 1024 or k < 4");
-  REQUIRE(rows.match(first).refusals.size() == 1);
-  CHECK(rows.match(first).refusals.front().starts_with("B_c: a query sees few keys"));
+  CHECK(rows.match(with_mask("k % 3 != 1")).applies);
+  CHECK(rows.match(with_mask("p - k < 1024 or k < 4")).reason.find("refused: B_c: a query sees few keys") !=
+        std::string::npos);
 }
 
 }  // namespace attune

@@ -18,7 +18,7 @@
 #include "runtime/bundle/embedded.hpp"
 #include "runtime/call/field_checks.hpp"
 #include "runtime/choice/choice.hpp"
-#include "runtime/choice/decision.hpp"
+#include "runtime/choice/explain.hpp"
 #include "runtime/execute/emulator_executor.hpp"
 #include "runtime/lab/fixed_kernels.hpp"
 #include "runtime/lab/host_kernels.hpp"
@@ -502,11 +502,11 @@ TEST_CASE("on 9.0 prefill_sm90 serves each feature, elsewhere and where no tenso
       CHECK(own.refusals.empty());
       CHECK(own.variant.*find_field(key)->member == 1);
       CHECK(own.variant.causal == 0);
-      const Decision decision = decide(one, device);
-      CHECK(decision.own.variant == own.variant);
-      CHECK(decision.serving.variant.family ==
+      const Explanation explained = explain(one, device);
+      CHECK(explained.own.variant == own.variant);
+      CHECK(explained.serving.variant.family ==
             own.variant.family);  // its variant may be one that an embedded table asked for
-      CHECK(decision.serving.variant.*find_field(key)->member == 1);
+      CHECK(explained.serving.variant.*find_field(key)->member == 1);
       return own.variant.family;
     };
     CHECK(family_on(problem, h200) == prefill_sm90);
@@ -515,7 +515,7 @@ TEST_CASE("on 9.0 prefill_sm90 serves each feature, elsewhere and where no tenso
     strided.mappable_strides = false;
     CHECK(family_on(strided, h200) == prefill_sm80);
     CHECK(strided.ask() != problem.ask());
-    CHECK(decision_text(decide(strided, h200), "").find("  not by prefill_sm90: strides: ") != std::string::npos);
+    CHECK(explain(strided, h200).text("").find("  not by prefill_sm90: strides: ") != std::string::npos);
   }
   Problem keyless = ragged();
   keyless.total_k = 0;
@@ -545,7 +545,7 @@ TEST_CASE("keys in pages come by the copy engine where boxes hold rows of them, 
   // A row that ends inside 16 bytes is not gathered, and no map holds no page.
   problem.head_dim = 60;
   CHECK(own_of(problem).family == prefill_sm80);
-  CHECK(decision_text(decide(problem, h200), "").find("  not by prefill_sm90: head_dim: 60 is no multiple of 8") !=
+  CHECK(explain(problem, h200).text("").find("  not by prefill_sm90: head_dim: 60 is no multiple of 8") !=
         std::string::npos);
   problem.page_size = 16;
   CHECK(own_of(problem).family == prefill_sm90);

@@ -1,5 +1,6 @@
 // Which sequences of a ragged batch are decode's, by what the host knows, and what follows from it.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -9,9 +10,10 @@
 #include <vector>
 
 #include "generator/check.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/call/device.hpp"
-#include "runtime/choice/decision.hpp"
+#include "runtime/choice/explain.hpp"
 #include "runtime/operations/prefill/short_sequences.hpp"
 #include "runtime/record/workload.hpp"
 
@@ -115,14 +117,17 @@ TEST_CASE("the part that decode has is the same attention, and none where decode
 
 TEST_CASE("explain says whose the short sequences are, and a workload's kernels are for both") {
   const Problem problem = problem_of(mixed(1, 2048, 64));
-  const Decision decision = decide(problem, h200);
-  REQUIRE(decision.few);
-  const std::string text = decision_text(decision, "");
+  const Explanation explained = explain(problem, h200);
+  REQUIRE(explained.short_sequences.size() == 1);
+  const Explanation& few = explained.short_sequences.front();
+  REQUIRE(few.others.size() == 1);
+  const std::string text = explained.text("");
   CAPTURE(text);
-  CHECK(text.find("sequences of up to 4 queries are decode's: " + decision.few->serving.variant.name()) !=
-        std::string::npos);
-  CHECK(text.find("merged by " + decision.few->merging.variant.name()) != std::string::npos);
-  CHECK_FALSE(decide(problem_of({.batch = 8, .longest = 512, .total = 4096}), h200).few);
+  CHECK(text.find(fmt::format("  given a workspace of {}, sequences of up to 4 queries by ",
+                              bytes_text(static_cast<double>(few.workspace_bytes)))) != std::string::npos);
+  CHECK(text.find(few.serving.variant.name() + ", grid ") != std::string::npos);
+  CHECK(text.find("merged by ") < text.find(few.others.front().serving.variant.name()));
+  CHECK(explain(problem_of({.batch = 8, .longest = 512, .total = 4096}), h200).short_sequences.empty());
 
   const std::vector<Recorded> workload{{.problem = problem, .calls = 1}};
   const std::vector<Variant> kernels =

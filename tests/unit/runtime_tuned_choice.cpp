@@ -11,9 +11,9 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/files.hpp"
 #include "runtime/choice/choice.hpp"
+#include "runtime/choice/served.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/choice/tuned_distance.hpp"
-#include "runtime/choice/tuned_verdict.hpp"
 #include "tests/unit/environment.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
@@ -102,9 +102,8 @@ TEST_CASE("a row of few heads does not answer for so many that its kernel would 
   CHECK(TunedRows(table, device).number(asked) == 1);
   asked.heads_q = 128;
   CHECK(TunedRows(table, device).number(asked) == 0);
-  const TunedMatch match = TunedRows(table, device).match(asked);
-  REQUIRE(match.refusals.size() == 1);
-  CHECK(match.refusals.front().starts_with("B_r: 128 rows share keys"));
+  const TunedVerdict verdict = TunedRows(table, device).match(asked);
+  CHECK(verdict.reason.find(": its variant is refused: B_r: 128 rows share keys") != std::string::npos);
 
   // But where so many were tuned for, whatever their tiles.
   table.put({asked, result_of(decode_variant(64))});
@@ -120,19 +119,20 @@ TEST_CASE("a row of clusters does not answer for sequences that leave no room fo
   TunedTable table{.gpu = h200, .rows = {}};
   table.put({few, result_of(clusters)});
   const TunedRows rows(table, device);
-  CHECK(rows.match(few).applies());
+  CHECK(rows.match(few).applies);
   DecodeProblem more = few;
   more.batch = 16;  // 128 sequences of keys on 132 multiprocessors
-  CHECK(rows.match(more).applies());
+  CHECK(rows.match(more).applies);
   more.batch = 17;
-  CHECK_FALSE(rows.match(more).applies());
-  CHECK(rows.match(more).refusals.front() == "cluster: 136 tiles leave no room for clusters, which the row's have");
+  CHECK_FALSE(rows.match(more).applies);
+  CHECK(rows.match(more).reason.ends_with(
+      ": its variant is refused: cluster: 136 tiles leave no room for clusters, which the row's have"));
   CHECK(rows.number(more) == 0);
   more.batch = 33;  // two of them on each multiprocessor
-  CHECK(rows.match(more).applies());
+  CHECK(rows.match(more).applies);
   more.batch = 17;
   more.splits = 2;  // which the caller says
-  CHECK(rows.match(more).row == nullptr);
+  CHECK(rows.match(more).row == std::nullopt);
 }
 
 TEST_CASE("what is generated for a tuned problem is the row's variant") {
@@ -156,7 +156,7 @@ TEST_CASE("a row whose variant is for one ratio of heads answers for other shape
     CHECK(choose_ready(ready, asked, device, ATTUNE_COMPILE_MISSING, &decode_row).kernel->variant == expected);
     CHECK(variant_to_generate(asked, device, &decode_row) == expected);
     CHECK(TunedRows(table, device).number(asked) == 1);
-    CHECK(TunedRows(table, device).match(asked).applies());
+    CHECK(TunedRows(table, device).match(asked).applies);
     CHECK(serve(ready, std::span(&table, 1), asked, device).variant == expected);
   };
   check(decode(8, 4096), for_four);
@@ -184,7 +184,7 @@ TEST_CASE("gradients in any order may have a kernel that adds in one, where a ro
   TunedTable table{.gpu = h200, .rows = {}};
   table.put({backward(2, 4096), result_of(backward_variant(true))});
   CHECK(TunedRows(table, device).number(backward(2, 4096)) == 0);
-  CHECK_FALSE(TunedRows(table, device).match(backward(2, 4096)).applies());
+  CHECK_FALSE(TunedRows(table, device).match(backward(2, 4096)).applies);
 }
 
 TEST_CASE("ATTUNE_TUNED names a file, or none; one that cannot be used is said once and is not used") {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "runtime/choice/choice.hpp"
+#include "runtime/choice/served.hpp"
 #include "runtime/choice/tuned_devices.hpp"
 #include "runtime/choice/tuned_distance.hpp"
-#include "runtime/choice/tuned_verdict.hpp"
 #include "tests/unit/tuned_tables.hpp"
 
 namespace {
@@ -100,7 +100,7 @@ TEST_CASE("a row of gradients answers for those near it and in its mode alone") 
   CHECK(batch_of_row(backward(4, 4096, true)) == 0);
   CHECK(rows.number(prefill(4, 4096)) == 0);
   CHECK(rows.number(backward(4, 4096).rows()) == 0);  // a launch of which tables have no rows
-  CHECK(rows.match(backward(4, 4096, true)).row == nullptr);
+  CHECK(rows.match(backward(4, 4096, true)).row == std::nullopt);
   CHECK(rows.match(backward(4, 64)).distance > tuned_limit);
   CHECK(has_tuned_rows(Operation::backward));
   CHECK_FALSE(has_tuned_rows(Operation::backward_rows));
@@ -211,10 +211,10 @@ TEST_CASE("a row whose variant cannot serve the problem gives way to the next") 
   other.heads_q = 16;
   CHECK(rows.number(other) == 2);  // at the limit
   table.rows.pop_back();
-  const TunedMatch match = TunedRows(table, device_of(h200)).match(other);
-  CHECK_FALSE(match.applies());
-  REQUIRE(match.row != nullptr);
-  CHECK(contains(match.refusals.at(0), "gqa_ratio"));
+  const TunedVerdict verdict = TunedRows(table, device_of(h200)).match(other);
+  CHECK_FALSE(verdict.applies);
+  REQUIRE(verdict.row.has_value());
+  CHECK(contains(verdict.reason, "refused: gqa_ratio"));
 }
 
 TEST_CASE("what one thread remembers of a table is never another table's answer") {

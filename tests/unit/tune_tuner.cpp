@@ -100,7 +100,7 @@ TEST_CASE("each problem gets its fastest variant, and each distinct variant is b
   std::set<std::string> distinct;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const tune::Task& task = tasks[i];
-    CAPTURE(tune::text_of(task.problem));
+    CAPTURE(text_of(task.problem));
     const auto speed = [&](const Variant& variant) { return tune_tests::usual_speed(task.problem, variant); };
     const Variant best = *std::ranges::min_element(task.candidates.variants, {}, speed);
     const tune::Outcome& outcome = result.outcomes[i];

@@ -20,6 +20,8 @@ class Explanation:
         device: The GPU's name, "sm_90" for one that is not here, or "emulator".
         variant: The kernel that serves the problem, or that came closest.
         source: Where it comes from: out of the library, or compiled at first use and kept on disk.
+        frozen: The ready kernel that ATTUNE_COMPILE=frozen takes; None where that refuses the call,
+            unless the kernel is on disk, and in the emulator.
         grid: Thread blocks of the launch; None where no kernel serves the problem.
         threads: Of a block; None likewise.
         shared_bytes: Shared memory of a block; None likewise.
@@ -34,6 +36,7 @@ class Explanation:
     device: str
     variant: str
     source: Literal["ready", "nvrtc", "host compiler"]
+    frozen: str | None
     grid: tuple[int, int, int] | None
     threads: int | None
     shared_bytes: int | None

@@ -1,0 +1,59 @@
+// Explains calls of each operation, without loading anything.
+#pragma once
+
+#include <concepts>
+#include <span>
+
+#include "runtime/bundle/ready_kernels.hpp"
+#include "runtime/choice/explanation.hpp"
+#include "runtime/emulator/emulator.hpp"
+#include "runtime/operations/backward/problem.hpp"
+#include "runtime/operations/decode/problem.hpp"
+#include "runtime/operations/prefill/problem.hpp"
+
+namespace attune {
+
+/// What a call meets.
+struct Surroundings {
+  const Device& device;
+  const ReadyKernels& ready;
+  std::span<const TunedTable> tables;
+};
+
+/// What does not depend on launches: it has none yet.
+Explanation explain_choice(const ProblemView& problem, const Surroundings& around);
+
+/// Adds the launches of a call that a kernel serves, or why there are none.
+void add_launches(Explanation& explanation, const Problem& problem, const Surroundings& around);
+void add_launches(Explanation& explanation, const DecodeProblem& problem, const Surroundings& around);
+void add_launches(Explanation& explanation, const BackwardProblem& problem, const Surroundings& around);
+
+/// Of a problem with one launch.
+template <class OneLaunch>
+requires requires(const Variant& variant, const OneLaunch& problem) {
+  { plan(variant, problem) } -> std::same_as<Launch>;
+}
+void add_launches(Explanation& explanation, const OneLaunch& problem, const Surroundings& /*around*/) {
+  explanation.launch = plan(explanation.serving.variant, problem);
+}
+
+/// What a registry with the default compile policy and these tuned tables does about a sound problem on this GPU.
+template <class AnyProblem>
+Explanation explain(const AnyProblem& problem, const Device& device, const ReadyKernels& ready = ReadyKernels(),
+                    std::span<const TunedTable> tables = {}) {
+  const Surroundings around{.device = device, .ready = ready, .tables = tables};
+  Explanation result = explain_choice(problem, around);
+  if (result.refusals.empty()) add_launches(result, problem, around);
+  return result;
+}
+
+/// The explanation where the host's compiler makes every kernel, which nobody times.
+Explanation emulated(Explanation explanation);
+
+/// The same in the emulator.
+template <class AnyProblem>
+Explanation explain_emulated(const AnyProblem& problem) {
+  return emulated(explain(problem, emulator::device()));
+}
+
+}  // namespace attune

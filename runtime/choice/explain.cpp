@@ -20,7 +20,7 @@ namespace {
 template <class PlanOf>
 void add(Explanation& whole, const ProblemView& part, const Surroundings& around, OtherLaunch other,
          const PlanOf& plan_of) {
-  other.serving = serve(around.ready, around.tables, part, around.device);
+  other.serving = serve(around.ready, around.tables, part, around.device, around.policy);
   if (std::vector<std::string> reasons = refusals(other.serving.variant, part, around.device); !reasons.empty()) {
     whole.refusals = std::move(reasons);
     return whole.launch.reset();
@@ -97,7 +97,7 @@ Explanation explain_choice(const ProblemView& problem, const Surroundings& aroun
   result.device = around.device;
   result.considered = consider(around.ready.heuristic_variants(problem.operation()), problem, around.device);
   result.own = choose_own(problem, around.device);
-  result.serving = serve(around.ready, around.tables, problem, around.device);
+  result.serving = serve(around.ready, around.tables, problem, around.device, around.policy);
   result.refusals = refusals(result.serving.variant, problem, around.device);
   return result;
 }
@@ -115,7 +115,7 @@ void add_launches(Explanation& explanation, const Problem& problem, const Surrou
   }
   const std::optional<DecodeProblem> part = short_sequences(problem);
   if (!part) return;
-  Explanation few = explain(*part, around.device, around.ready, around.tables);
+  Explanation few = explain(*part, around.device, around.ready, around.tables, around.policy);
   if (!few.served()) return;
   few.part = fmt::format("sequences of up to {}",
                          part->seqlen_q == 1 ? "one query" : fmt::format("{} queries", part->seqlen_q));
@@ -159,6 +159,10 @@ void add_launches(Explanation& explanation, const BackwardProblem& problem, cons
     add(explanation, problem.queries(), around, {.role = "last", .place = "before", .remark = "which gives dq"},
         [&](const Variant& variant) { return plan(variant, problem.queries(), around.device); });
   }
+}
+
+void add_launches(Explanation& explanation, const CheckProblem& /*problem*/, const Surroundings& /*around*/) {
+  explanation.launch = launch_of(explanation.serving.variant, {});
 }
 
 Explanation emulated(Explanation explanation) {

@@ -4,10 +4,12 @@
 #include <concepts>
 #include <span>
 
+#include "attune/attune.h"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/explanation.hpp"
 #include "runtime/emulator/emulator.hpp"
 #include "runtime/operations/backward/problem.hpp"
+#include "runtime/operations/check/table_check.hpp"
 #include "runtime/operations/decode/problem.hpp"
 #include "runtime/operations/prefill/problem.hpp"
 
@@ -18,6 +20,7 @@ struct Surroundings {
   const Device& device;
   const ReadyKernels& ready;
   std::span<const TunedTable> tables;
+  attune_compile_policy policy;
 };
 
 /// What does not depend on launches: it has none yet.
@@ -28,7 +31,10 @@ void add_launches(Explanation& explanation, const Problem& problem, const Surrou
 void add_launches(Explanation& explanation, const DecodeProblem& problem, const Surroundings& around);
 void add_launches(Explanation& explanation, const BackwardProblem& problem, const Surroundings& around);
 
-/// Of a problem with one launch.
+/// Its grid follows from a call's arguments.
+void add_launches(Explanation& explanation, const CheckProblem& problem, const Surroundings& around);
+
+/// Of another problem with one launch.
 template <class OneLaunch>
 requires requires(const Variant& variant, const OneLaunch& problem) {
   { plan(variant, problem) } -> std::same_as<Launch>;
@@ -37,11 +43,11 @@ void add_launches(Explanation& explanation, const OneLaunch& problem, const Surr
   explanation.launch = plan(explanation.serving.variant, problem);
 }
 
-/// What a registry with the default compile policy and these tuned tables does about a sound problem on this GPU.
+/// What a registry with this compile policy and these tuned tables does about a sound problem on this GPU.
 template <class AnyProblem>
 Explanation explain(const AnyProblem& problem, const Device& device, const ReadyKernels& ready = ReadyKernels(),
-                    std::span<const TunedTable> tables = {}) {
-  const Surroundings around{.device = device, .ready = ready, .tables = tables};
+                    std::span<const TunedTable> tables = {}, attune_compile_policy policy = ATTUNE_COMPILE_MISSING) {
+  const Surroundings around{.device = device, .ready = ready, .tables = tables, .policy = policy};
   Explanation result = explain_choice(problem, around);
   if (result.refusals.empty()) add_launches(result, problem, around);
   return result;

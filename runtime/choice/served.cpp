@@ -31,11 +31,11 @@ std::string_view origin_text(Origin origin) {
 }
 
 Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const ProblemView& problem,
-             const Device& device) {
+             const Device& device, attune_compile_policy policy) {
   Served served{.variant = {}, .origin = Origin::ready, .tuned = {}, .frozen = {}};
   if (has_tuned_rows(problem.operation())) served.tuned = verdict_on(tables, problem, device);
   const TunedRow* const row = served.tuned.applies ? &*served.tuned.row : nullptr;
-  const ReadyChoice choice = choose_ready(ready, problem, device, ATTUNE_COMPILE_MISSING, row);
+  const ReadyChoice choice = choose_ready(ready, problem, device, policy, row);
   if (choice.kernel != nullptr) served.frozen = choice.kernel->variant;
   if (!choice.preferred) {
     served.origin = Origin::nvrtc;

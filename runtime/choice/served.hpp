@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "attune/attune.h"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/tuned_distance.hpp"
 
@@ -16,7 +17,7 @@ enum class Origin { ready, nvrtc, host_compiler };
 /// "ready", "nvrtc" or "host compiler"
 std::string_view origin_text(Origin origin);
 
-/// What a registry with the default compile policy would have serve a problem.
+/// What a registry has serve a problem.
 struct Served {
   Variant variant;
   Origin origin = Origin::ready;
@@ -25,6 +26,6 @@ struct Served {
 };
 
 Served serve(const ReadyKernels& ready, std::span<const TunedTable> tables, const ProblemView& problem,
-             const Device& device);
+             const Device& device, attune_compile_policy policy = ATTUNE_COMPILE_MISSING);
 
 }  // namespace attune

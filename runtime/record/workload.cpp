@@ -3,10 +3,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <utility>
 #include <variant>
 
-#include "runtime/choice/choice.hpp"
+#include "runtime/choice/explain.hpp"
+#include "runtime/operations/operations.hpp"
 #include "runtime/operations/prefill/short_sequences.hpp"
 
 namespace attune {
@@ -20,38 +20,37 @@ class KernelCollector {
 
   [[nodiscard]] const std::vector<Variant>& variants() const { return variants_; }
 
-  void operator()(const DecodeProblem& problem) {
-    add(problem);
-    if (problem.splits != 1) add(problem.merge());
-    if (problem.appends()) add(problem.store());
+  template <class OneProblem>
+  void operator()(const OneProblem& problem) {
+    const Explanation explained = explain(problem, device_, ready_, {}, ATTUNE_COMPILE_EXACT);
+    if (explained.served()) {
+      add(explained);
+      add_merges(problem);
+    } else if (explained.serving.frozen) {
+      variants_.push_back(*explained.serving.frozen);
+    } else {
+      unserved_.push_back({.problem = explained.problem, .device = device_.name, .reasons = explained.refusals});
+    }
   }
-
-  void operator()(const Problem& problem) {
-    add(problem);
-    const std::optional<DecodeProblem> part = short_sequences(problem);
-    if (!part || !find(*part)) return;  // without a kernel for them its own has all sequences
-    add(*part);
-    add(part->merge());
-  }
-
-  void operator()(const auto& problem) { add(problem); }
 
  private:
-  template <class OneProblem>
-  void add(const OneProblem& problem) {
-    if (const std::optional<Variant> found = find(problem)) return variants_.push_back(*found);
-    unserved_.push_back(
-        {.problem = problem.text(), .device = device_.name, .reasons = choose_own(problem, device_).refusals});
+  void add(const Explanation& explained) {
+    variants_.push_back(explained.serving.variant);
+    for (const OtherLaunch& other : explained.others) variants_.push_back(other.serving.variant);
+    for (const Explanation& part : explained.short_sequences) add(part);
   }
 
-  /// What serves it; nothing where nothing does.
-  [[nodiscard]] std::optional<Variant> find(const ProblemView& problem) const {
-    const ReadyChoice choice = choose_ready(ready_, problem, device_, ATTUNE_COMPILE_EXACT);
-    if (choice.preferred) return choice.kernel->variant;
-    const OwnChoice own = choose_own(problem, device_);
-    if (own.refusals.empty()) return own.variant;
-    return choice.kernel != nullptr ? std::optional(choice.kernel->variant) : std::nullopt;
+  /// What merges parts of keys: these lengths may have one, others of the same kernels have more.
+  void add_merges(const DecodeProblem& problem) {
+    if (problem.splits == 1) return;
+    variants_.push_back(serve(ready_, {}, problem.merge(), device_, ATTUNE_COMPILE_EXACT).variant);
   }
+
+  void add_merges(const Problem& problem) {
+    if (const std::optional<DecodeProblem> part = short_sequences(problem)) add_merges(*part);
+  }
+
+  void add_merges(const auto& /*problem*/) {}
 
   const Device& device_;
   const ReadyKernels& ready_;

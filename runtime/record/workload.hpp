@@ -33,8 +33,8 @@ struct WorkloadKernels {
 };
 
 /// What a registry that compiles for exact head dimensions (ATTUNE_COMPILE_EXACT) would serve these problems with on
-/// each of these devices: kernels that are ready, and others that it would generate. Beside a kernel of decode stand
-/// those that merge its parts, unless the caller asks for one part, and that store its new keys.
+/// each of these devices, with all launches: kernels that are ready, and others that it would generate. Beside a kernel
+/// of decode stands that which merges its parts, unless the caller asks for one part.
 WorkloadKernels kernels_for(std::span<const Recorded> workload, std::span<const Device> devices,
                             const ReadyKernels& ready = ReadyKernels());
 

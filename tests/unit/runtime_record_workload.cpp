@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "generator/expand.hpp"
 #include "generator/spec_text.hpp"
 #include "runtime/choice/choice.hpp"
+#include "runtime/operations/backward/plan.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/record/workload.hpp"
 
@@ -45,7 +47,7 @@ std::vector<Recorded> random_workload(unsigned seed, std::size_t count) {
     const int head_dim = 8 * static_cast<int>(1 + random() % 32);
     const Rotary rotary = head_dim >= 16 ? one_of(Rotary::none, Rotary::interleaved, Rotary::halves) : Rotary::none;
     AnyProblem problem;
-    switch (random() % 5) {
+    switch (random() % 6) {
       case 0:
         problem = DecodeProblem{.dtype = dtype,
                                 .batch = one_of(1, 3, 64),
@@ -72,6 +74,16 @@ std::vector<Recorded> random_workload(unsigned seed, std::size_t count) {
         break;
       case 3:
         problem = CheckProblem{};
+        break;
+      case 4:
+        problem = BackwardProblem::of({.dtype = dtype,
+                                       .heads_q = heads_q,
+                                       .heads_kv = heads_kv,
+                                       .seqlen_q = one_of(64, 1000),
+                                       .seqlen_k = one_of(64, 1000),
+                                       .head_dim = head_dim,
+                                       .causal = one_of(false, true)},
+                                      one_of(false, true));
         break;
       default: {
         Problem prefill{.dtype = dtype,
@@ -126,6 +138,12 @@ std::vector<std::string> to_compile(const std::vector<Variant>& variants, const 
   };
   for (const Recorded& one : workload) {
     std::visit(look, one.problem);
+    if (const auto* gradients = std::get_if<BackwardProblem>(&one.problem)) {
+      look(gradients->rows());
+      const bool has_sums = workspace_of(choose_own(*gradients, device).variant, *gradients, device).dq_bytes > 0;
+      if (has_sums) look(gradients->conversion());
+      if (!has_sums) look(gradients->queries());
+    }
     const auto* decode = std::get_if<DecodeProblem>(&one.problem);
     if (decode == nullptr || !choose_own(*decode, device).refusals.empty()) continue;
     if (plan(choose_own(*decode, device).variant, *decode, device).combines()) look(decode->merge());
@@ -193,21 +211,25 @@ TEST_CASE("a kernel that is ready and pads no more than one's own is taken, one 
   CHECK(chosen(16).head_dim < 64);
 }
 
-TEST_CASE("decoding brings the kernels along that merge its parts and store its keys, where it needs them") {
-  const Device& device = device_named("sm_80");
-  const auto families_of = [&](const DecodeProblem& problem) {
+TEST_CASE("a call brings the kernels of all its launches along, and decoding what merges its parts") {
+  using Names = std::vector<std::string_view>;
+  const auto families_of = [](const AnyProblem& problem, const char* arch = "sm_80") {
+    const Device& device = device_named(arch);
     const std::vector<Recorded> workload{{.problem = problem, .calls = 5}};
-    std::vector<int> families;
+    Names families;
     for (const NeededKernel& kernel : kernels_for(workload, std::span(&device, 1), nothing_ready()).kernels) {
       CHECK(kernel.problems == 1);
       CHECK(kernel.calls == 5);
-      families.push_back(kernel.variant.family);
+      families.push_back(family_of(kernel.variant).name);
     }
     return families;
   };
-  CHECK(families_of({.splits = 1}) == std::vector<int>{decode_sm80});
-  CHECK(families_of({.splits = 0}) == std::vector<int>{decode_sm80, combine});
-  CHECK(families_of({.splits = 3, .seqlen_new = 1}) == std::vector<int>{decode_sm80, combine, store_kv});
+  CHECK(families_of(DecodeProblem{.splits = 1}) == Names{"decode_sm80"});
+  CHECK(families_of(DecodeProblem{.splits = 0}) == Names{"decode_sm80", "combine"});
+  CHECK(families_of(DecodeProblem{.splits = 3, .seqlen_new = 1}) == Names{"decode_sm80", "combine", "store_kv"});
+  const BackwardProblem gradients = BackwardProblem::of({.heads_q = 4, .heads_kv = 4, .head_dim = 128}, false);
+  CHECK(families_of(gradients) == Names{"backward_sm80", "backward_rows", "backward_dq_sm80"});
+  CHECK(families_of(gradients, "sm_90") == Names{"backward_rows", "backward_convert", "backward_sm90"});
 }
 
 TEST_CASE("a problem that no kernel serves is named with the GPU and the reasons, and the rest goes on") {

@@ -347,7 +347,7 @@ TEST_CASE("every head_dim has a feasible default, the smallest of the family's t
   }
 }
 
-TEST_CASE("the default tile is the one of its head_dim whose B_r is nearest to what is asked for") {
+TEST_CASE("the default tile is the one of its head_dim and mask whose B_r is nearest to what is asked for") {
   const auto tile_for = [](int head_dim, bool causal, int B_r, bool window = false) {
     const Variant variant = default_variant(prefill_sm90,
                                             window ? asking(need_for(Dtype::bf16, head_dim, causal), {&Need::window})
@@ -362,7 +362,8 @@ TEST_CASE("the default tile is the one of its head_dim whose B_r is nearest to w
     CHECK(tile_for(64, causal, 192) == std::pair(192, 128));
     for (const int B_r : {64, 128}) CHECK(tile_for(64, causal, B_r) == std::pair(128, 128));
   }
-  CHECK(tile_for(64, true, 128, true) == std::pair(128, 128));  // a window
+  CHECK(tile_for(64, true, 128, true) == std::pair(192, 128));  // a window's blocks share no tiles
+  CHECK(default_variant(prefill_sm90, asking(need_for(Dtype::bf16, 64), {&Need::ragged}), room, 128).B_r == 192);
 }
 
 TEST_CASE("what is shipped for 9.0 is what would be generated there") {

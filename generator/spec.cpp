@@ -1,6 +1,7 @@
 #include "generator/spec.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -308,7 +309,10 @@ class SpecReader {
     if (!gone.empty()) return fmt::format("leave it out: {}", gone);
     const std::vector<std::string> others = families_with(key);
     if (!others.empty())
-      return fmt::format("{} has none; templates that do: {}", family().name, fmt::join(others, ", "));
+      return fmt::format(
+          "{} has none{}; templates that do: {}", family().name,
+          find_field(key)->role == Role::contract ? ", as all its kernels serve it or none (attune features)" : "",
+          fmt::join(others, ", "));
     std::vector<std::string> candidates = to_strings(family().keys);
     if (&settings == &result_.value.common) candidates.insert(candidates.end(), top_keys.begin(), top_keys.end());
     return suggestion(key, candidates, "keys are");
@@ -363,6 +367,13 @@ class SpecReader {
     for (int value = bounds["from"]; value <= bounds["to"]; value += bounds["step"]) choice.values.push_back(value);
   }
 
+  /// Where a number was given for what a spec only says is there.
+  static std::string size_advice(const Field& field, const std::string& word) {
+    const bool has_size = field.member == &Variant::window || field.member == &Variant::softcap;
+    const bool is_number = std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
+    return has_size && is_number ? "; how large it is each call says" : "";
+  }
+
   /// `may_range`: a range could stand here too.
   void read_value(const Field& field, const YamlNode& item, Choice& choice, bool may_range = false) {
     if (item.kind != YamlNode::Kind::scalar) {
@@ -377,7 +388,8 @@ class SpecReader {
       const std::string accepted =
           accepted_values(field) + (may_range ? ", or a range as `{from: 64, to: 192, step: 64}`" : "");
       problem(item.where, fmt::format("{} is not a value of {}", quote(item.text), field.key),
-              near.empty() ? accepted : fmt::format("did you mean {}? ({})", near, accepted));
+              near.empty() ? accepted + size_advice(field, item.text)
+                           : fmt::format("did you mean {}? ({})", near, accepted));
     } else if (std::ranges::find(choice.values, *value) != choice.values.end()) {
       problem(item.where, fmt::format("{} stands twice in {}", item.text, field.key), "name it once");
     } else {

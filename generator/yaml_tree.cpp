@@ -187,8 +187,8 @@ Result<YamlNode> parse_yaml(std::string_view text, const std::string& file, int 
   } catch (const Refused& refused) {
     result.problems.push_back(refused.problem);
   } catch (const YAML::Exception& error) {
-    result.problems.push_back(
-        {places.at(error.mark), "this is not YAML: " + error.msg, "keys and values as in `B_r: [64, 128]`"});
+    result.problems.push_back({places.at(error.mark), "this is not YAML: " + error.msg,
+                               "keys and values as in `B_r: [64, 128]`; a value that has a colon stands in quotes"});
   }
   return result;
 }

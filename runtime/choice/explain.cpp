@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/text.hpp"
@@ -99,6 +100,11 @@ Explanation explain_choice(const ProblemView& problem, const Surroundings& aroun
   result.own = choose_own(problem, around.device);
   result.serving = serve(around.ready, around.tables, problem, around.device, around.policy);
   result.refusals = refusals(result.serving.variant, problem, around.device);
+  const bool among =
+      std::ranges::find(result.considered, result.serving.variant, &Considered::variant) != result.considered.end();
+  if (result.serving.origin == Origin::ready && !among) {  // what only a tuned row asks for
+    result.considered.insert(result.considered.begin(), {result.serving.variant, {}});
+  }
   return result;
 }
 

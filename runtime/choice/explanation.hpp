@@ -25,7 +25,7 @@ struct OtherLaunch {
 struct Explanation {
   std::string problem;  ///< its text
   Device device;
-  std::vector<Considered> considered;  ///< every kernel that is ready
+  std::vector<Considered> considered;  ///< every ready kernel that needs no tuned row, and the one that serves
   OwnChoice own;                       ///< what would be generated for these head dimensions
   Served serving;                      ///< the variant of the tuned row, else the best ready one, else `own`
   std::vector<std::string> refusals;   ///< why no kernel can serve; empty when one does

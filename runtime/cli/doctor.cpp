@@ -132,6 +132,13 @@ Finding find_embedded() {
           "build with a CUDA toolkit and -DATTUNE_EMBED=ON, or `attune pack`; NVRTC compiles the others at first use"};
 }
 
+/// The first run, where the working folder has the spec for it: what is installed brings none.
+std::string first_run(std::string_view option) {
+  constexpr std::string_view spec = "specs/quickstart.yaml";
+  if (std::filesystem::exists(spec)) return fmt::format("attune run {}{}", spec, option);
+  return "attune explain --head-dim 128 --seqlen-q 4096 --causal";
+}
+
 /// The one thing to do now on this machine.
 std::string next_step(const std::vector<Finding>& findings) {
   const auto ok = [&](std::string_view what) {
@@ -139,10 +146,10 @@ std::string next_step(const std::vector<Finding>& findings) {
   };
   const auto remedy = [&](std::string_view what) { return std::ranges::find(findings, what, &Finding::what)->remedy; };
   if (ok("GPU") && (ok("NVRTC") || ok("embedded kernels"))) {
-    return ok("cache folder") ? "attune run specs/quickstart.yaml" : remedy("cache folder");
+    return ok("cache folder") ? first_run("") : remedy("cache folder");
   }
   if (ok("GPU")) return remedy("NVRTC");
-  if (ok("host compiler")) return "attune run specs/quickstart.yaml --device emulator, which needs no GPU";
+  if (ok("host compiler")) return first_run(" --device emulator, which needs no GPU");
   return remedy("host compiler");
 }
 

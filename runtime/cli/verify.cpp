@@ -131,8 +131,10 @@ RowWriter verdict_rows(std::span<const Source> sources) {
 }
 
 std::vector<std::string> verdict_cells(const Verdict& verdict) {
+  const std::string bad = verdict.problems == 0 ? "serves none of the problems asked for"
+                                                : fmt::format("{} WRONG", verdict.disagreements.size());
   return {verdict.variant, std::to_string(verdict.problems), fmt::format("{:.2f}", verdict.worst),
-          verdict.ok() ? "agrees" : fmt::format("{} WRONG", verdict.disagreements.size())};
+          verdict.ok() ? "agrees" : bad};
 }
 
 nlohmann::ordered_json verdict_json(const std::vector<Verdict>& verdicts) {

@@ -225,6 +225,15 @@ TEST_CASE("a missing template is a problem of the whole spec") {
   CHECK(problems_of("# nothing\n") == "s.yaml:1:1: the file holds no YAML document; begin with `template: <name>`\n");
 }
 
+TEST_CASE("who gives a window's width, or its key to a template that needs none, is told who says it") {
+  CHECK(problems_of("template: prefill_sm90\nwindow: 1024\n")
+            .find("'1024' is not a value of window; false or true; how large it is each call says") !=
+        std::string::npos);
+  CHECK(problems_of("template: decode_sm80\nwindow: true\n")
+            .find("decode_sm80 has none, as all its kernels serve it or none (attune features); templates that do: ") !=
+        std::string::npos);
+}
+
 TEST_CASE("text that is not YAML is reported at its place") {
   CHECK(problems_of("template: prefill_sm80\nB_r: [64\n").starts_with("s.yaml:2:9: this is not YAML: "));
   CHECK(problems_of("template: prefill_sm80\n\tB_r: 64\n").starts_with("s.yaml:2:"));

@@ -19,13 +19,13 @@ constexpr int working_registers = 55;
 
 int register_budget(int threads) { return std::min(max_registers, block_registers / threads) - working_registers; }
 
-/// Tiles of 16 keys that a warp of backward_sm80 has: two where all of a block's warps meet at dS anyway, which makes
-/// sums in any order.
+/// Tiles of 16 keys that a warp of backward_sm80 has: two where all of a block's warps meet at dS anyway, for sums in
+/// any order, and shared memory has room for P.
 int tiles_of_warp(const Variant& v) {
   constexpr int pair = 2;
   const int each_way = pair * mma_rows * mma_rows * v.warps;  // of rows or columns times keys
-  const bool pairs = v.deterministic == 0 && v.B_c % (pair * mma_rows) == 0 && v.B_c <= mma_rows * v.warps &&
-                     v.B_r * v.B_c % each_way == 0 && v.head_dim * v.B_c % each_way == 0;
+  const bool pairs = v.deterministic == 0 && v.stages > 1 && v.B_c % (pair * mma_rows) == 0 &&
+                     v.B_c <= mma_rows * v.warps && v.B_r * v.B_c % each_way == 0 && v.head_dim * v.B_c % each_way == 0;
   return pairs ? pair : std::max(1, v.B_c / (mma_rows * v.warps));
 }
 

@@ -228,12 +228,12 @@ constexpr auto rules = std::to_array<Rule>(
 constexpr std::array<std::string_view, 3> shared_memory_keys{"stages", "B_c", "B_r"};
 
 /// Which variants a tile is for: all, those with a causal mask, or these and those whose blocks share their last tiles.
-enum class For { all, causal, causal_or_shared };
+enum class Serves { all, causal, causal_or_shared };
 
 struct Tile {
   int head_dim;
   int head_dim_v;
-  For mask;
+  Serves serves;
   int B_r;
   int B_c;
   int Q_columns_in_registers;
@@ -244,24 +244,25 @@ struct Tile {
 /// Chosen by measurement on an H200 (templates/prefill_sm90.md). Of two for the same head dimensions the one for long
 /// sequences has the larger B_r, and the other wastes less of its last tile; of those with the same B_r the first is
 /// taken that is for the mask.
-constexpr auto tiles = std::to_array<Tile>({{64, 0, For::all, 192, 128, 0, 0, true},
-                                            {64, 0, For::causal_or_shared, 128, 128, 64, 0, false},
-                                            {96, 0, For::all, 192, 96, 0, 32, true},
-                                            {96, 0, For::all, 128, 128, 96, 32, false},
-                                            {128, 0, For::all, 128, 128, 128, 32, false},
-                                            {192, 0, For::causal, 128, 96, 64, 32, true},
-                                            {192, 0, For::all, 128, 96, 96, 32, true},
-                                            {192, 128, For::causal, 128, 112, 192, 32, true},
-                                            {192, 128, For::all, 128, 112, 192, 32, false},
-                                            {256, 0, For::all, 128, 64, 80, 0, true}});
+constexpr auto tiles = std::to_array<Tile>({{64, 0, Serves::all, 192, 128, 0, 0, true},
+                                            {64, 0, Serves::causal_or_shared, 128, 128, 64, 0, false},
+                                            {96, 0, Serves::all, 192, 96, 0, 32, true},
+                                            {96, 0, Serves::all, 128, 128, 96, 32, false},
+                                            {128, 0, Serves::all, 128, 128, 128, 32, false},
+                                            {192, 0, Serves::causal, 128, 96, 64, 32, true},
+                                            {192, 0, Serves::all, 128, 96, 96, 32, true},
+                                            {192, 128, Serves::causal, 128, 112, 192, 32, true},
+                                            {192, 128, Serves::all, 128, 112, 192, 32, false},
+                                            {256, 0, Serves::all, 128, 64, 80, 0, true}});
 
 bool can_share(Variant variant) {
   variant.stream_k = 1;
   return !stream_k_rule(variant) && !tiles_of_expressions_rule(variant);
 }
 
-bool is_for(const Tile& tile, const Variant& variant) {
-  return tile.mask == For::all || variant.causal != 0 || (tile.mask == For::causal_or_shared && can_share(variant));
+bool serves(const Tile& tile, const Variant& variant) {
+  return tile.serves == Serves::all || variant.causal != 0 ||
+         (tile.serves == Serves::causal_or_shared && can_share(variant));
 }
 
 /// The one architecture has one size of shared memory, so there are no smaller tiles.
@@ -269,7 +270,7 @@ void set_default_tile(Variant& variant, int /*shared_per_block*/, int B_r) {
   const Tile& tile = *std::ranges::min_element(tiles, {}, [&](const Tile& one) {
     const Variant sizes{.head_dim = one.head_dim, .head_dim_v = one.head_dim_v};
     const bool fits = one.head_dim >= variant.head_dim && sizes.head_dim_of_v() >= variant.head_dim_of_v();
-    return std::tuple(!fits || !is_for(one, variant), sizes.columns(), std::abs(one.B_r - B_r));
+    return std::tuple(!fits || !serves(one, variant), sizes.columns(), std::abs(one.B_r - B_r));
   });
   variant.head_dim = tile.head_dim;
   variant.head_dim_v = tile.head_dim_v;

@@ -15,14 +15,14 @@
 // Registers of a thread: dK and dV take key_tiles * D / column_warps, S and dP key_tiles * B_r / column_warps,
 // fragments of the widest operand D / (4 * column_warps) and addresses some 20. D = 64 with two tiles of keys and B_r =
 // 32, and D = 128 with one and B_r = 64, come to 192 and fit. Beyond 128 the accumulators of all columns do not: then
-// column_warps warps share 16 keys, each with a part of the queries of S and of the columns of dK and dV, and P and dS
-// go through shared memory.
+// column_warps warps share a tile's keys, each with a part of the queries of S and of the columns of dK and dV, and P
+// and dS go through shared memory.
 //
 // Without `deterministic` a block adds dQ += dS K to the workspace, in fp32 and in whatever order blocks come: five
 // products where backward_dq_sm80 makes it seven, and B_r * D additions in L2 for each B_r * B_c scores. dS then goes
-// through shared memory, as dQ sums over the keys of all warps; and as they meet there anyway, twice as many share 32
-// keys, so that P goes there, too, but fragments of Q and dO are read half as often: 56 KB a warp and step at D = 128
-// instead of 72, and ptxas spills 4 bytes instead of 68.
+// through shared memory, as dQ sums over the keys of all warps; and as they meet there anyway, with two stages twice as
+// many share 32 keys, so that P goes there, too, but fragments of Q and dO are read half as often: 56 KB a warp and
+// step at D = 128 instead of 72, and ptxas spills 4 bytes instead of 68.
 #include "backward_params.h"
 #include "expressed_backward_params.h"
 #include "types.h"
@@ -69,10 +69,13 @@ constexpr bool deterministic = true;
 using PlainParams = Select<variant::score || variant::mask, AttuneExpressedBackwardParams, AttuneBackwardParams>;
 
 constexpr int threads = variant::warps * warp_size;
-// Whether warps share two tiles of keys, of which each alone would have one.
-constexpr bool pairs_keys = !variant::deterministic && variant::B_c % 32 == 0 && variant::B_c <= 16 * variant::warps &&
-                            variant::B_r * variant::B_c % (16 * 32 * variant::warps) == 0 &&
-                            variant::head_dim * variant::B_c % (16 * 32 * variant::warps) == 0;
+// Whether warps share two tiles of keys, of which each alone would have one. Where shared memory is short P has no
+// place.
+constexpr bool pairs_keys = !variant::deterministic && variant::stages > 1 && variant::B_c % 32 == 0 &&
+                            variant::B_c <=
+                                    16 * variant::warps&& variant::B_r* variant::B_c % (16 * 32 * variant::warps) ==
+                                0 &&
+                            variant::head_dim* variant::B_c % (16 * 32 * variant::warps) == 0;
 constexpr int whole_tiles = variant::B_c > 16 * variant::warps ? variant::B_c / (16 * variant::warps) : 1;
 constexpr int key_tiles = pairs_keys ? 2 : whole_tiles;  // of a warp
 constexpr int key_warps = variant::B_c / (16 * key_tiles);

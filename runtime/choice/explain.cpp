@@ -1,6 +1,7 @@
 #include "runtime/choice/explain.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/choice/choice.hpp"
 #include "runtime/operations/backward/plan.hpp"
+#include "runtime/operations/decode/arguments.hpp"
 #include "runtime/operations/decode/plan.hpp"
 #include "runtime/operations/prefill/plan.hpp"
 #include "runtime/operations/prefill/short_sequences.hpp"
@@ -22,9 +24,10 @@ template <class PlanOf>
 void add(Explanation& whole, const ProblemView& part, const Surroundings& around, OtherLaunch other,
          const PlanOf& plan_of) {
   other.serving = serve(around.ready, around.tables, part, around.device, around.policy);
-  if (std::vector<std::string> reasons = refusals(other.serving.variant, part, around.device); !reasons.empty()) {
-    whole.refusals = std::move(reasons);
-    return whole.launch.reset();
+  const std::vector<std::string> reasons = refusals(other.serving.variant, part, around.device);
+  if (!reasons.empty()) {
+    throw Error(ATTUNE_UNSUPPORTED, fmt::format("{}, which {} it: {}", other.serving.variant.name(), other.place,
+                                                fmt::join(reasons, "; ")));
   }
   other.launch = plan_of(other.serving.variant);
   whole.others.push_back(std::move(other));
@@ -131,7 +134,7 @@ void add_launches(Explanation& explanation, const Problem& problem, const Surrou
 
 void add_launches(Explanation& explanation, const DecodeProblem& problem, const Surroundings& around) {
   const Device& device = around.device;
-  const DecodePlan launch = plan(explanation.serving.variant, problem, device);
+  const DecodePlan launch = plan(explanation.serving.variant, launched_of(problem, 0), device);
   set_launch(explanation, launch);
   explanation.notes = {room_text(problem, launch, device), parts_text(problem, launch)};
   note_padding(explanation, problem);

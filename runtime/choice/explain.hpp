@@ -5,6 +5,7 @@
 #include <span>
 
 #include "attune/attune.h"
+#include "runtime/base/error.hpp"
 #include "runtime/bundle/ready_kernels.hpp"
 #include "runtime/choice/explanation.hpp"
 #include "runtime/emulator/emulator.hpp"
@@ -43,13 +44,21 @@ void add_launches(Explanation& explanation, const OneLaunch& problem, const Surr
   explanation.launch = plan(explanation.serving.variant, problem);
 }
 
-/// What a registry with this compile policy and these tuned tables does about a sound problem on this GPU.
+/// What a registry with this compile policy and these tuned tables comes to about a sound problem on this GPU, where
+/// kernels may be compiled: what stands in until then is not told. What no grid holds is refused as what no kernel
+/// serves.
 template <class AnyProblem>
 Explanation explain(const AnyProblem& problem, const Device& device, const ReadyKernels& ready = ReadyKernels(),
                     std::span<const TunedTable> tables = {}, attune_compile_policy policy = ATTUNE_COMPILE_MISSING) {
   const Surroundings around{.device = device, .ready = ready, .tables = tables, .policy = policy};
   Explanation result = explain_choice(problem, around);
-  if (result.refusals.empty()) add_launches(result, problem, around);
+  if (!result.refusals.empty()) return result;
+  try {
+    add_launches(result, problem, around);
+  } catch (const Error& error) {
+    if (error.status() != ATTUNE_UNSUPPORTED) throw;
+    result.refuse({error.what()});
+  }
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/text.hpp"
 
@@ -39,13 +40,16 @@ std::string part_text(const Explanation& part) {
 /// What the compile policies do that is not the default's, where they differ.
 std::string policies_text(const Explanation& all) {
   std::string text;
-  if (all.serving.origin != Origin::ready && all.serving.frozen) {
-    text += fmt::format("  the compile policy 'frozen' would take the ready {}\n", all.serving.frozen->name());
+  std::vector<std::string> lacking;
+  if (!all.serving.frozen) lacking.push_back(all.serving.variant.name());
+  for (const OtherLaunch& other : all.others) {
+    if (!other.serving.frozen) lacking.push_back(other.serving.variant.name());
   }
-  const auto lacking = std::ranges::count_if(all.frozen(), [](const auto& kernel) { return !kernel.second; });
-  if (lacking > 0) {
+  if (!lacking.empty()) {
     text += fmt::format("  the compile policy 'frozen' would refuse the call, unless the cache has {}\n",
-                        lacking == 1 ? "this kernel" : fmt::format("these {} kernels", lacking));
+                        fmt::join(lacking, " and "));
+  } else if (all.serving.origin != Origin::ready) {
+    text += fmt::format("  the compile policy 'frozen' would take the ready {}\n", all.serving.frozen->name());
   }
   if (all.own.variant.columns() < all.serving.variant.columns() && !all.serving.tuned.applies) {
     text += fmt::format("  the compile policies 'exact' and 'background' would have {} build {}\n",
@@ -79,7 +83,8 @@ std::string considered_text(const Explanation& all, std::string_view rest) {
   std::size_t left_out = 0;
   for (const Considered& one : all.considered) {
     if (one.refusals.empty()) {
-      table.add({one.variant.name(), one.variant == all.serving.variant ? "serves" : "could serve"});
+      const bool serves = all.served() && one.variant == all.serving.variant;
+      table.add({one.variant.name(), serves ? "serves" : "could serve"});
     } else if (rest.empty() || one.refusals.size() == 1) {
       table.add({one.variant.name(), fmt::format("{}", fmt::join(one.refusals, "; "))});
     } else {
@@ -95,6 +100,13 @@ std::string considered_text(const Explanation& all, std::string_view rest) {
 }
 
 }  // namespace
+
+void Explanation::refuse(std::vector<std::string> reasons) {
+  refusals = std::move(reasons);
+  launch.reset();
+  others.clear();
+  short_sequences.clear();
+}
 
 std::vector<std::pair<std::string_view, std::optional<Variant>>> Explanation::frozen() const {
   std::vector<std::pair<std::string_view, std::optional<Variant>>> kernels{{"variant", serving.frozen}};

@@ -25,22 +25,25 @@ struct OtherLaunch {
 struct Explanation {
   std::string problem;  ///< its text
   Device device;
-  std::vector<Considered> considered;  ///< every ready kernel that needs no tuned row, and the one that serves
+  std::vector<Considered> considered;  ///< every ready kernel that needs no tuned row, and a ready one that serves
   OwnChoice own;                       ///< what would be generated for these head dimensions
   Served serving;                      ///< the variant of the tuned row, else the best ready one, else `own`
   std::vector<std::string> refusals;   ///< why no kernel can serve; empty when one does
   std::string part = "served";         ///< what `serving` has of the call, for people: "dk and dv"
   std::optional<Launch> launch;        ///< of `serving`; nothing when it is refused
   std::vector<OtherLaunch> others;     ///< in their order
-  std::size_t workspace_bytes = 0;     ///< for all launches
+  std::size_t workspace_bytes = 0;     ///< for these launches, short sequences' apart
   std::vector<std::string> notes;      ///< on these launches, each a line for people
   std::vector<std::pair<std::string_view, long long>> counts;  ///< of this operation alone, for programs: "splits"
   std::vector<Explanation> short_sequences;  ///< none, or that of those which are not `serving`'s, given a workspace
 
   [[nodiscard]] bool served() const { return launch.has_value(); }
 
-  /// For each launch the kernel that ATTUNE_COMPILE_FROZEN takes; nothing where it refuses the call, unless the cache
-  /// has the one that serves. "variant" is the role of the main one.
+  /// Takes back its launches.
+  void refuse(std::vector<std::string> reasons);
+
+  /// For each launch the ready kernel that ATTUNE_COMPILE_FROZEN takes; nothing where none serves it, so that the call
+  /// is refused unless the cache has the one named here. "variant" is the role of the main one.
   [[nodiscard]] std::vector<std::pair<std::string_view, std::optional<Variant>>> frozen() const;
 
   /// A few lines for a person. Kernels that are ready and were refused for several reasons are counted, and `rest` says

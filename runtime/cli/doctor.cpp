@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/text.hpp"
@@ -132,10 +133,11 @@ Finding find_embedded() {
           "build with a CUDA toolkit and -DATTUNE_EMBED=ON, or `attune pack`; NVRTC compiles the others at first use"};
 }
 
-/// The first run, where the working folder has the spec for it: what is installed brings none.
-std::string first_run(std::string_view option) {
+/// A run, with what is to follow it, where the working folder has a spec: what is installed brings none.
+std::string first_command(std::string_view rest) {
   constexpr std::string_view spec = "specs/quickstart.yaml";
-  if (std::filesystem::exists(spec)) return fmt::format("attune run {}{}", spec, option);
+  std::error_code unreadable;
+  if (std::filesystem::exists(spec, unreadable)) return fmt::format("attune run {}{}", spec, rest);
   return "attune explain --head-dim 128 --seqlen-q 4096 --causal";
 }
 
@@ -146,10 +148,10 @@ std::string next_step(const std::vector<Finding>& findings) {
   };
   const auto remedy = [&](std::string_view what) { return std::ranges::find(findings, what, &Finding::what)->remedy; };
   if (ok("GPU") && (ok("NVRTC") || ok("embedded kernels"))) {
-    return ok("cache folder") ? first_run("") : remedy("cache folder");
+    return ok("cache folder") ? first_command("") : remedy("cache folder");
   }
   if (ok("GPU")) return remedy("NVRTC");
-  if (ok("host compiler")) return first_run(" --device emulator, which needs no GPU");
+  if (ok("host compiler")) return first_command(" --device emulator, which needs no GPU");
   return remedy("host compiler");
 }
 

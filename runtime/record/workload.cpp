@@ -22,14 +22,14 @@ class KernelCollector {
 
   template <class OneProblem>
   void operator()(const OneProblem& problem) {
-    const Explanation explained = explain(problem, device_, ready_, {}, ATTUNE_COMPILE_EXACT);
-    if (explained.served()) {
-      add(explained);
+    const Explanation exact = explain(problem, device_, ready_, {}, ATTUNE_COMPILE_EXACT);
+    // What is generated may not serve where a ready kernel does, which pads.
+    const Explanation padded = exact.served() ? exact : explain(problem, device_, ready_, {}, ATTUNE_COMPILE_FROZEN);
+    if (padded.served()) {
+      add(padded);
       add_merges(problem);
-    } else if (explained.serving.frozen) {
-      variants_.push_back(*explained.serving.frozen);
     } else {
-      unserved_.push_back({.problem = explained.problem, .device = device_.name, .reasons = explained.refusals});
+      unserved_.push_back({.problem = exact.problem, .device = device_.name, .reasons = exact.refusals});
     }
   }
 

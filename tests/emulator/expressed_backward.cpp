@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <string_view>
 
 #include "generator/check.hpp"
 #include "runtime/choice/choice.hpp"
@@ -79,6 +80,28 @@ TEST_CASE(
         one.has_dlse = any_order;
         check(kernels, one, device, seed);
       }
+    }
+  }
+}
+
+TEST_CASE(
+    "on 8.0, where warps share tiles of keys for sums in any order, and on 8.6 gradients agree with the reference") {
+  HostKernels kernels;
+  std::uint64_t seed = 40;
+  for (const std::string_view gpu : {"sm_80", "sm_86"}) {
+    for (const int head_dim : {96, 128, 192, 256}) {
+      BackwardCase one = dense({.batch = 2,
+                                .heads_q = 2,
+                                .heads_kv = 1,
+                                .seqlen_q = 150,
+                                .seqlen_k = 200,
+                                .head_dim = head_dim,
+                                .causal = head_dim == 128});
+      if (head_dim == 192) one.mask = "(k // 16 + p // 16) % 3 != 0";
+      if (head_dim == 256) one.score = "s + slope[h] * (k - p) where slope: fp32[head]";
+      one.any_order = true;
+      one.has_dlse = true;
+      check(kernels, one, device_of(*find_arch(gpu)), ++seed);
     }
   }
 }

@@ -104,6 +104,23 @@ TEST_CASE("the backward pass has a tile for every head_dim and GPU, with sums of
   }
 }
 
+TEST_CASE(
+    "where shared memory is short, gradients in any order keep their keys and warps, and share no tiles of keys") {
+  const Family& family = family_called("backward_sm80");
+  for (const int head_dim : {72, 80, 96}) {
+    const Need need{.operation = family.operation, .head_dim = head_dim, .deterministic = 0};
+    const Variant variant = default_variant(family.defaults.family, need, of_4090);
+    CAPTURE(variant.name());
+    CHECK(variant.stages == 1);
+    CHECK(variant.B_c == 128);
+    CHECK(variant.warps == 8);
+    Variant roomy = variant;
+    roomy.stages = 2;
+    CHECK(resources(variant).shared_bytes == 90624);
+    CHECK(resources(roomy).shared_bytes == 90624 + 25088 + 16384);  // a stage, and P's tile
+  }
+}
+
 TEST_CASE("backward_sm90 has a tile for every head_dim, whose warpgroups share keys where they cannot hold gradients") {
   const Family& family = family_called("backward_sm90");
   for (int head_dim = 8; head_dim <= 256; head_dim += 8) {

@@ -362,7 +362,9 @@ TEST_CASE("the default tile is the one of its head_dim and mask whose B_r is nea
     CHECK(tile_for(64, causal, 192) == std::pair(192, 128));
     for (const int B_r : {64, 128}) CHECK(tile_for(64, causal, B_r) == std::pair(128, 128));
   }
-  CHECK(tile_for(64, true, 128, true) == std::pair(192, 128));  // a window's blocks share no tiles
+  for (const int B_r : {64, 128}) {
+    CHECK(tile_for(64, true, B_r, true) == std::pair(192, 128));  // a window's blocks share no tiles
+  }
   CHECK(default_variant(prefill_sm90, asking(need_for(Dtype::bf16, 64), {&Need::ragged}), room, 128).B_r == 192);
 }
 

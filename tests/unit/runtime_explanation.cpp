@@ -138,8 +138,8 @@ TEST_CASE("the text says what the policy 'frozen' does where a kernel would be c
   const auto text_with = [&](std::span<const ReadyKernel> kernels) {
     return explain(problem, h200, ReadyKernels(kernels), {}).text("");
   };
-  CHECK(
-      contains(text_with({}), "  the compile policy 'frozen' would refuse the call, unless the cache has this kernel"));
+  CHECK(contains(text_with({}), "  the compile policy 'frozen' would refuse the call, unless the cache has " +
+                                    choose_own(problem, h200).variant.name() + "\n"));
   const ReadyKernel own{.variant = choose_own(problem, h200).variant, .name = "own", .fatbin = ""};
   CHECK(!contains(text_with(std::span(&own, 1)), "frozen"));
 
@@ -151,7 +151,27 @@ TEST_CASE("the text says what the policy 'frozen' does where a kernel would be c
   const Explanation explained = explain(many, h200, ReadyKernels(std::span(&ready, 1)));
   CHECK(explained.serving.origin == Origin::nvrtc);
   CHECK(explained.serving.frozen == narrow);
-  CHECK(contains(explained.text(""), "  the compile policy 'frozen' would take the ready " + narrow.name() + "\n"));
+  // Its parts' kernel is not ready.
+  REQUIRE(explained.others.size() == 1);
+  CHECK(contains(explained.text(""), "'frozen' would refuse the call, unless the cache has " +
+                                         explained.others.front().serving.variant.name() + "\n"));
+  CHECK(!contains(explained.text(""), "would take the ready"));
+  const std::vector<ReadyKernel> both{
+      ready, {.variant = explained.others.front().serving.variant, .name = "combine", .fatbin = ""}};
+  CHECK(contains(explain(many, h200, ReadyKernels(both)).text(""),
+                 "  the compile policy 'frozen' would take the ready " + narrow.name() + "\n"));
+}
+
+TEST_CASE("what no grid holds is refused with a word, and a batch of several launches is explained by its first") {
+  const Device h200 = find_gpu_device("h200").value();
+  const DecodeProblem huge{
+      .batch = 70000, .heads_q = 8, .heads_kv = 8, .max_seqlen_k = 64, .page_size = 64, .splits = 2};
+  CHECK(explain(huge, h200).served());
+  const DecodeProblem heads{.heads_q = 70000, .heads_kv = 70000, .max_seqlen_k = 4096, .page_size = 4096, .splits = 2};
+  const Explanation refused = explain(heads, h200);
+  CHECK_FALSE(refused.served());
+  REQUIRE(refused.refusals.size() == 1);
+  CHECK(contains(refused.refusals.front(), "K/V heads are 70000"));
 }
 
 TEST_CASE("the text names problem, device, kernel and launch") {
@@ -227,7 +247,8 @@ TEST_CASE("of each operation the launches are named around the main one, and for
   const Explanation explained = explain(decode, h200, ReadyKernels(std::span(&store, 1)));
   const std::string text = explained.text("");
   CAPTURE(text);
-  CHECK(contains(text, "'frozen' would refuse the call, unless the cache has these 2 kernels\n"));
+  CHECK(contains(text, "'frozen' would refuse the call, unless the cache has " + explained.serving.variant.name() +
+                           " and " + explained.others.back().serving.variant.name() + "\n"));
   CHECK(contains(text, "  after the ready " + store.variant.name()));
   const auto json = explanation_json(explained);
   CHECK(json["frozen"].dump() == R"({"variant":null,"store":")" + store.variant.name() + R"(","combine":null})");

@@ -312,4 +312,9 @@ AttuneDecodeParams make_params(const attune_decode_args& args, const DecodeProbl
           .longest_q = std::max(problem.seqlen_q, problem.longest_q)};
 }
 
+DecodeProblem launched_of(DecodeProblem problem, long long begin) {
+  problem.batch = static_cast<int>(std::min<long long>(problem.batch - begin, most_launched_sequences));
+  return problem;
+}
+
 }  // namespace attune

@@ -44,6 +44,9 @@ bool is_empty(const DecodeProblem& problem);
 /// Sequences that a launch takes; calls of more are several.
 inline constexpr int most_launched_sequences = 65535;
 
+/// The problem of the launch that begins with this sequence.
+DecodeProblem launched_of(DecodeProblem problem, long long begin);
+
 /// The call of `count` of a checked call's sequences, from number `begin` on; without a check of its tables.
 attune_decode_args part_of(const attune_decode_args& args, const DecodeProblem& problem, long long begin, int count);
 

@@ -10,12 +10,6 @@
 namespace attune {
 namespace {
 
-/// The problem of the launch that begins with this sequence.
-DecodeProblem launched_of(DecodeProblem problem, long long begin) {
-  problem.batch = static_cast<int>(std::min<long long>(problem.batch - begin, most_launched_sequences));
-  return problem;
-}
-
 /// A call of no more sequences than a launch takes.
 void run_once(const attune_decode_args& args, const DecodeProblem& problem, const Backend& backend) {
   const ServingKernel& kernel = backend.kernels.kernel_for(problem);

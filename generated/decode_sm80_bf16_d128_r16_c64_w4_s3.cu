@@ -1476,13 +1476,16 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, int batc
   if (column == 0) to.store_lse(params, lse);
 }
 
-// Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place.
-__device__ __forceinline__ void store(const AttuneDecodeParams& params, const Merge& merge, int batch, bool whole,
-                                      int slot, int kv_head, int first_row, OnlineSoftmax<row_tiles>& softmax,
+// Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place. Sinks
+// join the first of a sequence's parts: of several what combine.cu makes of them has them then, too.
+template <class Given>
+__device__ __forceinline__ void store(const AttuneDecodeParams& params, const Given& given, const Merge& merge,
+                                      int batch, bool whole, int slot, int kv_head, int first_row,
+                                      OnlineSoftmax<row_tiles>& softmax,
                                       const float (&O)[row_tiles][head_pairs * 2][4]) {
   const int rows = params.seqlen_q * params.gqa_ratio;
   const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
-  merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, const Float4& o, float lse) {
+  merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, Float4 o, float lse) {
     if (column >= params.head_dim) return;
     if (whole) {
       store(params, batch, kv_head, first_row + row, column, o, lse);
@@ -1595,7 +1598,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       first = false;
       more = position.next(params);
     }
-    store(params, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
+    store(params, given, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
   }
   store_empty(params, kv_head, first_row);
 }

@@ -251,23 +251,6 @@ __device__ __forceinline__ void store_matrices(u32 address, const u32 (&word)[4]
                "r"(word[1]), "r"(word[2]), "r"(word[3])
                : "memory");
 }
-// --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
-// Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
-
-// 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
-__device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
-               : "memory");
-}
-// --- ptx/rounded.cuh -------------------------------------------------------------------------------------------------
-// A float with the precision of a 16-bit element, rounded as pack() does it (PTX ISA, "cvt").
-template <Dtype dtype>
-__device__ __forceinline__ float rounded(float x) {
-  static_assert(dtype == variant::dtype);
-  float y;
-  asm("{.reg .b16 half; cvt.rn.bf16.f32 half, %1; cvt.f32.bf16 %0, half;}" : "=f"(y) : "f"(x));
-  return y;
-}
 // --- ptx/mbarrier.cuh ------------------------------------------------------------------------------------------------
 // Barriers in shared memory that count bytes too (PTX ISA, "mbarrier"). A phase is over when every expected arrival has
 // come and every expected byte has landed; the next one begins at once. Who waits names the phase by its parity: a
@@ -302,6 +285,23 @@ __device__ __forceinline__ void mbarrier_wait(u32 address, u32 parity) {
       "{.reg .pred p; wait: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra wait;}" ::"r"(address),
       "r"(parity)
       : "memory");
+}
+// --- ptx/memory_words.cuh --------------------------------------------------------------------------------------------
+// Plain access to shared and global memory a word or two at a time (PTX ISA, "ld", "st").
+
+// 8 bytes: two pairs of 16-bit elements; `pointer` 8-byte aligned.
+__device__ __forceinline__ void store_global(void* pointer, u32 first, u32 second) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(pointer)), "r"(first), "r"(second)
+               : "memory");
+}
+// --- ptx/rounded.cuh -------------------------------------------------------------------------------------------------
+// A float with the precision of a 16-bit element, rounded as pack() does it (PTX ISA, "cvt").
+template <Dtype dtype>
+__device__ __forceinline__ float rounded(float x) {
+  static_assert(dtype == variant::dtype);
+  float y;
+  asm("{.reg .b16 half; cvt.rn.bf16.f32 half, %1; cvt.f32.bf16 %0, half;}" : "=f"(y) : "f"(x));
+  return y;
 }
 // --- ptx/memory_chunks.cuh -------------------------------------------------------------------------------------------
 // Plain access to shared and global memory 16 bytes at a time, and of what does not fill them (PTX ISA, "ld", "st").
@@ -637,67 +637,6 @@ struct OutputStage {
     if (warp_index() % 4 == 0 && elect_lane()) wait_boxes_read();
   }
 };
-// --- blocks/box.cuh --------------------------------------------------------------------------------------------------
-// Where a box of a tensor map begins, and copies of boxes that begin there.
-
-// Along all dimensions but the innermost, of a map of four...
-struct Box {
-  int y;
-  int z;
-  int w;
-
-  __device__ __forceinline__ void load(u32 address, const AttuneTensorMap& map, u32 barrier, int x) const {
-    load_box(address, map, barrier, x, y, z, w);
-  }
-  __device__ __forceinline__ void store(const AttuneTensorMap& map, u32 address, int x) const {
-    store_box(map, address, x, y, z, w);
-  }
-};
-// --- blocks/tensor_rows.cuh ------------------------------------------------------------------------------------------
-// Where the rows of a tile lie in the tensors that maps describe. Each of these types says which heads have tiles of
-// their own, what a row sees, in which boxes Q, O, K and V begin, and where LSE goes.
-
-// Rows are the queries of one head.
-template <class QueryMask>
-struct DenseRows {
-  using KeyMask = QueryMask;
-
-  __device__ __forceinline__ static int heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
-  template <class Tile>
-  __device__ __forceinline__ static int kv_head(const AttuneTensorPrefillParams& params, const Tile& tile) {
-    return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
-  }
-  __device__ __forceinline__ static KeyMask mask_of_longest(const AttuneTensorPrefillParams& params) {
-    return KeyMask::of(params, params.seqlen_q, params.seqlen_k);
-  }
-  template <class Tile>
-  __device__ __forceinline__ static KeyMask mask(const AttuneTensorPrefillParams& params, const Tile& /*tile*/) {
-    return mask_of_longest(params);
-  }
-  template <class Tile>
-  __device__ __forceinline__ static Box queries(const Tile& tile, int row) {
-    return {row, tile.head, tile.batch};
-  }
-  template <class Tile>
-  __device__ __forceinline__ static Box keys(const Tile& tile, int kv_head, int key) {
-    return {key, kv_head, tile.batch};
-  }
-  template <class Tile>
-  __device__ __forceinline__ static LsePlaces lse(const AttuneTensorPrefillParams& params, const Tile& tile) {
-    return {params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q,
-            params.seqlen_q};
-  }
-};
-// --- blocks/residual.cuh ---------------------------------------------------------------------------------------------
-// What rounding to 16 bits takes from the weights of a block's first keys, as A operands of wgmma like P itself.
-template <Dtype dtype, int steps, int columns>
-__device__ __forceinline__ void take_residual(u32 (&R)[steps][4], const float (&weights)[columns][4], bool none) {
-#pragma unroll
-  for (int i = 0; i < steps * 4; ++i) {
-    const float* const w = weights[i / 2] + i % 2 * 2;
-    R[i / 4][i % 4] = none ? 0 : pack<dtype>(w[0] - rounded<dtype>(w[0]), w[1] - rounded<dtype>(w[1]));
-  }
-}
 // --- blocks/ring.cuh -------------------------------------------------------------------------------------------------
 // Tiles in shared memory that one producer at a time fetches through the copy engine and consumer warps read, in turn.
 // Each stage has an mbarrier that says it is full, which the bytes of its copies complete, and one that says it is
@@ -763,6 +702,82 @@ struct Ring {
   __device__ __forceinline__ u32 full() const { return barriers + stage * mbarrier_bytes; }
   __device__ __forceinline__ u32 empty() const { return barriers + (stages + stage) * mbarrier_bytes; }
 };
+// --- blocks/query_product.cuh ----------------------------------------------------------------------------------------
+// S = Q K^T on wgmma: the first columns of Q are in registers where a variant has some there, the others in shared
+// memory.
+constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
+constexpr int Q_fragments = Q_steps == 0 ? 1 : Q_steps;        // an array of none is no C++
+
+// For 64 rows of Q's tile, from this one on, and the first 8 * pieces keys of K's; under way.
+template <class QTile, class KTile, int stages, int readers, int pieces>
+__device__ __forceinline__ void multiply_QK(float (&S)[pieces][4], const u32 (&Q)[Q_fragments][4],
+                                            const Ring<QTile, 1, readers>& q, const Ring<KTile, stages, readers>& k,
+                                            int first_row) {
+  wgmma_fence();
+  wgmma<variant::dtype, false, KTile::columns_right>(S, Q, k.tile().descriptor(0), false);
+  wgmma_commit();
+}
+// --- blocks/box.cuh --------------------------------------------------------------------------------------------------
+// Where a box of a tensor map begins, and copies of boxes that begin there.
+
+// Along all dimensions but the innermost, of a map of four...
+struct Box {
+  int y;
+  int z;
+  int w;
+
+  __device__ __forceinline__ void load(u32 address, const AttuneTensorMap& map, u32 barrier, int x) const {
+    load_box(address, map, barrier, x, y, z, w);
+  }
+  __device__ __forceinline__ void store(const AttuneTensorMap& map, u32 address, int x) const {
+    store_box(map, address, x, y, z, w);
+  }
+};
+// --- blocks/tensor_rows.cuh ------------------------------------------------------------------------------------------
+// Where the rows of a tile lie in the tensors that maps describe. Each of these types says which heads have tiles of
+// their own, what a row sees, in which boxes Q, O, K and V begin, and where LSE goes.
+
+// Rows are the queries of one head.
+template <class QueryMask>
+struct DenseRows {
+  using KeyMask = QueryMask;
+
+  __device__ __forceinline__ static int heads(const AttuneTensorPrefillParams& params) { return params.heads_q; }
+  template <class Tile>
+  __device__ __forceinline__ static int kv_head(const AttuneTensorPrefillParams& params, const Tile& tile) {
+    return tile.head / (variant::gqa_ratio == 0 ? params.gqa_ratio : variant::gqa_ratio);
+  }
+  __device__ __forceinline__ static KeyMask mask_of_longest(const AttuneTensorPrefillParams& params) {
+    return KeyMask::of(params, params.seqlen_q, params.seqlen_k);
+  }
+  template <class Tile>
+  __device__ __forceinline__ static KeyMask mask(const AttuneTensorPrefillParams& params, const Tile& /*tile*/) {
+    return mask_of_longest(params);
+  }
+  template <class Tile>
+  __device__ __forceinline__ static Box queries(const Tile& tile, int row) {
+    return {row, tile.head, tile.batch};
+  }
+  template <class Tile>
+  __device__ __forceinline__ static Box keys(const Tile& tile, int kv_head, int key) {
+    return {key, kv_head, tile.batch};
+  }
+  template <class Tile>
+  __device__ __forceinline__ static LsePlaces lse(const AttuneTensorPrefillParams& params, const Tile& tile) {
+    return {params.lse + (static_cast<i64>(tile.batch) * params.heads_q + tile.head) * params.seqlen_q,
+            params.seqlen_q};
+  }
+};
+// --- blocks/residual.cuh ---------------------------------------------------------------------------------------------
+// What rounding to 16 bits takes from the weights of a block's first keys, as A operands of wgmma like P itself.
+template <Dtype dtype, int steps, int columns>
+__device__ __forceinline__ void take_residual(u32 (&R)[steps][4], const float (&weights)[columns][4], bool none) {
+#pragma unroll
+  for (int i = 0; i < steps * 4; ++i) {
+    const float* const w = weights[i / 2] + i % 2 * 2;
+    R[i / 4][i % 4] = none ? 0 : pack<dtype>(w[0] - rounded<dtype>(w[0]), w[1] - rounded<dtype>(w[1]));
+  }
+}
 // --- blocks/scores.cuh -----------------------------------------------------------------------------------------------
 // Where scores are finished: what happens to q.k between its product and the softmax, in every family.
 
@@ -872,8 +887,7 @@ using PlainParams = OrderedParams;
 using Params = PlainParams;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
-constexpr int rows = 64;                                       // of a warpgroup: wgmma's
-constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
+constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
@@ -982,7 +996,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   const ProductTurns turns{warpgroup};
   auto order = consumer_order(params, shared);
   Tile tile{};
-  u32 Q[Q_steps][4];  // the first columns of this warp's rows
+  u32 Q[Q_fragments][4];  // the first columns of this warp's rows
   bool skips_last = false;
 
   // Q is there; returns the block of keys to begin with.
@@ -1005,12 +1019,6 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     }
     return tile.blocks - 1;
   };
-  // S = Q K^T for this warpgroup's rows, under way.
-  const auto multiply_QK = [&](float(&S)[variant::B_c / 8][4]) {
-    wgmma_fence();
-    wgmma<variant::dtype, false, KTile::columns_right>(S, Q, shared.k.tile().descriptor(0), false);
-    wgmma_commit();
-  };
   // S of block j is there: its keys have been read, and with the tile's last block its queries.
   const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
     settle(S);
@@ -1032,7 +1040,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     bool accumulate = tile.begun;
     int j = begin_tile();
     shared.k.wait();
-    multiply_QK(S);
+    multiply_QK(S, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
     if (skips_last) shared.v.skip();
     wgmma_wait<0>();
     take_S(S, j);
@@ -1045,7 +1053,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       shared.k.wait();
       turns.take();
       settle(O);
-      multiply_QK(S);
+      multiply_QK(S, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
       shared.v.wait();
       multiply_PV(O, P, shared.v.tile(), accumulate);  // of the block before
       turns.pass();

@@ -23,6 +23,9 @@
 // through shared memory, as dQ sums over the keys of all warps; and as they meet there anyway, with two stages twice as
 // many share 32 keys, so that P goes there, too, but fragments of Q and dO are read half as often: 56 KB a warp and
 // step at D = 128 instead of 72, and ptxas spills 4 bytes instead of 68.
+//
+// A block has all query heads that share its keys: multi-query attention in a small batch has too few blocks for the
+// GPU (32 for the 108 multiprocessors of an A100, of 32 heads on one and 4,096 keys), where backward_sm90 parts them.
 #include "backward_params.h"
 #include "expressed_backward_params.h"
 #include "types.h"
@@ -69,13 +72,13 @@ constexpr bool deterministic = true;
 using PlainParams = Select<variant::score || variant::mask, AttuneExpressedBackwardParams, AttuneBackwardParams>;
 
 constexpr int threads = variant::warps * warp_size;
-// Whether warps share two tiles of keys, of which each alone would have one. Where shared memory is short P has no
-// place.
+// Whether warps share two tiles of keys, of which each alone would have one, as all have as many pieces of 16 by 32
+// then, of S and of dK. Where shared memory is short P has no place.
+constexpr int score_elements = variant::B_c * variant::B_r;
+constexpr int key_elements = variant::B_c * variant::head_dim;
 constexpr bool pairs_keys = !variant::deterministic && variant::stages > 1 && variant::B_c % 32 == 0 &&
-                            variant::B_c <=
-                                    16 * variant::warps&& variant::B_r* variant::B_c % (16 * 32 * variant::warps) ==
-                                0 &&
-                            variant::head_dim* variant::B_c % (16 * 32 * variant::warps) == 0;
+                            (variant::B_c <= 16 * variant::warps) && score_elements % (16 * 32 * variant::warps) == 0 &&
+                            key_elements % (16 * 32 * variant::warps) == 0;
 constexpr int whole_tiles = variant::B_c > 16 * variant::warps ? variant::B_c / (16 * variant::warps) : 1;
 constexpr int key_tiles = pairs_keys ? 2 : whole_tiles;  // of a warp
 constexpr int key_warps = variant::B_c / (16 * key_tiles);

@@ -246,23 +246,6 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, int batc
   if (column == 0) to.store_lse(params, lse);
 }
 
-// Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place.
-__device__ __forceinline__ void store(const AttuneDecodeParams& params, const Merge& merge, int batch, bool whole,
-                                      int slot, int kv_head, int first_row, OnlineSoftmax<row_tiles>& softmax,
-                                      const float (&O)[row_tiles][head_pairs * 2][4]) {
-  const int rows = params.seqlen_q * params.gqa_ratio;
-  const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
-  merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, const Float4& o, float lse) {
-    if (column >= params.head_dim) return;
-    if (whole) {
-      store(params, batch, kv_head, first_row + row, column, o, lse);
-    } else {
-      store_global(params.partial_o + (first_partial + row) * params.head_dim + column, o);
-      if (column == 0) store_global(params.partial_lse + first_partial + row, lse);
-    }
-  });
-}
-
 // The head of Q that a row of a tile is of.
 __device__ __forceinline__ int head_of(const AttuneDecodeParams& params, int kv_head, int row) {
   return kv_head * params.gqa_ratio + row % params.gqa_ratio;
@@ -275,18 +258,21 @@ __device__ __forceinline__ void join_sink(Float4& O, float& lse, float logit) {
   for (int e = 0; e < 4; ++e) O.value[e] *= factor;
 }
 
-// As store() of a tile, with sinks, which join the first of a sequence's parts: of several what combine.cu makes of
-// them has them then, too.
-__device__ __forceinline__ void store_with_sinks(const AttuneDecodeParams& params, const float* sinks,
-                                                 const Merge& merge, int batch, bool whole, int slot, int kv_head,
-                                                 int first_row, OnlineSoftmax<row_tiles>& softmax,
-                                                 const float (&O)[row_tiles][head_pairs * 2][4]) {
+// Rows of this block's tile: to O and LSE where the part has the whole sequence, else to the part's own place. Sinks
+// join the first of a sequence's parts: of several what combine.cu makes of them has them then, too.
+template <class Given>
+__device__ __forceinline__ void store(const AttuneDecodeParams& params, const Given& given, const Merge& merge,
+                                      int batch, bool whole, int slot, int kv_head, int first_row,
+                                      OnlineSoftmax<row_tiles>& softmax,
+                                      const float (&O)[row_tiles][head_pairs * 2][4]) {
   const int rows = params.seqlen_q * params.gqa_ratio;
   const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
-  const bool is_first = params.splits > 0 ? block_index().y == 0 : slot % 2 == 1;  // blocks/parts.cuh
   merge.merge(softmax, O, params.scale_log2, rows - first_row, [&](int row, int column, Float4 o, float lse) {
     if (column >= params.head_dim) return;
-    if (is_first) join_sink(o, lse, load_global_float(sinks + head_of(params, kv_head, first_row + row)));
+    if constexpr (variant::sink) {
+      const bool is_first = params.splits > 0 ? block_index().y == 0 : slot % 2 == 1;  // blocks/parts.cuh
+      if (is_first) join_sink(o, lse, load_global_float(sinks_of(given) + head_of(params, kv_head, first_row + row)));
+    }
     if (whole) {
       store(params, batch, kv_head, first_row + row, column, o, lse);
     } else {
@@ -409,7 +395,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
           position.block * variant::B_c + (variant::split_rows ? 0 : static_cast<int>(warp_index()) * strip_keys);
       const ScoreCorner corner{first_row + static_cast<int>(warp_row), first_key};
       if constexpr (variant::score || variant::mask) {
-        const ScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
+        const PaddedScoreRows rows = decode_rows(params, position.visible, batch, kv_head);
         express_scores(S, expressions_of(given), rows, VisibleToRows{position.visible, params.gqa_ratio}, corner,
                        params.cap_scale);
       } else {
@@ -440,24 +426,16 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
       merge.merge(softmax, O, params.scale_log2, own_rows,
                   [&](int row, int column, const Float4& o, float lse) { parts.leave(row, column, o, lse); });
     } else {
-      if constexpr (variant::sink) {
-        store_with_sinks(params, sinks_of(given), merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
-      } else {
-        store(params, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
-      }
+      store(params, given, merge, batch, has_whole, own_slot, kv_head, first_row, softmax, O);
     }
   }
   if constexpr (variant::cluster) {
     if (!begun) parts.leave_nothing(own_rows);
-    parts.merge(own_rows, params.head_dim, [&](int row, int column, const Float4& o, float lse) {
+    parts.merge(own_rows, params.head_dim, [&](int row, int column, Float4 o, float lse) {
       if constexpr (variant::sink) {
-        Float4 joined = o;
-        float joined_lse = lse;
-        join_sink(joined, joined_lse, load_global_float(sinks_of(given) + head_of(params, kv_head, first_row + row)));
-        store(params, position.batch, kv_head, first_row + row, column, joined, joined_lse);
-      } else {
-        store(params, position.batch, kv_head, first_row + row, column, o, lse);
+        join_sink(o, lse, load_global_float(sinks_of(given) + head_of(params, kv_head, first_row + row)));
       }
+      store(params, position.batch, kv_head, first_row + row, column, o, lse);
     });
   } else {
     store_empty(params, kv_head, first_row);

@@ -46,6 +46,7 @@ constexpr bool stream_k = false;
 #include "blocks/mask.cuh"
 #include "blocks/no_turns.cuh"
 #include "blocks/panels.cuh"
+#include "blocks/query_product.cuh"
 #include "blocks/ragged_order.cuh"
 #include "blocks/ragged_rows.cuh"
 #include "blocks/residual.cuh"
@@ -98,8 +99,7 @@ using PlainParams = Select<variant::paged, WithPages<OrderedParams>, OrderedPara
 using Params = Select<variant::dropout, WithDropout<PlainParams>, PlainParams>;
 
 constexpr int O_columns = variant::head_dim_v == 0 ? variant::head_dim : variant::head_dim_v;  // and V's
-constexpr int rows = 64;                                       // of a warpgroup: wgmma's
-constexpr int Q_steps = variant::Q_columns_in_registers / 16;  // of products
+constexpr int rows = 64;  // of a warpgroup: wgmma's
 constexpr int consumers = variant::B_r / rows;
 constexpr int threads = (1 + consumers) * warpgroup_size;
 constexpr u32 producer_registers = consumers == 3 ? 32 : 24;
@@ -392,7 +392,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
   const ProductTurns turns{warpgroup};
   auto order = consumer_order(params, shared);
   Tile tile{};
-  u32 Q[Q_steps][4];  // the first columns of this warp's rows
+  u32 Q[Q_fragments][4];  // the first columns of this warp's rows
   bool skips_last = false;
   bool full = false;  // the block at hand: the mask hides nothing of it
 
@@ -420,34 +420,6 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       }
     }
     return tile.blocks - 1;
-  };
-  // S = Q K^T for this warpgroup's rows, under way.
-  const auto multiply_QK = [&](float(&S)[variant::B_c / 8][4]) {
-    wgmma_fence();
-    if constexpr (variant::Q_columns_in_registers != 0) {
-      wgmma<variant::dtype, false, KTile::columns_right>(S, Q, shared.k.tile().descriptor(0), false);
-    }
-    if constexpr (variant::Q_columns_in_registers != variant::head_dim) {
-      const u64 A = shared.q.tile().descriptor(static_cast<int>(warpgroup) * rows);
-      const u64 B = shared.k.tile().descriptor(0);
-      constexpr int steps = variant::head_dim / 16 - Q_steps;
-      wgmma<variant::dtype, false, KTile::columns_right, QTile::columns_right, Q_steps, steps>(S, A, B, Q_steps > 0);
-    }
-    wgmma_commit();
-  };
-  // The same for the sequence's first keys.
-  const auto multiply_first = [&](float(&S)[first_columns / 8][4]) {
-    wgmma_fence();
-    if constexpr (variant::Q_columns_in_registers != 0) {
-      wgmma<variant::dtype, false, KTile::columns_right>(S, Q, shared.k.tile().descriptor(0), false);
-    }
-    if constexpr (variant::Q_columns_in_registers != variant::head_dim) {
-      const u64 A = shared.q.tile().descriptor(static_cast<int>(warpgroup) * rows);
-      const u64 B = shared.k.tile().descriptor(0);
-      constexpr int steps = variant::head_dim / 16 - Q_steps;
-      wgmma<variant::dtype, false, KTile::columns_right, QTile::columns_right, Q_steps, steps>(S, A, B, Q_steps > 0);
-    }
-    wgmma_commit();
   };
   // S of block j is there: its keys have been read, and with the tile's last block its queries.
   const auto take_S = [&](float(&S)[variant::B_c / 8][4], int j) {
@@ -526,7 +498,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
     const int drop_row = tile.first_row + warp_row;
     int j = begin_tile();
     shared.k.wait();
-    multiply_QK(S);
+    multiply_QK(S, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
     if constexpr (variant::mask) j = told_block();
     if constexpr (variant::stream_k) {
       // Before it waits, or who waits for it does for both.
@@ -557,7 +529,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       shared.k.wait();
       turns.take();
       settle(O);
-      multiply_QK(S);
+      multiply_QK(S, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
       shared.v.wait();
       multiply_PV(O, P, shared.v.tile(), accumulate);  // of the block before
       turns.pass();
@@ -592,7 +564,7 @@ __device__ __forceinline__ void consume(const KernelParams& params, Shared share
       shared.k.wait();
       turns.take();
       settle(O);
-      multiply_first(F);
+      multiply_QK(F, Q, shared.q, shared.k, static_cast<int>(warpgroup) * rows);
       shared.v.wait();
       multiply_PV(O, P, shared.v.tile(), accumulate);  // of the last block
       turns.pass();

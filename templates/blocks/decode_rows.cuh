@@ -6,8 +6,8 @@
 #include "decode_params.h"
 #include "types.h"
 
-__device__ __forceinline__ ScoreRows decode_rows(const AttuneDecodeParams& params, const Visible& visible, int batch,
-                                                 int kv_head) {
-  return {batch,        kv_head * params.gqa_ratio, kv_head, params.gqa_ratio, visible.seqlen_k - visible.seqlen_q,
-          visible.begin};
+__device__ __forceinline__ PaddedScoreRows decode_rows(const AttuneDecodeParams& params, const Visible& visible,
+                                                       int batch, int kv_head) {
+  return PaddedScoreRows({batch, kv_head * params.gqa_ratio, kv_head, params.gqa_ratio,
+                          visible.seqlen_k - visible.seqlen_q, visible.begin});
 }

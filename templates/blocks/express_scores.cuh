@@ -22,11 +22,14 @@ struct KeyLookups {
 
   Expressions::Key own[(columns * 8 + keys - 1) / keys];
 
-  __device__ __forceinline__ KeyLookups(const Expressions& expressions, const ScoreRows& rows, const ScoreCorner& at) {
+  template <class Rows>
+  __device__ __forceinline__ KeyLookups(const Expressions& expressions, const Rows& rows, const ScoreCorner& at) {
     const int lane = static_cast<int>(lane_index());
 #pragma unroll
     for (int part = 0; part * keys < columns * 8; ++part) {
-      own[part] = expressions.key(rows.place(at.row, at.key + part * keys + lane));
+      ScorePlace place = rows.place(at.row, at.key + part * keys + lane);
+      place.k = Rows::position(place.k);
+      own[part] = expressions.key(place);
     }
   }
 
@@ -38,9 +41,9 @@ struct KeyLookups {
 
 // The cap and the spec's expressions, in the accumulators of 16 rows. `full`: it is known already that the mask hides
 // nothing of them.
-template <int columns>
+template <int columns, class Rows>
 __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const Expressions& expressions,
-                                                  const ScoreRows& rows, const ScoreCorner& at, float cap_scale,
+                                                  const Rows& rows, const ScoreCorner& at, float cap_scale,
                                                   [[maybe_unused]] bool full = false) {
   if constexpr (variant::softcap) cap_scores(S, cap_scale);
   const int lane = static_cast<int>(lane_index());
@@ -62,7 +65,7 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         ScorePlace place = first[h];
-        place.k += n * 8 + e;
+        place.k = Rows::position(place.k + n * 8 + e);
         float& s = S[n][2 * h + e];
         if constexpr (variant::score && !Expressions::tilts) {
           s = expressions.score(s * expressions.params.score_scale, place, row[h]);
@@ -77,10 +80,10 @@ __device__ __forceinline__ void apply_expressions(float (&S)[columns][4], const 
 
 // Finishes the scores of 16 rows: the expressions before the other mask, which may hide keys that do not exist and
 // whose scores are anything.
-template <class KeyMask, int columns>
-__device__ __forceinline__ void express_scores(float (&S)[columns][4], const Expressions& expressions,
-                                               const ScoreRows& rows, const KeyMask& mask, const ScoreCorner& at,
-                                               float cap_scale, bool full = false) {
+template <class KeyMask, int columns, class Rows>
+__device__ __forceinline__ void express_scores(float (&S)[columns][4], const Expressions& expressions, const Rows& rows,
+                                               const KeyMask& mask, const ScoreCorner& at, float cap_scale,
+                                               bool full = false) {
   apply_expressions(S, expressions, rows, at, cap_scale, full);
   if (!mask.sees_all(at.row, 16, at.key, columns * 8)) mask_scores(mask, S, at);
 }
@@ -114,9 +117,9 @@ __device__ __forceinline__ void express_first_keys(float (&S)[columns][4], const
 }
 
 // The same for several 16 rows, one after the other.
-template <class KeyMask, int row_tiles, int columns>
+template <class KeyMask, int row_tiles, int columns, class Rows>
 __device__ __forceinline__ void express_scores(float (&S)[row_tiles][columns][4], const Expressions& expressions,
-                                               const ScoreRows& rows, const KeyMask& mask, const ScoreCorner& at,
+                                               const Rows& rows, const KeyMask& mask, const ScoreCorner& at,
                                                float cap_scale, bool full = false) {
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {

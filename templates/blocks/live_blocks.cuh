@@ -5,15 +5,14 @@
 #include "blocks/score_place.cuh"
 #include "types.h"
 
-template <int B_r, int B_c>
+template <int B_r, int B_c, class Rows = ScoreRows>
 struct LiveBlocks {
-  ScoreRows rows;
+  Rows rows;
   int first_row;
 
   LiveBlocks() = default;
   template <class KernelParams>
-  __device__ __forceinline__ LiveBlocks(const KernelParams& /*params*/, const ScoreRows& rows, int /*head*/,
-                                        int first_row)
+  __device__ __forceinline__ LiveBlocks(const KernelParams& /*params*/, const Rows& rows, int /*head*/, int first_row)
       : rows(rows), first_row(first_row) {}
 
   // Whether a row may see a key of this block, or of those from it on.

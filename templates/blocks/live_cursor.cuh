@@ -44,7 +44,7 @@ struct LiveCursor : Cursor<B_c, interleave, false> {
     while (this->block + step(params) < this->end && !live.has(this->block)) this->block += step(params);
   }
 
-  __device__ __forceinline__ LiveBlocks<B_r, B_c> live_blocks(const AttuneDecodeParams& params) const {
+  __device__ __forceinline__ LiveBlocks<B_r, B_c, PaddedScoreRows> live_blocks(const AttuneDecodeParams& params) const {
     const int q_tiles = (params.seqlen_q * params.gqa_ratio + B_r - 1) / B_r;
     const int kv_head = static_cast<int>(block_index().x) / q_tiles;
     return {params, decode_rows(params, this->visible, this->batch, kv_head), kv_head, this->first_row};

@@ -52,6 +52,23 @@ struct ScoreRows {
             only(kv_head),
             only(batch)};
   }
+
+  // Makes of a key's position one that expressions may be asked about.
+  __device__ __forceinline__ static int position(int k) { return k; }
+};
+
+// The same where tiles may begin before the sequence's first key. Expressions have no positions below 0: keys before
+// the first, which nobody sees, count as that one.
+struct PaddedScoreRows : ScoreRows {
+  __device__ __forceinline__ explicit PaddedScoreRows(const ScoreRows& rows) : ScoreRows(rows) {}
+
+  __device__ __forceinline__ static int position(int k) { return maximum_of(k, 0); }
+
+  __device__ __forceinline__ ScoreBox box(int row, int rows, int key, int keys) const {
+    ScoreBox box = ScoreRows::box(row, rows, key, keys);
+    box.k = {position(box.k.low), position(box.k.high)};
+    return box;
+  }
 };
 
 // An index of an array's dimension, or the nearest one inside.

@@ -21,10 +21,15 @@ inline unsigned kept_values(float dropout_p) {
   return static_cast<unsigned>(std::clamp(std::lround((1 - dropout_p) * 256), 1L, 256L));
 }
 
-/// Adds a line where the probability is none.
-inline void check_dropout(std::vector<std::string>& found, float dropout_p) {
-  if (dropout_p >= 0 && dropout_p < 1) return;
-  add_line(found, "dropout_p is {}; it must be at least 0 and less than 1", dropout_p);
+/// Adds a line where the probability is none, and where kernels would take an offset for another one.
+inline void check_dropout(std::vector<std::string>& found, const attune_dropout& dropout) {
+  constexpr int offset_bits = 44;
+  if (!(dropout.p >= 0 && dropout.p < 1)) {
+    add_line(found, "dropout_p is {}; it must be at least 0 and less than 1", dropout.p);
+  }
+  if (dropout.p > 0 && dropout.state == nullptr && dropout.offset >> offset_bits != 0) {
+    add_line(found, "dropout.offset is {}; it must be at least 0 and less than 2^{}", dropout.offset, offset_bits);
+  }
 }
 
 /// What a kernel is told.

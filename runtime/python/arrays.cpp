@@ -34,6 +34,13 @@ void read_optional_lengths(const std::int32_t*& member, const First& first, cons
   if (!array.is_none()) read_lengths(member, first, name, array, sequences);
 }
 
+void require_queries(std::int32_t max_seqlen_q, const Operand& q, std::int32_t batch) {
+  if (max_seqlen_q != 0 || q.shape[1] == 0 || batch == 0) return;
+  raise(PyExc_ValueError,
+        fmt::format("max_seqlen_q is 0, and {} of {} has rows; it must be at least the queries of any sequence", q.name,
+                    q.text()));
+}
+
 void read_lse(const float*& member, const First& first, const char* name, nb::handle array, const Operand& of) {
   const std::array<std::int64_t, 3> shape{of.shape[0], of.shape[2], of.shape[1]};
   const auto wanted = std::span(shape).last(static_cast<std::size_t>(of.rank - 1));

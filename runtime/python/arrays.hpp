@@ -59,6 +59,9 @@ void read_lengths(const std::int32_t*& member, const First& first, const char* n
 void read_optional_lengths(const std::int32_t*& member, const First& first, const char* name, nanobind::handle array,
                            const Sequences& sequences);
 
+/// Throws where a ragged batch has rows and its longest sequence none: what no launch would write nobody asked for.
+void require_queries(std::int32_t max_seqlen_q, const Operand& q, std::int32_t batch);
+
 /// The LSE of a tensor, or its gradient: (batch, heads, seqlen) or (heads, total), contiguous.
 void read_lse(const float*& member, const First& first, const char* name, nanobind::handle array, const Operand& of);
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "generator/check.hpp"
 #include "runtime/call/expressions.hpp"
@@ -74,6 +76,20 @@ Tensors tensors_of(const BackwardArguments& arguments, const First& first) {
   return tensors;
 }
 
+/// Of a batch that is not ragged.
+void refuse_lengths(const BackwardArguments& arguments) {
+  const std::array<std::pair<const char*, nb::handle>, 5> all{{{"cu_seqlens_k", arguments.cu_seqlens_k},
+                                                               {"max_seqlen_q", arguments.max_seqlen_q},
+                                                               {"max_seqlen_k", arguments.max_seqlen_k},
+                                                               {"seqused_q", arguments.seqused_q},
+                                                               {"seqused_k", arguments.seqused_k}}};
+  for (const auto& [name, given] : all) {
+    if (!given.is_none()) {
+      raise(PyExc_ValueError, fmt::format("{} is given without cu_seqlens_q, which makes a batch ragged", name));
+    }
+  }
+}
+
 void set_sequences(attune_backward_args& args, const BackwardArguments& arguments, const First& first) {
   const Sequences sequences = read_starts(args.cu_seqlens_q, first, arguments.cu_seqlens_q);
   args.batch = sequences.count;
@@ -94,9 +110,11 @@ attune_backward_args args_of(const BackwardArguments& arguments, const First& fi
   if (!arguments.dsoftmax_lse.is_none()) read_lse(args.dlse, first, "dsoftmax_lse", arguments.dsoftmax_lse, q);
   if (is_ragged(arguments)) {
     set_sequences(args, arguments, first);
+    require_queries(args.seqlen_q, q, args.batch);
     args.total_q = count("total_q", q.shape[1]);
     args.total_k = count("total_k", k.shape[1]);
   } else {
+    refuse_lengths(arguments);
     args.batch = count("batch", q.shape[0]);
     args.seqlen_q = count("seqlen_q", q.shape[1]);
     args.seqlen_k = count("seqlen_k", k.shape[1]);
@@ -167,9 +185,12 @@ nb::object backward(const BackwardArguments& arguments) {
 
   const Entered entered(framework.on_device(first.array.device));
   const int rank = tensors.q.rank;
-  const nb::object dq = framework.result_like(arguments.q, rank, args.dq);
-  const nb::object dk = framework.result_like(arguments.k, rank, args.dk);
-  const nb::object dv = framework.result_like(arguments.v, rank, args.dv);
+  // Kernels do not write rows that no sequence uses, and whoever goes on from here adds all rows up.
+  const bool unused_q = !arguments.seqused_q.is_none();
+  const bool unused_k = !arguments.seqused_k.is_none();
+  const nb::object dq = framework.result_like(arguments.q, rank, args.dq, unused_q);
+  const nb::object dk = framework.result_like(arguments.k, rank, args.dk, unused_k);
+  const nb::object dv = framework.result_like(arguments.v, rank, args.dv, unused_k);
   const nb::object memory = framework.workspace(&attune_backward_workspace, args, arguments.q);
   framework.launch(&attune_backward, args, first.array.device);
   return nb::make_tuple(dq, dk, dv);

@@ -145,8 +145,8 @@ nb::object AddressedFramework::run(const Call& call) const {
   return call.return_lse ? nb::make_tuple(out, lse, nb::none()) : out;
 }
 
-nb::object AddressedFramework::result_like(nb::handle array, int rank, attune_tensor& tensor) const {
-  nb::object result = empty_like(array);
+nb::object AddressedFramework::result_like(nb::handle array, int rank, attune_tensor& tensor, bool zeros) const {
+  nb::object result = zeros ? zeros_like(array) : empty_like(array);
   tensor = tensor_of(read("out", result), rank);
   return result;
 }

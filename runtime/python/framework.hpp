@@ -126,6 +126,7 @@ class AddressedFramework : public Framework {
   [[nodiscard]] const AddressedFramework* addressed() const final { return this; }
 
   [[nodiscard]] virtual nanobind::object empty_like(nanobind::handle array) const = 0;
+  [[nodiscard]] virtual nanobind::object zeros_like(nanobind::handle array) const = 0;
   /// Contiguous, with the dtype of another array.
   [[nodiscard]] virtual nanobind::object empty(const nanobind::tuple& shape, nanobind::handle like) const = 0;
   [[nodiscard]] virtual nanobind::object empty_float32(const nanobind::tuple& shape, nanobind::handle like) const = 0;
@@ -140,8 +141,10 @@ class AddressedFramework : public Framework {
   /// Aligned to 16 bytes.
   [[nodiscard]] virtual nanobind::object empty_bytes(std::size_t bytes, nanobind::handle like) const = 0;
 
-  /// An array for results like another one, of which rank 3 and 4 are known; it becomes `tensor`.
-  [[nodiscard]] nanobind::object result_like(nanobind::handle array, int rank, attune_tensor& tensor) const;
+  /// An array for results like another one, of which rank 3 and 4 are known; it becomes `tensor`. It has zeros where
+  /// that is asked for, else anything.
+  [[nodiscard]] nanobind::object result_like(nanobind::handle array, int rank, attune_tensor& tensor,
+                                             bool zeros = false) const;
   /// One for the LSE of those results; it becomes `lse`.
   [[nodiscard]] nanobind::object result_lse(const nanobind::tuple& shape, nanobind::handle like, float*& lse) const;
 

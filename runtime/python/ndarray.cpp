@@ -69,6 +69,10 @@ class NdarrayFramework : public AddressedFramework {
 
   [[nodiscard]] nb::object empty_like(nb::handle array) const final { return empty(array.attr("shape"), array); }
 
+  [[nodiscard]] nb::object zeros_like(nb::handle array) const final {
+    return zeros_(array.attr("shape"), array.attr("dtype"));
+  }
+
   [[nodiscard]] nb::object empty(const nb::tuple& shape, nb::handle like) const final {
     return empty_(shape, like.attr("dtype"));
   }

@@ -45,6 +45,7 @@ class Torch final : public AddressedFramework {
         uint8_(module.attr("uint8")),
         pad_(module.attr("nn").attr("functional").attr("pad")),
         empty_like_(module.attr("empty_like")),
+        zeros_like_(module.attr("zeros_like")),
         arange_(module.attr("arange")),
         is_grad_enabled_(module.attr("is_grad_enabled")),
         current_device_(nb::getattr(module.attr("_C"), "_cuda_getDevice", cuda_.attr("current_device"))),
@@ -89,6 +90,8 @@ class Torch final : public AddressedFramework {
   }
 
   [[nodiscard]] nb::object empty_like(nb::handle array) const override { return empty_like_(array); }
+
+  [[nodiscard]] nb::object zeros_like(nb::handle array) const override { return zeros_like_(array); }
 
   [[nodiscard]] nb::object empty(const nb::tuple& shape, nb::handle like) const override {
     return like.attr("new_empty")(shape);
@@ -163,6 +166,7 @@ class Torch final : public AddressedFramework {
   nb::object uint8_;
   nb::object pad_;
   nb::object empty_like_;
+  nb::object zeros_like_;
   nb::object arange_;
   nb::object is_grad_enabled_;
   nb::object current_device_;

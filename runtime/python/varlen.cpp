@@ -92,14 +92,6 @@ std::array<Operand, 3> operands_of(const VarlenArguments& arguments, const First
   return operands;
 }
 
-/// Rows that no launch would write are not what a caller asked for.
-void require_queries(std::int32_t max_seqlen_q, const Operand& q, std::int32_t batch) {
-  if (max_seqlen_q != 0 || q.shape[1] == 0 || batch == 0) return;
-  raise(PyExc_ValueError,
-        fmt::format("max_seqlen_q is 0, and {} of {} has rows; it must be at least the queries of any sequence", q.name,
-                    q.text()));
-}
-
 /// On the device of q.
 attune_prefill_args args_of(const VarlenArguments& arguments, const First& first,
                             const std::array<Operand, 3>& operands, Kept& kept) {

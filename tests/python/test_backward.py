@@ -134,6 +134,66 @@ def test_without_keys_or_queries_gradients_are_zeros():
     assert dq.size == 0 and not dk.any() and not dv.any()
 
 
+def test_rows_that_no_sequence_uses_have_gradients_of_zeros_whatever_memory_held():
+    rows = [x[0] for x in inputs(batch=1, seqlen_q=70, seqlen_k=80)]
+    used_q, used_k = np.arange(70) % 35 < 20, np.arange(80) % 40 < 25
+    for array, used in zip(rows, (used_q, used_q, used_k, used_k)):
+        array[~used] = np.nan
+    named = {
+        "cu_seqlens_q": np.array([0, 35, 70], np.int32),
+        "cu_seqlens_k": np.array([0, 40, 80], np.int32),
+        "max_seqlen_q": 35,
+        "max_seqlen_k": 40,
+        "seqused_q": np.array([20, 20], np.int32),
+        "seqused_k": np.array([25, 25], np.int32),
+    }
+    out, lse, _ = attune.flash_attn_varlen_func(*rows[1:], **named, return_attn_probs=True)
+    freed = [np.full_like(x, np.nan) for x in rows[1:] for _ in range(4)]
+    del freed  # what the gradients may be allocated in
+    found = attune.flash_attn_backward(*rows, out, lse, **named)
+    for gradient, used in zip(found, (used_q, used_k, used_k)):
+        assert not gradient[~used].any()
+        assert np.isfinite(gradient).all() and gradient[used].any()
+
+
+@pytest.mark.parametrize("head_dim", [96, 192])
+def test_rows_that_tensor_maps_do_not_take_get_the_workspace_of_the_kernel_that_does(head_dim):
+    dout, q, k, v = inputs(head_dim=head_dim)
+    dout = np.broadcast_to(dout[:1], dout.shape)
+    out, lse, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True)
+    found = attune.flash_attn_backward(dout, q, k, v, out, lse, deterministic=False)
+    assert_gradients(found, dout, q, k, v)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cu_seqlens_k": np.array([0, 50, 100], np.int32)},
+        {"max_seqlen_q": 40},
+        {"max_seqlen_k": 50},
+        {"seqused_q": np.array([3, 4], np.int32)},
+        {"seqused_k": np.array([3, 4], np.int32)},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_what_ragged_batches_have_is_refused_of_others(given):
+    dout, q, k, v = inputs()
+    out, lse, _ = attune.flash_attn_func(q, k, v, return_attn_probs=True)
+    text = f"{next(iter(given))} is given without cu_seqlens_q, which makes a batch ragged"
+    with pytest.raises(ValueError, match=text):
+        attune.flash_attn_backward(dout, q, k, v, out, lse, **given)
+
+
+def test_ragged_rows_that_no_launch_would_write_are_refused():
+    dout, q, k, v = (x[0] for x in inputs(batch=1))
+    starts = {"cu_seqlens_q": np.array([0, 40], np.int32), "cu_seqlens_k": np.array([0, 50], np.int32)}
+    lse = np.zeros((4, 40), np.float32)
+    with pytest.raises(ValueError, match="max_seqlen_q is 0, and q of"):
+        attune.flash_attn_backward(
+            dout, q, k, v, q, lse, **starts, max_seqlen_q=0, max_seqlen_k=50
+        )
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "text"),
     [

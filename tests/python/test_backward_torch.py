@@ -92,6 +92,42 @@ def test_without_lse_and_of_a_scalar_that_autograd_expands(torch_device):
         torch.testing.assert_close(one.grad.double(), right.grad, rtol=0.01, atol=0.01)
 
 
+@pytest.mark.parametrize("head_dim", [64, 96])
+def test_results_behind_or_beneath_others(torch_device, head_dim):
+    """Their gradients begin at no multiple of 16 bytes, or have rows that are one."""
+    tensors = inputs(torch_device, head_dim=head_dim)
+    exact = [x.detach().double().requires_grad_() for x in tensors]
+    first = torch.zeros(1, dtype=tensors[0].dtype, device=torch_device)
+
+    def behind(out):
+        return torch.cat([first.to(out.dtype), out.flatten()]).square().sum()
+
+    def beneath(out):
+        return out.sum(0).square().sum()
+
+    for loss in (behind, beneath):
+        loss(library.flash_attn_func(*tensors, causal=True, deterministic=False)).backward()
+        loss(attend(*exact, causal=True)[0]).backward()
+    for one, right in zip(tensors, exact):
+        torch.testing.assert_close(one.grad.double(), right.grad, rtol=0.02, atol=0.02)
+
+
+def test_rows_that_no_sequence_uses_add_nothing_to_weights(torch_device):
+    rows = torch.randn(80, 4, 64).to(torch_device, torch.float16)
+    rows[20:40] = rows[60:] = float("nan")
+    weights = torch.ones(64, dtype=torch.float16, device=torch_device, requires_grad=True)
+    used = torch.tensor([20, 20], dtype=torch.int32, device=torch_device)
+    starts = torch.tensor([0, 40, 80], dtype=torch.int32, device=torch_device)
+    valid = torch.arange(80, device=torch_device)[:, None, None] % 40 < 20
+    q = torch.where(valid, rows, 0) * weights
+    del rows
+    out = library.flash_attn_varlen_func(
+        q, q, q, starts, starts, 40, 40, seqused_q=used, seqused_k=used
+    )
+    torch.where(valid, out, 0).sum().backward()
+    assert weights.grad.isfinite().all()
+
+
 def test_packed_tensors(torch_device):
     q, k, v = inputs(torch_device, seqlen_q=50)
     kv = torch.stack([k, v], 2).detach()

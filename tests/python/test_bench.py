@@ -73,7 +73,7 @@ def test_suites_have_their_cases():
         "tree_decode": 3,
         "backward": 16,
         "backward_varlen": 12,
-        "determinism": 12,
+        "determinism": 14,
         "errors": 60,
         "gradient_errors": 72,
         "jit": 2,

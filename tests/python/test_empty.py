@@ -33,6 +33,17 @@ def test_of_a_batch(batch, seqlen_q, seqlen_k):
     assert_nothing(attune.flash_attn_kvpacked_func(q, kv, return_attn_probs=True), *shapes)
 
 
+def test_without_keys_values_of_another_head_dim_give_zeros():
+    q, k, v = rows(2, 3, 4, 192), rows(2, 0, 2, 192), rows(2, 0, 2, 128)
+    result = attune.flash_attn_func(q, k, v, return_attn_probs=True)
+    assert_nothing(result, (2, 3, 4, 128), (2, 4, 3))
+    starts = int32(0, 3, 6), int32(0, 0, 0)
+    result = attune.flash_attn_varlen_func(
+        q.reshape(6, 4, 192), k[0], v[0], *starts, 9, 5, return_attn_probs=True
+    )
+    assert_nothing(result, (6, 4, 128), (4, 6))
+
+
 @pytest.mark.parametrize(("batch", "seqlen"), [(0, 3), (2, 0)])
 def test_of_a_packed_batch(batch, seqlen):
     qkv = rows(batch, seqlen, 3, 2, 64)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attune/attune.hpp"
+#include "runtime/operations/backward/arguments.hpp"
 #include "tests/unit/closed_registry.hpp"
 
 namespace {
@@ -78,6 +79,10 @@ TEST_CASE("every bad field of a backward call gets a status and a message that n
       {[](auto& args) { args.dropout.p = 1; }, "dropout_p is 1; it must be at least 0 and less than 1"},
       {[](auto& args) { args.dropout.p = -0.25F; }, "dropout_p is -0.25"},
       {[](auto& args) { args.dropout.p = std::nanf(""); }, "dropout_p is nan"},
+      {[](auto& args) { args.dropout = {.p = 0.5F, .seed = 1, .offset = 1LL << 44, .state = nullptr}; },
+       "dropout.offset is 17592186044416; it must be at least 0 and less than 2^44"},
+      {[](auto& args) { args.dropout = {.p = 0.5F, .seed = 1, .offset = -1, .state = nullptr}; },
+       "dropout.offset is -1"},
       {[](auto& args) { args.q.data = nullptr; }, "q.data is null"},
       {[](auto& args) { args.o.data = nullptr; }, "o.data is null"},
       {[](auto& args) { args.dout.data = address(0x5008); }, "dout.data is 0x5008"},
@@ -99,6 +104,15 @@ TEST_CASE("every bad field of a backward call gets a status and a message that n
     CHECK_MESSAGE(said.find(message) != std::string::npos, said);
     CHECK(attune_backward_prepare(registry.get(), &args) == ATTUNE_INVALID_ARGUMENT);
   }
+}
+
+TEST_CASE("the workspace is that of strides as they are, where a tensor has some") {
+  attune_backward_args args = good_call().args();
+  CHECK(attune::check_shapes(args).mappable_strides);
+  args.dout.stride_batch = 0;
+  CHECK_FALSE(attune::check_shapes(args).mappable_strides);
+  args.q = args.k = args.v = args.o = args.dout = args.dq = args.dk = args.dv = {};  // that are not there yet
+  CHECK(attune::check_shapes(args).mappable_strides);
 }
 
 TEST_CASE("what a backward call does not look at may be anything") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "generator/arch.hpp"
+#include "generator/check.hpp"
 #include "generator/variant.hpp"
 #include "runtime/operations/backward/plan.hpp"
 
@@ -52,4 +53,32 @@ TEST_CASE("heads that share keys have as many parts as give each multiprocessor 
   CHECK(parts(65536, false) == 1);
   CHECK(parts(65536, true) == 2);
   CHECK(workspace_of(kernel(true, true), problem_of(32, 32, 4096, true), h200).head_parts == 1);
+}
+
+TEST_CASE("no workspace is larger than attune_backward_args says") {
+  constexpr double row_bytes = 8 + 4 * 256 + 1.0 / 4;
+  constexpr double key_bytes = 8 * 256 + 1;
+  const auto padded = [](long long rows) { return (rows + 127) / 128 * 128; };
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
+    for (const bool deterministic : {true, false}) {
+      for (const int seqlen : {1, 128, 1000, 4096}) {
+        for (const int heads_kv : {1, 32}) {
+          for (const bool ragged : {true, false}) {
+            BackwardProblem problem = problem_of(32, heads_kv, seqlen, true);
+            problem.head_dim = head_dim;
+            problem.batch = 3;
+            problem.any_order = !deterministic;
+            problem.ragged = ragged;
+            if (ragged) problem.total_q = problem.total_k = seqlen + 2;
+            const Need need = problem.ask_of(Operation::backward).need;
+            const Variant variant = default_variant(backward_sm90, need, h200.shared_per_block);
+            const long long rows = ragged ? padded(problem.total_q + 128LL * 3) : 3 * padded(seqlen);
+            const double most = row_bytes * rows * 32 + key_bytes * 3 * heads_kv * padded(seqlen);
+            CAPTURE(problem.text());
+            CHECK(workspace_of(variant, problem, h200).bytes() <= most);
+          }
+        }
+      }
+    }
+  }
 }

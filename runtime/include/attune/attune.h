@@ -356,8 +356,8 @@ typedef struct attune_rotary_embedding_args {
 
 /* The gradients of attune_prefill: of o = softmax(softmax_scale * q k^T + mask) v, and of its LSE, by q, k and v
  * (FlashAttention-2, arXiv 2307.08691). o and lse are those that attune_prefill wrote with the same arguments, which
- * cannot be known here: others give wrong numbers. A query that sees no key has a gradient of zeros and adds to no
- * other, and so has a key that no query sees. */
+ * cannot be known here: others give wrong numbers. A query that sees no key has a gradient of zeros and, where its q
+ * and dout are finite, adds to no other; a key that no query sees has zeros, too. */
 typedef struct attune_backward_args {
   size_t struct_size;
   attune_dtype dtype;
@@ -372,10 +372,11 @@ typedef struct attune_backward_args {
   const float* lse;  /* batch x heads_q x seqlen_q, contiguous, natural log; -inf (or +inf) where a query sees no key */
   const float* dlse; /* the gradient of lse, likewise; null: zeros */
   /* attune_backward_workspace() bytes of device memory, 16-byte aligned; need not be initialised, and is free again
-   * after the call's work on its stream. For each head of q and each of its rows, of every sequence rounded up to a
-   * multiple of 128, it is 8 bytes and up to 4 * 256 + 1 / 8 more (4 for each column of a kernel's head_dim). Where few
-   * blocks of keys would have many query heads, each head of k and each of its keys, of every sequence as long as the
-   * longest rounded up to a multiple of 128, has up to 8 * 256 + 1 more */
+   * after the call's work on its stream. For each head of q and each of its rows it is 8 bytes and up to
+   * 4 * 256 + 1 / 4 more (4 for each column of a kernel's head_dim). Rows are those of every sequence rounded up to a
+   * multiple of 128, of a ragged batch total_q + 128 * batch rounded up so. Where few blocks of keys would have many
+   * query heads, each head of k and each of its keys, of every sequence as long as the longest rounded up to a
+   * multiple of 128, has up to 8 * 256 + 1 more */
   void* workspace;
   size_t workspace_bytes;
   int32_t batch;    /* at most 65,535, as heads_q is */
@@ -540,10 +541,11 @@ ATTUNE_API attune_status attune_rotary_embedding_prepare(attune_registry* regist
 ATTUNE_API attune_status attune_rotary_embedding(attune_registry* registry, const attune_rotary_embedding_args* args,
                                                  void* stream);
 
-/* Bytes of workspace that attune_backward needs for these shapes on the current context's device. Pointers and strides
- * are not read, other than whether cu_seqlens_q and cu_seqlens_k are null; the kernel is loaded as attune_backward
- * does. Enough, too, for a kernel that is to take over. Shorter sequences may need more, whose query heads are in
- * parts: the bound that attune_backward_args names holds for all. */
+/* Bytes of workspace that attune_backward needs for these shapes and strides on the current context's device. A tensor
+ * all of whose strides are 0 is taken for one without padding: it need not be there yet. Pointers are not read, other
+ * than whether cu_seqlens_q and cu_seqlens_k are null; the kernel is loaded as attune_backward does. Enough, too, for a
+ * kernel that is to take over. Shorter sequences may need more, whose query heads are in parts: the bound that
+ * attune_backward_args names holds for all. */
 ATTUNE_API attune_status attune_backward_workspace(attune_registry* registry, const attune_backward_args* args,
                                                    size_t* bytes);
 

@@ -13,7 +13,7 @@ namespace attune::api {
 
 /// One call of the backward pass: the gradients of Prefill's O, and of its LSE, by q, k and v.
 struct Backward {
-  Shape shape;  ///< that of the Prefill; any head_dim_v is served
+  Shape shape;  ///< that of the Prefill; head_dim and head_dim_v are multiples of 8
   Tensor q{};
   Tensor k{};
   Tensor v{};
@@ -27,7 +27,7 @@ struct Backward {
   std::optional<float> softmax_scale = std::nullopt;  ///< 1 / sqrt(head_dim) when not given
   std::optional<Ragged> ragged = std::nullopt;        ///< rows that no sequence has or uses are not written
   bool any_order = false;     ///< the fastest kernels, which may add to dq in any order; else the same bits every time
-  void* workspace = nullptr;  ///< Attention::workspace() bytes, 16-byte aligned
+  void* workspace = nullptr;  ///< Attention::backward_workspace() bytes, 16-byte aligned
   std::size_t workspace_bytes = 0;
   Dropout dropout = {};          ///< as the Prefill had it
   Expressions expressions = {};  ///< likewise; the score only adds to s, and has no softcap beside it; lse has the sink

@@ -69,7 +69,7 @@ void check_scalars(std::vector<std::string>& found, const attune_prefill_args& a
   check_softmax_scale(found, args.softmax_scale);
   check_flag(found, "causal", args.causal);
   if (has_features(args)) check_flag(found, "window", args.window);
-  if (has_dropout(args)) check_dropout(found, args.dropout.p);
+  if (has_dropout(args)) check_dropout(found, args.dropout);
 }
 
 /// What makes a batch ragged: both arrays of lengths, or none; with pages that of Q alone.
@@ -153,6 +153,15 @@ Problem read_problem(const attune_prefill_args& args) {
   return problem;
 }
 
+/// Without keys nothing of Q is multiplied: the problem is then that of V's columns alone, which have kernels where two
+/// head dimensions have none.
+void forget_keys(Problem& problem) {
+  const bool no_keys = problem.seqlen_k == 0 || problem.stored_keys() == 0 || problem.stored_key_sequences() == 0;
+  if (!no_keys || problem.head_dim_of_v() >= problem.head_dim) return;
+  problem.head_dim = problem.head_dim_of_v();
+  problem.head_dim_v = 0;
+}
+
 }  // namespace
 
 PrefillShapes shapes_of(const Problem& problem) {
@@ -173,6 +182,7 @@ void visit_operands(const attune_prefill_args& args, const Problem& problem, Vis
 Problem check_shapes(const attune_prefill_args& args) {
   Problem problem = read_problem(args);
   throw_if_any(problems_of(problem));
+  forget_keys(problem);
   set_window(problem, problem.window_left, problem.window_right);
   return problem;
 }
@@ -186,6 +196,7 @@ Problem check_arguments(const attune_prefill_args& args) {
   if (shapes_ok) check_memory(found, args, problem);
   if (shapes_ok) check_expressions(found, expression_texts(args), problem.expressions, expression_extents(problem));
   throw_if_any(found);
+  forget_keys(problem);
   set_window(problem, problem.window_left, problem.window_right);
   const PrefillShapes shapes = shapes_of(problem);
   problem.mappable_strides =

@@ -38,9 +38,11 @@ def flash_attn_func(
         k: (batch, seqlen_k, heads_kv, head_dim), where heads_kv divides heads_q; framework, device
             and dtype are those of q.
         v: as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
-            have a kernel of their own, which serves what is smaller too.
+            have a kernel of their own, which serves what is smaller too. It takes no arrays that are
+            expanded, whose strides are 0.
         dropout_p: The probability, at least 0 and less than 1, with which each weight is dropped; the others
-            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256.
+            are divided by 1 - dropout_p. It is rounded to a multiple of 1/256: to none below 1/512, and
+            to 255/256 at most.
         softmax_scale: Finite, 0 or more, and under jax.jit no traced value. By default
             1 / sqrt(head_dim).
         causal: Query i sees the keys j <= i + seqlen_k - seqlen_q: the mask is aligned to the bottom
@@ -288,8 +290,9 @@ def flash_attn_varlen_func(
 
     Returns:
         An array like q, with the head_dim of v. With return_attn_probs a tuple (out, softmax_lse, None),
-        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written. There is no
-        gradient of keys in a cache.
+        where softmax_lse is (heads_q, total_q). Rows that belong to no sequence are not written, nor have
+        they a gradient, but zeros where seqused_q or seqused_k leaves rows out. There is no gradient of keys
+        in a cache.
 
     The other arguments, the errors and the paper are those of flash_attn_func. JAX arrays raise
     NotImplementedError. A cache is never copied: where its head_dim is no multiple of 8, its strides

@@ -82,7 +82,8 @@ OPTIONS = (
         "dropout_p",
         "float",
         """The probability, at least 0 and less than 1, with which each weight is dropped; the others
-are divided by 1 - dropout_p. It is rounded to a multiple of 1/256.""",
+are divided by 1 - dropout_p. It is rounded to a multiple of 1/256: to none below 1/512, and
+to 255/256 at most.""",
         0.0,
     ),
     SOFTMAX_SCALE,
@@ -138,7 +139,8 @@ and dtype are those of q.""",
             "v",
             "Array",
             """as k, but its head_dim may be another one on GPUs of compute capability 9.0: 192 and 128
-have a kernel of their own, which serves what is smaller too.""",
+have a kernel of their own, which serves what is smaller too. It takes no arrays that are
+expanded, whose strides are 0.""",
         ),
         *OPTIONS,
         *ADDITIONS,

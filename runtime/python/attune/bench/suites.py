@@ -378,7 +378,7 @@ _ALL = (
         "gradients by the fastest kernels, beside those with the same bits every time",
         "backward",
         "TFLOP/s",
-        _BACKWARD,
+        [*_BACKWARD, "d256 b4 h8 L4096 full", "d256 b4 h8 L4096 causal"],
         by_length=True,
         beside="attune_same_bits",
     ),

@@ -9,7 +9,8 @@ registered with torch.library:
     def attend(q, k, v):
         return attune.torch.flash_attn_func(q, k, v, causal=True)
 
-torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. The
+torch.compile and torch.export take them, with dynamic shapes too, and CUDA graphs capture them. They
+run in Python: what AOTInductor compiles for a process without Python cannot call them. The
 operators are torch.ops.attune.flash_attn, flash_attn_lse, flash_attn_train, flash_attn_varlen,
 flash_attn_varlen_train, flash_attn_backward, flash_attn_with_kvcache, flash_attn_with_kvcache_append,
 store_kvcache, merge_attn_states, merge_attn_states_train, apply_rotary, attention, attention_append and

@@ -69,11 +69,16 @@ def _make_readable(named: dict[str, Any]) -> None:
 
 
 def _readable(dout: torch.Tensor) -> torch.Tensor:
-    """In rows that kernels read: itself, or a copy, as of an expanded scalar."""
-    strides = dout.stride()
-    if strides[-1] == 1 and not any(s % 8 for s in strides[:-1]) and dout.data_ptr() % 16 == 0:
+    """In rows that kernels read, those of tensor maps among them: itself, or a copy, as of an expanded scalar or of
+    what begins inside of another tensor."""
+    *strides, last = dout.stride()
+    *sizes, columns = dout.shape
+    apart = all(
+        stride % 8 == 0 and (stride >= columns or size == 1) for size, stride in zip(sizes, strides)
+    )
+    if last == 1 and apart and dout.data_ptr() % 16 == 0:
         return dout
-    return dout.contiguous()
+    return dout.clone(memory_format=torch.contiguous_format)
 
 
 def _require_gradients(named: dict[str, Any]) -> None:

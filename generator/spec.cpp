@@ -397,24 +397,39 @@ class SpecReader {
     }
   }
 
-  /// Where the text of a scalar begins: behind a quote, or on the line after the sign of a block.
-  [[nodiscard]] Location text_begin(const YamlNode& scalar) const {
+  /// Where a byte of a scalar's text stands in the file: behind a quote, or on the lines after the sign of a block.
+  /// What is one space or line break in the text may be a line break and the next line's indentation in the file.
+  [[nodiscard]] Location place_of(const YamlNode& scalar, std::size_t offset) const {
+    const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
     Location where = scalar.where;
-    std::size_t line = 0;
-    for (int i = 1; i < where.line && line != std::string_view::npos; ++i) line = text_.find('\n', line) + 1;
-    const std::size_t at = line + static_cast<std::size_t>(where.column) - 1;
+    std::size_t at = 0;
+    for (int i = 1; i < where.line && at != std::string_view::npos; ++i) at = text_.find('\n', at) + 1;
+    at += static_cast<std::size_t>(where.column) - 1;
     if (at >= text_.size()) return where;
-    if (text_[at] == '"' || text_[at] == '\'') ++where.column;
-    if (text_[at] != '|' && text_[at] != '>') return where;
-    const std::size_t next = std::min(text_.find('\n', at), text_.size() - 1) + 1;
-    const std::size_t first = std::min(text_.find_first_not_of(' ', next), text_.size());
-    return {where.file, where.line + 1, static_cast<int>(first - next) + 1};
+    if (text_[at] == '"' || text_[at] == '\'') ++at;
+    if (text_[at] == '|' || text_[at] == '>') at = std::min(text_.find('\n', at), text_.size());
+    const auto skip_spaces = [&] {
+      while (at < text_.size() && is_space(text_[at])) ++at;
+    };
+    skip_spaces();
+    for (std::size_t i = 0; i < offset; ++i) {
+      if (!is_space(scalar.text[i])) {
+        ++at;
+      } else if (i + 1 == scalar.text.size() || !is_space(scalar.text[i + 1])) {
+        skip_spaces();
+      }
+    }
+    const std::string_view before = text_.substr(0, std::min(at, text_.size()));
+    where.line = static_cast<int>(std::ranges::count(before, '\n')) + 1;
+    where.column = static_cast<int>(before.size() - (before.rfind('\n') + 1)) + 1;  // npos + 1 is 0
+    return where;
   }
 
   /// The number of what a text says; nothing where it is wrong, which is reported with its place.
   std::optional<int> read_expression(const Field& field, const YamlNode& item) {
     if (item.text == "none") return 0;
-    Result<expression::Expression> parsed = expression::parse(item.text, field.use(), params_, text_begin(item));
+    Result<expression::Expression> parsed =
+        expression::parse(item.text, field.use(), params_, [&](std::size_t offset) { return place_of(item, offset); });
     for (Diagnostic& wrong : parsed.problems) add_problem(result_.problems, std::move(wrong));
     if (!parsed.ok()) return std::nullopt;
     return expression::number_of(parsed.value);

@@ -36,6 +36,12 @@ std::size_t number_length(std::string_view text, bool& real) {
   return end;
 }
 
+/// Bytes of the first character, in UTF-8: a message that cuts one in two is no text.
+std::size_t character_length(std::string_view text) {
+  const auto end = std::find_if(text.begin() + 1, text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+  return static_cast<std::size_t>(end - text.begin());
+}
+
 }  // namespace
 
 std::vector<Token> tokens_of(std::string_view text) {
@@ -58,7 +64,8 @@ std::vector<Token> tokens_of(std::string_view text) {
       add(real ? Token::Kind::real : Token::Kind::integer, length);
     } else {
       const auto sign = std::ranges::find_if(signs, [&](std::string_view one) { return rest.starts_with(one); });
-      add(sign == signs.end() ? Token::Kind::wrong : Token::Kind::sign, sign == signs.end() ? 1 : sign->size());
+      add(sign == signs.end() ? Token::Kind::wrong : Token::Kind::sign,
+          sign == signs.end() ? character_length(rest) : sign->size());
     }
   }
   add(Token::Kind::end, 0);

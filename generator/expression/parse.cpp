@@ -155,13 +155,21 @@ class Parser {
     Parser& parser_;
   };
 
+  /// Whether it is known to be 0, a sign and the conversion of an integer apart.
+  [[nodiscard]] bool is_zero(const Node& node) const {
+    if (node.op == Op::number) return node.number == 0;
+    if (node.type == Type::integer) {
+      const Interval range = interval_of(node, ranges_);
+      return range.low == 0 && range.high == 0;
+    }
+    return (node.op == Op::negate || node.op == Op::convert) && is_zero(node.parts[0]);
+  }
+
   /// A node, checked: how many there are, its integer range, its divisor.
   Node made(const Token& at, Op op, Type type, std::vector<Node> parts) {
     if (++nodes_ > most_nodes) wrong(at, fmt::format("the expression has more than {} operations", most_nodes), "");
     Node node{.op = op, .type = type, .parts = std::move(parts)};
-    if (op == Op::divide && node.parts[1].op == Op::number && node.parts[1].number == 0) {
-      wrong(at, "this divides by 0", "");
-    }
+    if (op == Op::divide && is_zero(node.parts[1])) wrong(at, "this divides by 0", "");
     if ((op == Op::floor_divide || op == Op::remainder) && interval_of(node.parts[1], ranges_).has(0)) {
       wrong(at, "this may divide by 0", "a divisor that cannot be 0, as max(x, 1)");
     }
@@ -366,6 +374,9 @@ class Parser {
     if (parameter != known_.end()) return lookup(token, *parameter);
     std::vector<std::string> words(name_words.begin(), name_words.end());
     for (const Parameter& one : known_) words.push_back(one.name);
+    if (token.text == "inf" || token.text == "infinity" || token.text == "nan") {
+      wrong(token, fmt::format("there is no name {}", token.text), "a mask, which hides a key");
+    }
     const std::string near = token.text.size() > 2 ? nearest_word(std::string{token.text}, words) : "";
     wrong(token, fmt::format("there is no name {}", token.text),
           near.empty() ? fmt::format("names are {}; params declares arrays", fmt::join(words, ", "))
@@ -483,11 +494,25 @@ bool parse_dimension(std::string_view word, Dimension& dimension) {
 }
 
 Result<Expression> parse(std::string_view text, Use use, std::span<const Parameter> parameters, const Location& where) {
+  return parse(text, use, parameters, [&](std::size_t offset) {
+    const std::string_view before = text.substr(0, offset);
+    const std::size_t line = before.rfind('\n');
+    Location place = where;
+    place.line += static_cast<int>(std::ranges::count(before, '\n'));
+    if (line == std::string_view::npos) {
+      if (place.column > 0) place.column += static_cast<int>(offset);
+    } else {
+      place.column = static_cast<int>(offset - line);
+    }
+    return place;
+  });
+}
+
+Result<Expression> parse(std::string_view text, Use use, std::span<const Parameter> parameters,
+                         const std::function<Location(std::size_t)>& place_of) {
   Result<Expression> result;
   const auto report = [&](std::size_t offset, std::string what, std::string fix) {
-    Location place = where;
-    if (place.column > 0) place.column += static_cast<int>(offset);
-    result.problems.push_back({std::move(place), std::move(what), std::move(fix)});
+    result.problems.push_back({place_of(offset), std::move(what), std::move(fix)});
   };
   if (text.size() > most_characters) {
     report(0, fmt::format("the expression has {} characters", text.size()), fmt::format("at most {}", most_characters));

@@ -120,6 +120,12 @@ CallExpressions read_expressions(const ExpressionTexts& texts) {
   return result;
 }
 
+std::string conflict_of(const CallExpressions& expressions) {
+  const std::string conflict =
+      expression::conflict_of(expression_or_null(expressions.score), expression_or_null(expressions.mask));
+  return conflict.empty() ? conflict : "params: " + conflict;
+}
+
 void check_expressions(std::vector<std::string>& found, const ExpressionTexts& texts,
                        const CallExpressions& expressions, const ExpressionExtents& extents) {
   if (expressions.sink != 0) check_alignment(found, "sink", texts.sink, sizeof(float));
@@ -131,9 +137,7 @@ void check_expressions(std::vector<std::string>& found, const ExpressionTexts& t
   at_most("batch", extents.batch, expression::most_sequences);
   at_most("seqlen_q", extents.queries, expression::most_positions);
   at_most("seqlen_k", extents.positions, expression::most_positions);
-  const std::string conflict =
-      expression::conflict_of(expression_or_null(expressions.score), expression_or_null(expressions.mask));
-  if (!conflict.empty()) found.push_back("params: " + conflict);
+  if (std::string conflict = conflict_of(expressions); !conflict.empty()) found.push_back(std::move(conflict));
   if (texts.count < 0 || (texts.count > 0 && texts.params == nullptr)) {
     add_line(found, "param_count is {}, and params is {}", texts.count, texts.params == nullptr ? "null" : "not null");
     return;

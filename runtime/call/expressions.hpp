@@ -38,6 +38,9 @@ ExpressionExtents expression_extents(const OneProblem& problem) {
   return extents;
 }
 
+/// What a score and a mask mean differently by one name; "" where there is nothing.
+std::string conflict_of(const CallExpressions& expressions);
+
 /// What a caller gives; nothing where it knows of none.
 struct ExpressionTexts {
   const char* score = nullptr;

@@ -62,6 +62,7 @@ Exit explain(const ExplainOptions& options, auto problem) {
   require_sound(problem);
   problem.expressions = read_expressions({.score = options.score.empty() ? nullptr : options.score.c_str(),
                                           .mask = options.mask.empty() ? nullptr : options.mask.c_str()});
+  require_agreement(problem.expressions);
   if constexpr (requires { problem.causal; }) {
     take_limits(problem);
     set_window(problem, problem.window_left, problem.window_right);

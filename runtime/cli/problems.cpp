@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "generator/variant.hpp"
+#include "runtime/call/expressions.hpp"
 #include "runtime/cli/failure.hpp"
 #include "runtime/cli/problem_options.hpp"
 #include "runtime/lab/lengths.hpp"
@@ -15,35 +17,46 @@ namespace attune::cli {
 
 namespace {
 
-/// Calls `visit` with the fields that are sizes or, where those are not asked for, choices of a variant, of those that
-/// the command line has.
+enum class Fields { sizes, limits, choices };
+
+bool is_size(const FieldRoles& field) {
+  return field.topic == Topic::batch || field.topic == Topic::heads || field.topic == Topic::lengths;
+}
+
+/// Calls `visit` with those fields that the command line has.
 template <class Visitor>
-void for_each_option(bool sizes, const Visitor& visit) {
+void for_each_option(Fields which, const Visitor& visit) {
   for_each_field<Problem>([&](const auto& field) {
-    const bool is_size = field.topic == Topic::batch || field.topic == Topic::heads || field.topic == Topic::lengths;
-    if (field.doc != nullptr && is_size == sizes) visit(field);
+    using Value = typename std::decay_t<decltype(field)>::ValueType;
+    const bool is_limit = field.topic == Topic::mask && !std::is_same_v<Value, bool>;
+    const bool wanted = which == Fields::limits ? is_limit : is_size(field) == (which == Fields::sizes);
+    if (field.doc != nullptr && wanted) visit(field);
   });
 }
 
-bool any_given(const CLI::App& app, bool sizes) {
+bool any_given(const CLI::App& app, Fields which) {
   bool given = false;
-  for_each_option(sizes, [&](const auto& field) { given = given || app.count(option_name(field)) > 0; });
+  for_each_option(which, [&](const auto& field) { given = given || app.count(option_name(field)) > 0; });
   return given;
+}
+
+void add_fields(CLI::App& app, Fields which, Problem& named) {
+  for_each_option(which, [&](const auto& field) { add_field_option(app, "Problem", field, named); });
 }
 
 }  // namespace
 
-void ProblemOptions::add_sizes(CLI::App& app) {
-  for_each_option(true, [&](const auto& field) { add_field_option(app, "Problem", field, named); });
-}
+void ProblemOptions::add_sizes(CLI::App& app) { add_fields(app, Fields::sizes, named); }
 
-void ProblemOptions::add_choices(CLI::App& app) {
-  for_each_option(false, [&](const auto& field) { add_field_option(app, "Problem", field, named); });
-}
+void ProblemOptions::add_limits(CLI::App& app) { add_fields(app, Fields::limits, named); }
 
-bool ProblemOptions::given(const CLI::App& app) { return any_given(app, true); }
+void ProblemOptions::add_choices(CLI::App& app) { add_fields(app, Fields::choices, named); }
 
-bool ProblemOptions::choices_given(const CLI::App& app) { return any_given(app, false); }
+bool ProblemOptions::given(const CLI::App& app) { return any_given(app, Fields::sizes); }
+
+bool ProblemOptions::limits_given(const CLI::App& app) { return any_given(app, Fields::limits); }
+
+bool ProblemOptions::choices_given(const CLI::App& app) { return any_given(app, Fields::choices); }
 
 Problem ProblemOptions::problem() const {
   Problem result = named;
@@ -57,9 +70,10 @@ Problem ProblemOptions::problem_for(const Variant& variant) const {
   result.dtype = static_cast<Dtype>(variant.dtype);
   result.head_dim = variant.head_dim;
   result.head_dim_v = variant.head_dim_v;
-  result.causal = variant.causal != 0;
-  if (variant.window != 0) set_window(result, result.seqlen_k / 4, 0);
-  if (variant.softcap != 0) result.softcap = 30;
+  result.causal = result.causal || variant.causal != 0;
+  const bool has_limits = named.window_left != -1 || named.window_right != -1;
+  if (variant.window != 0 && !has_limits) set_window(result, result.seqlen_k / 4, 0);
+  if (variant.softcap != 0 && result.softcap == 0) result.softcap = usual_softcap;
   if (variant.ragged != 0) make_ragged(result);
   if (variant.paged != 0) make_paged(result);
   if (variant.gqa_ratio > 0 && named.heads_kv == left_out && result.heads_q % variant.gqa_ratio == 0) {
@@ -125,6 +139,10 @@ void throw_all(const std::vector<std::string>& problems) {
 }
 
 }  // namespace
+
+void require_agreement(const CallExpressions& expressions) {
+  if (std::string conflict = conflict_of(expressions); !conflict.empty()) throw_all({std::move(conflict)});
+}
 
 void require_sound(const Problem& problem) { throw_all(problems_of(problem)); }
 

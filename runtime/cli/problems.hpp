@@ -10,6 +10,9 @@
 
 namespace attune::cli {
 
+/// Where a kernel with a soft cap is tried, if nobody says.
+inline constexpr float usual_softcap = 30;
+
 /// Options for the sizes of a problem of prefill and, where asked for, for what a variant otherwise chooses.
 struct ProblemOptions {
   Problem named = Problem::usual();  ///< as given, nothing completed
@@ -17,16 +20,21 @@ struct ProblemOptions {
   /// The sizes that do not depend on a variant.
   void add_sizes(CLI::App& app);
 
-  /// The choices that a variant otherwise makes.
+  /// How far windows reach and where scores are capped, which no variant says.
+  void add_limits(CLI::App& app);
+
+  /// The choices that a variant otherwise makes, limits among them.
   void add_choices(CLI::App& app);
 
-  /// Whether any of the sizes, or any of the choices, was given on the command line.
+  /// Whether any of the sizes, of the limits or of the choices was given on the command line.
   [[nodiscard]] static bool given(const CLI::App& app);
+  [[nodiscard]] static bool limits_given(const CLI::App& app);
   [[nodiscard]] static bool choices_given(const CLI::App& app);
 
   [[nodiscard]] Problem problem() const;
 
-  /// The same sizes for a variant's own dtype, head dimensions and mask.
+  /// The same sizes and limits for a variant's own dtype, head dimensions and mask. A limit that the variant has and
+  /// nobody named is a usual one.
   [[nodiscard]] Problem problem_for(const Variant& variant) const;
 };
 
@@ -46,6 +54,9 @@ struct DecodeOptions {
   /// Without --decode: prefill, whose keys are in pages where --page-size is given.
   [[nodiscard]] Problem prefill(const ProblemOptions& sizes) const;
 };
+
+/// Throws Failure where a score and a mask mean different arrays by one name.
+void require_agreement(const CallExpressions& expressions);
 
 /// Throws Failure with all that no kernel could serve about this problem.
 void require_sound(const Problem& problem);

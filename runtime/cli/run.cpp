@@ -31,7 +31,7 @@ struct RunOptions {
   std::string device = "auto";
   ProblemOptions problem;
   DecodeProblem decode;      ///< the same of decoding
-  bool one_problem = false;  ///< sizes were given: check that problem alone
+  bool one_problem = false;  ///< sizes or limits were given: check that problem alone
   std::uint64_t seed = 1;
   int jobs = 0;
   bool bank_conflicts = false;
@@ -43,7 +43,7 @@ DecodeProblem decode_problem(const Variant& variant, const RunOptions& options) 
   DecodeProblem problem = options.decode;
   problem.dtype = static_cast<Dtype>(variant.dtype);
   problem.head_dim = variant.head_dim;
-  if (variant.softcap != 0) problem.softcap = 30;
+  if (variant.softcap != 0 && problem.softcap == 0) problem.softcap = usual_softcap;
   if (variant.paged != 0) {
     constexpr int usual_page_size = 64;
     problem.page_size = usual_page_size;
@@ -298,18 +298,21 @@ Command run_command(CLI::App& root) {
                 "List the lines with bank conflicts in shared memory (emulator only)");
   app->add_flag("--json", options->json, "Print the tables as JSON");
   options->problem.add_sizes(*app);
-  app->footer(R"(Each variant is launched on a few small problems, or on the one whose sizes are given; outputs are
-poisoned beforehand and compared with float64 on the CPU. The emulator runs the same source on the CPU, thread by
-thread, and stops at what no GPU promises to get right: a race, a stray or misaligned access, a value nobody wrote.
+  options->problem.add_limits(*app);
+  app->footer(R"(Each variant is launched on a few small problems, or on the one whose sizes or limits are given;
+outputs are poisoned beforehand and compared with float64 on the CPU. The emulator runs the same source on the CPU,
+thread by thread, and stops at what no GPU promises to get right: a race, a stray or misaligned access, a value nobody
+wrote.
 Examples:
   attune run specs/quickstart.yaml
   attune run specs/quickstart.yaml --batch 2 --heads-q 32 --heads-kv 8 --seqlen-q 1000
   attune run specs/quickstart.yaml --device emulator --bank-conflicts
+  attune run window.yaml --window-left 1000 --window-right 0
   attune run specs/decode.yaml
   attune run specs/backward_sm80.yaml
   attune run specs/prefill_sm80.yaml --device none --json)");
   return {.app = app, .run = [options, app] {
-            options->one_problem = ProblemOptions::given(*app);
+            options->one_problem = ProblemOptions::given(*app) || ProblemOptions::limits_given(*app);
             DecodeOptions decode;
             decode.lengths_on_device = true;
             options->decode = decode.problem(options->problem, *app);

@@ -11,6 +11,7 @@
 #include "runtime/choice/choice.hpp"
 #include "runtime/lab/arguments.hpp"
 #include "runtime/lab/dropout_mask.hpp"
+#include "runtime/lab/expressed_attention.hpp"
 #include "runtime/lab/lengths.hpp"
 #include "runtime/lab/random_values.hpp"
 #include "runtime/lab/reference_gradient.hpp"
@@ -100,7 +101,8 @@ class BackwardTrial final : public Trial {
                                             .dout = queries_at(inputs, dout_, problem_.head_dim_of_v()),
                                             .dlse = {},
                                             .scale = usual_scale(problem_.head_dim),
-                                            .dropout = usual_mask(problem_.dropout)});
+                                            .dropout = usual_mask(problem_.dropout),
+                                            .values = &values()});
       ReferenceOutput all;
       for (const auto* one : {&found.dq, &found.dk, &found.dv}) all.o.insert(all.o.end(), one->begin(), one->end());
       return all;
@@ -144,11 +146,14 @@ class BackwardTrial final : public Trial {
       put(inputs, out_, std::vector<std::uint16_t>(output_elements(attention())));
       return put(inputs, lse_, likely_lse());
     }
-    const int head_dim_v = problem_.head_dim_of_v();
+    const HostOperands operands{.q = queries_at(inputs, places().q, problem_.head_dim),
+                                .k = keys_at(inputs, places().k, problem_.head_dim),
+                                .v = keys_at(inputs, places().v, problem_.head_dim_of_v())};
+    const double scale = usual_scale(problem_.head_dim);
     const ReferenceOutput forward =
-        attention_of(reference_attention, attention(), sequences(), queries_at(inputs, places().q, problem_.head_dim),
-                     keys_at(inputs, places().k, problem_.head_dim), keys_at(inputs, places().v, head_dim_v),
-                     usual_scale(problem_.head_dim));
+        attention().expressions.any()
+            ? expressed_attention(attention(), sequences(), values(), operands, scale).reference
+            : attention_of(reference_attention, attention(), sequences(), operands.q, operands.k, operands.v, scale);
     std::vector<std::uint16_t> out(forward.o.size());
     std::ranges::transform(forward.o, out.begin(),
                            [&](double x) { return to_storage(problem_.dtype, static_cast<float>(x)); });
@@ -218,6 +223,7 @@ class BackwardTrial final : public Trial {
     args.lse = at<float>(memory, lse_);
     args.cu_seqlens_q = array_at(memory, places().cu_seqlens_q, sequences().cu_seqlens_q);
     args.cu_seqlens_k = array_at(memory, places().cu_seqlens_k, sequences().cu_seqlens_k);
+    place_expressions(args, memory);
     args.workspace = workspace_at(memory);
     args.workspace_bytes = workspace_bytes;
     return args;
@@ -248,7 +254,8 @@ void add_features(Problem& problem, const Variant& variant, std::size_t i) {
 }  // namespace
 
 std::unique_ptr<const Trial> make_backward_trial(const Problem& problem, const Variant& variant, std::uint64_t seed) {
-  const BackwardProblem gradients = BackwardProblem::of(problem, has_any_order(variant));
+  BackwardProblem gradients = BackwardProblem::of(problem, has_any_order(variant));
+  gradients.expressions = CallExpressions::of(variant);
   return std::make_unique<BackwardTrial>(gradients, family_of(variant).operation, Forward::reference, seed);
 }
 
@@ -294,6 +301,7 @@ std::vector<Variant> backward_companions(const Variant& variant, const Device& d
   problem.seqlen_q = problem.seqlen_k = 300;
   problem.causal = variant.causal != 0;
   add_features(problem, variant, 0);
+  problem.expressions = CallExpressions::of(variant);
   const BackwardProblem whole = BackwardProblem::of(problem, has_any_order(variant));
   const auto rows = whole.rows();
   const auto queries = whole.queries();

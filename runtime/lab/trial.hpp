@@ -144,6 +144,9 @@ class Trial {
   template <class Args>
   void place_expressions(Args& args, void* memory) const;
 
+  /// What its expressions look up.
+  [[nodiscard]] const ExpressionValues& values() const { return values_; }
+
   /// How many keys the call is told that each sequence has, without those that it appends; null where it is not.
   [[nodiscard]] const std::int32_t* told_lengths(void* memory) const {
     return array_at(memory, in_.lengths, sequences_.seqused_k);
@@ -237,7 +240,7 @@ void Trial::place_expressions(Args& args, void* memory) const {
   for (std::size_t i = 0; i < arrays_.size(); ++i) arrays_[i].data = at<void>(memory, array_places_[i]);
   args.params = arrays_.data();
   args.param_count = static_cast<std::int32_t>(arrays_.size());
-  args.sink = array_at(memory, sink_, values_.sink);
+  if constexpr (requires { args.sink; }) args.sink = array_at(memory, sink_, values_.sink);
 }
 
 }  // namespace attune

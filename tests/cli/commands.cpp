@@ -138,6 +138,10 @@ TEST_CASE("run holds each kernel of the backward pass to the reference, with tho
                   {"--heads-q", "4", "--heads-kv", "2", "--seqlen-q", "90", "--seqlen-k", "150"}) == 1);
   CHECK(checks_of("template: backward_dq_sm80\nhead_dim: 64\nB_r: 64\nwarps: 4\nwindow: true\nsoftcap: true\n"
                   "ragged: [false, true]\n") == 2);
+  CHECK(checks_of("template: backward_sm80\nhead_dim: 64\nB_r: 32\nB_c: 128\nwarps: 4\ndeterministic: [false, true]\n"
+                  "score: s + slope[h] * (k - p)\nmask: k <= p and doc[b, p] == doc[b, k]\n"
+                  "params: {slope: {per: [head], dtype: fp32}, doc: {per: [batch, position], dtype: int32}}\n") == 2);
+  CHECK(checks_of("template: backward_dq_sm80\nhead_dim: 64\nB_r: 64\nwarps: 4\nmask: (k + q) % 3 != 0\n") == 1);
   CHECK(checks_of("template: backward_rows\nhead_dim: 64\n") == 1);
   CHECK(checks_of("template: backward_convert\nhead_dim: 64\n") == 1);
 }
@@ -196,6 +200,34 @@ TEST_CASE("run holds decode kernels to the reference, on small problems or on th
   const ToolResult unsound = attune_tool({"run", spec.string(), "--device", "emulator", "--seqlen-q", "17"});
   CHECK(unsound.exit_code == 2);
   CHECK(contains(unsound.err, "seqlen_q is 17"));
+}
+
+TEST_CASE("run takes a window's width and a soft cap, which no spec says, and a kernel without them does not serve") {
+  if (!has_host_compiler) return;
+  const TemporaryFolder folder;
+  const std::filesystem::path spec = folder.path() / "limits.yaml";
+  const auto run = [&](const char* kernel, const std::vector<std::string>& limits) {
+    std::ofstream(spec) << kernel;
+    std::vector<std::string> arguments{"run", spec.string(), "--device", "emulator", "--json"};
+    arguments.insert(arguments.end(), limits.begin(), limits.end());
+    return attune_tool(arguments);
+  };
+  for (const char* limited : {"template: prefill_sm80\nhead_dim: 64\nB_c: 64\nwindow: true\nsoftcap: true\n",
+                              "template: decode_sm80\nhead_dim: 64\nsoftcap: true\n"}) {
+    const ToolResult result = run(limited, {"--window-left", "40", "--window-right", "0", "--softcap", "5"});
+    CHECK(result.exit_code == 0);
+    const json check = json::parse(result.out)["checks"][0];
+    CHECK(check["problems"] == 1);
+    CHECK(check["error_over_tolerance"] > 0);
+    const ToolResult unsound = run(limited, {"--window-left", "-2"});
+    CHECK(unsound.exit_code == 2);
+    CHECK(contains(unsound.out + unsound.err, "window_left is -2;"));
+  }
+  const ToolResult unserved =
+      run("template: prefill_sm80\nhead_dim: 64\nB_c: 64\n", {"--window-left", "40", "--softcap", "5"});
+  CHECK(unserved.exit_code == 1);
+  CHECK(contains(unserved.err, "left40"));
+  CHECK(contains(unserved.err, "softcap5"));
 }
 
 TEST_CASE("run without GPU and host compiler says what it lacks") {

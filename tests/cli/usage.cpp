@@ -201,3 +201,10 @@ TEST_CASE("doctor tells a cache folder that is unsafe from one that is missing, 
   CHECK(contains(result.out, "host compiler     unusable"));
   CHECK(contains(result.out, "set TMPDIR to a folder that can be written"));
 }
+
+TEST_CASE("a score and a mask that mean different arrays by one name are refused, as a call with them is") {
+  const ToolResult result = attune_tool({"explain", "--head-dim", "64", "--score", "s + a[h] where a: fp32[head]",
+                                         "--mask", "a[k] == 1 where a: int32[position]"});
+  CHECK(result.exit_code == 2);
+  CHECK(contains(result.err, "params: the score has a: fp32[head], the mask a: int32[position]"));
+}

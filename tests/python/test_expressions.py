@@ -121,6 +121,9 @@ def test_functions_are_traced_into_texts():
     assert trace(lambda s, h: attune.select(h < 2, attune.tanh(s / 3.0), -1.5)) == (
         "select((h < 2), tanh((s / 3.0)), (-1.5))"
     )
+    assert trace(lambda s, k: s * np.float64(0.5) - np.int64(2) * attune.real(k)) == (
+        "((s * 0.5) - (2 * real(k)))"
+    )
     with pytest.raises(TypeError, match="no truth value"):
         trace(lambda s, k, p: s if k <= p else 0)
     with pytest.raises(TypeError, match="x is no name of an expression"):
@@ -145,6 +148,10 @@ def test_what_is_wrong_is_named():
         )
     with pytest.raises(ValueError, match="the mask is an integer; it must be a boolean"):
         attune.attention(q, k, v, mask="k + p")
+    with pytest.raises(ValueError, match="mask:1:3: '\u2264' stands where the expression ends"):
+        attune.attention(q, k, v, mask="k \u2264 p")
+    with pytest.raises(ValueError, match="mask:2:3: there is no name foo"):
+        attune.attention(q, k, v, mask="k <= p and\n  foo < 1")
     with pytest.raises(ValueError, match="contiguous"):
         attune.attention(q, k, v, score="s + slope[h]", params={"slope": np.repeat(SLOPES, 2)[::2]})
     with pytest.raises(TypeError, match="other is a list"):
@@ -177,6 +184,27 @@ def test_a_bare_index_says_what_a_dimension_is_counted_by():
 TREE = np.array(
     [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0]], "int32"
 )  # who sees whom of the last tokens
+@pytest.mark.parametrize("pad", [1, 3, 70])
+def test_keys_before_the_first_of_a_padded_cache_have_no_position(pad):
+    """Nor are blocks of keys that begin among them judged by positions below 0."""
+    (q, k, v), *_ = drawn((4,), (130,))
+    mask = "100 // (2 * k + 1) > 5 or 100 % (k + 1) > 3"
+    padded = [np.concatenate([np.full_like(x[:1], np.nan).repeat(pad, 0), x]) for x in (k, v)]
+    found = attune.attention(
+        q[None],
+        *(x[None] for x in padded),
+        mask=mask,
+        cache_seqlens=np.array([130 + pad], "int32"),
+        cache_leftpad=np.array([pad], "int32"),
+        return_lse=True,
+    )
+
+    def seen(k):
+        return (100 // (2 * k + 1) > 5) | (100 % (k + 1) > 3)
+
+    check([x[0] for x in found], of_sequence(0, q, k, v, None, seen))
+
+
 EVERYWHERE = {
     "slopes of each sequence": (
         lambda s, slope, b, h, k, p: s + slope[b, h] * (k - p),

@@ -22,7 +22,7 @@ from attune._functions.expressions import EXPRESSIONS
 PACKAGE = files("attune")
 STUBS = Path(__file__).parents[2] / "runtime" / "python" / "stubs.py"
 #: What the functions that attention traces may call.
-TRACED = {"exp2", "log2", "maximum", "minimum", "select", "tanh"}
+TRACED = {"exp2", "log2", "maximum", "minimum", "real", "select", "tanh"}
 #: What attune has beside: the tool's functions, and their results.
 TOOLS = {
     "CacheEntry",

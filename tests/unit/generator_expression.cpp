@@ -77,7 +77,9 @@ TEST_CASE("what is wrong in an expression is named with its column") {
   CHECK(problem_of("s > 0", Use::mask) == "1: a mask does not know the score s");
   CHECK(problem_of("s + (k < p)", Use::score) == "3: + takes numbers, and this is a boolean");
   CHECK(problem_of("s // 2", Use::score) == "3: // takes integers");
-  CHECK(problem_of("s / 0", Use::score) == "3: this divides by 0");
+  for (const char* nothing : {"0", "-0.0", "(1 - 1)", "-real(0)"}) {
+    CHECK(problem_of(std::string("s / ") + nothing, Use::score) == "3: this divides by 0");
+  }
   CHECK(problem_of("k % h == 0", Use::mask) == "3: this may divide by 0");
   CHECK(problem_of("k * k < p", Use::mask).starts_with("3: this integer may be "));
   CHECK(problem_of("s + t[-1] where t: fp32[4]", Use::score) ==
@@ -91,12 +93,20 @@ TEST_CASE("what is wrong in an expression is named with its column") {
   CHECK(problem_of("(s", Use::score) == "3: ')' is missing at the end");
   CHECK(problem_of("s s", Use::score) == "3: 's' stands where the expression ends");
   CHECK(problem_of("s $ 2", Use::score) == "3: '$' stands where the expression ends");
+  CHECK(problem_of("k \u2264 p", Use::mask) == "3: '\u2264' stands where the expression ends");
+  CHECK(problem_of("select(k < p, s, -inf)", Use::score) == "19: there is no name inf");
   CHECK(problem_of("s where t: fp16[head]", Use::score) == "12: 'fp16' is no type");
   CHECK(problem_of("s where t: fp32[heads]", Use::score) == "17: 'heads' is no dimension");
   CHECK(problem_of("9999999999 < k", Use::mask) == "1: 9999999999 is beyond 32 bits");
   CHECK(problem_of("s * 1e99", Use::score) == "5: '1e99' is no number that fp32 has");
   CHECK(problem_of(std::string(200, '(') + "s", Use::score).find("nested more than") != std::string::npos);
   CHECK(problem_of(std::string(5000, ' ') + "s", Use::score).find("5001 characters") != std::string::npos);
+}
+
+TEST_CASE("a mistake on a later line of a text is named with that line and its column there") {
+  const Result<Expression> parsed = parse("k <= p and\n  foo[k] == 1", Use::mask, {}, {"mask", 1, 1});
+  REQUIRE(parsed.problems.size() == 1);
+  CHECK(parsed.problems.front().text().starts_with("mask:2:3: there is no name foo"));
 }
 
 TEST_CASE("values are those of mathematics: division rounds down, indices beyond an end are the end") {

@@ -89,7 +89,12 @@ TEST_CASE("what is wrong with a spec's expressions is named with file, line and 
   CHECK(problem_of("template: prefill_sm80\nscore: s + slop[h]\nparams: {slope: {per: [head], dtype: fp32}}\n") ==
         "spec.yaml:2:12: there is no name slop; did you mean slope?");
   CHECK(problem_of("template: decode_sm80\nmask: \"k < m\"\n").starts_with("spec.yaml:2:12: there is no name m"));
-  CHECK(problem_of("template: decode_sm80\nmask: >\n  k <\n  m\n").starts_with("spec.yaml:3:7: there is no name m"));
+  for (const char* lines : {">\n  k <\n  m\n", "|\n  k <\n  m\n", ">-\n  k <\n  m\n", "k <\n  m\n", "\"k <\n  m\"\n"}) {
+    CAPTURE(lines);
+    const int line = lines[0] == 'k' || lines[0] == '"' ? 3 : 4;
+    CHECK(problem_of(std::string("template: decode_sm80\nmask: ") + lines)
+              .starts_with("spec.yaml:" + std::to_string(line) + ":3: there is no name m"));
+  }
   CHECK(problem_of("template: decode_sm80\nmask: k + p\n") ==
         "spec.yaml:2:7: the mask is an integer; it must be a boolean; as in k <= p");
   CHECK(problem_of("template: prefill_sm80\nparams: {s: {per: [head], dtype: fp32}}\n")

@@ -50,7 +50,7 @@ from ._expressions import attention
 from ._rotary import apply_rotary
 from ._serving import flash_attn_with_kvcache, merge_attn_states, store_kvcache
 from ._tools import CacheEntry, Counters, Explanation, KernelCache, cache, counters, explain, jit
-from ._tracing import exp2, log2, maximum, minimum, select, tanh
+from ._tracing import exp2, log2, maximum, minimum, real, select, tanh
 
 __all__ = [
     "CacheEntry",
@@ -77,6 +77,7 @@ __all__ = [
     "maximum",
     "merge_attn_states",
     "minimum",
+    "real",
     "select",
     "store_kvcache",
     "tanh",

@@ -126,10 +126,10 @@ def _text(value: Any) -> str:
         return value.text
     if isinstance(value, bool):
         raise TypeError("expressions have no words for True and False; write the comparison")
-    if isinstance(value, int):
-        return str(value) if value >= 0 else f"(-{-value})"
-    if isinstance(value, float):
-        return repr(value) if value >= 0 else f"(-{-value!r})"
+    if isinstance(value, (int, float)):
+        # NumPy's numbers are of classes of their own, whose texts are no numbers.
+        plain = int(value) if isinstance(value, int) else float(value)
+        return repr(plain) if plain >= 0 else f"(-{-plain!r})"
     if hasattr(value, "item"):
         return _text(value.item())
     raise TypeError(f"{value!r} is no number and no part of an expression")
@@ -166,6 +166,11 @@ def log2(x: Any) -> Traced:
 def tanh(x: Any) -> Traced:
     """The hyperbolic tangent of a part of a traced expression."""
     return _called("tanh", x)
+
+
+def real(x: Any) -> Traced:
+    """An integer of a traced expression as a real number, which products of large ones need."""
+    return _called("real", x)
 
 
 def select(condition: Any, yes: Any, no: Any) -> Traced:

@@ -34,16 +34,6 @@ int open_to_append(const std::filesystem::path& path) {
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, readable_by_all);
 }
 
-/// Whether a line says all of a problem: it has no words for expressions.
-bool is_recordable(const AnyProblem& problem) {
-  return std::visit(
-      []<class One>(const One& one) {
-        if constexpr (requires { one.expressions; }) return !one.expressions.any();
-        return true;
-      },
-      problem);
-}
-
 }  // namespace
 
 RecordGroup group_of(const AnyProblem& problem) {
@@ -66,7 +56,6 @@ void Recorder::write_all() {
 }
 
 void Recorder::note(const AnyProblem& problem, long long calls) {
-  if (!is_recordable(problem)) return;
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = met_.try_emplace(group_of(problem), Entry{.first = problem});
   Entry& entry = at->second;

@@ -2,12 +2,23 @@
 #pragma once
 
 #include <bit>
+#include <string_view>
 
+#include <fmt/format.h>
+
+#include "generator/expression/pool.hpp"
+#include "generator/variant.hpp"
 #include "runtime/call/problem_json.hpp"
 
 namespace attune {
 
-/// Adds a problem's fields to a line.
+/// A problem that may have a score, a mask and sinks.
+template <class P>
+concept Expressed = requires(const P& problem) {
+  problem.expressions;
+};
+
+/// Adds a problem's fields to a line, expressions as their texts.
 template <class P>
 void add_record_fields(Json& line, const P& problem) {
   const P usual;
@@ -15,6 +26,23 @@ void add_record_fields(Json& line, const P& problem) {
     const auto& value = problem.*field.member;
     if (field.is_always_recorded() || value != usual.*field.member) line[field.key] = value_json(value);
   });
+  if constexpr (Expressed<P>) {
+    const auto& [score, mask, sink] = problem.expressions;
+    if (score != 0) line["score"] = expression::text_of_number(score);
+    if (mask != 0) line["mask"] = expression::text_of_number(mask);
+    if (sink != 0) line["sink"] = true;
+  }
+}
+
+/// The number of a text, which may be spelled in any way; 0 where there is none.
+inline int read_expression(JsonFields& line, std::string_view key, expression::Use use) {
+  const Json* const text = line.find(key);
+  if (text == nullptr) return 0;
+  if (text->is_string()) {
+    if (const auto number = expression::number_of_text(text->get<std::string>(), use)) return *number;
+  }
+  line.problem(fmt::format("{} is no expression that is understood", key), accepted_values(*find_field(key)));
+  return 0;
 }
 
 /// Reads them; what a line may leave out is as usual.
@@ -24,6 +52,11 @@ P read_record_fields(JsonFields& line) {
   for_each_field<P>([&](const auto& field) {
     read_json(line, field, field.key, !field.is_always_recorded(), problem.*field.member);
   });
+  if constexpr (Expressed<P>) {
+    problem.expressions.score = read_expression(line, "score", expression::Use::score);
+    problem.expressions.mask = read_expression(line, "mask", expression::Use::mask);
+    problem.expressions.sink = line.flag("sink") ? 1 : 0;
+  }
   return problem;
 }
 

@@ -91,6 +91,23 @@ TEST_CASE("a record becomes one spec a template, which says what it was made of 
   CHECK(fs::exists(folder.path() / "specs/prefill_sm90.yaml"));
 }
 
+TEST_CASE("recorded scores, masks and sinks are those of the specs' kernels") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file(
+      "calls.jsonl",
+      R"({"operation":"prefill","dtype":"bf16","batch":2,"heads_q":8,"heads_kv":8,"seqlen_q":1000,"seqlen_k":1000,)"
+      R"("head_dim":128,"causal":true,"score":"s + slope[h] * (k - p) where slope: fp32[head]",)"
+      R"("mask":"doc[b, p] == doc[b, k] where doc: int32[batch, position]","calls":3})"
+      "\n"
+      R"({"operation":"decode","dtype":"bf16","batch":8,"seqlen_q":1,"heads_q":32,"heads_kv":8,"head_dim":128,)"
+      R"("max_seqlen_k":4096,"page_size":16,"pages":2048,"table_width":256,"window_right":0,"sink":true,"calls":1})"
+      "\n");
+  const nlohmann::json json = specs_from(folder, file, {"--arch", "sm_90"});
+  CHECK(kernels_with(json, "_score_slope") == 1);
+  CHECK(kernels_with(json, "_mask_doc") == 2);  // attention, and what finds its blocks
+  CHECK(kernels_with(json, "_sink") == 1);
+}
+
 TEST_CASE("for a person it lists each kernel with its share of the calls, and what building will cost") {
   const TemporaryFolder folder;
   const std::string file = folder.file("calls.jsonl", record);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "generator/expression/pool.hpp"
 #include "runtime/base/files.hpp"
 #include "runtime/record/record.hpp"
 #include "tests/unit/environment.hpp"
@@ -115,6 +116,14 @@ TEST_CASE("a line keeps every field of every kind of problem, and the calls") {
        {AnyProblem(Problem{}), AnyProblem(DecodeProblem{}), AnyProblem(StoreProblem{}), AnyProblem(MergeProblem{})}) {
     all.push_back({.problem = usual, .calls = 3});
   }
+  const int score =
+      expression::number_of_text("s + slope[h] * (k - p) where slope: fp32[head]", expression::Use::score).value();
+  const int mask =
+      expression::number_of_text("doc[b, p] == doc[b, k] where doc: int32[batch, position]", expression::Use::mask)
+          .value();
+  all.push_back({.problem = Problem{.expressions = {.score = score, .mask = mask, .sink = 1}}, .calls = 5});
+  all.push_back({.problem = DecodeProblem{.expressions = {.score = score, .mask = 0, .sink = 0}}, .calls = 5});
+  all.push_back({.problem = BackwardProblem{.expressions = {.score = 0, .mask = mask, .sink = 0}}, .calls = 5});
   std::string text;
   for (const Recorded& one : all) text += record_line(one);
   const Result<std::vector<Recorded>> read = parse_record(text, "calls.jsonl");

@@ -279,8 +279,12 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 // normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
 // with the same verbs ptxas orders the instructions otherwise.
 
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key.
+// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
+// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
+// exponent is infinity less infinity.
+template <bool any = false>
 __device__ __forceinline__ float merged_shift(float largest, float scaled) {
+  if constexpr (any) return larger(scaled, -3.40282347e38f);
   return largest == minus_infinity() ? 0.0f : scaled;
 }
 

@@ -130,6 +130,7 @@ constexpr int warps = 4;              // warps per thread block, each with B_r /
 constexpr int stages = 3;             // K/V blocks that shared memory holds at a time
 constexpr bool paged = false;         // keys are in pages that a block table names
 constexpr int page_multiple = 1;      // page sizes are multiples of it: 1, or 16, whose keys in a row need one lookup
+constexpr bool score = false;         // what scores s become, as in s + slope[h] * (k - p)
 constexpr bool cut_rows = false;      // head_dim is no multiple of 8: rows of K and V end inside a copy of 16 bytes
 constexpr bool cluster = false;       // the parts of a sequence are a cluster of blocks that merge them without a second kernel, from 9.0 on
 constexpr bool interleave = false;    // equal parts of a sequence have its steps of keys in turn, so that all go through them together
@@ -637,8 +638,12 @@ struct CacheCopy {
 // normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
 // with the same verbs ptxas orders the instructions otherwise.
 
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key.
+// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
+// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
+// exponent is infinity less infinity.
+template <bool any = false>
 __device__ __forceinline__ float merged_shift(float largest, float scaled) {
+  if constexpr (any) return larger(scaled, -3.40282347e38f);
   return largest == minus_infinity() ? 0.0f : scaled;
 }
 
@@ -664,7 +669,9 @@ __device__ __forceinline__ float merged_lse(float l, float shift) {
 // Online softmax (arXiv 1805.02867) over the rows a warp owns, in base 2 with the scale folded into one FMA.
 // Accumulators are in mma layout: a lane holds two rows (g and g + 8) of each 16-row tile, and the four lanes of
 // a quad share a row.
-template <int row_tiles>
+
+// Of `any_scores` some may be so low that the scale makes -inf of them.
+template <int row_tiles, bool any_scores = false>
 struct OnlineSoftmax {
   float m[row_tiles][2];  // running maximum of the raw scores; equal in a quad
   float l[row_tiles][2];  // running sum of exponentials, this lane's columns only
@@ -699,7 +706,7 @@ struct OnlineSoftmax {
         largest = larger(largest, shuffle_xor(largest, 2));
         m[i][h] = largest;
         // A row that has seen no key yet keeps -inf; shifting by 0 then gives 2^-inf = 0 and no NaN.
-        shift[h] = largest == minus_infinity() ? 0.0f : largest * scale_log2;
+        shift[h] = merged_shift<any_scores>(largest, largest * scale_log2);
         correction[h] = before;
         grew = grew || largest != before;
       }
@@ -777,8 +784,9 @@ struct WarpMerge {
   // Calls write(row, column, O, lse) for each four columns of the first `rows` rows: O normalised, LSE to base 2 and
   // -inf for a row that saw no key. All warps together.
   template <class Write>
-  __device__ __forceinline__ void merge(OnlineSoftmax<row_tiles>& softmax, const float (&O)[row_tiles][columns / 8][4],
-                                        float scale_log2, int rows, const Write& write) const {
+  __device__ __forceinline__ void merge(OnlineSoftmax<row_tiles, variant::score>& softmax,
+                                        const float (&O)[row_tiles][columns / 8][4], float scale_log2, int rows,
+                                        const Write& write) const {
     const u32 lane = lane_index();
     const u32 lane_row = lane / 4;
     const u32 warp = warp_index();  // here, where lanes have not parted
@@ -835,7 +843,7 @@ struct WarpMerge {
       m[w] = load_shared_float(statistics(w, row));
       largest = larger(largest, m[w]);
     }
-    const float shift = merged_shift(largest, largest * scale_log2);
+    const float shift = merged_shift<variant::score>(largest, largest * scale_log2);
     float l = 0.0f;
     Float4 sum = {};
 #pragma unroll
@@ -1481,7 +1489,7 @@ __device__ __forceinline__ void store(const AttuneDecodeParams& params, int batc
 template <class Given>
 __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Given& given, const Merge& merge,
                                       int batch, bool whole, int slot, int kv_head, int first_row,
-                                      OnlineSoftmax<row_tiles>& softmax,
+                                      OnlineSoftmax<row_tiles, variant::score>& softmax,
                                       const float (&O)[row_tiles][head_pairs * 2][4]) {
   const int rows = params.seqlen_q * params.gqa_ratio;
   const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
@@ -1555,7 +1563,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     block_barrier();
     QStream Q;
     load_queries(q_tile, Q.fragment[0]);
-    OnlineSoftmax<row_tiles> softmax;
+    OnlineSoftmax<row_tiles, variant::score> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;
     bool more = true;

@@ -217,6 +217,31 @@ __device__ __forceinline__ u32 pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
+// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
+// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
+struct alignas(16) Float4 {
+  float value[4];
+};
+
+__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
+  Float4 f;
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
+               : "l"(__cvta_generic_to_global(pointer)));
+  return f;
+}
+
+__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
+               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
+               "f"(f.value[2]), "f"(f.value[3])
+               : "memory");
+}
 // --- ptx/ldmatrix.cuh ------------------------------------------------------------------------------------------------
 // Four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, "ldmatrix"): lane i of the warp gives the address
 // of row i % 8 of matrix i / 8 (16-byte aligned) and gets, in word j, elements (i / 4, 2 * (i % 4)) and next of it.
@@ -264,31 +289,6 @@ __device__ __forceinline__ uint3 block_index() {
 }
 
 __device__ __forceinline__ uint3 grid_size() { return {gridDim.x, gridDim.y, gridDim.z}; }
-// --- ptx/floats.cuh --------------------------------------------------------------------------------------------------
-// Four floats at a time (PTX ISA, "ld", "st"); addresses 16-byte aligned.
-struct alignas(16) Float4 {
-  float value[4];
-};
-
-__device__ __forceinline__ Float4 load_global_floats(const float* pointer) {
-  Float4 f;
-  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.value[0]), "=f"(f.value[1]), "=f"(f.value[2]), "=f"(f.value[3])
-               : "l"(__cvta_generic_to_global(pointer)));
-  return f;
-}
-
-__device__ __forceinline__ void store_global(float* pointer, const Float4& f) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(pointer)), "f"(f.value[0]),
-               "f"(f.value[1]), "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void store_shared(u32 address, const Float4& f) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(f.value[0]), "f"(f.value[1]),
-               "f"(f.value[2]), "f"(f.value[3])
-               : "memory");
-}
 #endif  // ATTUNE_EMULATOR
 // --- blocks/partial_chunk.cuh ----------------------------------------------------------------------------------------
 // The last chunk of a row whose columns are no multiple of 8, which the row's end cuts.
@@ -479,11 +479,27 @@ struct CausalMask {
 __device__ __forceinline__ int blocks_reaching(int limit, int size) {
   return limit > 0 ? (limit + size - 1) / size : 0;
 }
+// --- blocks/merge.cuh ------------------------------------------------------------------------------------------------
+// How what several found in different keys of a row comes to one result: warps, the blocks of a cluster, splits of a
+// sequence. Each has a maximum m, a sum of exponentials l relative to it, and O, four columns at a time; of one that is
+// normalised already LSE stands for m, and l is 1. Everything is to base 2. Functions over plain values: of a struct
+// with the same verbs ptxas orders the instructions otherwise.
+
+// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
+// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
+// exponent is infinity less infinity.
+template <bool any = false>
+__device__ __forceinline__ float merged_shift(float largest, float scaled) {
+  if constexpr (any) return larger(scaled, -3.40282347e38f);
+  return largest == minus_infinity() ? 0.0f : scaled;
+}
 // --- blocks/softmax.cuh ----------------------------------------------------------------------------------------------
 // Online softmax (arXiv 1805.02867) over the rows a warp owns, in base 2 with the scale folded into one FMA.
 // Accumulators are in mma layout: a lane holds two rows (g and g + 8) of each 16-row tile, and the four lanes of
 // a quad share a row.
-template <int row_tiles>
+
+// Of `any_scores` some may be so low that the scale makes -inf of them.
+template <int row_tiles, bool any_scores = false>
 struct OnlineSoftmax {
   float m[row_tiles][2];  // running maximum of the raw scores; equal in a quad
   float l[row_tiles][2];  // running sum of exponentials, this lane's columns only
@@ -518,7 +534,7 @@ struct OnlineSoftmax {
         largest = larger(largest, shuffle_xor(largest, 2));
         m[i][h] = largest;
         // A row that has seen no key yet keeps -inf; shifting by 0 then gives 2^-inf = 0 and no NaN.
-        shift[h] = largest == minus_infinity() ? 0.0f : largest * scale_log2;
+        shift[h] = merged_shift<any_scores>(largest, largest * scale_log2);
         correction[h] = before;
         grew = grew || largest != before;
       }

@@ -263,7 +263,7 @@ __device__ __forceinline__ void join_sink(Float4& O, float& lse, float logit) {
 template <class Given>
 __device__ __forceinline__ void store(const AttuneDecodeParams& params, const Given& given, const Merge& merge,
                                       int batch, bool whole, int slot, int kv_head, int first_row,
-                                      OnlineSoftmax<row_tiles>& softmax,
+                                      OnlineSoftmax<row_tiles, variant::score>& softmax,
                                       const float (&O)[row_tiles][head_pairs * 2][4]) {
   const int rows = params.seqlen_q * params.gqa_ratio;
   const i64 first_partial = (static_cast<i64>(slot) * params.heads_kv + kv_head) * rows + first_row;
@@ -371,7 +371,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks_at_least)
     block_barrier();
     QStream Q;
     if constexpr (small_tile) load_queries(q_tile, Q.fragment[0]);
-    OnlineSoftmax<row_tiles> softmax;
+    OnlineSoftmax<row_tiles, variant::score> softmax;
     float O[row_tiles][head_pairs * 2][4] = {};
     bool first = true;
     bool more = true;

@@ -174,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(threads)
   }
 
   const Dropout dropped{dropout_of(params), tile.batch * params.heads_q + tile.head};
-  OnlineSoftmax<row_tiles> softmax;
+  OnlineSoftmax<row_tiles, variant::score> softmax;
   float O[row_tiles][head_pairs * 2][4] = {};
   for (int j = blocks - 1; j >= 0; --j) {
     float S[row_tiles][key_pairs * 2][4] = {};

@@ -9,8 +9,12 @@
 #include "ptx/reciprocal.cuh"
 #include "types.h"
 
-// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key.
+// What all exponents are relative to from now on: the largest m, scaled; or 0, where nobody saw a key. Of scores that
+// may be `any` the scaled one may be beyond all numbers though it is one: it is the lowest number then, so that no
+// exponent is infinity less infinity.
+template <bool any = false>
 __device__ __forceinline__ float merged_shift(float largest, float scaled) {
+  if constexpr (any) return larger(scaled, -3.40282347e38f);
   return largest == minus_infinity() ? 0.0f : scaled;
 }
 

@@ -26,8 +26,9 @@ struct WarpMerge {
   // Calls write(row, column, O, lse) for each four columns of the first `rows` rows: O normalised, LSE to base 2 and
   // -inf for a row that saw no key. All warps together.
   template <class Write>
-  __device__ __forceinline__ void merge(OnlineSoftmax<row_tiles>& softmax, const float (&O)[row_tiles][columns / 8][4],
-                                        float scale_log2, int rows, const Write& write) const {
+  __device__ __forceinline__ void merge(OnlineSoftmax<row_tiles, variant::score>& softmax,
+                                        const float (&O)[row_tiles][columns / 8][4], float scale_log2, int rows,
+                                        const Write& write) const {
     const u32 lane = lane_index();
     const u32 lane_row = lane / 4;
     const u32 warp = warp_index();  // here, where lanes have not parted
@@ -84,7 +85,7 @@ struct WarpMerge {
       m[w] = load_shared_float(statistics(w, row));
       largest = larger(largest, m[w]);
     }
-    const float shift = merged_shift(largest, largest * scale_log2);
+    const float shift = merged_shift<variant::score>(largest, largest * scale_log2);
     float l = 0.0f;
     Float4 sum = {};
 #pragma unroll

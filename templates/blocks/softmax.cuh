@@ -3,11 +3,13 @@
 // a quad share a row.
 #pragma once
 
+#include "blocks/merge.cuh"
 #include "ptx/math.cuh"
 #include "ptx/thread.cuh"
 #include "types.h"
 
-template <int row_tiles>
+// Of `any_scores` some may be so low that the scale makes -inf of them.
+template <int row_tiles, bool any_scores = false>
 struct OnlineSoftmax {
   float m[row_tiles][2];  // running maximum of the raw scores; equal in a quad
   float l[row_tiles][2];  // running sum of exponentials, this lane's columns only
@@ -42,7 +44,7 @@ struct OnlineSoftmax {
         largest = larger(largest, shuffle_xor(largest, 2));
         m[i][h] = largest;
         // A row that has seen no key yet keeps -inf; shifting by 0 then gives 2^-inf = 0 and no NaN.
-        shift[h] = largest == minus_infinity() ? 0.0f : largest * scale_log2;
+        shift[h] = merged_shift<any_scores>(largest, largest * scale_log2);
         correction[h] = before;
         grew = grew || largest != before;
       }

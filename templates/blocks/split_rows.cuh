@@ -18,8 +18,9 @@ struct SplitRows {
   // Calls write(row, column, O, lse) for each four columns of the warp's rows below `rows`: O normalised, LSE to base 2
   // and -inf for a row that saw no key. All lanes together.
   template <class Write>
-  __device__ __forceinline__ void merge(OnlineSoftmax<row_tiles>& softmax, const float (&O)[row_tiles][columns / 8][4],
-                                        float scale_log2, int rows, const Write& write) const {
+  __device__ __forceinline__ void merge(OnlineSoftmax<row_tiles, variant::score>& softmax,
+                                        const float (&O)[row_tiles][columns / 8][4], float scale_log2, int rows,
+                                        const Write& write) const {
     const u32 lane = lane_index();
     const bool is_odd = lane % 2 != 0;
     const int lane_column = static_cast<int>(lane % 4 / 2 * 4 + lane % 2 * 8);
@@ -32,7 +33,7 @@ struct SplitRows {
         sum += shuffle_xor(sum, 1);
         sum += shuffle_xor(sum, 2);
         const float m = softmax.m[i][h];
-        const float shift = merged_shift(m, m * scale_log2);
+        const float shift = merged_shift<variant::score>(m, m * scale_log2);
         const float weight = exp2_approx(m * scale_log2 - shift);
 #pragma unroll
         for (int d = 0; d < columns / 8; d += 2) {

@@ -146,6 +146,22 @@ TEST_CASE("run holds each kernel of the backward pass to the reference, with tho
   CHECK(checks_of("template: backward_convert\nhead_dim: 64\n") == 1);
 }
 
+TEST_CASE("scores that are nearly the lowest number weigh nothing, in every family") {
+  if (!has_host_compiler) return;
+  const TemporaryFolder folder;
+  for (const char* family : {"prefill_sm80", "prefill_sm90", "decode_sm80"}) {
+    for (const char* more : {"", "split_rows: true\nwarps: 2\nB_r: 32\n"}) {
+      if (*more != '\0' && std::string_view(family) != "decode_sm80") continue;
+      CAPTURE(family);
+      const std::string spec = folder.file("low.yaml", std::string("template: ") + family + "\nhead_dim: 64\n" + more +
+                                                           "score: s + select(k <= max(p, 0), 0.0, -3.4e38)\n");
+      const ToolResult result = attune_tool({"run", spec, "--device", "emulator", "--json"});
+      CHECK(result.exit_code == 0);
+      CHECK_MESSAGE(json::parse(result.out)["checks"][0]["ok"] == true, result.err);
+    }
+  }
+}
+
 TEST_CASE("run emulates kernels for compute capability 9.0 as those for others") {
   if (!has_host_compiler) return;
   const TemporaryFolder folder;
